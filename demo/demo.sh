@@ -21,7 +21,7 @@ run() {
 }
 
 printf 'Logs of two agents, as they left them on the disk:\n'
-find home -name '*.jsonl' -exec wc -c {} + | tail -n 1 | sed 's/^ *//'
+find home -name '*.jsonl' -exec wc -c {} + | awk '$2 != "total" { size += $1; n++ } END { printf "%d logs, %.1f MB\n", n, size / 1e6 }'
 
 run ingest
 run ingest
@@ -31,7 +31,7 @@ run search notes.txt --agent claude --limit 3
 run show 011ed182-7e99-4421-9c41-c873947f9fe6
 run rename 011ed182-7e99-4421-9c41-c873947f9fe6 'First steps'
 run restore --all --to "$work/out" --json >"$work/restored.json"
-printf '%s logs written, compared with the originals: ' "$(grep -c '"sha256"' "$work/restored.json")"
+printf '%s files written, compared with the originals: ' "$(grep -c '"sha256"' "$work/restored.json")"
 diff -r "$work/home/.claude" "$work/out/claude" -x '*.meta.json'
 diff -r "$work/home/.codex" "$work/out/codex"
 printf 'all the same, byte for byte\n'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 
 import pytest
 from hypothesis import given
@@ -73,6 +74,46 @@ def test_a_log_from_before_1970_is_taken_as_one_without_a_time() -> None:
 def test_a_turn_has_128_bits_of_identity() -> None:
     digest = hashlib.sha256(b"codex\0turn-1").digest()
     assert ids.decode(ids.turn_uid("codex", "turn-1")) == int.from_bytes(digest[:16], "big")
+
+
+@pytest.mark.parametrize(
+    ("turn_uid", "written"),
+    [
+        ("01JZZZZZZZZZZZZZZZZZZZZZZZ", "9b529a41-7098-5c61-b17a-478bc02dc39f"),
+        ("00000000000000000000000000", "0145e016-40ef-5dc6-a60a-cda224fabe76"),
+        ("7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "8b42c00b-56cb-54c2-bd35-c0dbf8d60a1a"),
+    ],
+)
+def test_a_turn_has_the_same_id_in_every_log_that_is_written(turn_uid: str, written: str) -> None:
+    assert ids.written_turn_id(turn_uid) == written
+
+
+@pytest.mark.parametrize(
+    ("agent", "written"),
+    [("codex", "2eb765bb-4af7-57aa-b8ea-eefd73e160c0"), ("claude", "f4c16305-e959-55fd-b1fa-2079d9edfe7e")],
+)
+def test_a_log_that_is_written_has_the_id_of_its_session_its_last_turn_and_its_agent(agent: str, written: str) -> None:
+    assert ids.written_log_id("01K5R1H5Z0ABCDEFGHJKMNPQRS", "01JZZZZZZZZZZZZZZZZZZZZZZZ", agent) == written
+
+
+def test_the_time_of_a_session_is_no_part_of_the_id_of_its_log() -> None:
+    early, late = ids.session_uid("claude", "abc", 0), ids.session_uid("claude", "abc", 5_000)
+    assert ids.written_log_id(early, "turn", "codex") == ids.written_log_id(late, "turn", "codex")
+
+
+@given(st.text(alphabet=ids.ALPHABET, min_size=26, max_size=26))
+def test_written_ids_are_uuids_of_version_5(uid: str) -> None:
+    namespace = uuid.UUID(bytes=ids.WRITTEN_NAMESPACE)
+    assert ids.written_turn_id(uid) == str(uuid.uuid5(namespace, uid))
+    assert ids.written_log_id(uid, uid, "codex") == str(uuid.uuid5(namespace, f"{uid[-16:]} {uid} codex"))
+
+
+@given(st.uuids(version=4), st.uuids(version=4).map(lambda each: uuid.uuid5(each, "")))
+def test_only_a_uuid_of_version_5_may_be_an_id_that_was_written(other: uuid.UUID, written: uuid.UUID) -> None:
+    assert ids.may_be_written(str(written))
+    assert not ids.may_be_written(str(other))
+    assert not ids.may_be_written(f"{written}/2")
+    assert not ids.may_be_written("")
 
 
 def test_a_native_id_may_hold_what_utf_8_cannot() -> None:

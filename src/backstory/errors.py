@@ -608,6 +608,17 @@ class AgentCannotRun(BackstoryError):
         super().__init__(f"backstory cannot run {agent}; it only reads its logs.")
 
 
+class AgentCannotSummarise(AgentCannotRun):
+    """The agent that is set to write summaries cannot be run."""
+
+    def __init__(self, agent: str) -> None:
+        BackstoryError.__init__(
+            self,
+            f"{agent} cannot write summaries: backstory only reads its logs. Choose another agent: "
+            "backstory config set compaction.agent NAME",
+        )
+
+
 class EmptyPrompt(BackstoryError):
     """The prompt is empty."""
 
@@ -930,16 +941,16 @@ class BranchShared(BackstoryError):
 
 
 class RunsContinue(BackstoryError):
-    """A session of backstory's own runs: no agent's client has it as a whole."""
+    """A session of backstory's own runs: no agent ever had a log of it as a whole."""
 
     exit_code = 64
 
     def __init__(self, session: str) -> None:
         super().__init__(
-            f"{session} consists of runs of backstory, so no agent's client can resume it. `run` continues it, "
-            "with any agent:"
+            f"{session} consists of runs of backstory, so there is no log to put back. `resume` writes one for an "
+            "agent's client, and `run` continues it with any agent:"
         )
-        self.below = (f'backstory run -S {session} "…"',)
+        self.below = (f"backstory resume {session}", f'backstory run -S {session} "…"')
 
 
 class CannotResume(BackstoryError):
@@ -950,6 +961,66 @@ class CannotResume(BackstoryError):
     def __init__(self, session: str, why: str) -> None:
         super().__init__(f"{session} cannot be resumed: {why}. `run` continues it as a session of its own:")
         self.below = (f'backstory run -S {session} "…"',)
+
+
+class ClientTooOld(BackstoryError):
+    """The agent's client is older than the one that was seen to continue logs that we write, or says no version."""
+
+    exit_code = 69
+
+    def __init__(self, agent: str, found: str | None, least: str) -> None:
+        is_of = f"is version {found}" if found else "does not say its version"
+        super().__init__(
+            f"The client of {agent} on this machine {is_of}. Logs that backstory writes need {least} or later. "
+            "Nothing was written. Update the client first."
+        )
+
+
+class CannotHandOver(BackstoryError):
+    """No log that an agent's client would find can be written on this machine; ``why`` is a clause."""
+
+    exit_code = 69
+
+    def __init__(self, agent: str, why: str) -> None:
+        super().__init__(f"No log for {agent} can be written here: {why}. Nothing was written.")
+
+
+class WrittenLogWrong(BackstoryError):
+    """A log that was written anew does not say what the session says; ``how`` is a clause."""
+
+    exit_code = 70
+
+    def __init__(self, session: str, agent: str, how: str) -> None:
+        super().__init__(
+            f"{session} cannot be written as a log of {agent}: read back, {how}. Nothing was left behind. `run` "
+            "continues it with any agent:"
+        )
+        self.below = (f'backstory run -S {session} -a {agent} "…"',)
+
+
+class OtherLogThere(BackstoryError):
+    """Where a log would be written another one stands."""
+
+    exit_code = 73
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} exists, and was not written from this session as it is now. It was not changed.")
+
+
+class RunMissing(BackstoryError):
+    """A run of a session goes on, or is over and not stored: a log that is written now would lack it."""
+
+    exit_code = 75
+
+    def __init__(self, session: str, *, is_running: bool) -> None:
+        if is_running:
+            super().__init__(
+                f"An agent runs in {session}: what it does would be missing. Wait until it is done, or stop it:"
+            )
+            self.below = (f"backstory cancel {session}",)
+        else:
+            super().__init__(f"A run of {session} is over and not stored yet. This stores it:")
+            self.below = ("backstory ingest",)
 
 
 class SessionNotTrusted(BackstoryError):

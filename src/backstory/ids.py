@@ -29,12 +29,16 @@ IDENTITY_LENGTH = 16
 """The last characters of a session uid: its 80 bits of identity. Two uids that share them are one session."""
 UID_SHOWN_MIN = 8
 RECORD_KEY_BYTES = 8
+WRITTEN_NAMESPACE = bytes.fromhex("8d74af3b28b44dfca28c5bd00b0517b6")
+"""The namespace of the UUIDs (version 5) that are given to the logs we write for agents, and to turns in them."""
+UUID_LENGTH = 36
 HEAD_BYTES = 64 * 1024
 """How much of a log is searched for its first timestamp."""
 
 _VALUES = {letter: value for value, letter in enumerate(ALPHABET)} | {"O": 0, "I": 1, "L": 1}
 _TIMESTAMP = lazy_regex(rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))"')
 _TOKEN = lazy_regex(rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?|[][{}\n]')
+_UUID = lazy_regex("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LIKE_A_TIME = lazy_regex(r"[+-]?\d{4,}-\d\d-\d\d[Tt ]")
 
 
@@ -91,8 +95,34 @@ def session_identity(uid: str) -> str:
 
 
 def turn_uid(agent: str, native_id: str) -> str:
-    """The uid of a turn read from a log: 128 bits of SHA-256 over agent NUL the turn's own id."""
-    return encode(int.from_bytes(_digest(agent, native_id)[:16], "big"))
+    """The uid of a turn read from a log: 128 bits of SHA-256 over agent NUL the turn's own id.
+
+    An id that may be one of a log that we wrote is the same turn's in the logs of every agent.
+    """
+    return encode(int.from_bytes(_digest("" if may_be_written(native_id) else agent, native_id)[:16], "big"))
+
+
+def written_turn_id(turn_uid: str) -> str:
+    """The id that a turn is given in every log we write for an agent: a UUID (version 5) of the turn's uid.
+
+    >>> written_turn_id("01JZZZZZZZZZZZZZZZZZZZZZZZ")
+    '9b529a41-7098-5c61-b17a-478bc02dc39f'
+    """
+    return _uuid5(turn_uid)
+
+
+def written_log_id(session_uid: str, last_turn_uid: str, agent: str) -> str:
+    """The id of a log that we write for an agent: a UUID (version 5) of the session, its last turn there and the agent.
+
+    Of the session's uid its identity counts, for its time may be replaced.
+    """
+    return _uuid5(f"{session_identity(session_uid)} {last_turn_uid} {agent}")
+
+
+def may_be_written(native_id: str) -> bool:
+    """Whether an id is a UUID of version 5, as those of logs that we wrote are; agents make others."""
+    # Most are known by one letter.
+    return native_id[14:15] == "5" and len(native_id) == UUID_LENGTH and _UUID.fullmatch(native_id) is not None
 
 
 def first_timestamp_ms(head: bytes) -> int:
@@ -173,6 +203,16 @@ def is_out_of_range(value: object) -> bool:
 def shown(uid: str, others: int = UID_SHOWN_MIN) -> str:
     """The start of a uid that is enough to name it."""
     return uid[: max(UID_SHOWN_MIN, others)]
+
+
+def _uuid5(name: str) -> str:
+    """A UUID of version 5 in ``WRITTEN_NAMESPACE``, as RFC 9562 says; ``uuid`` is slow to import."""
+    from hashlib import sha1  # only logs that we write need it
+
+    number = int.from_bytes(sha1(WRITTEN_NAMESPACE + name.encode(), usedforsecurity=False).digest()[:16], "big")
+    number = number & ~(0xF000 << 64) & ~(0xC000 << 48) | 5 << 76 | 1 << 63
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _digest(agent: str, native_id: str) -> bytes:

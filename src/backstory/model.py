@@ -362,6 +362,8 @@ class Turn(Struct, kw_only=True):
     tokens_source: str | None = None
     cost_usd: float | None = None
     cost_source: str | None = None
+    context_window: int | None = None
+    """What its model can take, in tokens, as the agent says."""
 
 
 class SessionFacts(Struct, kw_only=True):

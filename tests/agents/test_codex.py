@@ -551,6 +551,13 @@ def test_tokens_that_the_log_does_not_name_stay_unknown() -> None:
     assert turn.tokens.cache_write == 0
 
 
+def test_what_a_model_can_take_counts_from_its_own_turn_on() -> None:
+    lines = [meta()]
+    for name, window in ((FIRST, 258_400), (SECOND, 128_000)):
+        lines += [event("task_started", turn_id=name, model_context_window=window), typed(name), done(name)]
+    assert [turn.context_window for turn in said(*lines).in_order()] == [258_400, 128_000]
+
+
 def test_these_logs_know_no_costs() -> None:
     (turn,) = said(meta(), task(FIRST), typed("go"), count(usage(1, 1))).in_order()
     assert (turn.cost_usd, turn.cost_source) == (None, None)

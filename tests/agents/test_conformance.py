@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -285,6 +286,37 @@ def test_an_agent_that_does_not_know_its_own_log_is_named() -> None:
 def test_a_client_that_would_be_resumed_wrongly_is_named(member: str, wrong: Any, words: str) -> None:
     agent = msgspec.structs.replace(CLAUDE, resume=with_member(CLAUDE.resume, member, wrong))
     assert any(fault.startswith(words) for fault in behaviour_faults(agent))
+
+
+def written(*changes: tuple[bytes, bytes]) -> Callable[..., Any]:
+    """What writes Claude Code's logs, with other words."""
+
+    def lines(session: Any, turns: Any, summary: Any) -> Any:
+        for line in CLAUDE.write.lines(session, turns, summary):  # type: ignore[union-attr]
+            for before, after in changes:
+                line = line.replace(before, after)
+            yield line
+
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("member", "wrong", "words"),
+    [
+        ("log_name", lambda session: PurePath("/etc/log"), "write.log_name: /etc/log"),
+        ("lines", written((b"\n", b"")), "write.lines: must return lines"),
+        ("lines", written((b"I look.", b"I see.")), "write.lines: the agent's own reader does not find ['I look.']"),
+        (
+            "lines",
+            written((b"tool_result", b"tool_use")),
+            "write.lines: the agent's own reader does not find ['reeds']",
+        ),
+        ("lines", lambda session, turns, summary: [b'{"at":"%f"}\n' % time.perf_counter()], "write.lines: another log"),
+    ],
+)
+def test_a_log_that_would_be_written_wrongly_is_named(member: str, wrong: Any, words: str) -> None:
+    agent = msgspec.structs.replace(CLAUDE, write=with_member(CLAUDE.write, member, wrong))
+    assert any(each.startswith(words) for each in behaviour_faults(agent))
 
 
 def test_a_root_that_is_not_in_its_agents_folder_is_named() -> None:

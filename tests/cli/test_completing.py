@@ -64,12 +64,15 @@ def test_a_session_is_offered_by_words_of_its_title(typing: Typing) -> None:
     assert typing("show", "no-title-has-this") == []
 
 
-@pytest.mark.parametrize(
-    "words", [("list", "-a"), ("search", "--agent"), ("ingest", "-a"), ("run", "-a"), ("followup", "--agent")]
-)
+@pytest.mark.parametrize("words", [("list", "-a"), ("search", "--agent"), ("ingest", "-a")])
 def test_agents_are_offered_with_their_titles(typing: Typing, words: tuple[str, ...]) -> None:
     assert typing(*words, "c") == ["claude", "codex", "copilot"]
     assert [item.help for item in typing.items(*words, "cl")] == ["Claude Code"]
+
+
+@pytest.mark.parametrize("words", [("run", "-a"), ("followup", "--agent")])
+def test_only_agents_that_take_prompts_are_offered_for_one(typing: Typing, words: tuple[str, ...]) -> None:
+    assert typing(*words, "") == ["claude", "codex"]
 
 
 def test_repositories_are_offered_by_their_names_with_and_without_owner(typing: Typing, read_once: Shell) -> None:

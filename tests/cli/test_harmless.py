@@ -285,8 +285,15 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
                 ("--all", "--to", f"project {EVIL_NAME}/../.git/HEAD")],
     "stats": [(), ("--by", "project"), ("--by", "branch", "--json"), ("--line",), ("--repo", EVIL_NAME)],
     "compact": [("S1", "--dry-run"), ("S1", "--dry-run", "--json"), ("S1", "--show"), ("S1", "--undo"), (EVIL_NAME,)],
-    "resume": [(UID, "--print"), (UID, "--json"), (UID, "--print", "--cwd", EVIL_NAME), (EVIL_NAME,), (UID, "--undo")],
-    "export": [("S1", "--format", "ah", "-o", f"out {EVIL_NAME}"), ("--all", "--format", "copilot", "-o", EVIL_NAME)],
+    "resume": [
+        (UID, "--print"), (UID, "--json"), (UID, "--print", "--cwd", EVIL_NAME), (EVIL_NAME,), (UID, "--undo"),
+        (UID, "--agent", "codex", "--print"), (UID, "--agent", EVIL_NAME), (UID, "--at", EVIL_NAME),
+    ],
+    "export": [
+        ("S1", "--format", "ah", "-o", f"out {EVIL_NAME}"), ("--all", "--format", "copilot", "-o", EVIL_NAME),
+        (UID, "--format", "codex"), (UID, "--format", "claude", "--json"), (UID, "--format", "codex", "--undo"),
+        (UID, "--format", "codex", "--cwd", EVIL_NAME),
+    ],
     "verify": [(), ("--json",)],
     "optimize": [("--all",), ("--json",)],
     "rename": [(UID, f"new {EVIL_NAME}"), (EVIL_NAME, "x")],

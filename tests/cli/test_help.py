@@ -31,14 +31,32 @@ def test_help_shows_what_the_option_shows(bare: Shell, words: tuple[str, ...]) -
 def test_the_command_that_was_probably_meant_is_named(bare: Shell, words: tuple[str, ...], meant: str) -> None:
     done = bare(*words)
     assert (done.code, done.out) == (USAGE, "")
-    assert done.err.endswith(f"Error: No such command '{words[-1]}'. Did you mean {meant}?\n")
+    assert done.err.startswith(f"backstory: No such command '{words[-1]}'. Did you mean {meant}?\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (("list", "--nope"), "backstory list [OPTIONS]"),
+        (("rename", "x"), "backstory rename [OPTIONS] [SESSION] NAME"),
+        (("backup",), "backstory backup [OPTIONS] FILE"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_as_any_other_command_is(
+    bare: Shell, words: tuple[str, ...], usage: str
+) -> None:
+    done = bare(*words)
+    first, used, where = done.err.splitlines()
+    assert (done.code, done.out, first.startswith("backstory: ")) == (USAGE, "", True)
+    assert used.endswith(usage.removeprefix("backstory"))
+    assert where.startswith("  Help: ") and where.endswith(f"{words[0]} --help")
 
 
 @pytest.mark.parametrize("words", [("xyzzy",), ("queue", "xyzzy"), ("help", "xyzzy")])
 def test_a_command_like_no_other_gets_no_guess(bare: Shell, words: tuple[str, ...]) -> None:
     done = bare(*words)
     assert done.code == USAGE
-    assert done.err.endswith("Error: No such command 'xyzzy'.\n")
+    assert done.err.startswith("backstory: No such command 'xyzzy'.\n")
 
 
 def test_a_command_without_commands_has_none_to_help_with(bare: Shell) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backstory.cli.marks import METER_LEAST, meter_words, outcome_mark
+from backstory.cli.marks import METER_LEAST, OUTCOMES, meter_words, outcome_mark
 from backstory.workspace.meter import Meter
 
 
@@ -33,6 +33,10 @@ def test_what_is_not_known_is_not_shown() -> None:
 )
 def test_each_outcome_has_its_badge(outcome: str | None, mark: str) -> None:
     assert outcome_mark(outcome)[0] == mark
+
+
+def test_no_badge_is_hidden_by_a_background() -> None:
+    assert {colour for _, colour in OUTCOMES.values()} <= {"green", "red", "magenta", "cyan"}
 
 
 def test_what_was_stopped_for_a_summary_has_none() -> None:

@@ -99,6 +99,41 @@ def test_another_programs_summary_makes_it_unknown_rather_than_wrong(bench: Benc
     assert counted(bench)[0] is not None
 
 
+@pytest.mark.parametrize("words", [("ingest",), ("run", "-a", "claude", "-n", "prompt of another session")])
+def test_a_run_whose_runner_was_killed_is_counted_when_it_is_stored(
+    bench: Bench, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    bench.run("prompt 1", *LONG)
+    gate, begun = tmp_path / "gate", tmp_path / "begun"
+    script = [*LONG[:1], {"touch": str(begun)}, {"wait_for": str(gate)}, *LONG[1:]]
+    process = bench.start("run", "prompt 2", script=script)
+    until(begun.exists)
+    process.kill()
+    process.communicate(timeout=60)
+    gate.touch()
+    until(lambda: [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)] == ["waiting"])
+    bench.backstory(*words, script=LONG)
+    first = json.loads(bench.backstory("list", "--json").stdout)[-1]
+    assert first["turns"] == 2
+    context = json.loads(bench.backstory("context", "S1", "--json").stdout)["context"]
+    assert first["context_used"] == len(context) + 2
+
+
+@pytest.mark.parametrize("options", [(), ("--force",)])
+def test_a_reindex_counts_anew_where_it_reads_records_again(bench: Bench, options: tuple[str, ...]) -> None:
+    def known() -> Any:
+        with closing(apsw.Connection(str(bench.home / "store.db"))) as db:
+            return db.execute("select context_chars from sessions").get
+
+    bench.run("prompt 1", *LONG)
+    right = known()
+    with closing(apsw.Connection(str(bench.home / "store.db"))) as db:
+        db.execute("update sessions set context_chars = 9999")
+    assert bench.backstory("reindex", *options).returncode == 0
+    assert right == rendered(bench)
+    assert known() == (right if options else 9_999)
+
+
 def test_of_what_is_not_known_nothing_is_said(bench: Bench) -> None:
     bench.run("prompt 1", *LONG)
     with closing(apsw.Connection(str(bench.project / ".backstory" / "sessions.bks"))) as db:
@@ -184,3 +219,16 @@ def test_a_live_run_is_shown_with_how_full_it_is(bench: Bench, tmp_path: Path) -
     shown = bench.backstory("show").stdout
     assert "still running" not in shown
     assert "context 30 %" in shown.splitlines()[1]
+
+
+def test_a_session_that_was_nearly_empty_is_counted_while_a_long_turn_runs(bench: Bench, tmp_path: Path) -> None:
+    bench.backstory("config", "set", "compaction.chars", "50000")
+    bench.run("prompt 1", *LONG)
+    assert counted(bench) == (None, None)
+    gate = tmp_path / "gate"
+    steps: list[dict[str, Any]] = [{"say": "word " * 1_200}, {"wait_for": str(gate)}, {"result": True}]
+    running = bench.start("run", "prompt 2", script=steps)
+    until(lambda: "context 15 %" in bench.backstory("show").stdout)
+    gate.touch()
+    _, err = running.communicate(timeout=60)
+    assert "context 15 %" in err

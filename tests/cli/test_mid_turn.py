@@ -10,10 +10,13 @@ import pytest
 
 from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
 from backstory.model import Hook, Outcome
+from backstory.runs import compactor
 from tests.support.bench import Bench
 from tests.support.running import until
 
 if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
     from pathlib import Path
 
 SUMMARY = "The parser was rewritten, because it lost escapes. " * 10
@@ -169,7 +172,7 @@ def test_a_prompt_that_is_queued_meanwhile_goes_first(bench: Bench, tmp_path: Pa
 
 
 def test_an_agent_that_does_not_listen_is_killed_and_continued(bench: Bench, tmp_path: Path) -> None:
-    deaf = [{"ignore_interrupt": True}, *growing(tmp_path / "never")]
+    deaf: list[dict[str, Any]] = [{"ignore_interrupt": True}, *growing(tmp_path / "never")]
     script = {TASK: GOOD, AUTO_CONTINUE: DONE, "prompt 4": deaf}
     done = bench.backstory("run", "-a", "claude", "prompt 4", script=script)
     assert done.returncode == 0, done.stderr
@@ -231,6 +234,7 @@ def test_a_turn_is_not_stopped_while_its_summary_is_being_made(bench: Bench, tmp
         ],
     }  # fmt: skip
     making = bench.start("compact", "--now", script=script)
+    until(lambda: compactor.under_way(bench.home))
     process = bench.start("run", "-a", "claude", "prompt 4", script=script)
     until(begun.exists)
     gate.touch()
@@ -256,3 +260,160 @@ def test_killed_between_the_stop_and_the_summary_the_partial_turn_is_stored(benc
     with bench.store as store:
         (session,) = store.sessions()
         assert [turn.stop_reason == "compaction" for turn in store.turns(session)] == [False] * 3 + [True, False]
+
+
+def killed(bench: Bench, script: dict[str, list[dict[str, Any]]], begun: Callable[[], object]) -> None:
+    """A run whose backstory is killed once ``begun`` says so."""
+    process = bench.start("run", "-a", "claude", "prompt 4", script=script)
+    until(begun)
+    process.kill()
+    process.communicate(timeout=60)
+
+
+def killed_while_summarised(bench: Bench, root: Path) -> None:
+    begun = root / "begun"
+    waiting: list[dict[str, Any]] = [{"touch": str(begun)}, {"wait_for": str(root / "never")}]
+    killed(bench, scripts(root / "never", waiting), begun.exists)
+
+
+def is_over(bench: Bench) -> bool:
+    """Whether nothing runs any more, nor waits to be continued."""
+    left = [file for file in (bench.home / "compactions").iterdir() if file.name.endswith(".continue")]
+    return not left and json.loads(bench.backstory("ps", "--json").stdout) == []
+
+
+def continues_sent(bench: Bench) -> int:
+    return sum(f"<{AUTO_CONTINUE}>" in each for each in bench.received.with_suffix(".told").read_text().splitlines())
+
+
+def holds_each_once(bench: Bench) -> None:
+    """The stopped turn, one that continues it, one summary, and nothing that is left to do."""
+    with bench.store as store:
+        session = store.session("S1")
+        *_, stopped, continued = turns = store.turns(session)
+        assert len(turns) == 5
+        assert (stopped.prompt, stopped.stop_reason) == ("prompt 4", "compaction")
+        assert (continued.prompt, continued.parent_uid, continued.outcome) == ("", stopped.uid, Outcome.COMPLETED)
+        assert len(store.compactions(session)) == 1
+    assert list((bench.home / "compactions").iterdir()) == []
+    assert continues_sent(bench) == 1
+
+
+TAKEN_UP = "S1 was stopped for a summary when its run was killed: it is continued in the background."
+
+
+@pytest.mark.parametrize("words", [("rename", "S1", "called so"), ("run", "-a", "claude", "-n", "another session")])
+def test_killed_while_it_is_summarised_the_next_command_has_it_summarised_and_continued(
+    bench: Bench, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    killed_while_summarised(bench, tmp_path)
+    assert TAKEN_UP in bench.backstory(*words, script=scripts(tmp_path / "never")).stderr
+    until(lambda: is_over(bench))
+    holds_each_once(bench)
+    assert TAKEN_UP not in bench.backstory("rename", "S1", "again").stderr
+    assert is_over(bench)
+    holds_each_once(bench)
+
+
+def test_killed_before_the_partial_turn_was_stored_it_is_stored_and_continued(bench: Bench, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    script = scripts(tmp_path / "never")
+    deaf: list[dict[str, Any]] = [
+        {"ignore_interrupt": True},
+        {"say": "much " * 400},
+        {"tool": "make"},
+        {"wait_for": str(gate)},
+    ]
+    killed(
+        bench,
+        script | {"prompt 4": deaf},
+        lambda: any((folder / "cancelled").exists() for folder in bench.spools()),
+    )
+    gate.touch()
+    until(lambda: [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)] == ["waiting"])
+    assert TAKEN_UP in bench.backstory("rename", "S1", "called so", script=script).stderr
+    until(lambda: is_over(bench))
+    holds_each_once(bench)
+
+
+def test_killed_behind_the_summary_it_is_continued_without_another_one(bench: Bench, tmp_path: Path) -> None:
+    killed_while_summarised(bench, tmp_path)
+    assert TAKEN_UP in bench.backstory("compact", "--now", script=scripts(tmp_path / "never")).stderr
+    until(lambda: is_over(bench))
+    holds_each_once(bench)
+
+
+def test_killed_while_it_is_continued_it_is_stored_and_not_continued_again(bench: Bench, tmp_path: Path) -> None:
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    slow: list[dict[str, Any]] = [{"touch": str(begun)}, {"wait_for": str(gate)}, *DONE]
+    killed(bench, scripts(tmp_path / "never") | {AUTO_CONTINUE: slow}, begun.exists)
+    assert TAKEN_UP not in bench.backstory("rename", "S1", "called so", script=scripts(tmp_path / "never")).stderr
+    gate.touch()
+    until(lambda: [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)] == ["waiting"])
+    assert TAKEN_UP not in bench.backstory("rename", "S1", "again", script=scripts(tmp_path / "never")).stderr
+    bench.backstory("ingest")
+    holds_each_once(bench)
+
+
+def test_two_commands_at_once_have_it_continued_once(bench: Bench, tmp_path: Path) -> None:
+    killed_while_summarised(bench, tmp_path)
+    script = scripts(tmp_path / "never")
+    commands = [bench.start("rename", "S1", f"name {n}", script=script) for n in range(3)]
+    for each in commands:
+        each.communicate(timeout=60)
+    until(lambda: is_over(bench))
+    holds_each_once(bench)
+
+
+def test_a_prompt_of_a_person_goes_before_what_a_killed_run_left(bench: Bench, tmp_path: Path) -> None:
+    killed_while_summarised(bench, tmp_path)
+    done = bench.backstory("run", "-a", "claude", "prompt 5", script={"prompt 5": DONE, **scripts(tmp_path / "never")})
+    assert TAKEN_UP not in done.stderr
+    until(lambda: is_over(bench))
+    with bench.store as store:
+        assert [turn.prompt for turn in store.turns(store.session("S1"))][3:] == ["prompt 4", "prompt 5"]
+    assert continues_sent(bench) == 0
+
+
+def test_what_a_person_cancels_is_not_continued(bench: Bench, tmp_path: Path) -> None:
+    killed_while_summarised(bench, tmp_path)
+    bench.backstory("cancel", "S1")
+    assert TAKEN_UP not in bench.backstory("rename", "S1", "called so", script=scripts(tmp_path / "never")).stderr
+    assert continues_sent(bench) == 0
+
+
+def test_a_checkout_elsewhere_leaves_it_stopped(bench: Bench, tmp_path: Path) -> None:
+    killed_while_summarised(bench, tmp_path)
+    assert TAKEN_UP not in bench.backstory("checkout", "@2", script=scripts(tmp_path / "never")).stderr
+    assert is_over(bench)
+    assert continues_sent(bench) == 0
+
+
+def summarising(bench: Bench, root: Path) -> tuple[subprocess.Popen[str], Path]:
+    """A run that stopped its turn, and whose summary waits for the file that is returned."""
+    begun, gate = root / "begun", root / "gate"
+    waiting: list[dict[str, Any]] = [{"touch": str(begun)}, {"wait_for": str(gate)}, *GOOD]
+    process = bench.start("run", "-a", "claude", "prompt 4", script=scripts(root / "never", waiting))
+    until(begun.exists)
+    return process, gate
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_terminal_that_is_closed_during_the_summary_leaves_it_continued_in_the_background(
+    bench: Bench, tmp_path: Path, number: signal.Signals
+) -> None:
+    process, gate = summarising(bench, tmp_path)
+    process.send_signal(number)
+    gate.touch()
+    process.communicate(timeout=60)
+    until(lambda: is_over(bench))
+    holds_each_once(bench)
+
+
+def test_cancelled_during_the_summary_it_is_not_continued(bench: Bench, tmp_path: Path) -> None:
+    process, gate = summarising(bench, tmp_path)
+    assert bench.backstory("cancel", "S1").returncode == 0
+    gate.touch()
+    process.communicate(timeout=60)
+    assert is_over(bench)
+    assert continues_sent(bench) == 0

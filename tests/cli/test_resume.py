@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -376,12 +377,28 @@ def test_a_log_that_was_just_written_is_in_use_but_not_one_that_was_just_put_bac
     assert [home("restore", "--in-place", home.uid()).code for _ in range(2)] == [0, 0]
 
 
-def test_a_session_of_our_own_runs_says_how_it_goes_on(home: Home) -> None:
+def test_a_session_of_our_own_runs_has_no_log_to_put_back(home: Home) -> None:
     home.client("codex", '#!/bin/sh\ncat > /dev/null\necho \'{"type":"turn.completed"}\'\n')
     home("run", "-a", "codex", "-n", "hello")
-    done = home("resume")
+    done = home("restore", "--in-place", "S1")
     assert done.code == 64
+    assert "backstory resume S1" in done.err
     assert "backstory run -S S1" in done.err
+
+
+def test_no_command_is_given_for_a_session_that_nobody_trusted(home: Home, tmp_path: Path) -> None:
+    copy = tmp_path / "elsewhere.db"
+    assert home("backup", copy).code == 0
+    (tmp_path / "stranger").mkdir()
+    stranger, uid = Shell(tmp_path / "stranger"), home.uid()
+    at = "--store", copy
+    found = [
+        stranger(*at, "list", "--all", "--json").json()[0], stranger(*at, "show", "--json", uid).json()["session"],
+        stranger(*at, "search", "--json", "heron").json()["hits"][0],
+    ]  # fmt: skip
+    assert [(each["from_elsewhere"], each["native_id"], each["resume_command"]) for each in found] == [
+        (True, ID, None)
+    ] * 3
 
 
 def test_a_session_from_an_untrusted_store_is_refused(home: Home, tmp_path: Path) -> None:
@@ -545,6 +562,16 @@ def test_without_a_terminal_it_only_prints(home: Home) -> None:
     assert done.out == f"cd {home.cwd.resolve()} && claude --resume {ID} -p 'two words'\n"
     assert "restore --in-place" in done.err
     assert (home.files(), bool(before)) == ({}, True)
+
+
+def test_what_puts_a_log_back_is_said_with_the_options_that_it_needs(home: Home, tmp_path: Path) -> None:
+    home.sweep()
+    moved = tmp_path / "moved here"
+    moved.mkdir()
+    said = home("resume", "--print", "--cwd", moved, home.uid()).err.rstrip().rpartition(": backstory ")[2]
+    assert said == f"restore --in-place --cwd '{moved}' {home.uid()}"
+    assert home(*shlex.split(said)).code == 0
+    assert home("resume", "--print", "--cwd", moved, home.uid()).err == ""
 
 
 def test_print_shows_a_command_that_a_shell_takes(home: Home) -> None:

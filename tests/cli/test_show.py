@@ -97,6 +97,19 @@ def test_a_call_whose_compact_form_says_nothing_is_shown_by_its_words(bare: Shel
     assert "AskUserQuestion Red or blue?" in scanned
 
 
+def test_a_call_that_a_person_refused_says_so_and_what_they_said_once(bare: Shell) -> None:
+    text = "The user doesn't want to proceed with this tool use. The tool use was rejected. "
+    lines = show(
+        bare, said("user", "go"), called("Bash", 1, command="one"),
+        came(1, f"{text}STOP what you are doing.", is_error=True), called("Bash", 2, command="two"),
+        came(2, f"{text}To tell you how to proceed, the user said:\nnot that", is_error=True),
+    )  # fmt: skip
+    calls = [line for line in lines if " ● " in line]
+    assert calls == ["@2     ● Bash one  refused, ~1.0 s", "@4     ● Bash two  refused, ~1.0 s"]
+    assert [line for line in lines if "not that" in line or "STOP" in line] == ["@5     ❯ not that"]
+    assert "STOP what you are doing." in bare("show", SESSION, "--full").out
+
+
 def test_an_edit_shows_some_of_the_lines_that_it_changes_and_all_with_full(bare: Shell) -> None:
     new = "\n".join(f"    line {n}" for n in range(9))
     made = called("Edit", 1, file_path="/p/a.py", old_string="    gone", new_string=new), came(1, "ok")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backstory.derive.notices import noted, why
+from backstory.derive.notices import is_refusal, noted, why
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,21 @@ def test_a_failed_request_says_why_and_not_how_it_was_sent(message: str, words: 
 )
 def test_a_notification_says_what_happened_without_its_marks(text: str, words: str) -> None:
     assert noted(text) == words
+
+
+REFUSED = "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit). "
+
+
+@pytest.mark.parametrize(
+    ("text", "is_so"),
+    [
+        (f"{REFUSED}STOP what you are doing and wait for the user to tell you how to proceed.", True),
+        (f"{REFUSED}To tell you how to proceed, the user said:\nnot that file\nthe other", True),
+        (f"{REFUSED}To tell you how to proceed, the user said:\nThe user wants to clarify these questions.\n…", False),
+        ("The user doesn't want to use a token. They want an app.", False),
+        (f"grep: {REFUSED}", False),
+        ("", False),
+    ],
+)
+def test_a_result_that_only_says_that_a_call_was_refused_is_known(text: str, is_so: bool) -> None:
+    assert is_refusal(text) is is_so

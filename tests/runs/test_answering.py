@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +13,10 @@ import pytest
 from backstory.errors import TemporaryFolderUnusable
 from backstory.runs import answering
 from backstory.runs.answering import Question, ask
+from backstory.runs.process import marked
+from backstory.runs.spool import MARKER
 from tests.support.bench import Bench
+from tests.support.running import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,3 +55,23 @@ def test_an_agent_that_says_nothing_is_given_up(bench: Bench) -> None:
     silent = bench.environ([{"wait_for": str(bench.root / "never")}])
     answer = ask(Question(agent="claude", prompt="Hello", timeout_s=1), silent)
     assert answer.error == "there was no answer within 1 s"
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder := bench.root / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    left, new, used = (folder / f"{answering.PREFIX}{name}" for name in ("left", "new", "used"))
+    other = folder / "of another program"
+    for each in (left, new, other, used):
+        each.mkdir()
+        (each / "prompt").write_text("history")
+    (folder / "backstory-answer-link").symlink_to(other)
+    for each in (left, other, used):
+        os.utime(each, (1, 1))
+    agent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={MARKER: used.name})
+    try:
+        until(lambda: marked(f"{MARKER}={used.name}".encode()))
+        ask(Question(agent="claude", prompt="Hello"), bench.environ(ANSWER))
+    finally:
+        agent.communicate(b"\n")
+    assert {each.name for each in folder.iterdir()} == {new.name, other.name, used.name, "backstory-answer-link"}

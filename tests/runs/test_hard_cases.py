@@ -17,7 +17,7 @@ import termios
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ from tests.support.memory import PROGRAM
 from tests.support.read_only import read_only, without_power
 from tests.support.reading import CASES, case_told
 from tests.support.running import is_alive, run_alone, start_and_leave, until, until_over
+from tests.support.small_disk import small_disk
 from tests.support.streaming import ran, recorded, runs
 
 if TYPE_CHECKING:
@@ -434,21 +435,6 @@ def test_arguments_that_the_system_finds_too_long_are_told_as_that(bench: Bench)
 
 
 # machines -----------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def small_disk(folder: Path, megabytes: int) -> Iterator[None]:
-    """A disk of its own at ``folder``; skips where that may not be made."""
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "backstory-test", str(folder)],
-        capture_output=True, check=False,
-    )  # fmt: skip
-    if made.returncode != 0:
-        pytest.skip("a disk of one's own takes root")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def enlarge(folder: Path, megabytes: int) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from typing import TYPE_CHECKING
 
+import apsw
 import pytest
 
 from backstory.conversation.tree import Point
+from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Tokens, UserMessage
 from backstory.store import Session, Store, open_store
 from backstory.store.compactions import NewCompaction
@@ -109,3 +112,22 @@ def test_of_an_older_store_nothing_is_known_until_it_is_counted(tmp_path: Path) 
         append(store, session)
         assert count(store, session) == (None, 70)
         assert store.verify().ok
+
+
+def test_an_event_that_is_read_otherwise_makes_it_unknown(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / "store-v4.bks", copy)
+    with open_store(copy, now=lambda: make_golden.BEGUN + 10**6) as store:
+        read = next(each for each in store.sessions() if store.logs(each))
+        store.note_context(read, 700, 7_000)
+        reindex(store, now=make_golden.BEGUN + 10**6)
+        assert count(store, read) == (700, 7_000)
+        reindex(store, now=make_golden.BEGUN + 10**6, events_too=True)
+        assert count(store, read) == (None, 7_000)
+        assert store.uncounted() == [read.uid]
+
+
+def test_a_turn_that_is_there_no_more_makes_it_unknown(store: Store, session: Session) -> None:
+    with closing(apsw.Connection(str(store.path))) as db:
+        db.execute("delete from turns where id = (select max(id) from turns)")
+    assert count(store, session)[0] is None

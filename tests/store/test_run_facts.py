@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from backstory.store.run_facts import TurnFacts, improved
 
-NOTHING = TurnFacts(*[None] * 12)
+NOTHING = TurnFacts(*[None] * 13)
 COUNTS = {"input": 10, "output": 7, "cache_read": 2, "largest_input": 9, "reasoning": 1}
 LOG = replace(NOTHING, model="gpt-5.5", api_latency_ms=30, tokens_source="reported", **COUNTS)
 STREAM = replace(NOTHING, input=10, output=7, cache_read=2, tokens_source="reported")

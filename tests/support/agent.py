@@ -2,7 +2,8 @@
 
 The script is JSON in the environment variable SCRIPT, or scripts by words that the prompt contains. Its steps are such
 as {"say": "text"}, {"tool": "ls"},
-{"result": true}, {"raw": "..."}, {"stderr": "..."}, {"wait_for": "file"}, {"touch": "file"}, {"exit": 3},
+{"result": true, "window": 200000}, {"raw": "..."},
+{"stderr": "..."}, {"wait_for": "file"}, {"touch": "file"}, {"exit": 3},
 {"long": 300000}, {"signal": 9}, {"ignore_interrupt": true}, {"child": "file"}, {"say": "x", "repeat": 1000},
 {"many": 300000} (as many short answers), {"noise": 1000000, "to": "stdout"} (as many bytes of lines),
 {"endless": true}, {"replay": "file"} (its bytes), {"close": 1}, {"spawn": "code", "environ": {}} (a daemon, also one
@@ -98,12 +99,14 @@ def step(number: int, order: dict[str, object]) -> None:
             result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": "done", "is_error": False}
             emit({"type": "user", "message": {"role": "user", "content": [result]}, "session_id": session()})
         case {"result": is_good}:
+            window = order.get("window")
             emit(
                 {
                     "type": "result", "subtype": "success", "is_error": not is_good, "duration_ms": 1200,
                     "num_turns": 1, "result": "", "total_cost_usd": 0.04, "session_id": session(),
                     "usage": {"input_tokens": 10, "output_tokens": 5}, "terminal_reason": "completed",
                 }
+                | ({"modelUsage": {"scripted": {"contextWindow": window}}} if window else {})
             )  # fmt: skip
         case {"raw": text}:
             sys.stdout.write(str(text))

@@ -51,7 +51,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
 ROWS = 400
 """So many that nothing is paged."""
 LONG_TITLE = "Why does the importer " + "retry and retry " * 640 + "?"
-_AT_NOW = f"""
+AT_NOW = f"""
 import sys
 import backstory.cli.app as app
 sys.argv[0] = "backstory"
@@ -82,7 +82,7 @@ class Machine:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, width, 0, 0))
         process = subprocess.Popen(
-            [sys.executable, "-c", _AT_NOW, *words], cwd=self.project, stdin=subprocess.DEVNULL, stdout=theirs,
+            [sys.executable, "-c", AT_NOW, *words], cwd=self.project, stdin=subprocess.DEVNULL, stdout=theirs,
             stderr=theirs, env=self.environ | environ,
         )  # fmt: skip
         os.close(theirs)
@@ -100,7 +100,7 @@ class Machine:
     def piped(self, *words: str) -> str:
         """What a command sends into a pipe."""
         done = subprocess.run(
-            [sys.executable, "-c", _AT_NOW, *words], cwd=self.project, env=self.environ, capture_output=True, text=True,
+            [sys.executable, "-c", AT_NOW, *words], cwd=self.project, env=self.environ, capture_output=True, text=True,
             stdin=subprocess.DEVNULL, timeout=120, check=True,
         )  # fmt: skip
         return done.stdout

@@ -131,6 +131,7 @@ class _BoundedStreamReader(_Counted):
             duration_ms=_kept(ending.duration_ms, "duration_ms", names),
             api_latency_ms=_kept(ending.api_latency_ms, "api_latency_ms", names),
             cost_usd=_kept_amount(ending.cost_usd, names),
+            context_window=_kept(ending.context_window, "context_window", names),
             tokens=_fitting_tokens(ending.tokens, names),
         )
         self._count(names)
@@ -166,12 +167,13 @@ def _fitting_turn(turn: Turn) -> tuple[Turn, list[str]]:
     tokens = _fitting_tokens(turn.tokens, names)
     duration_ms, cost_usd = _kept(turn.duration_ms, "duration_ms", names), _kept_amount(turn.cost_usd, names)
     api_latency_ms = _kept(turn.api_latency_ms, "api_latency_ms", names)
+    window = _kept(turn.context_window, "context_window", names)
     # The record with an impossible time has reported it.
     started, ended = bounds.time_ms(turn.started), bounds.time_ms(turn.ended)
     if not names and (started, ended) == (turn.started, turn.ended):
         return turn, names
     kept = {"tokens": tokens, "duration_ms": duration_ms, "api_latency_ms": api_latency_ms, "cost_usd": cost_usd}
-    return msgspec.structs.replace(turn, **kept, started=started, ended=ended), names
+    return msgspec.structs.replace(turn, **kept, context_window=window, started=started, ended=ended), names
 
 
 def _fitting_tokens(tokens: Tokens, names: list[str]) -> Tokens:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 import json
 import tempfile
+import uuid
 from collections import Counter
 from contextlib import suppress
 from difflib import get_close_matches
@@ -28,6 +29,7 @@ from msgspec import Struct
 from backstory import agents, ids
 from backstory.agents import contract
 from backstory.agents.contract import Agent, Ending, Exit, LogRoot, SidecarContent, Streamed, UnreadableDatabase
+from backstory.conversation.carried import Answer, Call, CarriedSession, CarriedTurn, Message, RunCommand
 from backstory.model import (
     KINDS,
     AssistantText,
@@ -51,7 +53,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from backstory.agents.contract import LogReader, OwnLogPart, ResumePart, RunPart, SteerPart
+    from backstory.agents.contract import LogReader, OwnLogPart, ResumePart, RunPart, SteerPart, WritePart
 
 HOME = Path("/nonexistent/home")
 ODD_LINES = (
@@ -165,6 +167,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += _own_log_faults(agent.own_log)
     if agent.resume is not None:
         faults += _resume_faults(agent.resume)
+    if agent.write is not None:
+        faults += _write_faults(agent, agent.write)
     return faults
 
 
@@ -269,6 +273,29 @@ def _resume_faults(resume: ResumePart) -> Iterator[str]:
             yield "resume.enter: changes a database that does not exist"
         if left := list(root.iterdir()):
             yield f"resume.enter: leaves {left[0].name} in a folder without a database"
+
+
+def _write_faults(agent: Agent, write: WritePart) -> Iterator[str]:
+    """A log that is written is the same each time, and its reader finds in it what was said and done."""
+    head = CarriedSession(native_id=str(uuid.UUID(int=5)), folder="/w", branch=None, started=1_700_000_000_000)
+    called = write.call_for(RunCommand(command="ls"), "/w")
+    call = () if called is None else (Call(id="c1", name=called[0], input=called[1], result="reeds"),)
+    said = Message(parts=(Answer("I look."), *call), at=None)
+    turn = CarriedTurn(
+        uid="0" * 26, prompt="Look", agent="x", model=None, started=None, ended=None, outcome=None, steps=(said,)
+    )
+    lines, again = (list(write.lines(head, [turn], None)) for _ in range(2))
+    if lines != again:
+        yield "write.lines: another log each time"
+    if not lines or any(not line.endswith(b"\n") or line.count(b"\n") != 1 for line in lines):
+        yield "write.lines: must return lines with their ends"
+    name = write.log_name(head)
+    if name.is_absolute() or ".." in name.parts:
+        yield f"write.log_name: {name} is not a path below the agent's own folder"
+    reading = _read(agent, LogIdentity(native_id=head.native_id), [line.rstrip(b"\n") for line in lines], ())
+    found = [text for *_, event in reading.rows for text in (*_said(event), *_returned(event))]
+    if missing := {"Look", "I look.", *(each.result for each in call)} - set(found):
+        yield f"write.lines: the agent's own reader does not find {sorted(missing)}"
 
 
 def _steer_faults(steer: SteerPart) -> Iterator[str]:
@@ -407,6 +434,11 @@ def _said(event: Event) -> Iterator[str]:
     match event:
         case UserMessage(content=text) | AssistantText(text=text) | Thinking(text=text):
             yield text
+
+
+def _returned(event: Event) -> Iterator[str]:
+    if isinstance(event, ToolResult):
+        yield event.content
 
 
 def _text_in(line: bytes) -> str:

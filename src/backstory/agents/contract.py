@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path, PurePath
 
+    from backstory.conversation.carried import Action, CarriedSession, CarriedTurn, Image
     from backstory.model import (
         Event,
         LogIdentity,
@@ -44,6 +45,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     steer: SteerPart | None = None
     own_log: OwnLogPart | None = None
     resume: ResumePart | None = None
+    write: WritePart | None = None
     export: ExportPart | None = None
     session_export: SessionExportPart | None = None
 
@@ -247,6 +249,8 @@ class Ending(Struct, frozen=True, kw_only=True):
     tokens_source: str | None = None
     cost_usd: float | None = None
     cost_source: str | None = None
+    context_window: int | None = None
+    """What its model can take, in tokens."""
     refused: list[ToolCall] = field(default_factory=list)
     """Calls that the agent's permissions did not let through, as far as its output says which."""
 
@@ -406,6 +410,48 @@ class ResumePart(Protocol):
 
     def leave(self, change: IndexChange) -> None:
         """Undo such a change, unless the agent changed that row meanwhile. Raises sqlite3.Error."""
+
+
+class WritePart(Protocol):
+    """Writing a log anew that the agent's own client continues as its own.
+
+    A call is a pair of the tool's name and its input, as a record of the log is read.
+    """
+
+    @property
+    def version_min(self) -> str:
+        """The least version of the client that was seen to continue such a log; the log says that it is of this one."""
+
+    @property
+    def window_chars(self) -> int:
+        """How many characters of a conversation its models hold at least."""
+
+    def images(self, line: bytes) -> list[Image]:
+        """The images that a record of this agent holds, in order."""
+
+    def action_of(self, call: ToolCall) -> Action | None:
+        """What a call of this agent does; None if that has no name of ours."""
+
+    def own_call(self, call: ToolCall) -> tuple[str, Any] | None:
+        """How a call of this agent stands in its log; None if that is not known."""
+
+    def call_for(self, action: Action, folder: str) -> tuple[str, Any] | None:
+        """The agent's own call that does this in a session of ``folder``; None if it has no tool for it."""
+
+    def settings(self, environ: Mapping[str, str], root: Path) -> dict[str, str]:
+        """What the client on this machine is set to, as far as a log must say so to be continued."""
+
+    def obstacle(self, environ: Mapping[str, str], root: Path) -> str | None:
+        """What would keep the client on this machine from a log that is written now, as a clause; None if nothing."""
+
+    def log_name(self, session: CarriedSession) -> PurePath:
+        """Where the client looks for the log, below its own folder."""
+
+    def lines(self, session: CarriedSession, turns: Iterable[CarriedTurn], summary: str | None) -> Iterator[bytes]:
+        """The log's lines, each with its end. ``summary`` stands for the turns before them.
+
+        The same for the same turns: a turn's first record is known by ``ids.written_turn_id`` of its uid.
+        """
 
 
 # export ---------------------------------------------------------------------------------------------------------

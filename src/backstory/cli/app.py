@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
 from backstory.config import FILE_NAME, Config
-from backstory.errors import AgentCannotRun, NoHome, UnknownAgent
+from backstory.errors import AgentCannotRun, BackstoryError, NoHome, UnknownAgent
 from backstory.projects import git
 from backstory.store.private import make_folder
 from backstory.workspace.located import LocatedSession as Found
@@ -31,9 +32,15 @@ class App:
         self.environ, self.cwd, self.store_path = environ, cwd, store_path
         self.trusts = False
         """Whether --trust was given."""
+        self.has_acted = False
+        """Whether the command was one that may change something."""
 
     def close(self) -> None:
-        """Close the stores that were opened."""
+        """Close the stores that were opened; a command that acted first begins what killed ones left undone."""
+        if self.has_acted:
+            with suppress(BackstoryError, OSError):
+                for sentence in self.workspace.scheduler.take_up_unfinished():
+                    output.talk(sentence)
         if "workspace" in self.__dict__:
             self.workspace.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import click
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Only show what a summary would cover.")
 @click.option("--show", "is_show", is_flag=True, help="Show the summary in force.")
 @click.option("--undo", "is_undo", is_flag=True, help="Take the summary in force back.")
+@click.option("--continue", "is_continuing", is_flag=True, hidden=True)
 @json_option
 @trust_option
 @store_option
 @click.pass_context
 def command(
     ctx: click.Context, session: str | None, is_now: bool, dry_run: bool, is_show: bool, is_undo: bool,
-    as_json: bool,
+    is_continuing: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Have an agent summarise the beginning of SESSION, so that its next contexts are short.
 
@@ -51,6 +53,10 @@ def command(
     if is_undo:
         _undo(app, located, as_json=as_json)
         return
+    if is_continuing:
+        # Begun by a command that found a stopped turn: its run is shown by those who look at it.
+        deque(app.workspace.scheduler.continue_stopped(located), maxlen=0)
+        return
     from backstory.workspace.compacting import Compactor
 
     compactor = Compactor(app.workspace, located.store, located.session)
@@ -58,6 +64,8 @@ def command(
     if dry_run or not (plan.is_due or is_now):
         _show_plan(located, plan, as_json=as_json)
         return
+    if plan.boundary is not None:
+        compactor.check()
     # A session that is not ours is continued only for what will be stored.
     _compact(_writable(app, located) if plan.boundary is not None else compactor, as_json=as_json)
 
@@ -111,8 +119,10 @@ def _show_plan(located: LocatedSession, plan: CompactionPlan, *, as_json: bool) 
     if plan.boundary is None:
         output.talk("Nothing can be summarised: there is only one exchange.")
         return
+    kept = plan.boundary.kept
     would = f"A summary would cover {exchanges(plan.boundary.summarized)}, up to @{plan.boundary.after_seq}"
-    output.talk(f"{would}; {exchanges(plan.boundary.kept)} stay. Make it now: backstory compact --now")
+    stay = f"{exchanges(kept)} stay{'s' * (kept == 1)}"
+    output.talk(f"{would}; {stay}. Make it now: backstory compact --now")
 
 
 def _show(app: App, located: LocatedSession, *, as_json: bool) -> None:

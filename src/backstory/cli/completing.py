@@ -75,6 +75,11 @@ def agents(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     return [_item(each.name, each.title) for each in _agents(incomplete)]
 
 
+def running_agents(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """The agents that prompts can be sent to."""
+    return [_item(each.name, each.title) for each in _agents(incomplete) if each.run is not None]
+
+
 def _agents(start: str) -> Iterator[Agent]:
     from backstory import agents as known
 

@@ -69,7 +69,7 @@ def _print_side(side: Side, words: str) -> None:
         output.data(line)
     files = list(side.files.items())
     for name, action in files[:FILES_SHOWN_MAX]:
-        output.data(f"  {output.style(action, fg='yellow')} {output.one_line(name, max(output.width() - 10, 20))}")
+        output.data(f"  {output.style(action, fg='magenta')} {output.one_line(name, max(output.width() - 10, 20))}")
     if len(files) > FILES_SHOWN_MAX:
         output.data(f"  (+{len(files) - FILES_SHOWN_MAX} more files; --json has all)")
 

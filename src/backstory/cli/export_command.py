@@ -1,4 +1,7 @@
-"""``backstory export``: sessions in the format of another tool."""
+"""``backstory export``: sessions in the format of another tool, or one as a log that an agent's client continues.
+
+What the second prints as JSON stands in ``native_log_view``.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import click
 import msgspec
 
 from backstory.cli import output, sharing
+from backstory.cli.native_log_view import Asked, native_formats, show_native_log, show_undone
 from backstory.cli.options import json_option, sessions_argument, store_option
+from backstory.cli.trusting import trust_option
 from backstory.errors import SessionNotFound
 from backstory.export import exporting
 
@@ -23,37 +28,65 @@ if TYPE_CHECKING:
 @sessions_argument
 @click.option("--all", "everything", is_flag=True, help="Every session of every agent.")
 @click.option(
-    "--format", "form", required=True, type=click.Choice(exporting.formats()), help="The tool whose format to write."
-)
+    "--format", "form", required=True, type=click.Choice(sorted({*exporting.formats(), *native_formats()})),
+    help="The tool whose format to write.",
+)  # fmt: skip
 @click.option(
-    "-o", "--to", "target", required=True, type=click.Path(path_type=Path),
+    "-o", "--to", "target", type=click.Path(path_type=Path),
     help="The file to write; for a format with a file per session, the folder of a project.",
 )  # fmt: skip
+@click.option("--at", "at", metavar="@N", help="A log for a client: only up to this record.")
+@click.option(
+    "--cwd", type=click.Path(path_type=Path), metavar="DIR", help="A log for a client: the folder to continue in."
+)
+@click.option("--write", "is_written", is_flag=True, help="A log for a client: write it; else only say what would be.")
+@click.option("--undo", is_flag=True, help="Remove logs that were written, if nothing was added to them.")
 @click.option(
     "--exact", is_flag=True, help="Write what that tool would have written from its own logs, including its errors."
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--redact", is_flag=True, help="Mask secrets, and people's names in paths, in all that is written.")
 @json_option
+@trust_option
 @store_option
 @click.pass_obj
 def command(
-    app: App,
-    sessions: tuple[str, ...],
-    everything: bool,
-    form: str,
-    target: Path,
-    exact: bool,
-    force: bool,
-    redact: bool,
-    as_json: bool,
-) -> None:
+    app: App, sessions: tuple[str, ...], everything: bool, form: str, target: Path | None, at: str | None,
+    cwd: Path | None, is_written: bool, undo: bool, exact: bool, force: bool, redact: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Write the SESSIONs (--all: every session) in the format of another tool, which reads them as its own.
 
     Sessions of every agent are written, with their original times. With --exact only the tool's own sessions are
     written, as it would have done it. A tool with a file per session can continue them in that folder, with all
     their branches.
+
+    An agent with a client of its own gets a log of one SESSION that its client continues, where it looks for one; so
+    no -o. What becomes of every record is printed first: nothing is written without --write.
     """
+    if form in native_formats():
+        _refuse_for_logs(sessions, everything=everything, is_other=bool(target or exact or force))
+        asked = Asked(form=form, at=at, cwd=cwd, is_written=is_written, redact=redact, as_json=as_json)
+        show_undone(app, sessions[0], asked) if undo else show_native_log(app, sessions[0], asked)
+        return
+    if target is None or at is not None or cwd is not None or is_written or undo:
+        raise click.UsageError(f"The format {form} needs -o; --at, --cwd, --write and --undo are for logs of agents.")
+    _export(
+        app, sessions, form, target, everything=everything, exact=exact, force=force, redact=redact, as_json=as_json
+    )
+
+
+def _refuse_for_logs(sessions: tuple[str, ...], *, everything: bool, is_other: bool) -> None:
+    """Raise UsageError for what does not go with a log that a client continues."""
+    if everything or len(set(sessions)) != 1:
+        raise click.UsageError("Name one session: each is continued by itself.")
+    if is_other:
+        raise click.UsageError("A log goes where its client looks for it: leave out -o, --exact and --force.")
+
+
+def _export(
+    app: App, sessions: tuple[str, ...], form: str, target: Path, *, everything: bool, exact: bool, force: bool,
+    redact: bool, as_json: bool,
+) -> None:  # fmt: skip
     from backstory.cli.app import now_ms
 
     if bool(sessions) == everything:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.cli.options import AGENT
+from backstory.cli.options import RUNNING_AGENT
 from backstory.cli.prompt_input import PromptInput
 from backstory.cli.sending import send, session_options
 from backstory.model import Permissions
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command("followup")
 @click.argument("text", nargs=-1)
-@click.option("--agent", "-a", type=AGENT, help="The agent to run it.  [default: that of the turn before]")
+@click.option("--agent", "-a", type=RUNNING_AGENT, help="The agent to run it.  [default: that of the turn before]")
 @click.option("--model", "-m", metavar="NAME", help="The model, in the agent's words.")
 @click.option(
     "--permissions", type=click.Choice([each.value for each in Permissions]), help="What the agent may do unasked."

@@ -39,6 +39,7 @@ def talk_put_back(done: PutBack, resumption: Resumption) -> None:
     if done.files:
         beside = len(done.files) - sum(each.path == str(resumption.log) for each in done.files)
         more = f", with {output.counted(beside, 'file')} beside it" if beside else ""
-        output.talk(output.one_liner(f"Put back: {resumption.log}{more}"))
+        did = "Put back" if resumption.written is None else "Written"
+        output.talk(output.one_liner(f"{did}: {resumption.log}{more}"))
     if done.index is not None:
         output.talk(output.one_liner(f"{done.index} leads to it now; a copy of what it was is kept."))

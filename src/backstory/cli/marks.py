@@ -18,11 +18,11 @@ RUNNING = "running"
 OUTCOMES = {
     "completed": ("✓", "green"),
     "failed": ("✗", "red"),
-    "cancelled": ("■", "yellow"),
+    "cancelled": ("■", "magenta"),
     "crashed": ("!", "red"),
     RUNNING: ("●", "cyan"),
 }
-"""By how a turn ended."""
+"""By how a turn ended; in no colour that a white background hides, as yellow is hidden."""
 
 
 def origin_mark(elsewhere: str | None, *, is_conflict: bool) -> str:

@@ -43,6 +43,7 @@ class Named(click.types.StringParamType):
 
 
 AGENT = Named("name", "agents")
+RUNNING_AGENT = Named("name", "running_agents")
 REPOSITORY = Named("name", "repositories")
 GIT_BRANCH = Named("name", "git_branches")
 TOOL = Named("name", "tools")

@@ -37,7 +37,7 @@ EXIT_CODES = {model.Outcome.COMPLETED: 0, model.Outcome.CANCELLED: 130}
 INTERRUPTED = "interrupted"
 """The code of an error that only says that somebody stopped the agent."""
 NAME_COLUMNS = 30
-TITLE_COLUMNS = 50
+TITLE_COLUMNS, TITLE_COLUMNS_LEAST = 50, 12
 TOLD_COLUMNS_LEAST = 12
 CALLS_KNOWN_MAX = 1_000
 """So many calls are remembered until their results come."""
@@ -167,12 +167,14 @@ class _TextPrinter:
             return
         if started.number == 1 or not output.is_watched():
             return
-        session = started.session
-        title = output.one_line(session.shown_title, TITLE_COLUMNS)
-        named = output.session_name(session) + (f' "{title}"' if title else "")
-        facts = [named, f"turn {started.number}", started.agent]
-        facts += [] if self._was_chosen else ["a new session: -n"]
-        output.talk(output.style(f"↳ {output.one_line(' · '.join(facts), room)}", dim=True))
+        name = output.session_name(started.session)
+        facts = [f"turn {started.number}", started.agent, *([] if self._was_chosen else ["a new session: -n"])]
+        behind = "".join(f" · {fact}" for fact in facts)
+        # Of all that stands here the title can be shortened; on a narrow terminal it has to go.
+        left = min(room - output.columns(f'{name} ""{behind}'), TITLE_COLUMNS)
+        title = output.one_line(started.session.shown_title, left) if left >= TITLE_COLUMNS_LEAST else ""
+        named = f'{name} "{title}"' if title else name
+        output.talk(output.style(f"↳ {output.one_line(named + behind, room)}", dim=True))
         output.talk_apart()
 
     def _show(self, shown: Shown) -> None:
@@ -248,7 +250,7 @@ class _TextPrinter:
         content = without_terminal_codes(without_wrapping(result.content))
         lines = [line for line in content.split("\n") if line.strip()] or ["(nothing)"]
         line = lines[-1] if result.tool == model.Tool.SHELL and not result.is_error else lines[0]
-        more = f" (+{len(lines) - 1} lines)" if len(lines) > 1 else ""
+        more = f" (+{output.counted(len(lines) - 1, 'line')})" if len(lines) > 1 else ""
         room = max(output.width() - self._used - 3, TOLD_COLUMNS_LEAST)
         how: dict[str, Any] = {"fg": "red"} if result.is_error else {"dim": True}
         self._print(output.style(f" {'✗' if result.is_error else '→'} {output.one_line(line + more, room)}", **how))

@@ -9,7 +9,7 @@ import click
 from msgspec import Struct
 
 from backstory.cli import output
-from backstory.cli.layout import room_beside
+from backstory.cli.layout import page_columns, room_beside
 from backstory.cli.options import json_option, session_argument
 from backstory.workspace import run_list
 
@@ -23,8 +23,8 @@ STATES = {"waiting": "not stored"}
 """What a person reads for a state, where that is another word."""
 NAME_COLUMNS = 24
 DOING_COLUMNS = 30
-LINE_COLUMNS_LEAST = 80
-"""A narrower terminal has the prompt on a line of its own."""
+PROMPT_COLUMNS_LEAST = 20
+"""Where a line has less room for it, the prompt has one of its own."""
 
 
 @click.command("ps")
@@ -78,22 +78,26 @@ def _row(app: App, run: ListedRun, labels: dict[str, str]) -> _Row:
 
 
 def _lines(row: _Row, widths: Sequence[int]) -> Iterator[str]:
-    """A run in a line; on a narrow terminal its prompt stands below it."""
+    """A run in a line; where that has no room for its prompt, the prompt stands below it."""
     shown = [n for n, width in enumerate(widths) if width]
-    label, *rest = [output.padded(row.cells[n], widths[n]) for n in shown]
-    line = "  ".join([output.ident(label), *rest])
-    taken = sum(widths[n] + 2 for n in shown)
+    label, *facts = [output.padded(row.cells[n], widths[n]) for n in shown]
     behind = f"  {output.style(row.behind, dim=True)}" if row.behind else ""
-    if not row.prompt:
-        yield line.rstrip() + behind
+    beside = "  ".join([output.ident(label), *facts])
+    taken = sum(widths[n] + 2 for n in shown) + 2
+    room = page_columns() - taken - (len(row.behind) + 2 if behind else 0)
+    if room >= PROMPT_COLUMNS_LEAST:
+        yield f"{f'{beside}  {_prompt(row.prompt, room)}' if row.prompt else beside.rstrip()}{behind}"
         return
-    if output.width() < LINE_COLUMNS_LEAST:
-        yield line.rstrip()
-        line, taken = "  ", 2
-    else:
-        line += "  "
-    room = room_beside(taken + 2 + (len(row.behind) + 2 if behind else 0))
-    yield f"{line}{output.style('❯', bold=True)} {output.one_line(row.prompt, room)}{behind}"
+    # What does not fit beside the session is left out from the end.
+    left = max(page_columns() - widths[0] - 2, PROMPT_COLUMNS_LEAST)
+    fitting = output.one_line(" · ".join(fact.strip() for fact in facts if fact.strip()), left)
+    yield f"{output.ident(label)}  {fitting}" + ("" if row.prompt else behind)
+    if row.prompt:
+        yield f"  {_prompt(row.prompt, room_beside(4 + (len(row.behind) + 2 if behind else 0)))}{behind}"
+
+
+def _prompt(prompt: str, room: int) -> str:
+    return f"{output.style('❯', bold=True)} {output.one_line(prompt, room)}"
 
 
 def _doing(run: ListedRun) -> str:

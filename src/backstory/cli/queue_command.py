@@ -17,9 +17,14 @@ from backstory.errors import SessionNotFound
 from backstory.workspace import prompt_queue
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from backstory.cli.app import App
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.prompt_queue import ListedPrompt, PromptQueue
+
+TABLE_COLUMNS_LEAST = 80
+FACTS_COLUMNS_LEAST = 8
 
 
 @click.group("queue", cls=Group)
@@ -41,16 +46,29 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
     if not listed:
         output.talk("The queue is empty.")
         return
-    now, is_watched = app.workspace.now(), sys.stdout.isatty()
+    for line in _lines(listed, app.workspace.now()):
+        output.data(line)
+    if any(each.is_held for each in listed):
+        output.talk("Held prompts came with a store from elsewhere. To run one: backstory queue run ID")
+
+
+def _lines(listed: Sequence[ListedPrompt], now: int) -> Iterator[str]:
+    """A table; on a narrow terminal each text stands below what is known of it."""
+    is_watched = sys.stdout.isatty()
     cells = [
         (each.session, each.kind, each.prompt.short_id,
          when(each.prompt.queued, now) if is_watched else output.iso(each.prompt.queued) or "", each.prompt.content)
         for each in listed
     ]  # fmt: skip
-    for line in output.table(cells, flexible=4, heads=("SESSION", "KIND", "ID", "QUEUED", "TEXT")):
-        output.data(line)
-    if any(each.is_held for each in listed):
-        output.talk("Held prompts came with a store from elsewhere. To run one: backstory queue run ID")
+    if not is_watched or output.width() >= TABLE_COLUMNS_LEAST:
+        yield from output.table(cells, flexible=4, heads=("SESSION", "KIND", "ID", "QUEUED", "TEXT"))
+        return
+    for session, *facts, text in cells:
+        about = output.one_line(
+            " · ".join(facts), max(output.width() - output.columns(session) - 2, FACTS_COLUMNS_LEAST)
+        )
+        yield f"{output.ident(session)}  {about}"
+        yield f"  {output.style('❯', bold=True)} {output.one_line(text, max(output.width() - 4, FACTS_COLUMNS_LEAST))}"
 
 
 @command.command("edit")

@@ -1,7 +1,8 @@
 """``backstory resume``: a session continues in its agent's own client.
 
 ``--print --json`` prints ``session`` (its uid), ``agent``, ``native_id`` (the agent's own id), ``folder`` (where the
-client starts), ``command`` (its words), ``log`` (where the client looks) and ``is_log_there``.
+client starts), ``command`` (its words), ``log`` (where the client looks) and ``is_log_there``. With another agent, up
+to a record, or for a session of our own runs, a log is written anew for the client.
 """
 
 from __future__ import annotations
@@ -10,23 +11,33 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from backstory.cli import output
 from backstory.cli.handing_over import planned, resuming, talk_put_back
-from backstory.cli.options import json_option, session_argument, store_option
+from backstory.cli.options import AGENT, json_option, session_argument, store_option
 from backstory.cli.points import find
 from backstory.cli.trusting import trust_option
 from backstory.errors import AgentNotStarted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
     from backstory.cli.app import App
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.resuming import Resuming, Resumption
+    from backstory.workspace.resuming import PutBack, Resuming, Resumption
+
+
+class _HandOver(NamedTuple):
+    """What is handed over, the words of the client, and what puts its log where the client looks."""
+
+    resumption: Resumption
+    words: list[str]
+    put: Callable[[], PutBack]
+
 
 FOR_AGENT = "backstory.words_for_agent"
 
@@ -49,47 +60,77 @@ class WithWordsForAgent(click.Command):
 @click.option(
     "--cwd", type=click.Path(path_type=Path), metavar="DIR", help="The folder to resume in; default: its own."
 )
+@click.option("--agent", "-a", type=AGENT, help="Another agent, for whose client a log is written.")
+@click.option("--at", metavar="@N", help="Continue behind this record, in a log of its own.")
 @click.option("--force", is_flag=True, help="Also if the session is in use.")
-@click.option("--undo", is_flag=True, help="Remove what was put back, if nothing was added to it.")
+@click.option("--undo", is_flag=True, help="Remove what was put back or written, if nothing was added to it.")
 @json_option
 @trust_option
 @store_option
 @click.pass_context
 def command(
-    ctx: click.Context, session: str | None, is_printed: bool, cwd: Path | None, force: bool, undo: bool, as_json: bool
-) -> None:
+    ctx: click.Context, session: str | None, is_printed: bool, cwd: Path | None, agent: str | None, at: str | None,
+    force: bool, undo: bool, as_json: bool,
+) -> None:  # fmt: skip
     """Continue SESSION in its agent's own client, by the agent's own id.
 
     If the agent deleted the log, it is put back first; no file is ever overwritten, and --undo removes what was put
-    back. The client starts in the session's folder; ARGS are passed to it. Without a terminal, or with --print, the
-    command is only printed. Default: the session running here, else the one last active.
+    back. With --agent or --at, and for a session of backstory's runs, a log is written for the client: `export` says
+    what becomes of each record there. The client starts in the session's folder; ARGS are passed to it. Without a
+    terminal, or with --print, the command is only printed. Default: the session running here, else the one last active.
     """
     app: App = ctx.obj
     found, at_work = find(app, session, running_first=True), resuming(app)
+    is_other = agent is not None and not at_work.is_own_client(found, agent)
+    is_anew = at is not None or found.session.number is not None or is_other
     if undo:
-        _undo(at_work, found, as_json=as_json)
+        _undo(app, at_work, found, agent, at, is_anew=is_anew, as_json=as_json)
         return
-    resumption = planned(app, at_work, found, cwd)
-    words = [*at_work.command(resumption), *ctx.meta[FOR_AGENT]]
+    hand_over = _written_anew(app, found, agent, at, cwd) if is_anew else _its_own(app, at_work, found, cwd)
+    resumption, words = hand_over.resumption, [*hand_over.words, *ctx.meta[FOR_AGENT]]
     if is_printed or as_json or not (output.can_ask() and sys.stdout.isatty()):
-        _print(resumption, words, as_json=as_json)
+        given = [*(["--trust"] if app.trusts else []), *(["--cwd", str(resumption.folder)] if cwd is not None else [])]
+        _print(resumption, words, given, at, as_json=as_json)
         return
     program = at_work.program(resumption)
     with at_work.held(resumption, force=force):
-        talk_put_back(at_work.put_back(resumption), resumption)
+        talk_put_back(hand_over.put(), resumption)
         at_work.keep_held()
         app.close()
         _become(resumption, program, words, dict(app.environ))
 
 
-def _print(resumption: Resumption, words: list[str], *, as_json: bool) -> None:
+def _its_own(app: App, at_work: Resuming, found: LocatedSession, cwd: Path | None) -> _HandOver:
+    """A session in its own log, which is put back if it is gone."""
+    resumption = planned(app, at_work, found, cwd)
+    return _HandOver(resumption, at_work.command(resumption), lambda: at_work.put_back(resumption))
+
+
+def _written_anew(app: App, found: LocatedSession, agent: str | None, at: str | None, cwd: Path | None) -> _HandOver:
+    """A session in a log that is written for the client. ``agent``: None for that of its last turn."""
+    from backstory.cli.native_log_view import Asked, native_exports, planned_log
+
+    exports = native_exports(app)
+    plan = planned_log(app, found, Asked(form=agent or exports.own_agent(found), at=at, cwd=cwd))
+    return _HandOver(plan.resumption, exports.command(plan), lambda: exports.write(plan))
+
+
+def _print(resumption: Resumption, words: list[str], given: list[str], at: str | None, *, as_json: bool) -> None:
+    """Print how a client is started. ``given``: the options without which a log would not be put back there."""
     if as_json:
         output.json(_as_json(resumption, words))
     else:
         output.data(output.one_liner(f"cd {shlex.quote(str(resumption.folder))} && {shlex.join(words)}"))
-    if not resumption.is_log_there:
-        uid = resumption.located.session.uid
-        output.talk(f"Its log is gone. This puts it back: backstory restore --in-place {uid}")
+    if resumption.is_log_there:
+        return
+    uid = resumption.located.session.uid
+    if resumption.written is None:
+        back = shlex.join(["backstory", "restore", "--in-place", *given, uid])
+        output.talk(output.one_liner(f"Its log is gone. This puts it back: {back}"))
+    else:
+        up_to, folder = ["--at", at] if at is not None else [], ["--cwd", str(resumption.folder)]
+        writing = ["export", "-S", uid, "--format", resumption.agent, *up_to, *folder, "--write"]
+        output.talk(output.one_liner(f"Its log is not written yet. This writes it: backstory {shlex.join(writing)}"))
 
 
 def _as_json(resumption: Resumption, words: list[str]) -> dict[str, Any]:
@@ -104,7 +145,16 @@ def _as_json(resumption: Resumption, words: list[str]) -> dict[str, Any]:
     }
 
 
-def _undo(at_work: Resuming, found: LocatedSession, *, as_json: bool) -> None:
+def _undo(
+    app: App, at_work: Resuming, found: LocatedSession, agent: str | None, at: str | None, *, is_anew: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    if is_anew:
+        from backstory.cli.native_log_view import Asked, native_exports, show_undone
+
+        form = agent or native_exports(app).own_agent(found)
+        show_undone(app, found.session.uid, Asked(form=form, at=at, as_json=as_json))
+        return
     done = at_work.undo(found)
     if as_json:
         output.json({"session": found.session.uid, "removed": [each.path for each in done.files]})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import AGENT, SESSION_NAME, session_option, store_option
+from backstory.cli.options import RUNNING_AGENT, SESSION_NAME, session_option, store_option
 from backstory.cli.points import find_target, tell_moved
 from backstory.cli.printing import print_events, printer_for
 from backstory.cli.prompt_input import PromptInput, input_options
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("run")
 @click.argument("prompt", nargs=-1)
-@click.option("--agent", "-a", type=AGENT, help="The agent to run.  [default: the setting run.agent]")
+@click.option("--agent", "-a", type=RUNNING_AGENT, help="The agent to run.  [default: the setting run.agent]")
 @click.option("--model", "-m", metavar="NAME", help="The model, in the agent's words.")
 @click.option("--new", "-n", "is_new", is_flag=True, help="Begin a new session.")
 @click.option("--name", type=SESSION_NAME, help="The session of this name; it is begun if there is none.")

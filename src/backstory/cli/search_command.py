@@ -15,7 +15,7 @@ them, ``near_sessions`` that hold it in another way only, and ``at_least``: whet
   that are near after the others;
 - ``from_elsewhere``: whether the session came with a store that nobody had trusted;
 - ``native_id``: the agent's own id of the session, and ``resume_command``: the words of its own command that
-  continues it; null for runs of backstory and subagents;
+  continues it; null for runs of backstory, subagents and sessions from elsewhere, which `resume --trust` continues;
 - ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
 """
 
@@ -56,11 +56,11 @@ MARKER = "BACKSTORY_RUN"
 @click.option("--tool", type=TOOL, help="Only calls of this tool, and what came back.")
 @click.option("--session", "inside", type=SESSION, help="Only in this session.")
 @click.option("--not", "without", type=SESSION, multiple=True, help="Leave this session out.")
-@click.option("--exact", is_flag=True, help="To the letter: case, signs and blanks as typed.")
+@click.option("--exact", is_flag=True, help="Match exactly: case, punctuation, spaces.")
 @click.option("--regex", is_flag=True, help="As a regular expression (Python's); newest sessions first.")
 @click.option("--no-near", is_flag=True, help="Only the words as typed: no other forms, no parts of identifiers.")
 @click.option("--sort", type=click.Choice((BY_SCORE, BY_TIME)), default=BY_SCORE, help="The best or the newest first.")
-@click.option("--all-hits", is_flag=True, help="Every event that was found, not the best of each session.")
+@click.option("--all-hits", is_flag=True, help="List every hit, not one per session.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), help="How many sessions, or hits.  [default: 20]")
 @pick_option
 @json_option
@@ -71,7 +71,7 @@ def command(
     prints: bool, as_json: bool,
     **how: Any,
 ) -> None:  # fmt: skip
-    """Search prompts, answers, tools and their output. All words must occur; "quoted words" together; log* begins.
+    """Search prompts, answers, commands and output. All words must match; "a phrase"; log* for a prefix.
 
     userName also finds getUserName and user_name, limit also limits: marked as near, after what has the words as typed.
     Without words, --ref, --path, --branch or --repo list sessions. Nothing found is exit code 1.

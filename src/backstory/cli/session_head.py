@@ -16,7 +16,7 @@ from backstory.workspace.resume_command import is_resumable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from backstory.store import Store
+    from backstory.store import Session
     from backstory.workspace.sessions import ListedSession
     from backstory.workspace.transcript import ListedTurn, Transcript
 
@@ -27,7 +27,7 @@ RETOLD = "calls and results: only what the program showed of them"
 
 def head_lines(transcript: Transcript, home: str, now: int) -> Iterator[str]:
     """The lines above a session's turns. ``home``: the person's home folder, which paths are shortened by."""
-    session, found = transcript.session, transcript.located
+    session = transcript.session
     called = f"{session.number or ''} {session.heading or NO_PROMPT}".strip()
     yield output.style(output.one_line(called, page_columns()), bold=True)
     agent = ", ".join(session.agents)
@@ -43,7 +43,7 @@ def head_lines(transcript: Transcript, home: str, now: int) -> Iterator[str]:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
     if session.relation == Relation.RETOLD:
         yield output.style(RETOLD, dim=True)
-    yield from _child_lines(found.store, found.session.id)
+    yield from _child_lines(transcript.children)
 
 
 def models(agents: Iterable[str], turns: Iterable[ListedTurn]) -> list[str]:
@@ -83,8 +83,8 @@ def _way_back(session: ListedSession) -> list[str]:
     return [f"id: {session.uid}"]
 
 
-def _child_lines(store: Store, session_id: int) -> Iterator[str]:
+def _child_lines(children: Iterable[Session]) -> Iterator[str]:
     room = page_columns()
-    for child in store.children(session_id):
+    for child in children:
         line = f"  └ {child.relation} {child.uid[:12]} ({output.counted(child.turns, 'turn')}) {child.shown_title}"
         yield output.style(output.one_line(line.rstrip(), room), dim=True)

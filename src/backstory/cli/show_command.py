@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,10 +21,11 @@ from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import results_below_calls, told_once, with_answers
 from backstory.derive.essence import essence
 from backstory.errors import TurnNotFound
+from backstory.ids import may_be_written
 from backstory.workspace import entries, sessions
 from backstory.workspace import transcript as turns
 from backstory.workspace.entries import Entry
-from backstory.workspace.meter import LiveMeter
+from backstory.workspace.meter import live_meter
 from backstory.workspace.summaries import shown_summaries
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from backstory.runs.live import LiveRun
     from backstory.workspace.entries import Form
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.meter import Meter
+    from backstory.workspace.meter import LiveMeter
     from backstory.workspace.reader import Reader
     from backstory.workspace.summaries import ShownSummary
     from backstory.workspace.transcript import ListedTurn, Transcript
@@ -81,7 +82,7 @@ def command(
     With @N, show that record (--full: all of it) with two records before and after. A running session is shown up to
     now; in JSON its turn has "live": "running" or "waiting", and its events have "live": true and no number yet.
     A turn marked "rewound" is on no current branch since a rewind; one marked "removed" was removed by `branch rm`.
-    A turn that another session's run already shows is only named; in JSON "shown_in" is that session.
+    A turn that another session already shows is only named; in JSON "shown_in" is that session.
 
     With --follow, new entries are shown as the agent writes them, also of one that was started without backstory, and
     its log is imported as it grows. With --json each line is then one JSON object: the session with its turns first,
@@ -137,9 +138,9 @@ def _show(app: App, found: LocatedSession, turn: int | None, *, full: bool, thin
         return
     lines = _lines(app, transcript, events, only=turn, full=full, thinking=thinking or full)
     by_number = {each.number: each for each in shown}
-    now, meter = app.workspace.now(), transcript.session.meter
+    now = app.workspace.now()
     coming = (
-        _live_lines(by_number[number], run, now, meter, full=full, thinking=thinking or full)
+        _live_lines(by_number[number], run, now, _meter_before(app, found, run), full=full, thinking=thinking or full)
         for number, run in live.items()
     )
     output.pages(chain(lines, chain.from_iterable(coming)))
@@ -158,11 +159,7 @@ def _before(
 
 
 def _head_as_json(transcript: Transcript, shown: Sequence[ListedTurn]) -> dict[str, Any]:
-    found = transcript.located
-    children = [
-        {"uid": child.uid, "relation": child.relation, "turns": child.turns}
-        for child in found.store.children(found.session)
-    ]
+    children = [{"uid": child.uid, "relation": child.relation, "turns": child.turns} for child in transcript.children]
     session = sessions.as_json(transcript.session) | {"children": children}
     summaries = [each for each in transcript.summaries if _is_in(each, shown)]
     return {"session": session, "turns": [turns.as_json(each) for each in shown], "compactions": summaries}
@@ -329,14 +326,25 @@ def _event_of(entry: Entry) -> Event:
 
 
 def _shown_elsewhere(transcript: Transcript) -> Iterator[str]:
-    """The turns that are runs of another session, which shows what happened in them."""
+    """The turns that another session shows, because they ran there, or were written of it."""
     store = transcript.located.store
-    for each in transcript.turns:
-        if each.shown_in is not None:
-            owner = store.session(each.shown_in)
-            at = next(turn.first_seq for turn in store.turns(owner) if turn.uid == each.turn.uid)
-            where = f"backstory show {owner.shown_number or owner.uid} @{at}"
-            yield output.style(f"── turn {each.number}  follows a run: {where}", dim=True)
+    elsewhere = (each for each in transcript.turns if each.shown_in is not None)
+    for (uid, is_copy), same in groupby(elsewhere, _where_shown):
+        found = list(same)
+        owner = store.session(uid)
+        places = {turn.uid: turn.first_seq for turn in store.turns(owner)}
+        where, first = f"backstory show {owner.shown_number or owner.uid}", found[0]
+        if is_copy and len(found) > 1:
+            yield output.style(f"── turns {first.number}–{found[-1].number}  copied: {where}", dim=True)
+            continue
+        for each in found:
+            why = "copied" if is_copy else "follows a run"
+            yield output.style(f"── turn {each.number}  {why}: {where} @{places[each.turn.uid]}", dim=True)
+
+
+def _where_shown(turn: ListedTurn) -> tuple[str, bool]:
+    """The session that shows a turn, and whether that is because it was written of it."""
+    return turn.shown_in or "", may_be_written(turn.turn.native_id or "")
 
 
 def _untimed(result: Event | None) -> Answer | None:
@@ -345,12 +353,16 @@ def _untimed(result: Event | None) -> Answer | None:
     return Answer(None, compacted) if isinstance(compacted, model.ToolResult) else None
 
 
+def _meter_before(app: App, found: LocatedSession, run: LiveRun) -> LiveMeter | None:
+    return live_meter(app.workspace, found.store, found.session, run.run.agent, run.run.model, "")
+
+
 def _live_lines(
-    listed: ListedTurn, run: LiveRun, now: int, meter: Meter | None, *, full: bool, thinking: bool
+    listed: ListedTurn, run: LiveRun, now: int, live: LiveMeter | None, *, full: bool, thinking: bool
 ) -> Iterator[str]:
-    """A turn of a live run. ``meter``: how full the context was before it."""
+    """A turn of a live run. ``live``: how full the context was before it."""
     yield from ("", turn_line(listed, now))
-    unknown, live = 0, None if meter is None else LiveMeter(meter, "")
+    unknown = 0
     events = run.events() if live is None else live.counting(run.events())
     shown = results_below_calls(events, lambda each: each, lambda _: listed.number)
     pairs = ((event, answered, None) for event, answered in shown) if full else with_answers(shown, lambda each: each)

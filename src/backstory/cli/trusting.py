@@ -54,6 +54,7 @@ def may_act(app: App, acted_in: Store | None = None) -> None:
     if acted_in is not None and acted_in is app.machine_store:
         return
     store, verdict = app.project_store, app.workspace.verdict()
+    app.has_acted = verdict != Verdict.MACHINE
     if verdict == Verdict.MACHINE:
         raise StoreIsMachines(store.path)
     if verdict == Verdict.ELSEWHERE:

@@ -21,6 +21,8 @@ EXCHANGES_KEPT = 3
 SUMMARY_CHARS_MIN, SUMMARY_CHARS_MAX = 400, 12_000
 CHARS_PER_TOKEN = 2.5
 """A context has at the most so many characters for each token that its agent's model can take."""
+CONTEXT_WINDOW_MIN = 8_000
+"""No coding agent works with fewer tokens: where a log names such a number, it is something else."""
 
 _AGENT_ERROR = lazy_regex(
     r"\W*(?:(?:Failed to authenticate\W+)?API Error|Error:|Invalid API key|Credit balance is too low|"
@@ -76,10 +78,12 @@ def threshold(chars: int, context_window: int | None = None) -> int:
 
     ``chars``: what is configured. ``context_window``: what the model can take, in tokens, where that is known.
 
-    >>> threshold(400_000, 128_000), threshold(400_000), threshold(0, 128_000)
-    (320000, 400000, 0)
+    >>> threshold(400_000, 128_000), threshold(400_000), threshold(0, 128_000), threshold(400_000, 1)
+    (320000, 400000, 0, 400000)
     """
-    return min(chars, int(context_window * CHARS_PER_TOKEN)) if context_window else chars
+    if context_window is None or context_window < CONTEXT_WINDOW_MIN:
+        return chars
+    return min(chars, int(context_window * CHARS_PER_TOKEN))
 
 
 def boundary(exchanges: Sequence[Exchange], limit: int) -> Boundary | None:

@@ -1,4 +1,6 @@
-"""What agents note for programs, as a person reads it: why a request failed, what happened meanwhile. Pure."""
+"""What agents note for programs, as a person reads it: why a request failed, what happened meanwhile,
+who refused a call. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,8 @@ READ_CHARS_MAX = 20_000
 DEPTH_MAX = 8
 _MARKED = lazy_regex(r"<([a-z][a-z_-]*)>(.*)</\1>", re.DOTALL)
 _SUMMARY = lazy_regex(r"<summary>(.*?)</summary>", re.DOTALL)
+_REFUSED = "The user doesn't want to proceed with this tool use."
+_QUESTIONS = "The user wants to clarify these questions"
 _MARK = lazy_regex(r"</?[a-z][a-z_-]*>")
 
 
@@ -42,6 +46,14 @@ def noted(text: str) -> str:
         return text
     summary = _SUMMARY.search(marked.group(2))
     return (summary.group(1) if summary else _MARK.sub(" ", marked.group(2))).strip()
+
+
+def is_refusal(text: str) -> bool:
+    """Whether a result tells a model only that a person did not let a call happen.
+
+    What the person said besides is a prompt of its own. Where they have questions it stands in the result.
+    """
+    return text.startswith(_REFUSED) and _QUESTIONS not in text[:READ_CHARS_MAX]
 
 
 def _message(value: Any) -> str:

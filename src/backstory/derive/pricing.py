@@ -19,7 +19,7 @@ from backstory.lazy_regex import lazy_regex
 from backstory.model import PARTIAL, Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from collections.abc import Set as AbstractSet
 
 CHARS_PER_TOKEN = 3
@@ -106,10 +106,13 @@ class PriceTable:
 
     def price(self, agent: str, model: str | None, day: str | None) -> Price | None:
         """The price of a model on a day (ISO 8601); None where there is none, or not in dollars."""
+        return next((each for each in self.at_any_time(agent, model) if _counts(each, day)), None)
+
+    def at_any_time(self, agent: str, model: str | None) -> Sequence[Price]:
+        """The prices that a model has, each for its days, in dollars; the first for a day counts."""
         if model is None or agent in self._credits:
-            return None
-        rows = self._prices.get(model) or self._prices.get(_DATED.sub("", model)) or []
-        return next((each for each in rows if _counts(each, day)), None)
+            return ()
+        return self._prices.get(model) or self._prices.get(_DATED.sub("", model)) or ()
 
 
 def _counts(price: Price, day: str | None) -> bool:

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from backstory.derive.essence import changed_lines
+from backstory.derive.notices import is_refusal
 from backstory.lazy_regex import lazy_regex
 from backstory.model import Tool
 
@@ -44,8 +45,10 @@ def call_facts(call: ToolCall) -> str:
 
 
 def result_facts(result: ToolResult) -> str:
-    """What a result comes to: ``ok``, ``exit 1``, ``984 lines``, ``389 files``; '' where its own lines say more."""
+    """What a result comes to: ``ok``, ``exit 1``, ``984 lines``, ``refused``; '' where its own lines say more."""
     if result.is_error:
+        if is_refusal(result.content):
+            return "refused"
         found = _EXIT.match(result.content)
         return f"exit {found.group(1)}" if found else "failed"
     if result.tool == Tool.SHELL:
@@ -59,7 +62,7 @@ def result_facts(result: ToolResult) -> str:
 def is_said_by_facts(result: ToolResult) -> bool:
     """Whether a result's own lines say nothing that its call and its facts do not say."""
     if result.is_error or result.changes:
-        return False
+        return result.is_error and is_refusal(result.content)
     if result.tool in (Tool.EDIT, Tool.WRITE):
         return True
     if result.tool == Tool.SHELL:

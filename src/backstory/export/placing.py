@@ -62,14 +62,28 @@ class PutFile(Struct, frozen=True, kw_only=True):
             return False
 
 
+def key_of(uid: str, written: str | None) -> str:
+    """What a note is called: by its session, and by the id of the log that was written anew from it, if one was."""
+    return uid if written is None else f"{uid}.{written}"
+
+
 class PutNote(Struct, kw_only=True):
-    """What was put where for one session: files, folders made for them, and the agent's own database."""
+    """What was put where for one session: files, folders made for them, and the agent's own database.
+
+    ``written``: the id of the log that was written anew from the session; None where its own was put back.
+    """
 
     session: str
     agent: str
+    written: str | None = None
     files: list[PutFile] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     index: IndexChange | None = None
+
+    @property
+    def key(self) -> str:
+        """What it is called."""
+        return key_of(self.session, self.written)
 
 
 class Notes:
@@ -78,9 +92,9 @@ class Notes:
     def __init__(self, home: Path) -> None:
         self.folder = home / FOLDER
 
-    def of(self, uid: str) -> PutNote | None:
-        """The note about a session; None if nothing was put anywhere for it. Raises NoteUnreadable."""
-        path = self._path(uid)
+    def of(self, uid: str, written: str | None = None) -> PutNote | None:
+        """The note about a session, or a log written from it; None if nothing was put for it. Raises NoteUnreadable."""
+        path = self._path(key_of(uid, written))
         try:
             return msgspec.json.decode(path.read_bytes(), type=PutNote)
         except FileNotFoundError:
@@ -90,26 +104,32 @@ class Notes:
 
     def write(self, note: PutNote) -> None:
         """Write a note, whole or not at all. Raises DiskFull, CannotWrite."""
-        path = self._path(note.session)
+        path = self._path(note.key)
         make_private_folder(self.folder)
-        beside = path.with_suffix(".new")
+        beside = path.with_name(f"{note.key}.new")
         write_private(beside, msgspec.json.encode(note), sync=True)
         beside.replace(path)
 
-    def drop(self, uid: str) -> None:
-        """Remove the note about a session."""
-        self._path(uid).unlink(missing_ok=True)
+    def written(self, uid: str, agent: str) -> list[PutNote]:
+        """The notes about logs that were written anew from a session in an agent's form. Raises NoteUnreadable."""
+        keys = sorted(path.name.removesuffix(".json") for path in self.folder.glob(f"{uid}.*.json"))
+        found = [self.of(uid, key.removeprefix(f"{uid}.")) for key in keys]
+        return [note for note in found if note is not None and note.agent == agent]
 
-    def _path(self, uid: str) -> Path:
-        return self.folder / f"{uid}.json"
+    def drop(self, key: str) -> None:
+        """Remove a note."""
+        self._path(key).unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.json"
 
 
-def put(notes: Notes, uid: str, agent: str, wanted: Sequence[WantedFile]) -> PutNote:
+def put(notes: Notes, uid: str, agent: str, wanted: Sequence[WantedFile], written: str | None = None) -> PutNote:
     """Put files where none are, all or none. Returns the note about the session.
 
     Raises LogAppeared if a file is there by now, NoFileToReplace, DiskFull, CannotWrite, and what the pieces raise.
     """
-    note = _cleared(notes.of(uid)) or PutNote(session=uid, agent=agent)
+    note = _cleared(notes.of(uid, written)) or PutNote(session=uid, agent=agent, written=written)
     earlier = msgspec.structs.replace(note, files=list(note.files), folders=list(note.folders))
     made: list[PutFile] = []
     try:
@@ -130,7 +150,7 @@ def put(notes: Notes, uid: str, agent: str, wanted: Sequence[WantedFile]) -> Put
         _remove_empty(set(note.folders) - set(earlier.folders))
         # What cannot be noted on a full disk is taken away already: the note that remains names nothing.
         with suppress(BackstoryError, OSError):
-            notes.write(earlier) if earlier.files or earlier.index else notes.drop(uid)
+            notes.write(earlier) if earlier.files or earlier.index else notes.drop(note.key)
         raise
     return note
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -22,6 +24,7 @@ from backstory.errors import AgentNotStarted, TemporaryFolderUnusable
 from backstory.model import AssistantText, Complete, Error, Outcome, Tokens
 from backstory.runs.process import marked, send
 from backstory.runs.spool import MARKER
+from backstory.runs.stopping import Terminated
 from backstory.runs.stream import program, run_part
 
 if TYPE_CHECKING:
@@ -34,6 +37,9 @@ GRACE_S = 5.0
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 """An agent that writes more than this for one answer is ended."""
 LOOK_S = 0.5
+PREFIX = "backstory-answer-"
+LEFT_S = 3_600.0
+"""A folder this old that no agent works in was left by a process that was killed."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -64,10 +70,22 @@ def ask(question: Question, environ: Mapping[str, str]) -> Answer:
     executable = program(question.agent, question.executable, environ)
     command = run_part(question.agent).answer_command(executable, model=question.model)
     try:
-        with tempfile.TemporaryDirectory(prefix="backstory-answer-", ignore_cleanup_errors=True) as folder:
+        _remove_left(Path(tempfile.gettempdir()))
+        with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as folder:
             return _ask_in(Path(folder), question, command, environ)
     except OSError as refused:
         raise TemporaryFolderUnusable(refused.strerror or str(refused)) from refused
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove what killed processes left: it holds what their agents were asked."""
+    for left in folder.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            found = left.lstat()
+            is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+            is_old = time.time() - found.st_mtime > LEFT_S
+            if is_ours and is_old and not marked(f"{MARKER}={left.name}".encode()):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _ask_in(folder: Path, question: Question, command: list[str], environ: Mapping[str, str]) -> Answer:
@@ -92,6 +110,10 @@ def _ask_in(folder: Path, question: Question, command: list[str], environ: Mappi
     return Answer(text="", error=why) if why else _answer(question, said, errors, process.returncode)
 
 
+def _terminate(_number: int, _frame: object) -> None:
+    raise Terminated
+
+
 @contextmanager
 def _stopped_by_signals() -> Iterator[None]:
     """While an agent answers, what would end this process acts like Ctrl-C: the agent is ended first."""
@@ -100,7 +122,7 @@ def _stopped_by_signals() -> Iterator[None]:
         return
     names = [name for name in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(name) is signal.SIG_DFL]
     for name in names:
-        signal.signal(name, signal.default_int_handler)
+        signal.signal(name, _terminate)
     try:
         yield
     finally:

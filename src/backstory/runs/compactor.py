@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from backstory.errors import BackstoryError
 from backstory.lazy_regex import lazy_regex
 from backstory.runs.lock import LOCKS, SessionLock
+from backstory.runs.process import birth
 from backstory.runs.spool import MARKER
 from backstory.store.private import make_private_folder
 
@@ -27,11 +28,10 @@ if TYPE_CHECKING:
 SUFFIX = ".compaction"
 TROUBLES = "compactions"
 """The folder below BACKSTORY_HOME with why summaries could not be made."""
-UNFINISHED = "The summary was not finished."
-"""What is noted while one is made: it stays where the process is killed."""
 STOP_S = 10.0
 POLL_S = 0.05
 _PID = lazy_regex(r"process (\d+) on ")
+_BEGUN = lazy_regex(r"The summary was not finished \(process (\d{1,9})\)\.$")
 
 
 def lock_of(home: Path, session_uid: str) -> SessionLock:
@@ -62,17 +62,27 @@ def _pid_of(home: Path, session_uid: str) -> int | None:
     return int(holder[1]) if holder else None
 
 
-def start(store: Path, session_uid: str, cwd: Path, environ: Mapping[str, str]) -> None:
-    """Begin to summarise a session in a process of its own, which outlives this one; raises OSError.
+def begin(home: Path, store: Path, session_uid: str, cwd: Path, environ: Mapping[str, str]) -> None:
+    """Begin to summarise a session in a process of its own, which outlives this one; raises OSError."""
+    note_trouble(home, session_uid, _unfinished(os.getpid()))
+    pid = start(store, session_uid, cwd, environ)
+    if trouble(home, session_uid) == _unfinished(os.getpid()):
+        note_trouble(home, session_uid, _unfinished(pid))
 
-    It belongs to no run, also where a run's agent began it: who stops that run does not stop it.
+
+def start(store: Path, session_uid: str, cwd: Path, environ: Mapping[str, str], *, is_continuing: bool = False) -> int:
+    """Start the process that summarises a session; returns its pid. Raises OSError.
+
+    ``is_continuing``: then it continues the turn that was stopped for the summary. It belongs to no run, also where a
+    run's agent began it: who stops that run does not stop it.
     """
     # -P: what the project's folder holds is no module of ours.
     command = [sys.executable, "-P", "-m", "backstory", "compact", session_uid, "--store", str(store)]
-    subprocess.Popen(
+    command += ["--continue"] if is_continuing else []
+    return subprocess.Popen(
         command, cwd=cwd, env={name: value for name, value in environ.items() if name != MARKER},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    ).pid  # fmt: skip
 
 
 def stop(home: Path, session_uid: str) -> bool:
@@ -98,6 +108,30 @@ def note_trouble(home: Path, session_uid: str, why: str) -> None:
         make_private_folder(file.parent)
         with os.fdopen(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
             opened.write(why)
+
+
+def note_begun(home: Path, session_uid: str) -> None:
+    """Note that this process makes a summary: the note stays where it is killed."""
+    note_trouble(home, session_uid, _unfinished(os.getpid()))
+
+
+def is_unfinished(home: Path, session_uid: str) -> bool:
+    """Whether the process that was to summarise a session was killed."""
+    found = _BEGUN.match(trouble(home, session_uid))
+    return found is not None and not birth(int(found[1])) and not is_under_way(home, session_uid)
+
+
+def unfinished(home: Path) -> list[str]:
+    """The sessions of which that is so."""
+    try:
+        names = sorted(file.name for file in (home / TROUBLES).iterdir())
+    except OSError:
+        return []
+    return [name for name in names if is_unfinished(home, name)]
+
+
+def _unfinished(pid: int) -> str:
+    return f"The summary was not finished (process {pid})."
 
 
 def trouble(home: Path, session_uid: str) -> str:

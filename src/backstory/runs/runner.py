@@ -206,9 +206,14 @@ class Runner:
         check_text(request.prompt)
         return program(request.agent, request.executable, self._environ)
 
-    def recover_finished_runs(self, report: Callable[[Unstored], None] = lambda problem: None) -> int:
+    def recover_finished_runs(
+        self,
+        report: Callable[[Unstored], None] = lambda problem: None,
+        stored_one: Callable[[Store, str], None] = lambda store, session_uid: None,
+    ) -> int:
         """Store finished runs whose runner died; returns how many were stored.
 
+        ``stored_one`` is called with each, its store and its session, while that is held.
         One that cannot be stored stays where it is and is reported; the others are stored all the same.
         """
         stored = 0
@@ -229,6 +234,7 @@ class Runner:
                     with open_store(run.store, now=self._now) as store:
                         self._store_or_drop(store, spool, run)
                         stored += 1
+                        stored_one(store, run.session_uid)
                     if spool.trouble:
                         # It is stored where it belongs, and not in the machine's store.
                         report(Unstored.of(spool.folder, spool.trouble))

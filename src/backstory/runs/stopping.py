@@ -22,6 +22,10 @@ INTERRUPT_S = 5.0
 """How long an agent may take to stop; then it is killed with all its child processes."""
 
 
+class Terminated(KeyboardInterrupt):
+    """This process was told to end while an agent answered, by a signal that is no Ctrl-C."""
+
+
 class EndOf:
     """Waits, but no longer than a process lives, if the system reports its end."""
 

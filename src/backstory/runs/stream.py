@@ -404,6 +404,7 @@ class SpooledRun:
         turn.api_latency_ms = ending.api_latency_ms
         turn.tokens, turn.tokens_source = ending.tokens, ending.tokens_source
         turn.cost_usd, turn.cost_source = ending.cost_usd, ending.cost_source
+        turn.context_window = ending.context_window
         error = ending.error
         if ending.outcome == Outcome.CANCELLED and self._spool.why_cancelled == STOPPED_TO_COMPACT:
             turn.stop_reason, error = STOPPED_TO_COMPACT, None

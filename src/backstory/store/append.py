@@ -29,6 +29,7 @@ from backstory.store import (
     schema,
     titles,
     turns,
+    written,
 )
 from backstory.store.event_rows import Waiting
 from backstory.store.logs import FILE
@@ -72,22 +73,22 @@ NOT_UNDERSTOOD = "not_understood"
 
 def write_all(db: apsw.Connection, batches: Sequence[RecordBatch]) -> list[Written]:
     """Store batches; each is accepted or refused alone, but those of a session of ours all or none."""
-    waiting, written, stopped, begun = Waiting(), list[Written](), dict[str, str](), set[str]()
+    waiting, done, stopped, begun = Waiting(), list[Written](), dict[str, str](), set[str]()
     for batch in batches:
         before = stopped.get(batch.session_uid)
-        written.append(write(db, batch, waiting) if before is None else Written(refused=before))
+        done.append(write(db, batch, waiting) if before is None else Written(refused=before))
         if batch.kind == FILE:
             continue
-        if (refused := written[-1].refused) is None:
+        if (refused := done[-1].refused) is None:
             begun.add(batch.session_uid)
         elif batch.session_uid in begun:
             raise ValueError("batches of a session do not go on from one another")
         else:
             stopped[batch.session_uid] = refused
-    if turn_uids := {uid for each in written for uid in each.turn_uids}:
+    if turn_uids := {uid for each in done for uid in each.turn_uids} | written.settle(db):
         lineage.link_copies(db, turn_uids)
     waiting.index(db)
-    return written
+    return done
 
 
 def write(db: apsw.Connection, batch: RecordBatch, waiting: Waiting) -> Written:
@@ -278,6 +279,7 @@ def _clear_replaced(db: apsw.Connection, session_id: int, log_id: int, batch: Re
             db, "log_id = ? and session_id = ? and position >= ?", (log_id, session_id, batch.undo_from)
         )
         db.execute("delete from numbers where log_id = ? and start >= ?", (log_id, batch.undo_from))
+        turns.forget_context(db, session_id)
     if batch.matched:
         for seq in sorted({event.seq for event in batch.events}):
             event_rows.delete_events(db, "session_id = ? and seq = ?", (session_id, seq))
@@ -466,6 +468,7 @@ def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> No
             event_rows.delete_events(db, "session_id = ? and seq = ?", (session_id, seq))
         insert_events(db, session_id, batch.log_id, batch.events, turn_ids, waiting)
         waiting.index(db)
+        turns.forget_context(db, session_id)
     else:
         _index_again(db, session_id, batch)
     turns.note_answers(db, turn_ids, {uid: text for uid, text in batch.answers.items() if uid in turn_ids})

@@ -15,7 +15,7 @@ import msgspec
 from backstory import ids
 from backstory.lazy_module import lazy_module
 from backstory.model import Relation, Turn
-from backstory.store import kinds
+from backstory.store import kinds, written
 from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
@@ -45,33 +45,42 @@ IS_RUN = (
     "where r.uid = t.uid and r.native_id = s.native_id and o.owner is not null)"
 )
 """A turn ``t`` of an agent's own log, the session ``s``, that is a run which is here itself: it is shown there."""
-MAY_HAVE_RUNS = "(s.owner is null and exists (select 1 from turns where native_id = s.native_id))"
+SHOWN_ELSEWHERE = f"({IS_RUN} or {written.IS_COPY})"
+"""A turn ``t`` of a session ``s`` that is read from a log, and that is shown where it ran, or was written of."""
+MAY_BE_SHOWN_ELSEWHERE = (
+    "(s.owner is null and (s.relation is 'continuation' or exists (select 1 from turns where native_id = s.native_id)))"
+)
 """Whether a session ``s`` may have such turns; most have none, and this is known at once."""
+HIDDEN = f"({CLAIMED} or {written.IS_ONLY_COPIES})"
+"""A session ``s`` of which everything is shown elsewhere."""
 
 
-def all_claimed(db: apsw.Connection) -> list[int]:
-    """The sessions that are hidden, because their runs are shown; see CLAIMED."""
-    if not db.execute("select exists (select 1 from sessions where owner is not null)").get:
+def all_hidden(db: apsw.Connection) -> list[int]:
+    """The sessions that are hidden, because what they say is shown elsewhere; see HIDDEN."""
+    if not db.execute("select exists (select 1 from sessions where owner is not null)").get and not written.has_any(db):
         return []
-    return [int(str(found)) for (found,) in db.execute(f"select s.id from sessions s where {CLAIMED}")]
+    return [int(str(found)) for (found,) in db.execute(f"select s.id from sessions s where {HIDDEN}")]
 
 
-def runs_in(db: apsw.Connection, session_id: int) -> dict[str, str]:
-    """The turns of an agent's own log that are runs of ours, each with the uid of the session that shows it."""
+def shown_elsewhere(db: apsw.Connection, session_id: int) -> dict[str, str]:
+    """The turns of a log's session that are shown elsewhere, each with the uid of the session that shows it."""
     rows = fetch(
         db,
         tuple[str, str],
-        "select t.uid, (select o.uid from turns r join sessions o on o.id = r.session_id where r.uid = t.uid "
-        "and r.native_id = s.native_id and o.owner is not null order by r.id limit 1) "
+        "select t.uid, coalesce((select o.uid from turns r join sessions o on o.id = r.session_id where r.uid = t.uid "
+        "and r.native_id = s.native_id and o.owner is not null order by r.id limit 1), "
+        f"(select o.uid from turns r join sessions o on o.id = r.session_id where r.uid = t.uid and r.id <> t.id "
+        f"order by {written.is_written('r')}, o.uid limit 1)) "
         "from sessions s join turns t on t.session_id = s.id "
-        f"where s.id = ? and {MAY_HAVE_RUNS} and {IS_RUN} order by t.first_seq",
+        f"where s.id = ? and {MAY_BE_SHOWN_ELSEWHERE} and {SHOWN_ELSEWHERE} order by t.first_seq",
         (session_id,),
     )
     return dict(rows)
 
 
-def events_of_runs(db: apsw.Connection, but: Collection[int]) -> list[int]:
-    """The events of all such turns, but for those of some sessions: what they say is found where the runs are."""
+def events_shown_elsewhere(db: apsw.Connection, but: Collection[int]) -> list[int]:
+    """The events of all such turns, but for those of some sessions: what they say is found where they are shown."""
+    skipped = (kinds.json_list(sorted(but)),)
     rows = fetch(
         db,
         tuple[int],
@@ -80,9 +89,10 @@ def events_of_runs(db: apsw.Connection, but: Collection[int]) -> list[int]:
         "on t.uid = r.uid cross join sessions s on s.id = t.session_id and s.native_id = r.native_id "
         "cross join events e on e.session_id = s.id and e.seq between t.first_seq and t.last_seq and e.turn_id = t.id "
         "where o.owner is not null and s.owner is null and s.id not in (select value from json_each(?))",
-        (kinds.json_list(sorted(but)),),
+        skipped,
     )
-    return [event_id for (event_id,) in rows]
+    copied = fetch(db, tuple[int], written.EVENTS_OF_COPIES, skipped) if written.has_any(db) else []
+    return [event_id for (event_id,) in (*rows, *copied)]
 
 
 def shown_as(db: apsw.Connection, session_id: int) -> int:
@@ -151,7 +161,7 @@ def link_run_to_log(db: apsw.Connection, session_id: int, turn_uid: str) -> None
         db, tuple[str], "select uid from turns where session_id = ? order by first_seq, id limit 1", (own_id,)
     )
     if first is not None and first[0] != turn_uid:
-        rename(db, first[0], turn_uid)
+        written.rename(db, first[0], turn_uid)
     if first is not None:
         run_facts.take(db, own_id)
         lineage.link_copies(db, [turn_uid])
@@ -165,6 +175,7 @@ def renamed(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[st
     found = known_as(db, session_id) if is_retold else _known_runs(db, batch.turns)
     if not found:
         found = _claimed_first(db, session_id, batch)
+    found |= written.known_as(db, session_id, batch.turns)
     own = {turn.uid for turn in batch.turns}
     for parent in {turn.parent_uid for turn in batch.turns if turn.parent_uid is not None} - own:
         if (uid := _renamed_before(db, session_id, parent)) is not None:
@@ -222,18 +233,8 @@ def _claimed_first(db: apsw.Connection, session_id: int, batch: RecordBatch) -> 
     if first.uid == run:
         return {}
     # A fork may have been read before the log that it was made of.
-    rename(db, first.uid, str(run))
+    written.rename(db, first.uid, str(run))
     return {first.uid: str(run)}
-
-
-def rename(db: apsw.Connection, old: str, new: str) -> None:
-    """Change the uid of a turn, wherever it is."""
-    where = [int(str(found)) for (found,) in db.execute("select session_id from turns where uid = ?", (old,))]
-    db.execute("update turns set uid = ? where uid = ?", (new, old))
-    for session_id in where:
-        db.execute("update turns set parent_uid = ? where session_id = ? and parent_uid = ?", (new, session_id, old))
-        db.execute("update sessions set leaf_uid = ? where id = ? and leaf_uid = ?", (new, session_id, old))
-        db.execute("update branches set leaf_uid = ? where session_id = ? and leaf_uid = ?", (new, session_id, old))
 
 
 def _renamed_before(db: apsw.Connection, session_id: int, parent: str) -> str | None:

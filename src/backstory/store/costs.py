@@ -29,8 +29,7 @@ from backstory.derive.pricing import (
     total,
 )
 from backstory.model import PARTIAL, Relation, Tokens
-from backstory.store import claims, kinds
-from backstory.store.lineage import is_later
+from backstory.store import claims, kinds, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -287,7 +286,8 @@ from main.turns where session_id in {_IDS} order by session_id, first_seq, id
 _COPIES = f"""
 select t.id, o.session_id from main.turns t join main.turns o on o.uid = t.uid and o.id <> t.id
 join main.sessions s on s.id = t.session_id join main.sessions os on os.id = o.session_id
-where t.session_id in {_IDS} and {is_later("os", "s")} and (o.tokens_source is not null or o.cost_usd is not null)
+where t.session_id in {_IDS} and {written.precedes("o", "os", "t", "s")}
+  and (o.tokens_source is not null or o.cost_usd is not null or {written.is_written("o")} < {written.is_written("t")})
 """
 _CHARS = f"""
 select turn_id, sum(char_len) from main.events

@@ -6,6 +6,13 @@ create table if not exists turn_texts(
   answer  text not null                  -- the last thing the model said in the turn
 );
 
+create table if not exists written_turns(
+  turn_id integer not null references turns(id) on delete cascade,
+  key     integer not null,              -- of the id that the turn has in logs we write for agents
+  primary key (turn_id, key)
+) without rowid;
+create index if not exists idx_written_turns_key on written_turns(key);
+
 create table if not exists call_results(
   call_id   integer primary key,         -- events.id of a tool call
   result_id integer not null,            -- events.id of its result
@@ -122,6 +129,9 @@ create trigger if not exists session_gone_derived after delete on sessions begin
   delete from session_refs where session_id = old.id;
   delete from checkpoints where session_id = old.id;
 end;
+create trigger if not exists turn_gone_written after delete on turns begin
+  delete from written_turns where turn_id = old.id;
+end;
 create trigger if not exists session_gone_branches after delete on sessions begin
   delete from session_branches where session_id = old.id;
 end;
@@ -151,6 +161,9 @@ end;
 -- How full a context is, is known no more once anything changes that it is counted from; then it is counted anew.
 create trigger if not exists context_turn after insert on turns begin
   update sessions set context_chars = null where id = new.session_id and context_chars is not null;
+end;
+create trigger if not exists context_turn_gone after delete on turns begin
+  update sessions set context_chars = null where id = old.session_id and context_chars is not null;
 end;
 create trigger if not exists context_turn_changed after update of first_seq, last_seq, parent_uid, parent_seq, removed on turns
 when new.first_seq is not old.first_seq or new.last_seq is not old.last_seq or new.parent_uid is not old.parent_uid

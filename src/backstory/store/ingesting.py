@@ -19,18 +19,20 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store import rederiving, retold, run_facts, runs, sidecars, titles
+    from backstory.store import lineage, rederiving, retold, run_facts, runs, sidecars, titles, written
     from backstory.store.logs import ChunkMark, FileStamp, Log, SeqRange
     from backstory.store.run_facts import Unmatched
     from backstory.store.runs import RunStart
     from backstory.store.sidecars import Mark, Sidecar, SidecarBatch, StoredSidecar
 else:
+    lineage = lazy_module("backstory.store.lineage")
     rederiving = lazy_module("backstory.store.rederiving")
     retold = lazy_module("backstory.store.retold")
     run_facts = lazy_module("backstory.store.run_facts")
     runs = lazy_module("backstory.store.runs")
     sidecars = lazy_module("backstory.store.sidecars")
     titles = lazy_module("backstory.store.titles")
+    written = lazy_module("backstory.store.written")
 
 
 BULK_HASH_BYTES = 32 * 1024 * 1024
@@ -175,6 +177,10 @@ class Ingesting(Reading):
         """(start, length, sha256) of each chunk of a log."""
         return self._read(lambda db: logs.chunk_marks(db, log_id))
 
+    def record_numbers(self, session: Session | int) -> list[int]:
+        """The numbers of all records of a session, in order."""
+        return self._read(lambda db: logs.record_numbers(db, id_of(session)))
+
     def seq_ranges(self, log_id: int) -> list[SeqRange]:
         """The numbers of a log's records, in the order of their places."""
         return self._read(lambda db: logs.seq_ranges(db, log_id))
@@ -243,6 +249,11 @@ class Ingesting(Reading):
     def turn_uid_of(self, log_id: int) -> str | None:
         """The turn whose stream a log is; None for a whole session's log."""
         return self._read(lambda db: logs.turn_uid(db, log_id))
+
+    def settle_written(self) -> None:
+        """Have turns of logs that we wrote for agents be those that they were written of, as far as these are here."""
+        while not self._read_if_begun(written.is_settled, otherwise=True):
+            self._change(lambda db: lineage.link_copies(db, written.settle(db)))
 
     @contextmanager
     def bulk(self, *, is_bulk: bool = True) -> Iterator[None]:

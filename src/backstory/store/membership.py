@@ -83,8 +83,8 @@ class Reach:
 
     def __init__(self, db: apsw.Connection, wanted: Filter, scopes: tuple[str, ...] | None) -> None:
         self._db, self._wanted, self._scopes = db, wanted, scopes
-        self._claimed = claims.all_claimed(db)
-        self._hidden = {*self._claimed, *wanted.without}
+        self._not_shown = claims.all_hidden(db)
+        self._hidden = {*self._not_shown, *wanted.without}
         self._of_session, self._values = session_filter.conditions(wanted)
         if wanted.session_id is not None:
             self._of_session.append("s.id = ?")
@@ -105,7 +105,7 @@ class Reach:
         return {session_id: place for session_id, at in found if (place := self._place(session_id, at)) is not None}
 
     def _place(self, session_id: int, last_active: int | None) -> SessionRank | None:
-        """Where a wanted session is shown; sessions that repeat a run's own session are not."""
+        """Where a wanted session is shown; sessions that repeat others are not."""
         shown_id = self._shown.get(session_id, session_id)
         if session_id in self._hidden or shown_id in self._wanted.without:
             return None
@@ -130,7 +130,7 @@ class Reach:
         if above in seen:
             # Parents that go in a circle: one of them is as good as another, if it is always the same.
             return min(seen)
-        return claims.shown_as(self._db, above) if above in self._claimed else above
+        return claims.shown_as(self._db, above) if above in self._not_shown else above
 
     @property
     def asks_events(self) -> bool:
@@ -147,13 +147,13 @@ class Reach:
 
     @cached_property
     def _removed(self) -> str | None:
-        """The events of removed branches, and of runs in logs that continue, as a JSON list; mostly there are none."""
+        """The events of removed branches, and of turns shown elsewhere, as a JSON list; mostly there are none."""
         rows: list[Any] = self._db.execute(
             # In this order, because hardly any turn is removed and there are many events.
             "select e.id from turns t cross join events e on e.session_id = t.session_id and e.turn_id = t.id "
             "where t.removed is not null"
         ).fetchall()
-        hidden = [event_id for (event_id,) in rows] + claims.events_of_runs(self._db, self._claimed)
+        hidden = [event_id for (event_id,) in rows] + claims.events_shown_elsewhere(self._db, self._not_shown)
         summaries: list[Any] = self._db.execute(_OF_REMOVED).fetchall()
         hidden += [-row_id for (row_id,) in summaries]
         return kinds.json_list(hidden) if hidden else None

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from backstory.derive.index_text import Scope
 from backstory.model import Relation
-from backstory.store import codec, lineage, relevance
+from backstory.store import codec, relevance, written
 from backstory.store.membership import Member, Members, Reach, Row, SessionRank
 
 if TYPE_CHECKING:
@@ -285,8 +285,9 @@ class Ranker:
     def _older(self, event_id: int, turn_uid: str) -> list[int]:
         """The older sessions that have the same event, as part of the same turn."""
         rows: list[tuple[Any, ...]] = self._db.execute(
-            "select o.session_id from events e join sessions s on s.id = e.session_id, turns t "
-            f"join sessions os on os.id = t.session_id and {lineage.is_later('os', 's')} "
+            "select o.session_id from events e join sessions s on s.id = e.session_id "
+            "join turns m on m.id = e.turn_id, turns t "
+            f"join sessions os on os.id = t.session_id and {written.precedes('t', 'os', 'm', 's')} "
             "join events o on o.session_id = t.session_id and o.turn_id = t.id "
             "where e.id = ? and t.uid = ? and o.kind = e.kind "
             f"and (o.at is e.at and o.data = e.data or s.relation is '{Relation.RETOLD}')",

@@ -103,12 +103,16 @@ class Reading(Database):
         return [self._as_shown(each) for each in found]
 
     def sort_keys(self, wanted: ListFilter, sort: Sort) -> list[SortKey]:
-        """All sessions that fit, the last active first, with what they are sorted by. Raises ConfigBroken."""
-        keys = self._read(lambda db: sessions.sort_keys(db, wanted, sort))
+        """All sessions that fit, the last active first, with what they are sorted by. Raises ConfigBroken.
+
+        Of costs that is what each is at most; ``session_costs`` says what it is.
+        """
         if sort != "cost":
-            return keys
-        costs = self.session_costs([each.id for each in keys])
-        return [msgspec.structs.replace(each, value=costs[each.id].low_usd) for each in keys]
+            return self._read(lambda db: sessions.sort_keys(db, wanted, sort))
+        from backstory.store import cost_bounds  # few lists are by cost
+
+        table = costs.price_table(self.prices_file)
+        return self._read(lambda db: cost_bounds.sort_keys(db, wanted, table))
 
     def several_sessions(self, session_ids: Sequence[int]) -> list[Session]:
         """The sessions with these ids, in no order."""
@@ -186,9 +190,9 @@ class Reading(Database):
         warnings.warn("Store.told_turns is now Store.context_turns", DeprecationWarning, stacklevel=2)
         return self.context_turns(session, budget_chars, to)
 
-    def runs_in(self, session: Session | int) -> dict[str, str]:
-        """The turns of an agent's own log that are runs of ours, each with the uid of the session that shows it."""
-        return self._read(lambda db: claims.runs_in(db, id_of(session)))
+    def shown_elsewhere(self, session: Session | int) -> dict[str, str]:
+        """The turns of a log's session that are shown elsewhere, each with the uid of the session that shows it."""
+        return self._read(lambda db: claims.shown_elsewhere(db, id_of(session)))
 
     def turn_count(self, session: Session | int) -> int:
         """How many turns a session has."""
@@ -236,6 +240,18 @@ class Reading(Database):
     def turns(self, session: Session | int) -> list[Turn]:
         """A session's turns, in the order of their prompts."""
         return self._read(lambda db: turns.of_session(db, id_of(session)))
+
+    def uncounted(self) -> list[str]:
+        """The uids of the sessions of which it was known how full their contexts are, and is not any more."""
+        query = "select uid from sessions where context_limit is not null and context_chars is null order by id"
+        return self._read_if_begun(lambda db: [str(uid) for (uid,) in db.execute(query).fetchall()], list[str]())
+
+    def context_window(self, session: Session | int, agent: str, model: str | None) -> tuple[str | None, int | None]:
+        """The model that an agent goes on with in a session, and what that can take, in tokens; None: not known.
+
+        ``model``: None: that of the agent's last turn.
+        """
+        return self._read(lambda db: turns.context_window(db, id_of(session), agent, model))
 
     def last_turns(self, sessions: Iterable[Session | int]) -> dict[int, Turn]:
         """The last turn of each of these sessions that has one, by the session's id."""

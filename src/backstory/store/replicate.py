@@ -15,7 +15,19 @@ from backstory.derive import index_text
 from backstory.derive.remotes import repository_name
 from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
 from backstory.model import Relation, event_from_json
-from backstory.store import branches, claims, compactions, decisions, derived_tables, event_rows, kinds, plan, turns
+from backstory.store import (
+    branches,
+    claims,
+    compactions,
+    decisions,
+    derived_tables,
+    event_rows,
+    kinds,
+    lineage,
+    plan,
+    turns,
+    written,
+)
 from backstory.store.logs import COPY
 from backstory.store.rows import fetch, fetch_one
 
@@ -44,7 +56,7 @@ _TURN = (
     "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
     "stop_reason, api_latency_ms, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
     "cache_write_1h_tokens, largest_input_tokens, reasoning_tokens, tokens_source, cost_usd, cost_source, "
-    "prefix_chars, prefix_sha256"
+    "prefix_chars, prefix_sha256, context_window"
 )
 
 
@@ -91,6 +103,7 @@ def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
     _link_relatives(db, session_id, uid)
     for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
         claims.link_run_to_log(db, session_id, str(turn_uid))
+    lineage.link_copies(db, written.settle(db))
 
 
 def _copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from backstory import errors, ids
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.conversation.tree import Point
-    from backstory.store import copies, decisions, plan, replicate, run_facts
+    from backstory.store import copies, decisions, plan, replicate, run_facts, written
     from backstory.store.copies import Holder
     from backstory.store.plan import Decide, Prune, Remove, Step, StoreState
     from backstory.store.reading import Reading
@@ -31,6 +32,7 @@ else:
     plan = lazy_module("backstory.store.plan")
     replicate = lazy_module("backstory.store.replicate")
     run_facts = lazy_module("backstory.store.run_facts")
+    written = lazy_module("backstory.store.written")
 
 
 class Replication(Branching):
@@ -130,9 +132,22 @@ class Replication(Branching):
         return pulled.copied
 
     def _plan(self, source: Replication, uids: Sequence[str] | None = None) -> list[Step]:
+        self._tell_originals(source)
         theirs = source._state(uids)
         known = {*theirs.sessions, *self.owned_by(theirs.store_id)} if uids is None else uids
         return plan.plan(self._state(known), theirs)
+
+    def _tell_originals(self, source: Replication) -> None:
+        """Have another store know which of its turns are copies of turns that are known here by other uids."""
+        nothing: dict[str, str] = {}
+        read = source._read_if_begun(written.unknown, nothing)
+        known = self._read_if_begun(lambda db: written.uids_of(db, read), nothing) if read else nothing
+        renamed = {uid: known[native_id] for native_id, uid in read.items() if known.get(native_id, uid) != uid}
+        if not renamed:
+            return
+        # A store that cannot be written now is told the next time.
+        with suppress(errors.BackstoryError):
+            source._change(lambda db: written.rename_all(db, renamed))
 
     def _state(self, uids: Collection[str] | None) -> StoreState:
         nothing = plan.StoreState(store_id="", sessions={}, removed={})

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.model import Relation
-from backstory.store import claims, codec, kinds, turns
+from backstory.store import codec, kinds, turns, written
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def links(db: apsw.Connection) -> Links | None:
 def link(db: apsw.Connection, found: Links) -> None:
     """Have turns that were retold be those of the logs."""
     for each in found.turns:
-        claims.rename(db, each.retold, each.logged)
+        written.rename(db, each.retold, each.logged)
     db.execute("insert or replace into meta(key, value) values (?, ?)", (LINKED, str(found.newest)))
 
 

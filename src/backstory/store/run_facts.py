@@ -19,7 +19,7 @@ from backstory.store.batches import packed
 from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import apsw
 
@@ -32,6 +32,7 @@ GIVEN = "facts "
 _TURN = (
     "model", "api_latency_ms", "cost_usd", "cost_source", "input_tokens", "output_tokens", "cache_read_tokens",
     "cache_write_tokens", "cache_write_1h_tokens", "largest_input_tokens", "reasoning_tokens", "tokens_source",
+    "context_window",
 )  # fmt: skip
 BYTES_MAX = 17 * 1024 * 1024
 """A larger sidecar is none of ours: ``ingest.own_logs`` writes less."""
@@ -65,6 +66,7 @@ class TurnFacts(Struct, frozen=True):
     largest_input: int | None
     reasoning: int | None
     tokens_source: str | None
+    context_window: int | None
 
 
 class LoggedRun(Struct, frozen=True):
@@ -109,6 +111,7 @@ def improved(known: TurnFacts, given: TurnFacts) -> TurnFacts:
     better: dict[str, Any] = {
         "model": given.model or known.model,
         "api_latency_ms": given.api_latency_ms if known.api_latency_ms is None else known.api_latency_ms,
+        "context_window": given.context_window if known.context_window is None else known.context_window,
     }
     if known.cost_usd is None:
         better |= {"cost_usd": given.cost_usd, "cost_source": given.cost_source}
@@ -210,9 +213,11 @@ def apply(db: apsw.Connection, log_id: int) -> None:
 
 
 def _give_inputs(
-    db: apsw.Connection, session_id: int, calls: Iterable[_EventRow], inputs: Mapping[int, msgspec.Raw]
+    db: apsw.Connection, session_id: int, calls: Sequence[_EventRow], inputs: Mapping[int, msgspec.Raw]
 ) -> None:
     codecs: dict[int, codec.EventCodec] = {}
+    if calls:
+        turns.forget_context(db, session_id)
     for row in calls:
         event = event_from_json(turns.unpack_event(db, codecs, row.data))
         given = _input(inputs[row.position])

@@ -166,10 +166,12 @@ create table turns(
   prefix_chars       integer,            -- length of the context sent before the prompt
   prefix_sha256      text,               -- and its hash
   removed            integer,            -- when a person removed its branch, ms; NULL = it is there
+  context_window     integer,            -- what its model can take, in tokens, as the agent says; NULL = not known
   unique (session_id, uid)
 );
 create index idx_turns_uid on turns(uid);
 create index idx_turns_native on turns(native_id);
+create index idx_turns_written on turns(native_id) where length(native_id) = 36 and substr(native_id, 15, 1) = '5';
 create index idx_turns_removed on turns(session_id) where removed is not null;
 create index idx_turns_session on turns(session_id, first_seq);
 

@@ -77,7 +77,7 @@ def conditions(wanted: SessionFilter) -> tuple[list[str], list[object]]:
 
 def listed_conditions(wanted: ListFilter) -> tuple[list[str], list[object]]:
     """Conditions on a session ``s`` that is listed, with their values."""
-    listed = [f"not {claims.CLAIMED}", f"not {lineage.IS_REPEATED}"]
+    listed = [f"not {claims.HIDDEN}", f"not {lineage.IS_REPEATED}"]
     if not wanted.subagents:
         # A subagent whose parent is not here would otherwise be nowhere.
         listed.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")

@@ -103,7 +103,7 @@ Sort = Literal["cost", "turns", "time", "tokens"]
 
 
 class SortKey(Struct, frozen=True, gc=False):
-    """A session and what it is sorted by; None where that is not known, or not to SQL."""
+    """A session and what it is sorted by, None where that is not known: of a cost, what it is at most."""
 
     id: int
     uid: str
@@ -121,10 +121,13 @@ class Workplace(Struct, frozen=True, kw_only=True):
 
 CHOSEN = "here "
 """In meta, before a worktree's path: the uid of the session that commands there go on with."""
-_NO_RUNS = f"from turns t where session_id = s.id and not {claims.IS_RUN}"
+_SHOWN_HERE = f"from turns t where session_id = s.id and not {claims.SHOWN_ELSEWHERE}"
 _ALL = "from turns where session_id = s.id"
-_TURNS = f"iif({claims.MAY_HAVE_RUNS}, (select count(*) {_NO_RUNS}), (select count(*) {_ALL}))"
-_DURATION = f"iif({claims.MAY_HAVE_RUNS}, (select cast(sum(1.0 * duration_ms) as integer) {_NO_RUNS}), s.duration_ms)"
+_TURNS = f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, (select count(*) {_SHOWN_HERE}), (select count(*) {_ALL}))"
+_DURATION = (
+    f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, "
+    f"(select cast(sum(1.0 * duration_ms) as integer) {_SHOWN_HERE}), s.duration_ms)"
+)
 _COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 # What is not known of a turn counts as nothing where something else is.
 # A log may say any number: a sum of doubles has no overflow.
@@ -132,7 +135,7 @@ _USED = (
     f"iif(count(coalesce({', '.join(_COUNTED)})), "
     f"cast({' + '.join(f'total({name})' for name in _COUNTED)} as integer), null)"
 )
-_TOKENS = f"iif({claims.MAY_HAVE_RUNS}, (select {_USED} {_NO_RUNS}), (select {_USED} {_ALL}))"
+_TOKENS = f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, (select {_USED} {_SHOWN_HERE}), (select {_USED} {_ALL}))"
 _COLUMNS = (
     "s.id, s.uid, s.number, s.name, s.title, "
     "(select group_concat(agent, ' ') from (select agent from turns where session_id = s.id and agent <> 'api' "
@@ -143,8 +146,8 @@ _COLUMNS = (
     f"{_DURATION}, "
     "s.cost_usd, p.uid, s.relation, s.native_id, "
     # What follows a run in the agent's own log of it is what that is about.
-    f"coalesce(iif({claims.MAY_HAVE_RUNS}, "
-    f"(select substr(prompt, 1, 200) {_NO_RUNS} and prompt <> '' order by first_seq, id limit 1), null), "
+    f"coalesce(iif({claims.MAY_BE_SHOWN_ELSEWHERE}, "
+    f"(select substr(prompt, 1, 200) {_SHOWN_HERE} and prompt <> '' order by first_seq, id limit 1), null), "
     f"{FIRST_PROMPT}), s.elsewhere, s.root, "
     # Of all ways not to succeed only the turn says which it was.
     # One that goes on after a summary has none.
@@ -186,9 +189,16 @@ def listed(
 
 def sort_keys(db: apsw.Connection, wanted: ListFilter, sort: Sort) -> list[SortKey]:
     """Every session that is listed, in the order of ``listed``, with what it is sorted by."""
+    return [SortKey(*row) for row in in_order(db, wanted, _SORTED_BY[sort])]
+
+
+def in_order(db: apsw.Connection, wanted: ListFilter, value: str = "null") -> list[tuple[int, str, float | None]]:
+    """The id and uid of every session that is listed, in the order of ``listed``, each with a value of ``s`` in SQL."""
     conditions, values = listed_conditions(wanted)
-    sql = f"select s.id, s.uid, {_SORTED_BY[sort]} from sessions s where {' and '.join(conditions)} order by {_ORDER}"
-    return fetch(db, SortKey, sql, values)
+    # The sign keeps SQLite from the index: to look up every session there is takes longer than to sort them.
+    order = _ORDER.replace("s.last_active", "+s.last_active")
+    sql = f"select s.id, s.uid, {value} from sessions s where {' and '.join(conditions)} order by {order}"
+    return fetch(db, tuple[int, str, float | None], sql, values)
 
 
 def several(db: apsw.Connection, session_ids: Sequence[int]) -> list[Session]:
@@ -258,7 +268,7 @@ def children(db: apsw.Connection, session_id: int) -> list[Session]:
     parents = [session_id, *claims.logs_of(db, session_id)]
     rows = db.execute(
         f"select {_COLUMNS} {_FROM} where s.parent_id in ({', '.join('?' * len(parents))}) "
-        f"and not {claims.CLAIMED} order by s.uid",
+        f"and not {claims.HIDDEN} order by s.uid",
         parents,
     )
     return [_session(row) for row in rows]

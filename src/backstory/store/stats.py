@@ -18,9 +18,8 @@ from backstory.derive.naming import main_folder, project_name
 from backstory.derive.pricing import cost_of
 from backstory.derive.tally import GroupKey
 from backstory.model import PARTIAL, Relation
-from backstory.store import kinds
+from backstory.store import kinds, written
 from backstory.store.costs import NOTHING, PAID_COLUMNS, Costs, is_free
-from backstory.store.lineage import is_later
 from backstory.store.rows import fetch
 from backstory.store.session_filter import listed_conditions
 
@@ -355,11 +354,12 @@ class _Groups:
 _UNDATED = "last_active is null or last_active <= 0"
 """Of a session in which nothing has a time."""
 _COPIES = f"""
-select t.id, o.id, o.session_id, o.tokens_source is not null or o.cost_usd is not null,
+select t.id, o.id, o.session_id,
+  o.tokens_source is not null or o.cost_usd is not null or {written.is_written("o")} < {written.is_written("t")},
   os.relation is not '{Relation.SUBAGENT}' or os.parent_id is null
 from turns t join turns o on o.uid = t.uid and o.id <> t.id
 join sessions s on s.id = t.session_id join sessions os on os.id = o.session_id
-where {{mine}} and {is_later("os", "s")}
+where {{mine}} and {written.precedes("o", "os", "t", "s")}
 """
 _RUNS = """
 select distinct t.id from sessions o cross join turns r on r.session_id = o.id

@@ -48,3 +48,7 @@ alter table compactions add column cost_usd real;
 alter table compactions add column duration_ms integer;
 alter table sessions add column context_chars integer;
 alter table sessions add column context_limit integer;
+alter table turns add column context_window integer;
+
+-- Turns of logs that we wrote for agents are found by their ids.
+create index idx_turns_written on turns(native_id) where length(native_id) = 36 and substr(native_id, 15, 1) = '5';

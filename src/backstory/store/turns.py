@@ -21,7 +21,8 @@ TURNS_AT_ONCE = 32
 _COLUMNS = (
     "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
     "stop_reason, api_latency_ms, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
-    "cache_write_1h_tokens, largest_input_tokens, reasoning_tokens, tokens_source, cost_usd, cost_source"
+    "cache_write_1h_tokens, largest_input_tokens, reasoning_tokens, tokens_source, cost_usd, cost_source, "
+    "context_window"
 )
 _NAMES = _COLUMNS.split(", ")
 
@@ -65,6 +66,25 @@ def uid(db: apsw.Connection, turn_id: int) -> str | None:
     """The uid of the turn with this id."""
     found = db.execute("select uid from turns where id = ?", (turn_id,)).get
     return None if found is None else str(found)
+
+
+def rename(db: apsw.Connection, old: str, new: str) -> None:
+    """Change the uid of a turn, wherever it is.
+
+    Not in a session that has a turn of the new uid already, and not in one of a store that nobody has trusted.
+    """
+    where = fetch(
+        db,
+        tuple[int],
+        "select t.session_id from turns t join sessions s on s.id = t.session_id where t.uid = ?1 "
+        "and s.elsewhere is null and t.session_id not in (select session_id from turns where uid = ?2)",
+        (old, new),
+    )
+    for (session_id,) in where:
+        db.execute("update turns set uid = ? where session_id = ? and uid = ?", (new, session_id, old))
+        db.execute("update turns set parent_uid = ? where session_id = ? and parent_uid = ?", (new, session_id, old))
+        db.execute("update sessions set leaf_uid = ? where id = ? and leaf_uid = ?", (new, session_id, old))
+        db.execute("update branches set leaf_uid = ? where session_id = ? and leaf_uid = ?", (new, session_id, old))
 
 
 def count(db: apsw.Connection, session_id: int) -> int:
@@ -121,6 +141,23 @@ def newest_of(db: apsw.Connection, session_ids: Collection[int]) -> dict[int, Tu
         (kinds.json_list(session_ids),),
     )
     return {session_id: _turn(tuple(row)) for session_id, *row in rows}
+
+
+def context_window(
+    db: apsw.Connection, session_id: int, agent: str, model: str | None
+) -> tuple[str | None, int | None]:
+    """The model that an agent goes on with, and what that can take, in tokens, as far as the session's turns say.
+
+    ``model``: None: that of the agent's last turn.
+    """
+    by_agent, newest_first = "where session_id = ?1 and agent = ?2", "order by first_seq desc, id desc limit 1"
+    model = model or db.execute(f"select model from turns {by_agent} {newest_first}", (session_id, agent)).get
+    window = db.execute(
+        f"select context_window from turns {by_agent} and (?3 is null or model = ?3) and context_window is not null "
+        f"{newest_first}",
+        (session_id, agent, model),
+    ).get
+    return model, window
 
 
 def numbers(db: apsw.Connection, session_id: int) -> dict[int, int]:
@@ -180,14 +217,19 @@ def unpack_event(db: apsw.Connection, codecs: dict[int, codec.EventCodec], data:
     return codecs[wanted].unpack(data)
 
 
+def forget_context(db: apsw.Connection, session_id: int) -> None:
+    """How full a session's context is, is not known any more: what its records say is read otherwise now."""
+    db.execute("update sessions set context_chars = null where id = ? and context_chars is not null", (session_id,))
+
+
 def sum_up(db: apsw.Connection, session_id: int) -> None:
     """Bring a session's own columns in step with its turns: how the last one ended, the sums, the leaf.
 
     The leaf is the newest turn, unless a person checked out another, which is there.
     """
     db.execute(
-        "update sessions set leaf_uid = null, leaf_seq = null where id = ?1 and (leaf_seq is null or not exists "
-        "(select 1 from turns where session_id = ?1 and uid = sessions.leaf_uid and removed is null))",
+        "update sessions set leaf_uid = null, leaf_seq = null where id = ?1 and leaf_seq is not null and not exists "
+        "(select 1 from turns where session_id = ?1 and uid = sessions.leaf_uid and removed is null)",
         (session_id,),
     )
     db.execute(
@@ -196,8 +238,9 @@ def sum_up(db: apsw.Connection, session_id: int) -> None:
         "duration_ms = (select iif(count(duration_ms), cast(total(duration_ms) as integer), null) "
         "from turns where session_id = ?1), "
         "cost_usd = (select sum(cost_usd) from turns where session_id = ?1), "
-        "(leaf_uid, completed) = (select coalesce(sessions.leaf_uid, uid), case outcome when ?2 then 1 when ?3 then 0 "
-        "when ?4 then 0 when ?5 then 0 end from turns where session_id = ?1 and removed is null "
+        "(leaf_uid, completed) = (select iif(sessions.leaf_seq is null, uid, sessions.leaf_uid), "
+        "case outcome when ?2 then 1 when ?3 then 0 when ?4 then 0 when ?5 then 0 end "
+        "from turns where session_id = ?1 and removed is null "
         "order by first_seq desc, id desc limit 1) "
         "where id = ?1",
         (session_id, Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED, Outcome.CRASHED),
@@ -218,7 +261,7 @@ def follow(db: apsw.Connection, session_id: int, leaf: tuple[str, int] | None) -
 
 _UPSERT = (
     f"insert into turns(session_id, {_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-    "?, ?, ?, ?, ?) on conflict(session_id, uid) do update set "
+    "?, ?, ?, ?, ?, ?) on conflict(session_id, uid) do update set "
     "first_seq = excluded.first_seq, last_seq = excluded.last_seq, "
     "parent_uid = excluded.parent_uid, parent_seq = excluded.parent_seq, model = excluded.model, "
     "prompt = coalesce(nullif(excluded.prompt, ''), prompt), started = excluded.started, ended = excluded.ended, "
@@ -228,7 +271,8 @@ _UPSERT = (
     "cache_read_tokens = excluded.cache_read_tokens, cache_write_tokens = excluded.cache_write_tokens, "
     "cache_write_1h_tokens = excluded.cache_write_1h_tokens, largest_input_tokens = excluded.largest_input_tokens, "
     "reasoning_tokens = excluded.reasoning_tokens, tokens_source = excluded.tokens_source, "
-    "cost_usd = excluded.cost_usd, cost_source = excluded.cost_source where excluded.last_seq >= turns.last_seq"
+    "cost_usd = excluded.cost_usd, cost_source = excluded.cost_source, "
+    "context_window = excluded.context_window where excluded.last_seq >= turns.last_seq"
 )
 
 
@@ -240,7 +284,7 @@ def _values(session_id: int, turn: Turn) -> tuple[Any, ...]:
         turn.model, turn.native_id, turn.prompt, turn.started, turn.ended, turn.outcome, turn.stop_reason,
         turn.api_latency_ms, _duration(turn), tokens.input, tokens.output, tokens.cache_read, tokens.cache_write,
         tokens.cache_write_1h, tokens.largest_input, tokens.reasoning, turn.tokens_source, turn.cost_usd,
-        turn.cost_source,
+        turn.cost_source, turn.context_window,
     )  # fmt: skip
 
 

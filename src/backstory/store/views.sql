@@ -74,7 +74,7 @@ create temp view turns(
   timestamp,          -- when the prompt was given
   ended_at,           -- when the turn's last event happened
   uid,                -- the same in every copy of the turn
-  is_copy,            -- 1: an earlier session holds the same turn; leave these out of sums
+  is_copy,            -- 1: an earlier session, or the one its log was written of, holds the same turn; leave these out of sums
   parent_uid,         -- uid of the turn it follows
   parent_seq,         -- the record it follows
   first_seq,          -- number of its prompt: @N
@@ -98,6 +98,7 @@ create temp view turns(
   prefix_sha256,      -- and its hash
   rewound,            -- 1: left behind by a rewind or another branch: not on the current branch
   removed,            -- when a person removed its branch; NULL = it is there
+  context_window,     -- what its model can take, in tokens; NULL = the agent does not say
   cost_kind,          -- as in usage
   low_usd,            -- what it cost at least; cost_usd where that is known
   high_usd            -- as in usage
@@ -109,14 +110,17 @@ select t.id, t.session_id,
   strftime('%Y-%m-%dT%H:%M:%fZ', t.ended / 1000.0, 'unixepoch'),
   t.uid,
   exists (select 1 from main.turns o join main.sessions os on os.id = o.session_id
-    where o.uid = t.uid and o.id <> t.id and (os.relation is 'retold', os.uid) <
-      (select relation is 'retold', uid from main.sessions where id = t.session_id)
+    where o.uid = t.uid and o.id <> t.id
+    -- One of a log that we wrote for an agent is a copy of all others; see docs/file-format.md.
+    and (os.relation is 'retold', iif(length(o.native_id) = 36 and substr(o.native_id, 15, 1) = '5', 1, 0), os.uid)
+      < ((select relation is 'retold' from main.sessions where id = t.session_id), iif(length(t.native_id) = 36 and substr(t.native_id, 15, 1) = '5', 1, 0), (select uid from main.sessions where id = t.session_id))
     and os.id not in (select id from temp.claimed)),
   t.parent_uid, t.parent_seq, t.first_seq, t.last_seq, t.native_id, t.outcome, t.stop_reason, t.api_latency_ms,
   t.duration_ms, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cache_write_1h_tokens,
   t.largest_input_tokens, t.reasoning_tokens, t.tokens_source, turn_cost(t.session_id, t.id, 'usd'), t.cost_source,
   t.prefix_chars, t.prefix_sha256, is_rewound(t.session_id, t.uid),
-  strftime('%Y-%m-%dT%H:%M:%fZ', t.removed / 1000.0, 'unixepoch'), turn_cost(t.session_id, t.id, 'kind'),
+  strftime('%Y-%m-%dT%H:%M:%fZ', t.removed / 1000.0, 'unixepoch'), t.context_window,
+  turn_cost(t.session_id, t.id, 'kind'),
   turn_cost(t.session_id, t.id, 'low_usd'), turn_cost(t.session_id, t.id, 'high_usd')
 from main.turns t
 where t.session_id not in (select id from temp.claimed);
@@ -255,7 +259,7 @@ create temp view tool_calls(
   tool_use_id,        -- the agent's id of the call
   result_seq,         -- number of the result's record: @N
   output,             -- the result in its compact form; event_full(session_id, result_seq) is all of it
-  is_copy             -- 1: an earlier session holds the same turn
+  is_copy             -- 1: an earlier session, or the one its log was written of, holds the same turn
 ) as
 select e.id, e.session_id,
   (select (select count(*) from main.turns b
@@ -301,8 +305,11 @@ select t.session_id, t.turn_index, t.uid, t.agent, t.model, t.timestamp, t.input
 from temp.turns t
 -- A copy that alone knows what was used is no copy of that: a review's turn is in its parent's log, too, without tokens.
 where not t.is_copy or (t.tokens_source is not null and not exists (select 1 from main.turns o
-  join main.sessions os on os.id = o.session_id where o.uid = t.uid and o.tokens_source is not null and o.id <> t.id
-  and (os.relation is 'retold', os.uid) < (select relation is 'retold', uid from main.sessions where id = t.session_id)
+  join main.sessions os on os.id = o.session_id where o.uid = t.uid and o.id <> t.id
+  and (o.tokens_source is not null or iif(length(o.native_id) = 36 and substr(o.native_id, 15, 1) = '5', 1, 0)
+    < iif(length(t.native_id) = 36 and substr(t.native_id, 15, 1) = '5', 1, 0))
+  and (os.relation is 'retold', iif(length(o.native_id) = 36 and substr(o.native_id, 15, 1) = '5', 1, 0), os.uid)
+    < ((select relation is 'retold' from main.sessions where id = t.session_id), iif(length(t.native_id) = 36 and substr(t.native_id, 15, 1) = '5', 1, 0), (select uid from main.sessions where id = t.session_id))
   and os.id not in (select id from temp.claimed)));
 
 -- events: One row per event: the smallest fact shown.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from backstory.conversation.context import build_context
 from backstory.errors import BackstoryError
 from backstory.runs import compactor
-from backstory.workspace.meter import EVENTS_COUNTED_MAX
+from backstory.runs.stopping import Terminated
+from backstory.workspace.meter import EVENT_CHARS, EVENTS_COUNTED_MAX, summarised_from
 from backstory.workspace.run_events import Notice, Waiting
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 WAIT_S = 60.0
 """How long a run waits for a summary under way, where its context would be cut without it."""
 POLL_S = 0.2
-EVENT_CHARS = 64
-"""At the most so many characters stand around an event in a context."""
 
 
 def make_room(workspace: Workspace, store: Store, session: Session, request: Request) -> Iterator[RunEvent]:
@@ -45,6 +44,9 @@ def make_room(workspace: Workspace, store: Store, session: Session, request: Req
         if plan.limit and plan.boundary is not None:
             yield Notice(f"{label} is longer than a context may be: its beginning is summarised first (Ctrl-C: skip).")
             yield from own.compact(plan)
+    except Terminated:
+        # Nobody is there any more to run it for.
+        raise
     except KeyboardInterrupt:
         yield Notice("No summary: the run receives what fits, the newest turns.")
     except BackstoryError as refused:
@@ -69,8 +71,10 @@ def begin_if_due(
     workspace: Workspace, store: Store, session: Session, request: Request, finished: Finished
 ) -> Iterator[Notice]:
     """After a run: begin a summary in the background once the context has passed its limit."""
-    limit = workspace.config.settings.compaction.chars_of(request.agent, finished.turn.model)
-    if not limit or finished.waits or finished.moved or not _may_be_over(store, session, finished, limit):
+    if finished.waits or finished.moved:
+        return
+    limit = summarised_from(workspace, store, session, request.agent, finished.turn.model)
+    if not limit or not _may_be_over(store, session, finished, limit):
         return
     if compactor.is_under_way(workspace.home, session.uid) or store.event_count(session) > EVENTS_COUNTED_MAX:
         return
@@ -90,8 +94,7 @@ def begin_if_due(
 
 def _begin_again(workspace: Workspace, store: Store, session: Session, request: Request) -> Iterator[Notice]:
     """Begin a summary again whose process was killed: without waiting for the end of a turn."""
-    was_killed = compactor.trouble(workspace.home, session.uid) == compactor.UNFINISHED
-    if not was_killed or compactor.is_under_way(workspace.home, session.uid):
+    if not compactor.is_unfinished(workspace.home, session.uid):
         return
     compactor.note_trouble(workspace.home, session.uid, "")
     from backstory.workspace.compacting import Compactor  # most runs need none
@@ -105,8 +108,7 @@ def _begin(workspace: Workspace, store: Store, session: Session, limit: int) -> 
     label = session.shown_number or session.uid[:12]
     environ = {**workspace.environ, "BACKSTORY_HOME": str(workspace.home)}
     try:
-        compactor.note_trouble(workspace.home, session.uid, compactor.UNFINISHED)
-        compactor.start(store.path, session.uid, workspace.folder, environ)
+        compactor.begin(workspace.home, store.path, session.uid, workspace.folder, environ)
     except OSError as refused:
         yield Notice(f"{label} has passed {limit:,} characters, and could not be summarised: {refused}.")
         return

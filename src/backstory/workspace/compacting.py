@@ -13,13 +13,14 @@ from backstory.conversation.compaction import SUMMARY_CHARS_MAX, Boundary, Excha
 from backstory.conversation.context import build_summarized, rendered_blocks
 from backstory.conversation.retention import facts_of
 from backstory.conversation.tree import Point, Span
-from backstory.errors import BackstoryError, CompactionFailed, CompactionRunning, NothingToCompact
+from backstory.errors import AgentCannotSummarise, BackstoryError, CompactionFailed, CompactionRunning, NothingToCompact
 from backstory.model import Tokens
 from backstory.runs import compactor
 from backstory.runs.answering import Question, ask
+from backstory.runs.stream import is_installed, program
 from backstory.store.compactions import NewCompaction
 from backstory.workspace.contexts import NO_LIMIT
-from backstory.workspace.meter import measure
+from backstory.workspace.meter import limit_of, measure, summarised_from
 from backstory.workspace.requests import usual_agent
 from backstory.workspace.run_events import Compacted, Compacting
 
@@ -92,10 +93,16 @@ class Compactor:
             history=history,
         )
 
+    def check(self) -> None:
+        """Raise what keeps an agent from being asked at all: AgentMissing, AgentCannotRun, AgentCannotSummarise."""
+        agent, settings = self._agent(), self._workspace.config.settings
+        program(agent, settings.program_of(agent) or None, self._workspace.environ)
+
     def _limit(self, turns: Sequence[TurnWithEvents]) -> int:
-        settings = self._workspace.config.settings.compaction
-        last = turns[-1].turn if turns else None
-        return settings.chars_of(last.agent, last.model) if last is not None else settings.chars
+        if not turns:
+            return self._workspace.config.settings.compaction.chars
+        last = turns[-1].turn
+        return summarised_from(self._workspace, self._store, self._session, last.agent, last.model)
 
     def compact(self, plan: CompactionPlan | None = None) -> Generator[Compacting | Compacted, None, Compacted]:
         """Make a summary of what a plan covers, and store it.
@@ -105,13 +112,16 @@ class Compactor:
         plan = plan or self.plan()
         if plan.boundary is None:
             raise NothingToCompact(self._session.shown_number or self._session.uid[:12])
+        self.check()
+        # Found out before an agent is paid for what could not be kept.
+        self._store.check_writable()
         home, uid = self._workspace.home, self._session.uid
         lock = compactor.lock_of(home, uid)
         if not lock.take():
             raise CompactionRunning(self._session.shown_number or uid[:12])
         trouble = ""
         try:
-            compactor.note_trouble(home, uid, compactor.UNFINISHED)
+            compactor.note_begun(home, uid)
             return (yield from self._compact(plan, plan.boundary))
         except BackstoryError as refused:
             trouble = str(refused)
@@ -126,7 +136,7 @@ class Compactor:
         touched = self._touched(turns, boundary.after_seq)
         summary, spent = plan.history.summary, _Spent()
         agent, began = self._agent(), time.monotonic()
-        pieces = list(_pieces(turns, plan.limit))
+        pieces = list(_pieces(turns, self._piece_chars(plan, agent)))
         for step, piece in enumerate(pieces, 1):
             yield Compacting(
                 session=self._session, agent=agent, exchanges=boundary.summarized, step=step, steps=len(pieces)
@@ -160,6 +170,12 @@ class Compactor:
         yield done
         return done
 
+    def _piece_chars(self, plan: CompactionPlan, agent: str) -> int:
+        """How much one question may hold: not more than whoever writes the summary can take."""
+        model = self._workspace.config.settings.compaction.model or None
+        limit = limit_of(self._workspace, self._store, self._session, agent, model)
+        return min(plan.limit or limit, limit)
+
     def _ask(self, agent: str, prompt: str, touched: dict[str, str], spent: _Spent) -> str:
         """An answer that is a summary; one that is none is asked for once more, and what it took counts, too."""
         settings = self._workspace.config.settings
@@ -180,11 +196,14 @@ class Compactor:
         raise CompactionFailed(self._session.shown_number or self._session.uid[:12], why)
 
     def _agent(self) -> str:
-        chosen = self._workspace.config.settings.compaction.agent
-        if chosen:
+        settings = self._workspace.config.settings
+        if chosen := settings.compaction.agent:
+            if agents.load(chosen).run is None:
+                raise AgentCannotSummarise(chosen)
             return chosen
-        last = usual_agent(self._workspace, self._store, self._session, None)
-        if agents.load(last).run is not None:
+        last = usual_agent(self._workspace, self._store, self._session, self._to)
+        can_run = agents.load(last).run is not None
+        if can_run and is_installed(last, settings.program_of(last), self._workspace.environ):
             return last
         return usual_agent(self._workspace, self._store, None, None)
 
@@ -236,5 +255,5 @@ def _covered(turns: Sequence[TurnWithEvents], after_seq: int) -> list[TurnWithEv
 def _pieces(turns: Sequence[TurnWithEvents], limit: int) -> list[str]:
     """What is to be summarised, in pieces that leave room for the summary before each."""
     blocks = [block for turn in rendered_blocks(turns) for block in turn]
-    room = max(limit - SUMMARY_CHARS_MAX, PIECE_CHARS_MIN) if limit else NO_LIMIT
+    room = max(limit - SUMMARY_CHARS_MAX, PIECE_CHARS_MIN)
     return list(compaction.steps(blocks, room))

@@ -62,7 +62,7 @@ def ingest_all(
     unstored: list[Unstored] = []
     is_begun = False
     if is_machines:
-        runner.recover_finished_runs(unstored.append)
+        runner.recover_finished_runs(unstored.append, workspace.scheduler.count_context)
         if not workspace.project_store.is_elsewhere:
             runner.cleanup_orphans(workspace.project_store, report)
     elif not home.exists:
@@ -84,6 +84,7 @@ def ingest_all(
             _note_folders(workspace, machine, done)
             runner.projects.replicate(report)
             done.errors += take_from_elsewhere(workspace, report)
+        home.settle_written()
         if is_begun and home.exists:
             workspace.known_projects.remember(home)
     failed = derive_all(workspace, progress, only_stale=True).failed
@@ -112,7 +113,10 @@ def derive_all(
 ) -> Reindexed:
     """Derive again what the home store derives; ``events_too``: also the events, from the bytes that are kept."""
     with workspace.home_store as store, progress("Deriving") as note:
-        return reindex(store, now=workspace.now(), only_stale=only_stale, events_too=events_too, progress=note)
+        done = reindex(store, now=workspace.now(), only_stale=only_stale, events_too=events_too, progress=note)
+        for uid in store.uncounted() if done.sessions else ():
+            workspace.scheduler.count_context(store, uid)
+    return done
 
 
 def watch_all(

@@ -7,7 +7,7 @@ project's sessions are asked for each store that changed since the home store to
 from __future__ import annotations
 
 import math
-from heapq import merge
+from heapq import heappop, heappush, merge
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
     from backstory.runs.spool import Run
     from backstory.store import Session, Store
     from backstory.store.session_filter import ListFilter
-    from backstory.store.sessions import SortKey
+    from backstory.store.sessions import Sort, SortKey
     from backstory.workspace.reader import Sources
 
     _Place = tuple[Store, Session]
+    _Keyed = tuple[Store, SortKey]
 
 
 LARGE_PAGE = 2_000
 """At most so many sessions are read at once; a page costs more the farther behind it is."""
+COSTS_AT_ONCE = 100
+"""So many costs are computed first, where sessions are sorted by what they cost."""
 
 
 class Listing:
@@ -44,7 +47,8 @@ class Listing:
         wanted, page = wanted or SessionFilter(), page or Page()
         stores = self.stores(everywhere=wanted.everywhere)
         most = page.limit + 1 if page.limit else None
-        merged = self._merged(stores, wanted, page, most) if page.sort is None else self._sorted(stores, wanted, page)
+        keyed = None if page.sort is None else self._keyed(stores, wanted, page.sort)
+        merged = self._merged(stores, wanted, page, most) if keyed is None else self._sorted(keyed, page)
         found = list(islice(merged, most))
         has_more = most is not None and len(found) == most
         shown = found[:-1] if has_more else found
@@ -52,7 +56,7 @@ class Listing:
         running = self._running()
         return SessionPage(
             sessions=self.values(stores, shown, running, running, everywhere=wanted.everywhere),
-            total=len(shown) if is_whole else self._total(stores, wanted),
+            total=len(shown) if is_whole else self._total(stores, wanted) if keyed is None else len(keyed),
             has_more=has_more,
         )
 
@@ -110,21 +114,26 @@ class Listing:
             return wanted
         return replace(wanted, project=self._sources.project_key, folder=str(self._sources.project_folder))
 
-    def _sorted(self, stores: list[Store], wanted: SessionFilter, page: Page) -> Iterator[_Place]:
-        """The sessions in the order of what they are sorted by; those of which it is not known come last."""
-        assert page.sort is not None
-        found: list[tuple[Store, SortKey]] = []
+    def _keyed(self, stores: list[Store], wanted: SessionFilter, sort: Sort) -> list[_Keyed]:
+        """All sessions of the list in the order of what they are sorted by; a cost is what one costs at most."""
+        found: list[_Keyed] = []
         for number, store in enumerate(stores):
-            keys = store.sort_keys(self.filter_of(store, wanted), page.sort)
+            keys = store.sort_keys(self.filter_of(store, wanted), sort)
             taken = self._taken([each.uid for each in keys], stores[:number]) if number else set[str]()
             found += ((store, each) for each in keys if each.uid not in taken)
-        # Among equals the order of the keys stays: the last active first.
-        found.sort(key=lambda each: -math.inf if each[1].value is None else each[1].value, reverse=True)
-        if page.after is not None:
-            found = found[next(n for n, each in enumerate(found, 1) if each[1].uid == page.after.uid) :]
-        yield from self._places(found[: page.limit + 1] if page.limit else found)
+        # Among equals the order of the keys stays: the last active first. What is not known comes last.
+        found.sort(key=_value, reverse=True)
+        return found
 
-    def _places(self, found: Sequence[tuple[Store, SortKey]]) -> Iterator[_Place]:
+    def _sorted(self, found: list[_Keyed], page: Page) -> Iterator[_Place]:
+        """The sessions of a page, in the order of what they are sorted by."""
+        ordered = _dearest(found) if page.sort == "cost" else iter(found)
+        if page.after is not None:
+            after = page.after.uid
+            next(uid for uid in (key.uid for _, key in ordered) if uid == after)
+        yield from self._places(list(islice(ordered, page.limit + 1 if page.limit else None)))
+
+    def _places(self, found: Sequence[_Keyed]) -> Iterator[_Place]:
         """These sessions whole, in the same order."""
         whole = {
             (id(store), session.id): session
@@ -216,6 +225,36 @@ class Listing:
         """Whether its number means this session to commands here: another project's may have the same."""
         is_here = store.path == self._sources.project_store.path and session.is_own
         return is_here and session.number is not None and not everywhere
+
+
+def _value(each: _Keyed) -> float:
+    return -math.inf if each[1].value is None else each[1].value
+
+
+def _dearest(found: Sequence[_Keyed]) -> Iterator[_Keyed]:
+    """Sessions by what they cost, given by what each costs at most; no more costs are computed than are needed."""
+    known: list[tuple[float, int]] = []
+    start, count = 0, COSTS_AT_ONCE
+    while start < len(found) or known:
+        stop = min(start + count, len(found))
+        for place, usd in zip(range(start, stop), _costs(found[start:stop]), strict=True):
+            heappush(known, (-usd, place))
+        start, count = stop, min(count * 4, LARGE_PAGE)
+        # What follows costs no more than the first of it may.
+        following = (-_value(found[start]), start) if start < len(found) else (math.inf, start + 1)
+        while known and known[0] < following:
+            yield found[heappop(known)[1]]
+
+
+def _costs(found: Sequence[_Keyed]) -> list[float]:
+    """What each of these sessions costs at least; less than nothing where nothing is known of it."""
+    by_store: dict[int, tuple[Store, list[int]]] = {}
+    for store, key in found:
+        if key.value is not None:
+            by_store.setdefault(id(store), (store, []))[1].append(key.id)
+    costs = {at: store.session_costs(ids) for at, (store, ids) in by_store.items()}
+    lows = [costs[id(store)][key.id].low_usd if key.value is not None else None for store, key in found]
+    return [-math.inf if low is None else low for low in lows]
 
 
 def _last_turns(store: Store, found: list[Session]) -> dict[int, LastTurn]:

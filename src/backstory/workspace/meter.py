@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from backstory.errors import BackstoryError
+from backstory.model import Init
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from backstory.conversation.context import TurnWithEvents
     from backstory.model import Event
     from backstory.store import Session, Store
     from backstory.workspace.workspace import Workspace
@@ -40,13 +43,25 @@ def meter_of(session: Session) -> Meter | None:
     return Meter(used=session.context_chars, limit=session.context_limit)
 
 
-def limit_of(workspace: Workspace, agent: str | None, model: str | None) -> int:
+def summarised_from(workspace: Workspace, store: Store, session: Session, agent: str, model: str | None) -> int:
+    """From how many characters on a session's context is summarised for an agent; 0: never.
+
+    ``model``: None: that of the agent's last turn. What its model can take counts as soon as a turn has named it.
+    """
+    from backstory.conversation.compaction import threshold  # a list needs only what was counted before
+
+    model, window = store.context_window(session, agent, model)
+    return threshold(workspace.config.settings.compaction.chars_of(agent, model), window)
+
+
+def limit_of(workspace: Workspace, store: Store, session: Session, agent: str, model: str | None) -> int:
     """From how many characters on a context is summarised; where it never is, how many it may have."""
-    settings = workspace.config.settings
-    chars = settings.compaction.chars_of(agent, model) if agent else settings.compaction.chars
-    return chars or settings.run.context_chars
+    chars = summarised_from(workspace, store, session, agent, model)
+    return chars or workspace.config.settings.run.context_chars
 
 
+EVENT_CHARS = 64
+"""At the most so many characters stand around an event in a context."""
 EVENTS_COUNTED_MAX = 100_000
 """A session of more events is not counted by itself after each run: they would all be held in memory."""
 KEPT_LEAST = 10
@@ -58,21 +73,26 @@ def measure(workspace: Workspace, store: Store, session: Session) -> Meter | Non
 
     None: the session is too large to be counted by the way.
     """
-    from backstory.conversation.context import rendered_blocks  # a list needs only what was counted before
-
     if store.event_count(session) > EVENTS_COUNTED_MAX:
         return None
     turns = store.context_history(session, 1 << 60).turns
-    used = sum(len(block) + 1 for blocks in rendered_blocks(turns) for block in blocks)
-    last = turns[-1].turn if turns else None
-    limit = limit_of(workspace, None, None) if last is None else limit_of(workspace, last.agent, last.model)
-    meter = Meter(used=used, limit=limit)
+    used = _chars(turns)
+    if not turns:
+        return Meter(used=0, limit=workspace.config.settings.run.context_chars)
+    last = turns[-1].turn
+    meter = Meter(used=used, limit=limit_of(workspace, store, session, last.agent, last.model))
     if meter.percent < KEPT_LEAST:
         return meter
     with suppress(BackstoryError):
         store.note_context(session, meter.used, meter.limit)
         _note_in_home(workspace, store, session, meter)
     return meter
+
+
+def _chars(turns: Sequence[TurnWithEvents]) -> int:
+    from backstory.conversation.context import rendered_blocks  # a list needs only what was counted before
+
+    return sum(len(block) + 1 for blocks in rendered_blocks(turns) for block in blocks)
 
 
 def _note_in_home(workspace: Workspace, store: Store, session: Session, meter: Meter) -> None:
@@ -83,10 +103,17 @@ def _note_in_home(workspace: Workspace, store: Store, session: Session, meter: M
 
 
 class LiveMeter:
-    """How full the context of a session becomes while a turn of it runs."""
+    """How full the context of a session becomes while a turn of it runs.
 
-    def __init__(self, before: Meter, prompt: str) -> None:
+    ``limit_for``: the limit for a model, asked as soon as the agent says which one answers. ``more_before``: counts
+    what the context had beside ``before``, asked once the turn has grown enough for that to be said.
+    """
+
+    def __init__(
+        self, before: Meter, prompt: str, limit_for: Callable[[str], int], more_before: Callable[[], int] | None = None
+    ) -> None:
         self._limit, self._used = before.limit, before.used + len(prompt)
+        self._limit_for, self._more_before = limit_for, more_before
         # Of a context that is nearly empty nothing needs to be said.
         self._percent = -1 if before.percent else 0
 
@@ -105,16 +132,38 @@ class LiveMeter:
         """Count what came; returns how full it is now, if that is another percentage than before."""
         from backstory.conversation.context import event_chars
 
-        self._used += sum(map(event_chars, events))
+        for event in events:
+            self._used += event_chars(event)
+            if isinstance(event, Init) and event.model:
+                self._limit = self._limit_for(event.model)
+        if self._more_before is not None and 2 * self.meter.percent >= KEPT_LEAST:
+            self._used, self._more_before = self._used + self._more_before(), None
         meter = self.meter
         is_new, self._percent = meter.percent != self._percent, meter.percent
         return meter if is_new else None
 
 
-def live_meter(workspace: Workspace, store: Store, session: Session, agent: str, prompt: str) -> LiveMeter | None:
+def live_meter(
+    workspace: Workspace, store: Store, session: Session, agent: str, model: str | None, prompt: str
+) -> LiveMeter | None:
     """A meter for a turn that begins; None where it is not known how full the context is before it."""
-    limit = limit_of(workspace, agent, None)
-    if not store.turn_count(session):
-        return LiveMeter(Meter(used=0, limit=limit), prompt)
-    before = meter_of(store.session(session.id))
-    return None if before is None else LiveMeter(Meter(used=before.used, limit=limit), prompt)
+
+    def limit_for(name: str | None) -> int:
+        return limit_of(workspace, store, session, agent, name)
+
+    limit, more_before = limit_for(model), None
+    used = 0
+    if store.turn_count(session):
+        before = meter_of(store.session(session.id))
+        if before is not None:
+            used = before.used
+        elif 100 * store.chars_at_most(session, EVENT_CHARS) < KEPT_LEAST * limit:
+            # So little is not kept.
+            more_before = partial(_count, store, session)
+        else:
+            return None
+    return LiveMeter(Meter(used=used, limit=limit), prompt, limit_for, more_before)
+
+
+def _count(store: Store, session: Session) -> int:
+    return _chars(store.context_history(session, 1 << 60).turns)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from backstory.conversation import compaction
 from backstory.conversation.compaction import Exchange
 from backstory.conversation.context import event_chars
-from backstory.model import STOPPED_TO_COMPACT, ToolCall, ToolResult
-from backstory.runs import compactor
+from backstory.model import STOPPED_TO_COMPACT, Init, ToolCall, ToolResult
+from backstory.runs import compactor, stopped_turns
 from backstory.runs.stopping import INTERRUPT_S
-from backstory.workspace.auto_compaction import EVENT_CHARS
+from backstory.workspace.meter import EVENT_CHARS, summarised_from
 from backstory.workspace.stopping import running
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class MidTurn:
 
     def __init__(self, workspace: Workspace, store: Store, session: Session, request: Request) -> None:
         self._workspace, self._store, self._session = workspace, store, session
-        self._after = request.after
-        self._limit = workspace.config.settings.compaction.chars_of(request.agent, request.model)
+        self._after, self._agent = request.after, request.agent
+        self._limit = summarised_from(workspace, store, session, request.agent, request.model)
         self._base_at_most = store.chars_at_most(session, EVENT_CHARS) if self._limit else 0
         self._plan: CompactionPlan | None = None
         self._turn_chars = len(request.prompt)
@@ -60,7 +60,9 @@ class MidTurn:
                 spool.kill()
         for event in events:
             self._turn_chars += event_chars(event)
-            if isinstance(event, ToolCall):
+            if isinstance(event, Init) and event.model and self._limit:
+                self._limit = self._limit_for(event.model)
+            elif isinstance(event, ToolCall):
                 self._open.add(event.tool_use_id or "")
             elif isinstance(event, ToolResult):
                 self._open.discard(event.tool_use_id or "")
@@ -69,10 +71,15 @@ class MidTurn:
             self._is_decided = True
             self._stop()
 
+    def _limit_for(self, model: str) -> int:
+        return summarised_from(self._workspace, self._store, self._session, self._agent, model) or self._limit
+
     def _stop(self) -> None:
         # What a person stopped is not continued.
         found = [spool for spool in running(self._workspace.home, self._session.uid) if not spool.was_cancelled]
         for spool in found:
+            if (run := spool.run) is not None:
+                stopped_turns.note(self._workspace.home, stopped_turns.stopped_turn(run, self._workspace.now()))
             spool.cancel(STOPPED_TO_COMPACT)
         self._stopped, self._deadline = found, time.monotonic() + INTERRUPT_S
 

@@ -12,6 +12,7 @@ from backstory import model
 from backstory.bounds import iso
 from backstory.derive.essence import essence, without_terminal_codes
 from backstory.export.full_form import FullForms
+from backstory.export.path_events import path_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point, Span
     from backstory.store import StoredEvent, TreeTurn
     from backstory.workspace.located import LocatedSession
-
-WINDOW = 500
-"""So many events are read at once; gaps in a path that are shorter are read over."""
 
 
 class Role(Enum):
@@ -55,8 +53,10 @@ class Path(Struct, frozen=True, kw_only=True):
 
 def path_records(located: LocatedSession, spans: Sequence[Span], turns: Iterable[TreeTurn]) -> Iterator[Record]:
     """The records of a path that say something, in the order of their numbers."""
-    for stored in _stored(located, spans, turns):
-        if (record := record_of(stored)) is not None:
+    forms = FullForms(located.store)
+    for stored in path_events(located.store, located.session, spans, turns):
+        told = msgspec.structs.replace(stored, event=forms.with_words(stored))
+        if (record := record_of(told)) is not None:
             yield record
 
 
@@ -95,30 +95,3 @@ def as_json(record: Record) -> dict[str, Any]:
         "at": iso(record.at),
     }
     return head | ({} if record.tool is None else {"tool": record.tool}) | {"text": record.text}
-
-
-def _stored(located: LocatedSession, spans: Sequence[Span], turns: Iterable[TreeTurn]) -> Iterator[StoredEvent]:
-    store, forms = located.store, FullForms(located.store)
-    ids = {turn.uid: turn.id for turn in turns}
-    last = {ids[span.uid]: span.last for span in spans}
-    first = {ids[span.uid]: span.first for span in spans}
-    for start, stop in _joined(spans):
-        after = (start - 1, 1 << 30)
-        while window := store.events(located.session, after=after, limit=WINDOW):
-            for stored in window:
-                turn = stored.turn_id or 0
-                if stored.seq <= stop and first.get(turn, 1) <= stored.seq <= last.get(turn, 0):
-                    yield msgspec.structs.replace(stored, event=forms.with_words(stored))
-            after = (window[-1].seq, window[-1].part)
-            if after[0] > stop or len(window) < WINDOW:
-                break
-
-
-def _joined(spans: Sequence[Span]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for span in sorted(spans, key=lambda each: each.first):
-        if joined and span.first - joined[-1][1] <= WINDOW:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], span.last))
-        else:
-            joined.append((span.first, span.last))
-    return joined

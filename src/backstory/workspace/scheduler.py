@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.errors import BackstoryError, NothingRuns, NotRunning, SessionBusy
-from backstory.runs import compactor
+from backstory.runs import compactor, stopped_turns
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import queued_prompts
 from backstory.runs.runner import ORPHANED, Runner, check_text
@@ -126,10 +126,33 @@ class Scheduler:
         ``close_orphans``: also close what a crash left in the project's store.
         """
         problems: list[str] = []
-        self.runner.recover_finished_runs(problems.append)
+        self.runner.recover_finished_runs(problems.append, self.count_context)
         if close_orphans:
             self.runner.cleanup_orphans(self.workspace.project_store, problems.append)
         return problems
+
+    def count_context(self, store: Store, session_uid: str) -> None:
+        """Count how full the context of a session is, of which a run was stored that nobody followed to its end."""
+        from backstory.workspace.meter import measure
+
+        with suppress(BackstoryError):
+            if store.has(session_uid):
+                measure(self.workspace, store, store.session(session_uid))
+
+    def take_up_unfinished(self, besides: str = "") -> list[str]:
+        """Begin what a killed command left undone by itself, in the background; returns sentences about it.
+
+        ``besides``: a session that is not to be continued, because a person has a prompt for it.
+        """
+        from backstory.workspace.unfinished import take_up_unfinished
+
+        if not (self.workspace.home / compactor.TROUBLES).is_dir():
+            return []
+        return list(take_up_unfinished(self.workspace, besides))
+
+    def continue_stopped(self, located: LocatedSession) -> Iterator[RunEvent]:
+        """Continue the turn of a session that was stopped for a summary, where its runner was killed before that."""
+        return SessionRuns(self, located.store, located.session).continue_stopped()
 
     # prompts --------------------------------------------------------------------------------------------------
 
@@ -153,6 +176,7 @@ class Scheduler:
         session = yield from self._destined(destination)
         store.choose_session(session, workspace.worktree)
         runner.projects.remember(store)
+        yield from _notices(self.take_up_unfinished(besides=session.uid))
         yield from SessionRuns(self, store, session).submit(request, asked, if_busy)
 
     def _with_folder(self, options: Options) -> Options:
@@ -306,11 +330,13 @@ class Scheduler:
             if clear:
                 # First: its runner takes what is queued as soon as a run has ended well.
                 dropped = queue.remove([each.uid for each in queued_prompts(home, queue, uid)])
+            # What a person stops is not continued by itself: first, because who is stopped looks whether it is.
+            stopped_turns.forget(home, uid)
             was_summarising = not spools and compactor.stop(home, uid)
             if not spools and not clear and not was_summarising:
                 raise NothingRuns(located.label)
             stopping.stop(spools)
-            self.runner.recover_finished_runs()
+            self.runner.recover_finished_runs(stored_one=self.count_context)
             left, trouble = 0, ""
             try:
                 left = len(queued_prompts(home, queue, uid))

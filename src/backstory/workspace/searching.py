@@ -53,7 +53,7 @@ class SearchQuery(SessionFilter, frozen=True, kw_only=True):
     """Also what has the words in other forms."""
     sort: str = BY_SCORE
     all_hits: bool = False
-    """Every event that was found, not the best of each session."""
+    """Every hit, not one per session."""
     limit: int = 20
 
 
@@ -186,5 +186,7 @@ def hit_as_json(found: Excerpt, labels: dict[str, str]) -> dict[str, Any]:
         "score": round(found.score, 4),
         "from_elsewhere": session.elsewhere is not None,
         "native_id": session.native_id,
-        "resume_command": resume_command(session.agents, session.native_id, session.shown_number),
+        "resume_command": None
+        if session.elsewhere
+        else resume_command(session.agents, session.native_id, session.shown_number),
     }

@@ -15,10 +15,12 @@ from backstory.conversation.tree import Point
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
 from backstory.model import STOPPED_TO_COMPACT, Outcome, UserMessage
+from backstory.runs import compactor, stopped_turns
 from backstory.runs.lease import host
 from backstory.runs.queued import enqueue, new_prompts, queued_prompts
 from backstory.runs.runner import LOCK_S, ORPHANED
 from backstory.runs.spool import MARKER, SPOOLS, list_spools
+from backstory.runs.stopping import Terminated
 from backstory.store.costs import of_turn, price_table
 from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
@@ -39,11 +41,13 @@ from backstory.workspace.run_events import (
     Waiting,
     Whole,
 )
+from backstory.workspace.unfinished import to_continue
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from backstory.derive.pricing import Cost
+    from backstory.model import Turn
     from backstory.runs.lease import SessionLease
     from backstory.runs.runner import Finished, Request
     from backstory.store import Session, Store
@@ -450,13 +454,28 @@ class SessionRuns:
         for before in self._scheduler.before_turn:
             before(turn)
         yield from make_room(self._workspace, self._store, self._session, request)
+        # What a person asks for goes before what was to be continued.
+        stopped_turns.forget(self._home, self._session.uid)
         finished = yield from self._followed(lease, request, is_watched=True)
         if finished.turn.stop_reason == STOPPED_TO_COMPACT and not (finished.waits or finished.moved):
-            continued = yield from self._continued(lease, request, finished)
-            if continued is None:
+            try:
+                is_done = yield from self._summarised(finished.turn)
+            except Terminated:
+                # The next command continues it.
+                raise
+            except KeyboardInterrupt:
+                is_done = None
+            if is_done is False:
                 # A prompt that a person queued goes before continuing: it is what is to be done now.
+                stopped_turns.forget(self._home, self._session.uid)
                 return Outcome.COMPLETED
-            request, finished = continued
+            if is_done:
+                request, finished = yield from self._continued(lease, request, finished.turn)
+            stopped_turns.forget(self._home, self._session.uid)
+        return (yield from self._over(request, finished, is_asked=is_asked))
+
+    def _over(self, request: Request, finished: Finished, *, is_asked: bool) -> Generator[RunEvent, None, Outcome]:
+        """Say how a run ended, and begin what is due behind it."""
         turn = ScheduledTurn(store=self._store, session=self._session, request=request, finished=finished)
         for after in self._scheduler.after_turn:
             after(turn)
@@ -470,30 +489,61 @@ class SessionRuns:
         yield from begin_if_due(self._workspace, self._store, self._session, request, finished)
         return Outcome(finished.turn.outcome or Outcome.CRASHED)
 
-    def _continued(
-        self, lease: SessionLease, request: Request, stopped: Finished
-    ) -> Generator[RunEvent, None, tuple[Request, Finished] | None]:
-        """Summarise what came before a turn that was stopped for it, and have its agent continue.
+    # stopped for a summary ------------------------------------------------------------------------------------
 
-        The turn stays stopped where a person interrupts the summary; also where one has queued a prompt meanwhile, or
-        steered the turn too late: then None. A followup that was queued before waits until the turn is done.
+    def continue_stopped(self) -> Outcomes:
+        """Continue the turn that was stopped for a summary, where its runner was killed before that."""
+        stopped = stopped_turns.noted(self._home, self._session.uid)
+        lease = self._try_lease() if stopped is not None else None
+        if stopped is None or lease is None:
+            return None
+        try:
+            turn = to_continue(self._home, self._store, stopped)
+            if turn is None:
+                return None
+            request = request_for(self._workspace, self._store, self._session, CONTINUE_PROMPT, stopped.options)
+            if (yield from self._summarised(turn, only_if_due=True)):
+                request, finished = yield from self._continued(lease, request, turn)
+                yield from self._over(request, finished, is_asked=True)
+            yield from self._run_queued(lease)
+        except BackstoryError as refused:
+            compactor.note_trouble(self._home, self._session.uid, f"A stopped turn was not continued: {refused}")
+        finally:
+            stopped_turns.forget(self._home, self._session.uid)
+            self._release(lease)
+        return None
+
+    def _summarised(self, stopped: Turn, *, only_if_due: bool = False) -> Generator[RunEvent, None, bool]:
+        """Summarise what came before a turn that was stopped for it; returns whether its agent is to continue.
+
+        It is not where a person has queued a prompt meanwhile, or steered the turn too late. A followup that was queued
+        before waits until the turn is done. ``only_if_due``: the summary may be there already.
         """
         from backstory.workspace.compacting import Compactor
 
         followups = self._queued(Kind.FOLLOWUP)
         # Also where a person checked something else out meanwhile.
-        end = Point(stopped.turn.uid, stopped.turn.last_seq)
+        own = Compactor(self._workspace, self._store, self._session, Point(stopped.uid, stopped.last_seq))
         try:
-            yield from Compactor(self._workspace, self._store, self._session, end).compact()
-        except KeyboardInterrupt:
-            return request, stopped
+            plan = own.plan()
+            if plan.is_due or not only_if_due:
+                yield from own.compact(plan)
         except BackstoryError as refused:
             yield Notice(str(refused))
-        if self._queued() - followups:
-            return None
-        yield Continued(session=self._session, stopped=stopped.turn)
-        is_leaf = self._store.leaf(self._session) == end
-        again = msgspec.structs.replace(request, prompt=CONTINUE_PROMPT, turn_uid=None, after=None if is_leaf else end)
+        return not self._queued() - followups
+
+    def _continued(
+        self, lease: SessionLease, request: Request, stopped: Turn
+    ) -> Generator[RunEvent, None, tuple[Request, Finished]]:
+        """Have the agent continue a turn that was stopped for a summary."""
+        yield Continued(session=self._session, stopped=stopped)
+        noted, end = stopped_turns.noted(self._home, self._session.uid), Point(stopped.uid, stopped.last_seq)
+        again = msgspec.structs.replace(
+            request,
+            prompt=CONTINUE_PROMPT,
+            turn_uid=None if noted is None else noted.next_uid,
+            after=None if self._store.leaf(self._session) == end else end,
+        )
         return again, (yield from self._followed(lease, again, is_watched=False))
 
     def _followed(
@@ -504,7 +554,7 @@ class SessionRuns:
         ``is_watched``: it may be stopped for a summary. What continues such a turn is not stopped again.
         """
         watch = MidTurn(self._workspace, self._store, self._session, request) if is_watched else None
-        live = live_meter(self._workspace, self._store, self._session, request.agent, request.prompt)
+        live = live_meter(self._workspace, self._store, self._session, request.agent, request.model, request.prompt)
         with closing(self._runner.run_held(lease, self._store, self._session, request)) as run:
             while True:
                 try:

@@ -180,7 +180,10 @@ def as_json(session: ListedSession) -> dict[str, Any]:
         "context_limit": None if session.meter is None else session.meter.limit,
         "context_percent": None if session.meter is None else session.meter.percent,
         "native_id": session.native_id,
-        "resume_command": resume_command(session.agents, session.native_id, session.number),
+        # One from elsewhere is not resumed before a person trusts it.
+        "resume_command": None
+        if session.elsewhere
+        else resume_command(session.agents, session.native_id, session.number),
         "parent": session.parent_uid,
         "relation": session.relation,
         "from_elsewhere": session.elsewhere is not None,

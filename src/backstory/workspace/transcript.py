@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
     from backstory.runs.live import LiveRun
+    from backstory.store import Session
     from backstory.workspace.listing import Listing
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.sessions import ListedSession
@@ -40,7 +41,7 @@ class ListedTurn(Struct, frozen=True, kw_only=True):
     removed: int | None = None
     """When a person removed its branch, in ms since 1970."""
     shown_in: str | None = None
-    """The uid of the session that shows what happened in it, where it is a run of that one."""
+    """The uid of the session that shows what happened in it, where it is a run of that one, or a copy."""
     live: str | None = None
     """RUNNING or WAITING; None once it is stored."""
     pid: int | None = None
@@ -57,6 +58,8 @@ class Transcript(Struct, frozen=True, kw_only=True):
     live: dict[int, LiveRun]
     summaries: tuple[ShownSummary, ...] = ()
     """Those that stand for its beginning in contexts, in the order of what they cover."""
+    children: tuple[Session, ...] = ()
+    """The sessions that come from it, in whichever store they are."""
 
 
 def transcript_of(
@@ -85,7 +88,17 @@ def transcript_of(
         turns=tuple(turns),
         live=numbered,
         summaries=shown_summaries(located, stored),
+        children=_children(listing, located),
     )
+
+
+def _children(listing: Listing, located: LocatedSession) -> tuple[Session, ...]:
+    """The sessions that come from one, each once: of a project's session the home store has those read from logs."""
+    uid, found = located.session.uid, {child.uid: child for child in located.store.children(located.session)}
+    for store in listing.stores(everywhere=False):
+        if store.path != located.store.path and store.has(uid):
+            found = {child.uid: child for child in store.children(store.session(uid))} | found
+    return tuple(found[child] for child in sorted(found))
 
 
 def _live_runs(session_uid: str, spools: Path, now: int, report: Callable[[str], None]) -> list[LiveRun]:
@@ -99,7 +112,7 @@ def _live_runs(session_uid: str, spools: Path, now: int, report: Callable[[str],
 def _stored_turns(located: LocatedSession, stored: Sequence[Turn]) -> list[ListedTurn]:
     store, session = located.store, located.session
     removed = {turn.uid: turn.removed for turn in store.tree(session, removed=True)}
-    rewound, runs_in, costs = store.rewound(session), store.runs_in(session), store.turn_costs(session)
+    rewound, elsewhere, costs = store.rewound(session), store.shown_elsewhere(session), store.turn_costs(session)
     return [
         ListedTurn(
             number=number,
@@ -107,7 +120,7 @@ def _stored_turns(located: LocatedSession, stored: Sequence[Turn]) -> list[Liste
             cost=costs.get(turn.uid, UNKNOWN),
             is_rewound=turn.uid in rewound,
             removed=removed.get(turn.uid),
-            shown_in=runs_in.get(turn.uid),
+            shown_in=elsewhere.get(turn.uid),
         )
         for number, turn in enumerate(stored, 1)
     ]

@@ -393,6 +393,8 @@ class Reader(TurnFold[_State]):
                 return [Error(message=times, code="loop_detected") if is_end else Hook(name="loop", output=times)]
             case "payload_warn":
                 return [Hook(name="payload", output=f"{said.get('payload_bytes')} bytes")]
+            case "compaction_triggered" if turn is not None:
+                turn.context_window = _told_count(said, "context_limit") or turn.context_window
             case "state_change" | "tool_call_end" | "compaction_triggered" | "compaction_complete":
                 pass
             case kind:

@@ -10,9 +10,10 @@ from backstory.agents.claude.resume import Resuming
 from backstory.agents.claude.run import Runs
 from backstory.agents.claude.sidecars import Sidecars
 from backstory.agents.claude.steer import Steering
+from backstory.agents.claude.write import Writing
 from backstory.agents.contract import Agent
 
 AGENT = Agent(
     name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering(),
-    own_log=OwnLogs(), resume=Resuming(),
+    own_log=OwnLogs(), resume=Resuming(), write=Writing(),
 )  # fmt: skip

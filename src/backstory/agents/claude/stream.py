@@ -14,7 +14,7 @@ from backstory.agents.claude import kinds, prompts, refusals, retries, steer
 from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.records import Message, plain_text, text_of
 from backstory.agents.claude.stream_records import Delta, StreamEvent, StreamRecord, stream_decoder
-from backstory.agents.claude.usage import Usage, larger_counts, tokens_of, tokens_of_run
+from backstory.agents.claude.usage import Usage, context_window, larger_counts, tokens_of, tokens_of_run
 from backstory.agents.contract import Ending, Exit, SteerState, Streamed
 from backstory.agents.turn_fold import OpenCalls, UnknownCounts
 from backstory.bounds import added
@@ -40,6 +40,7 @@ class StreamReader:
         self._message_id = ""
         self._messages: dict[str, Tokens] = {}
         self._results: list[StreamRecord] = []
+        self._context_window: int | None = None
         self._stop_reason: str | None = None
         self._has_shown_error = False
         self._was_interrupted = self._is_compacted = False
@@ -88,6 +89,7 @@ class StreamReader:
             tokens_source="reported" if tokens else None,
             cost_usd=costs[-1] if costs else None,
             cost_source="reported" if costs else None,
+            context_window=self._context_window,
             refused=refusals.refused_calls(self._results),
         )
 
@@ -115,6 +117,7 @@ class StreamReader:
                 record.duration_ms = numbers.count(record.duration_ms, "duration_ms")
                 record.duration_api_ms = numbers.count(record.duration_api_ms, "api_latency_ms")
                 record.total_cost_usd = numbers.amount(record.total_cost_usd, "cost_usd")
+                self._context_window = context_window(record.model_usage, self._model) or self._context_window
                 self._results.append(record)
                 return [
                     Complete(

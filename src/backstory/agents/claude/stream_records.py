@@ -58,6 +58,8 @@ class StreamRecord(Struct):
     total_cost_usd: Any = None
     usage: Usage | None = None
     permission_denials: Any = None
+    model_usage: Any = field(default=None, name="modelUsage")
+    """Of each model that was asked, what it used and can take."""
 
 
 stream_decoder = msgspec.json.Decoder(StreamRecord)

@@ -18,6 +18,7 @@ from backstory.model import Tokens
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_CANONICAL = "canonicalModel"
 Counted = tuple[int, ...]
 """Of one message: input, output, read from a cache, written to one, and of that what is held for an hour."""
 
@@ -136,3 +137,16 @@ def _max(one: int | None, other: int | None) -> int | None:
 
 def _added(one: int | None, other: int | None) -> int | None:
     return None if one is None and other is None else added(one, other)
+
+
+def context_window(model_usage: object, model: str | None) -> int | None:
+    """What a model can take, in tokens, as a result says beside what each model used.
+
+    A model may stand there with a suffix, ``[1m]``; a single one is that of the turn.
+    """
+    given = model_usage if isinstance(model_usage, dict) else {}
+    used = {name: each for name, each in given.items() if isinstance(each, dict)}
+    known = model if model is not None else ""
+    own = [each for name, each in used.items() if known in (name, name.partition("[")[0], each.get(_CANONICAL))]
+    found = next(iter(own or (used.values() if len(used) == 1 else ())), {})
+    return numbers.count(found.get("contextWindow"), "context_window")

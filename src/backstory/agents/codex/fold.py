@@ -44,6 +44,8 @@ class State(TurnState, kw_only=True):
     has_copies: bool = False
     has_events: bool = False
     model: str | None = None
+    window: int | None = None
+    """What the model can take, in tokens."""
     task: str | None = None
     task_root: str | None = None
     """The turn that a task is a part of, such as the review that it makes."""
@@ -109,8 +111,18 @@ class Fold(TurnFold[State]):
         turn.outcome, turn.duration_ms = outcome, duration_ms
         return turn
 
+    def _note_window(self, given: object) -> None:
+        """What the model can take, as a task's begin and each count of tokens say."""
+        state, window = self._state, numbers.count(given, "context_window")
+        state.window = window or state.window
+        if window and state.turn is not None and state.task == state.turn_task:
+            state.turn.context_window = window
+
     def _note_tokens(self, info: TokenUsageInfo | None) -> None:
-        if info is None or info.total_token_usage is None:
+        if info is None:
+            return
+        self._note_window(info.model_context_window)
+        if info.total_token_usage is None:
             return
         state, total = self._state, info.total_token_usage
         before, state.totals = state.totals, total
@@ -154,7 +166,7 @@ class Fold(TurnFold[State]):
             native_id = f"{state.task}/{state.task_prompts}"
         self._leave_turn()
         turn = self._begin_turn(native_id, prompt, at, seq)
-        turn.model, state.turn_task = state.model, state.task
+        turn.model, turn.context_window, state.turn_task = state.model, state.window, state.task
         state.session.leaf, state.path_copied = None, []
         # A turn that is repeated, as copies are, keeps its place.
         again = next((place for place, (known, _) in enumerate(state.path) if known == turn.uid), len(state.path))

@@ -205,6 +205,7 @@ class Reader(Fold):
                 return self._item(payload.item, at, seq)
             case "task_started" | "turn_started":
                 self._begin_task(payload)
+                self._note_window(payload.model_context_window)
                 return []
             case "task_complete" | "turn_complete":
                 return self._complete(payload)

@@ -97,6 +97,7 @@ class CompactedItem(Struct):
 class TokenUsageInfo(Struct):
     total_token_usage: Usage | None = None
     last_token_usage: Usage | None = None
+    model_context_window: Any = None
 
 
 class TurnError(Struct):
@@ -153,6 +154,7 @@ class EventMsg(Struct):
     images: list[Any] | None = None
     local_images: list[Any] | None = None
     info: TokenUsageInfo | None = None
+    model_context_window: Any = None
     item: TurnItem | None = None
     error: TurnError | str | None = None
     codex_error_info: dict[str, Any] | str | None = None

@@ -29,15 +29,23 @@ RECORDS_MAX = 200
 TITLE_CHARS_MAX = 1_000
 LED_BACK = ("rollout_path", "archived", "archived_at")
 """The columns that keep the client from a log."""
+COLUMNS = frozenset(
+    {
+        "id", "rollout_path", "created_at", "updated_at", "created_at_ms", "updated_at_ms", "recency_at",
+        "recency_at_ms", "source", "thread_source", "model_provider", "cwd", "title", "first_user_message", "preview",
+        "sandbox_policy", "approval_mode", "model", "cli_version", "history_mode", "originator", "git_sha",
+        "git_branch", "git_origin_url",
+    }
+)  # fmt: skip
+"""The columns of a row that can be filled from a log."""
 _STATE = lazy_regex(r"state_(\d+)\.sqlite$")
 
 
 def enter(folder: Path, log: Path, native_id: str, aside: Callable[[Path], None]) -> IndexChange | None:
     """See ``contract.ResumePart``. ``folder`` holds the database; without one the client makes it from the logs."""
-    found = [(int(named[1]), path) for path in folder.glob("state_*.sqlite") if (named := _STATE.match(path.name))]
-    if not found:
+    path = newest_database(folder)
+    if path is None:
         return None
-    path = max(found)[1]
     with closing(sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)) as db:
         columns = {name: bool(needed) and default is None for _, name, _, needed, default, _ in _columns(db)}
         if not {"id", "rollout_path"} <= columns.keys():
@@ -53,6 +61,29 @@ def enter(folder: Path, log: Path, native_id: str, aside: Callable[[Path], None]
         written = {name: given.get(name) for name in columns if name in given or (before and name in led_back)}
         _write(db, native_id, written, led_back, before)
     return IndexChange(database=str(path), native_id=native_id, log=str(log), before=before)
+
+
+def obstacle(folder: Path) -> str | None:
+    """See ``contract.WritePart``: a database of threads in which no row for a new log can be written."""
+    path = newest_database(folder)
+    if path is None:
+        return None
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=WAIT_S)) as db:
+            columns = _columns(db)
+    except sqlite3.Error as refused:
+        return f"{path} cannot be read ({refused})"
+    needed = [name for _, name, _, is_needed, default, _ in columns if is_needed and default is None]
+    unknown = sorted(set(needed) - COLUMNS)
+    if not columns or unknown:
+        return f"{path} has no table of threads as it is known here; unknown columns: {', '.join(unknown) or 'none'}"
+    return None
+
+
+def newest_database(folder: Path) -> Path | None:
+    """The database of threads in a folder: the one with the greatest number."""
+    found = [(int(named[1]), path) for path in folder.glob("state_*.sqlite") if (named := _STATE.match(path.name))]
+    return max(found)[1] if found else None
 
 
 def leave(change: IndexChange) -> None:

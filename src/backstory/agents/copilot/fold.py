@@ -183,6 +183,9 @@ class Fold(TurnFold[State]):
             self._state.turn.tokens_source = self._state.turn.tokens_source or "reported"
 
     def _note_compaction_tokens(self, data: dict[str, Any]) -> None:
+        window, turn = numbers.count(data.get("tokenLimit"), "context_window"), self._state.turn
+        if window and turn is not None:
+            turn.context_window = window
         used = data.get("compactionTokensUsed")
         if isinstance(used, dict):
             self._give(tokens_in(used))

@@ -1,0 +1,53 @@
+"""Writing a log that ``codex resume`` continues: ``rollout`` does, and is imported when one is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backstory.lazy_module import lazy_module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import PurePath
+
+    from backstory.agents.codex import actions, images, provider, rollout, threads
+    from backstory.conversation.carried import Action, CarriedSession, CarriedTurn, Image
+    from backstory.model import ToolCall
+else:
+    actions = lazy_module("backstory.agents.codex.actions")
+    images = lazy_module("backstory.agents.codex.images")
+    provider = lazy_module("backstory.agents.codex.provider")
+    rollout = lazy_module("backstory.agents.codex.rollout")
+    threads = lazy_module("backstory.agents.codex.threads")
+
+
+class Writing:
+    """See ``contract.WritePart``."""
+
+    version_min = "0.169.0"
+    window_chars = 750_000
+
+    def images(self, line: bytes) -> list[Image]:
+        return images.images_in(line)
+
+    def action_of(self, call: ToolCall) -> Action | None:
+        return actions.action_of(call)
+
+    def own_call(self, call: ToolCall) -> tuple[str, Any] | None:
+        return actions.own_call(call)
+
+    def call_for(self, action: Action, folder: str) -> tuple[str, Any] | None:
+        return actions.call_for(action, folder)
+
+    def settings(self, environ: Mapping[str, str], root: Path) -> dict[str, str]:
+        return {"model_provider": provider.of_client(environ, root)}
+
+    def obstacle(self, environ: Mapping[str, str], root: Path) -> str | None:
+        return threads.obstacle(Path(environ.get("CODEX_SQLITE_HOME") or root))
+
+    def log_name(self, session: CarriedSession) -> PurePath:
+        return rollout.log_name(session)
+
+    def lines(self, session: CarriedSession, turns: Iterable[CarriedTurn], summary: str | None) -> Iterator[bytes]:
+        return rollout.lines(session, turns, summary, self.version_min)

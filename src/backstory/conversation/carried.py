@@ -1,0 +1,184 @@
+"""A conversation on its way into another agent's log: what is said and done in it, in no agent's form. Values only.
+
+What became of each record on the way is its ``Fate``, and a ``Fidelity`` holds those of all records.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, field
+
+
+class Image(Struct, frozen=True, kw_only=True):
+    """An image as its log holds it. ``data`` is base64; ``call_id`` names the call that returned it."""
+
+    media_type: str
+    data: str
+    call_id: str | None = None
+
+
+# what a call does, whatever its tool is called --------------------------------------------------------------------
+
+
+class RunCommand(Struct, frozen=True, kw_only=True):
+    """A shell ran a command; ``folder`` is None for the session's."""
+
+    command: str
+    folder: str | None = None
+
+
+class ReplaceText(Struct, frozen=True, kw_only=True):
+    """In a file, lines took the place of others."""
+
+    path: str
+    old: str
+    new: str
+
+
+class WriteFile(Struct, frozen=True, kw_only=True):
+    """A file was written whole."""
+
+    path: str
+    content: str
+
+
+Action = RunCommand | ReplaceText | WriteFile
+
+
+# the conversation -------------------------------------------------------------------------------------------------
+
+
+class Answer(Struct, frozen=True):
+    """What the model said."""
+
+    text: str
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """A call of a tool that the target has, and what came of it."""
+
+    id: str
+    name: str
+    input: Any
+    result: str
+    images: tuple[Image, ...] = ()
+    is_error: bool = False
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """What the model said and called at once; the results of the calls follow it. ``at``: ms since 1970."""
+
+    parts: tuple[Answer | Call, ...]
+    at: int | None
+
+
+class Words(Struct, frozen=True, kw_only=True):
+    """Words typed while the agent worked."""
+
+    text: str
+    at: int | None
+    images: tuple[Image, ...] = ()
+
+
+class Remark(Struct, frozen=True, kw_only=True):
+    """What the target has no form for, as text in the user's place that nobody typed."""
+
+    text: str
+    at: int | None
+    images: tuple[Image, ...] = ()
+
+
+class Interruption(Struct, frozen=True, kw_only=True):
+    """A person stopped the agent."""
+
+    at: int | None
+
+
+Step = Message | Words | Remark | Interruption
+
+
+class CarriedTurn(Struct, frozen=True, kw_only=True):
+    """A turn: its prompt and what followed. ``agent`` and ``model``: who answered; None: no log names it."""
+
+    uid: str
+    prompt: str
+    agent: str
+    model: str | None
+    started: int | None
+    ended: int | None
+    outcome: str | None
+    images: tuple[Image, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def last_answer(self) -> str:
+        """What the model said last; empty where it said nothing."""
+        parts = [part for step in self.steps if isinstance(step, Message) for part in step.parts]
+        return next((part.text for part in reversed(parts) if isinstance(part, Answer)), "")
+
+
+class CarriedSession(Struct, frozen=True, kw_only=True):
+    """Whose conversation it is, and where it goes on: what stands in every record of a log, or at its head."""
+
+    native_id: str
+    folder: str
+    branch: str | None
+    started: int
+    settings: dict[str, str] = field(default_factory=dict)
+    """What the target's client is set to on this machine, as far as its log must say so."""
+
+
+# what became of it ------------------------------------------------------------------------------------------------
+
+
+class Fate(StrEnum):
+    """What became of a record: the later a value stands, the less of the record is left."""
+
+    KEPT = "kept"
+    CONVERTED = "converted"
+    AS_TEXT = "as_text"
+    LEFT_OUT = "left_out"
+
+
+class RecordFate(Struct, frozen=True, kw_only=True):
+    """What became of the record ``seq``, what it was, and why where it is not as it was."""
+
+    seq: int
+    fate: Fate
+    kind: str
+    why: str = ""
+
+
+class Fidelity:
+    """What became of every record, each once: of several parts of one record the one of which least is left counts."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, RecordFate] = {}
+
+    def note(self, seq: int, fate: Fate, kind: str, why: str = "") -> None:
+        """Note what became of a record, or of a part of it."""
+        before = self._found.get(seq)
+        if before is None or _ORDER[fate] > _ORDER[before.fate]:
+            self._found[seq] = RecordFate(seq=seq, fate=fate, kind=kind, why=why)
+
+    def is_known(self, seq: int) -> bool:
+        """Whether anything was noted about a record."""
+        return seq in self._found
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many records had each fate; all four are there."""
+        found = {fate.value: 0 for fate in Fate}
+        for each in self._found.values():
+            found[each.fate.value] += 1
+        return found
+
+    @property
+    def records(self) -> list[RecordFate]:
+        """Every record, in order."""
+        return [self._found[seq] for seq in sorted(self._found)]
+
+
+_ORDER = {fate: place for place, fate in enumerate(Fate)}

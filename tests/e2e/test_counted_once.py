@@ -1,0 +1,89 @@
+"""A session goes on in another real client: what that adds is one turn more, and all before it counts once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.real_clients import AGENTS
+
+if TYPE_CHECKING:
+    from tests.support.real_clients import Machine
+
+pytestmark = pytest.mark.slow
+
+OTHER = {"claude": "codex", "codex": "claude"}
+FIRST, NEXT, LAST = "Where does the heron nest?", "And the otter?", "And the fox?"
+ANSWER = {"text": "In-the-reeds-1181.", "usage": {"input": 1200, "output": 17}}
+GOES_ON = {
+    "claude": "echo '{0}' | claude {1} -p --permission-mode bypassPermissions > /dev/null 2>&1",
+    "codex": "echo '{0}' | codex exec {1} --skip-git-repo-check - > /dev/null 2>&1",
+}
+RESUMED = {"claude": "--resume {0}", "codex": "resume {0}"}
+ADDED = ("turns", "sessions", "output_tokens")
+
+
+def sums(machine: Machine) -> dict[str, Any]:
+    """What ``stats`` counts of everything."""
+    machine.do("$B ingest > /dev/null")
+    found: dict[str, Any] = json.loads(machine.do("$B stats --all --json"))["total"]
+    return found
+
+
+def written(machine: Machine, uid: str, agent: str) -> str:
+    """The id of a log that is written of a session for an agent."""
+    return str(json.loads(machine.do(f"$B export -S {uid} --format {agent} --write --json"))["native_id"])
+
+
+def gone_on(machine: Machine, agent: str, native_id: str, prompt: str) -> None:
+    machine.do(GOES_ON[agent].format(prompt, RESUMED[agent].format(native_id)), ANSWER)
+
+
+def newest(machine: Machine) -> dict[str, Any]:
+    """The session that was last active."""
+    found: list[dict[str, Any]] = json.loads(machine.do("$B list --all --json"))
+    return max(found, key=lambda each: str(each["last_active"]))
+
+
+def difference(before: dict[str, Any], after: dict[str, Any]) -> list[int]:
+    return [after[name] - before[name] for name in ADDED]
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_one_more_prompt_in_the_other_client_is_one_turn_more(machine: Machine, agent: str) -> None:
+    machine.do(GOES_ON[agent].format(FIRST, ""), ANSWER)
+    alone = sums(machine)
+    uid = newest(machine)["uid"]
+    there = written(machine, uid, OTHER[agent])
+    assert sums(machine) == alone
+    gone_on(machine, OTHER[agent], there, NEXT)
+    twice = sums(machine)
+    continued = newest(machine)
+    assert difference(alone, twice) == [1, 1, 17]
+    assert (continued["relation"], continued["parent"], continued["turns"]) == ("continuation", uid, 1)
+
+    back = written(machine, continued["uid"], agent)
+    assert sums(machine) == twice
+    gone_on(machine, agent, back, LAST)
+    thrice = sums(machine)
+    assert difference(twice, thrice) == [1, 1, 17]
+    assert newest(machine)["parent"] == continued["uid"]
+    assert len(json.loads(machine.do("$B search heron --all-hits --json"))["hits"]) == 1
+
+    # A store that is made anew reads the logs in another order.
+    shutil.rmtree(machine.root / "bh")
+    assert sums(machine) == thrice
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_session_of_our_own_runs_goes_on_in_a_client_and_counts_once(machine: Machine, agent: str) -> None:
+    machine.do(f"$B run -a {agent} --permissions all '{FIRST}' > /dev/null", ANSWER)
+    alone = sums(machine)
+    native_id = written(machine, "S1", OTHER[agent])
+    assert sums(machine) == alone
+    gone_on(machine, OTHER[agent], native_id, NEXT)
+    assert difference(alone, sums(machine)) == [1, 1, 17]
+    assert "continuation" in machine.do("$B show S1")
