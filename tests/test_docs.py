@@ -209,3 +209,10 @@ def test_the_architecture_names_every_module_of_a_room(room: str) -> None:
 def test_every_room_is_in_the_architecture() -> None:
     rooms = {each.name for each in PACKAGE.iterdir() if (each / "__init__.py").exists()}
     assert set(_rooms_in_the_architecture()) == rooms
+
+
+def test_each_rule_of_merging_names_its_test() -> None:
+    named = re.findall(r"\| `(test_\w+)` \|", FILE_FORMAT)
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("*/test_merge*.py"))
+    assert len(named) > 20
+    assert [name for name in named if f"def {name}(" not in sources] == []

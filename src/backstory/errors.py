@@ -78,6 +78,40 @@ class CopiesBehind(BackstoryError):
         )
 
 
+class SameStore(BackstoryError):
+    """The store to merge is the one that it would be merged into."""
+
+    exit_code = 64
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is the store that it would be merged into. Name another one, or the folder of a copy."
+        )
+
+
+class OtherProject(BackstoryError):
+    """The store to merge holds sessions of another project."""
+
+    exit_code = 64
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is the store of another project: no session and no folder or remote of it is known here. "
+            "Nothing was changed. If you want its sessions here all the same, add --foreign."
+        )
+
+
+class MergeDuringRun(BackstoryError):
+    """A session of one of two stores runs, so they are not merged now."""
+
+    exit_code = 75
+
+    def __init__(self, uid: str, what: str) -> None:
+        super().__init__(
+            f"Session {uid} {what}, so nothing was merged. Wait until it is over (backstory ps), and merge again."
+        )
+
+
 class NotASession(BackstoryError):
     """A call of the Python API got another object where it needs a session."""
 
@@ -106,6 +140,18 @@ class StoreNotFound(BackstoryError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"There is no store at {path}. Run `backstory ingest` to create one, or check --store.")
+
+
+class PathNotText(BackstoryError):
+    """A store lies at a path that is not UTF-8, so neither SQLite nor a column can name it."""
+
+    exit_code = 64
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{str(path)!a} is not UTF-8, and paths are kept as text. Nothing was changed: rename the folder, or "
+            "move the project to another one."
+        )
 
 
 class NotAStore(BackstoryError):
@@ -1043,7 +1089,39 @@ class FolderGone(BackstoryError):
 
     def __init__(self, folder: str | None) -> None:
         where = f"was in {folder}, which is gone" if folder else "does not say in which folder it was"
-        super().__init__(f"The session {where}. Name the folder to resume it in: --cwd DIR")
+        import shlex  # the folder is what a log says, and the command may be pasted
+
+        moved = f" If it was moved: backstory project move {shlex.quote(folder)} NEW" if folder else ""
+        super().__init__(f"The session {where}. Name the folder to resume it in: --cwd DIR.{moved}")
+
+
+class MoveRefused(BackstoryError):
+    """A folder cannot have been moved as a person said. ``why`` is a sentence or two."""
+
+    exit_code = 64
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Nothing was changed. {why}")
+
+
+class FolderNotKnown(BackstoryError):
+    """No session is known in a folder that is said to be moved. ``gone``: folders of sessions that are gone."""
+
+    exit_code = 66
+
+    def __init__(self, folder: str, gone: Sequence[str]) -> None:
+        known = f"Folders of sessions that are gone: {', '.join(gone)}" if gone else "No folder of a session is gone."
+        super().__init__(f"No session was in {folder}. {known}")
+
+
+class NotMoved(BackstoryError):
+    """Nobody said that a folder was moved. ``known``: those that were."""
+
+    exit_code = 66
+
+    def __init__(self, folder: str, known: Sequence[str]) -> None:
+        moved = f"Moved folders: {', '.join(known)}" if known else "No folder was."
+        super().__init__(f"{folder} was not moved. {moved}")
 
 
 class InUseNow(BackstoryError):

@@ -113,6 +113,10 @@ def test_nobody_else_writes_to_the_terminal() -> None:
     assert found == {"__main__.py", "cli/output.py"}
 
 
+COPY = f"copy {EVIL_NAME}"
+"""A folder with another copy of the project's store."""
+
+
 class Hostile:
     """A machine and a project in which everything that can be called something is called something evil."""
 
@@ -142,6 +146,8 @@ class Hostile:
         self("branch", "name", "-S", "S1", f"branch {EVIL_NAME}", expect=0)
         self("rename", "S1", f"name {EVIL_NAME}", expect=0)
         self("followup", "--no-run", "-S", "S1", f"later {EVIL_NAME}", expect=0)
+        shutil.copytree(self.project / ".backstory", self.root / COPY / ".backstory")
+        self("run", "-a", "claude", "-S", "S1", "since the copy")
 
     def _write_logs(self, folder: Path) -> None:
         beside = folder / "one/tool-results"
@@ -296,7 +302,10 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     ],
     "verify": [(), ("--json",)],
     "optimize": [("--all",), ("--json",)],
+    "merge": [(f"../{COPY}",), ("--json", f"../{COPY}"), ("--trust", "--foreign", f"../{COPY}"), (EVIL_NAME,)],
     "rename": [(UID, f"new {EVIL_NAME}"), (EVIL_NAME, "x")],
+    "project move": [(f"/no/{EVIL_NAME}", "."), (EVIL_NAME, EVIL_NAME), (EVIL_NAME, "--undo")],
+    "project moves": [(), ("--json",)],
     "rm": [(UID,), ("S1",), ("-y", UID), (EVIL_NAME,)],
     "backup": [(EVIL_NAME,), ("/no/where/" + EVIL_NAME,)],
     "config list": [(), ("--json",)],

@@ -27,7 +27,7 @@ ACTING = [
     ["run", "-a", "claude", "hi"], ["steer", "hi"], ["followup", "hi"], ["queue", "run"], ["queue", "drop", "X"],
     ["queue", "clear"], ["checkout", "@1"], ["checkout", "S1"], ["branch", "name", "x"], ["branch", "unname", "x"],
     ["branch", "rm", "-y", "@1"], ["branch", "restore"], ["branch", "prune", "-y"], ["rename", "S1", "x"],
-    ["rm", "-y", "S1"], ["--followup", "hi"],
+    ["rm", "-y", "S1"], ["merge", "/nowhere"], ["--followup", "hi"],
 ]  # fmt: skip
 """Every command that acts, as it is typed in a project."""
 ANOTHER = "X" * 26

@@ -77,7 +77,7 @@ def fits(about: str, turns: frozenset[str]) -> bool:
 def decisions(draw: st.DrawFn) -> Decisions:
     values: dict[str, Value] = {NAME: draw(st.sampled_from(["", "herons", "cranes"]))}
     for name in draw(st.sets(st.sampled_from(["main", "side"]))):
-        values[about_branch(name)] = (name, draw(st.sampled_from(TURNS)), None, draw(TIMES))
+        values[about_branch(name)] = (name, draw(st.sampled_from(TURNS)), None, draw(TIMES), None)
     values |= {f"{TURN}{turn}": draw(TIMES) for turn in draw(st.sets(st.sampled_from(TURNS)))}
     at = draw(st.dictionaries(st.sampled_from(ABOUTS), TIMES))
     return Decisions(values=values, at=at, leaf=(draw(st.sampled_from(TURNS)), None))

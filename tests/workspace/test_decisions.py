@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
+from backstory.conversation.tree import Point
 from backstory.errors import BranchNameTaken, DiskFull, StoreBusy, StoreReadOnly
 from backstory.model import AssistantText, Complete, UserMessage
 from backstory.projects.registry import KnownProjects
@@ -16,6 +17,7 @@ from backstory.store.queue import Kind, Queue, QueuedPrompt
 from backstory.workspace.decisions import Decisions
 from backstory.workspace.removing import Removal
 from tests.support.leftovers import leftovers
+from tests.support.machines import looked_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,6 +113,21 @@ def locked(store: Store) -> Iterator[None]:
 def test_a_rename_is_in_both_stores_at_once(machine: Machine) -> None:
     decided = machine.rename("herons")
     assert (machine.names(), decided.store.path, decided.late) == (("herons", "herons"), machine.path, [])
+
+
+def test_when_a_checkout_and_a_branch_name_were_decided_is_in_both_stores(machine: Machine) -> None:
+    session = machine.project.session(machine.uid)
+    (first,) = machine.project.tree(session)
+    machine.project.name_branch(session, "main", Point(first.uid, first.last_seq))
+    machine.say(machine.project, session, "second")
+    began = machine.clock.ms
+    machine.clock.ms += 5
+    machine.project.checkout(session, Point(first.uid, first.last_seq))
+    assert machine.exchange() == []
+    for store in (machine.project, machine.home):
+        path = store.path
+        assert looked_up(path, "select leaf_uid, leaf_at from sessions") == [(first.uid, began + 5)]
+        assert looked_up(path, "select name, moved from branches") == [("main", began)]
 
 
 def test_a_rename_while_the_home_store_is_locked_catches_up(machine: Machine) -> None:

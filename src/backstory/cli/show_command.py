@@ -236,7 +236,7 @@ def _neighbours(
         seq = each.outline.seq
         event = _with_words(reader, found, each)
         call = calls.get(event.tool_use_id) if isinstance(event, model.ToolResult) else None
-        drawn = event_lines(seq, event, full=False, answered=call, folder=found.session.cwd or "")
+        drawn = event_lines(seq, event, full=False, answered=call, folder=found.session.said_folder)
         lines = list(record_view.neighbour_lines(drawn))
         if lines:
             shown.setdefault(seq, [])[: 0 if last else len(shown[seq])] = lines
@@ -275,7 +275,7 @@ def _lines(
         yield from _shown_elsewhere(transcript)
     by_number = {each.number: each for each in transcript.turns}
     turn: ListedTurn | None = None
-    unknown, folder = 0, transcript.session.cwd or ""
+    unknown, folder = 0, transcript.session.said_folder
     shown = results_below_calls(events, _event_of, lambda each: each.outline.turn)
     if not full:
         shown = told_once(shown, _event_of, lambda each, event: Entry(outline=each.outline, event=event))

@@ -79,11 +79,12 @@ def _trust(app: App, store: Store) -> None:
     if store.exists:
         dropped = store.disarm()
         store.close()
+        app.workspace.believe(store)
         app.workspace.known_projects.remember(store)
     else:
         dropped = []
         app.workspace.known_projects.begin(store)
-    app.workspace.believe(store)
+        app.workspace.believe(store)
     output.talk(f"{store.path} is trusted from now on.")
     if dropped:
         output.talk(f"Removed from it, because it would run by itself: {', '.join(dropped)}.")
@@ -101,7 +102,7 @@ def _pull_into_home(app: App, store: Store) -> None:
         if not uids:
             return
         try:
-            home.pull_sessions(store)
+            home.pull_sessions(store, is_one_of_several=app.workspace.known_projects.has_copies(store.id))
         finally:
             home.mark_elsewhere([uid for uid in uids if session_identity(uid) not in known], str(store.path))
     except BackstoryError as refused:

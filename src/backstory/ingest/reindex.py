@@ -165,7 +165,8 @@ def _cut(batch: RecordBatch, content: BatchContent, source: RecordSource, cwd: s
 
 def _source(store: Store, session: Session, log: Log) -> tuple[RecordSource, int]:
     """What reads a kept log again from its beginning, and when its session began; 0 where that does not say so."""
-    identity, cwd, created = LogIdentity(native_id=log.native_id), store.run_folder(log.id) or session.cwd, 0
+    identity, created = LogIdentity(native_id=log.native_id), 0
+    cwd = store.run_folder(log.id) or session.said_folder or None
     if log.source_kind == FILE and not is_unread(log.native_id):
         # Where its beginning does not say whose it is any more, it did when the log was first read.
         agent, path = agents.load(log.agent), log.path or log.relpath

@@ -20,6 +20,7 @@ from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, St
 from backstory.projects.trust import Place, Seen, Verdict, whose
 from backstory.projects.whereabouts import file_at
 from backstory.store import open_store
+from backstory.store.moves import Move, root_of, with_move
 from backstory.store.private import make_private_folder, write_private
 
 if TYPE_CHECKING:
@@ -61,22 +62,50 @@ class KnownProjects:
             self._note(Place(store_id=store_id, path=str(store.path)))
 
     def remember(self, store: Store) -> None:
-        """Note the path of a store of ours, with its device and inode, by which a moved store is recognised."""
-        device, inode = file_at(store.path) or (None, None)
-        self._note(Place(store_id=store.id, path=str(store.path), device=device, inode=inode))
+        """Note the path of a store of ours, with its device and inode, by which a moved store is recognised.
 
-    def _note(self, place: Place) -> None:
+        The store notes where its project's root is; the home store, that the project is not where it was.
+        """
+        device, inode = file_at(store.path) or (None, None)
+        moved = self._note(Place(store_id=store.id, path=str(store.path), device=device, inode=inode))
+        # What cannot be noted now is read as it was recorded, or is noted the next time.
+        with suppress(BackstoryError):
+            store.settle()
+        if moved is not None:
+            with suppress(BackstoryError):
+                self._note_move(moved.store_id, Path(moved.path), store.path)
+
+    def _note_move(self, store_id: str, old: Path, new: Path) -> None:
+        """Have the home store read what was in a project's folder as being where that lies now."""
+        old_root, new_root = old.parent.parent, root_of(new)
+        if root_of(old) is None or new_root is None or not self._home_store.exists:
+            return
+        move = Move(old=str(old_root), new=new_root, at=self._now())
+        if os.path.lexists(old_root):
+            # Only its store was moved: what agents logged in the folder stays there.
+            self._home_store.follow(store_id, move)
+        else:
+            self._home_store.change_moves(lambda known: with_move(known, move))
+
+    def _note(self, place: Place) -> Place | None:
+        """Note a place; returns the earlier one of a store that was moved."""
         noted = [(file, known) for file, known in self._pointers() if known.store_id == place.store_id]
         here = next((each for each in noted if each[1].path == place.path), None)
         if here is not None and (here[1] == place or place.inode is None):
-            return
-        moved = next((file for file, known in noted if _is_moved(known, place)), None)
-        target = here[0] if here is not None else moved or self._free(place.store_id)
+            return None
+        moved = next(((file, known) for file, known in noted if _is_moved(known, place)), None)
+        target = here[0] if here is not None else moved[0] if moved is not None else self._free(place.store_id)
         read = target.stat().st_mtime_ns if here is not None else 0
         make_private_folder(self._folder)
+        self._write(target, place, read)
+        return moved[1] if moved is not None and here is None else None
+
+    def _write(self, target: Path, place: Place, read: int) -> None:
+        """Write a note whole. ``read``: the mtime in ns of the store when it was last read."""
         whole = target.with_name(f".{target.name}.{os.getpid()}")
-        file = b"" if place.inode is None else f"\0{place.device} {place.inode}".encode()
-        write_private(whole, os.fsencode(place.path) + file, sync=True)
+        numbers = (place.device, place.inode, place.merged)
+        file = "" if place.inode is None else "\0" + " ".join(str(each) for each in numbers if each is not None)
+        write_private(whole, os.fsencode(place.path) + file.encode(), sync=True)
         os.utime(whole, ns=(read, read))
         whole.replace(target)
 
@@ -86,16 +115,20 @@ class KnownProjects:
 
     def store_owning(self, uid: str) -> Store | None:
         """Return the project's store that owns a session of the home store, if it is where it was last seen."""
-        owner = self._home_store.owner_of(uid)
-        if owner is not None:
-            for path in self.places_of(owner):
-                with suppress(StoreNotFound):
-                    return self.opened(owner, path)
-        return None
+        owner, other = self._home_store.owner_of(uid), None
+        for path in self.places_of(owner) if owner is not None else ():
+            with suppress(StoreNotFound):
+                store = self.opened(owner or "", path)
+                if store.has(uid):
+                    # Of two copies of a store one may lack it.
+                    return store
+                other = other or store
+        return other
 
     def places_of(self, store_id: str) -> list[Path]:
-        """Return the current and earlier paths of the store with this id."""
-        return [Path(place.path) for _, place in self._pointers() if place.store_id == store_id]
+        """Return the current and earlier paths of the store with this id; those that were merged come last."""
+        found = [place for _, place in self._pointers() if place.store_id == store_id]
+        return [Path(place.path) for place in sorted(found, key=lambda place: place.merged is not None)]
 
     def opened(self, store_id: str, path: Path) -> Store:
         """Open the store with this id at a path; raises StoreNotFound for another store, and what reading it raises."""
@@ -114,6 +147,29 @@ class KnownProjects:
         """Return the noted path of the store with this device and inode."""
         found = (Path(place.path) for _, place in self._pointers() if (place.device, place.inode) == file)
         return next((path for path in found if file_at(path) == file), None)
+
+    def is_ours(self, path: Path, store_id: str) -> bool:
+        """Whether the store with this id at a path is ours; the file itself is not opened."""
+        device, inode = file_at(path) or (None, None)
+        is_link = path.is_symlink() or path.parent.is_symlink()
+        seen = Seen(path=str(path), store_id=store_id, device=device, inode=inode, is_link=is_link)
+        return whose(seen, [place for _, place in self._pointers()]) == Verdict.OURS
+
+    def note_merged(self, path: Path, store_id: str) -> None:
+        """Note that all of a store is in another one of ours: it is not read again until somebody acts in it."""
+        for file, place in self._pointers():
+            if place.store_id == store_id and Path(place.path) == path:
+                self._write(file, msgspec.structs.replace(place, merged=path.stat().st_mtime_ns), 0)
+
+    def has_copies(self, store_id: str) -> bool:
+        """Whether several stores of ours have this id, none of which was merged into another."""
+        files = {file_at(path) for path in self._places_alone(store_id)} - {None}
+        return len(files) > 1
+
+    def _places_alone(self, store_id: str) -> list[Path]:
+        return [
+            Path(place.path) for _, place in self._pointers() if place.store_id == store_id and place.merged is None
+        ]
 
     def is_noted(self, path: Path) -> bool:
         """Whether a store of ours is, or was, at a path."""
@@ -167,6 +223,8 @@ class KnownProjects:
             try:
                 path = Path(place.path)
                 changed = path.stat().st_mtime_ns
+                if place.merged is not None:
+                    continue
                 is_known = bool(self._home_store.owned_by(place.store_id)) and place.inode is not None
                 is_given = self._home_store.was_given(place.store_id, logged)
                 if changed == pointer.stat().st_mtime_ns and is_known and is_given:
@@ -175,7 +233,8 @@ class KnownProjects:
                     if store.id == place.store_id:
                         self.remember(store)
                         store.take_logged(self._home_store, logged)
-                        copied += self._home_store.pull_sessions(store)
+                        several = self.has_copies(store.id)
+                        copied += self._home_store.pull_sessions(store, is_one_of_several=several)
                         self._home_store.note_given(place.store_id, logged)
                 os.utime(pointer, ns=(changed, changed))
             except FileNotFoundError:
@@ -204,8 +263,10 @@ def noted(folder: Path) -> list[tuple[Path, Place]]:
 
 def _place(store_id: str, note: bytes) -> Place:
     path, _, file = note.partition(b"\0")
-    device, inode = (int(each) for each in file.split()) if file else (None, None)
-    return Place(store_id=store_id, path=os.fsdecode(path), device=device, inode=inode)
+    device, inode, *merged = (int(each) for each in file.split()) if file else (None, None)
+    return Place(
+        store_id=store_id, path=os.fsdecode(path), device=device, inode=inode, merged=merged[0] if merged else None
+    )
 
 
 def _is_moved(known: Place, place: Place) -> bool:

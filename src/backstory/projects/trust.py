@@ -33,6 +33,8 @@ class Place(Struct, frozen=True, kw_only=True):
     path: str
     device: int | None = None
     inode: int | None = None
+    merged: int | None = None
+    """It was merged into another store of ours when its mtime was this, ns, and holds nothing more since."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):

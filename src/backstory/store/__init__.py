@@ -18,7 +18,7 @@ from backstory.store import sessions
 from backstory.store.branches import Named, TreePosition, TreeTurn
 from backstory.store.database import id_of
 from backstory.store.events import StoredEvent
-from backstory.store.replication import Replication
+from backstory.store.merging import Merging
 from backstory.store.sessions import Session, Workplace
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ def open_store(
     return Store(Path(path) if path is not None else PROJECT_STORE, shared=shared, now=now, randomness=randomness)
 
 
-class Store(Replication):
+class Store(Merging):
     """One store file. Reading methods never change it; writing methods are one transaction each.
 
     What docs/api.md promises for writing stands here; the rest by who uses it, each part on top of the one before:
-    ``database``, ``reading``, ``ingesting``, ``maintenance``, ``branching``, ``replication``.
+    ``database``, ``reading``, ``ingesting``, ``maintenance``, ``branching``, ``replication``, ``merging``.
 
     Errors: StoreNotFound when it is read before it exists, StoreBusy, StoreReadOnly, DiskFull, NotAStore, StoreTooNew,
     StoreTooOld, StoreDamaged. Use it as a context manager, or call ``close``.
@@ -122,9 +122,10 @@ class Store(Replication):
             known = sessions.called(db, name) if name else None
             return None if known is None else sessions.get(db, known)
 
-        return self._read_if_begun(find, None) or self._write(
+        found = self._read_if_begun(find, None) or self._write(
             lambda db: find(db) or self._begin_session(db, uid, name, worktree, at), decided=True
         )
+        return self._as_shown(found)
 
     def _begin_session(
         self,
@@ -175,7 +176,9 @@ class Store(Replication):
 
     def last_session(self, worktree: str | os.PathLike[str]) -> Session | None:
         """The numbered session that was last active in a worktree, else of all."""
-        last = self._read_if_begun(lambda db: sessions.last_active(db, _absolute(worktree)), None)
+        here = _absolute(worktree)
+        earlier = self.moves.earlier(here)
+        last = self._read_if_begun(lambda db: sessions.last_active(db, here, earlier), None)
         return None if last is None else self._as_shown(last)
 
     def choose_session(self, session: Session | int, worktree: str | os.PathLike[str]) -> None:

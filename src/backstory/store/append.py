@@ -366,12 +366,13 @@ def _update_ours(db: apsw.Connection, session_id: int, batch: RecordBatch, turn_
     native_id = batch.identity.native_id if run is not None and not run.is_last else ""
     running_id = schema.running_id_column()
     db.execute(
-        "update sessions set next_seq = ?, last_active = coalesce(?, last_active), leaf_seq = iif(?, null, leaf_seq), "
-        f"{running_id} = iif(?, ?, {running_id}) where id = ?",
+        "update sessions set next_seq = ?, last_active = coalesce(?, last_active), leaf_seq = iif(?3, null, leaf_seq), "
+        f"leaf_at = iif(?3, coalesce(?4, leaf_at), leaf_at), {running_id} = iif(?, ?, {running_id}) where id = ?",
         (
             batch.next_seq,
             None if run is not None and run.is_lost else batch.last_active,
             goes_on,
+            max((turn.started or 0 for turn in batch.turns), default=0) or batch.last_active,
             run is not None,
             native_id,
             session_id,

@@ -218,10 +218,13 @@ def _before_open_calls(db: apsw.Connection, session_id: int, turn_id: int, first
     return seq
 
 
-def check_out(db: apsw.Connection, session_id: int, point: Point) -> None:
+def check_out(db: apsw.Connection, session_id: int, point: Point, now: int) -> None:
     """Have the next prompt follow this record; raises RecordNotFound."""
     _last_record(db, session_id, point)
-    db.execute("update sessions set leaf_uid = ?, leaf_seq = ? where id = ?", (point.uid, point.seq, session_id))
+    db.execute(
+        "update sessions set leaf_uid = ?, leaf_seq = ?, leaf_at = ? where id = ?",
+        (point.uid, point.seq, now, session_id),
+    )
 
 
 # names ------------------------------------------------------------------------------------------------------
@@ -248,7 +251,8 @@ def name_branch(db: apsw.Connection, session_id: int, name: str, point: Point, n
         raise errors.BranchNameTaken(name)
     db.execute(
         "insert into branches(session_id, name, leaf_uid, leaf_seq, created) values (?, ?, ?, ?, ?) "
-        "on conflict(session_id, name) do update set leaf_uid = excluded.leaf_uid, leaf_seq = excluded.leaf_seq",
+        "on conflict(session_id, name) do update set leaf_uid = excluded.leaf_uid, leaf_seq = excluded.leaf_seq, "
+        "moved = null",
         (session_id, name, point.uid, seq, now),
     )
 
@@ -278,12 +282,12 @@ def unname_branch(db: apsw.Connection, session_id: int, name: str) -> None:
     db.execute("delete from branches where session_id = ? and name = ?", (session_id, name))
 
 
-def put_name(db: apsw.Connection, session_id: int, named: tuple[str, str, int | None, int]) -> None:
-    """Have a name stand where another store has it: the name, its tip's uid and record, and when it was given."""
+def put_name(db: apsw.Connection, session_id: int, named: tuple[str, str, int | None, int, int | None]) -> None:
+    """Have a name stand where another store has it: the name, its tip's uid and record, when it was given and moved."""
     db.execute(
-        "insert into branches(session_id, name, leaf_uid, leaf_seq, created) values (?, ?, ?, ?, ?) "
+        "insert into branches(session_id, name, leaf_uid, leaf_seq, created, moved) values (?, ?, ?, ?, ?, ?) "
         "on conflict(session_id, name) do update set leaf_uid = excluded.leaf_uid, leaf_seq = excluded.leaf_seq, "
-        "created = excluded.created",
+        "created = excluded.created, moved = excluded.moved",
         (session_id, *named),
     )
 
@@ -302,7 +306,10 @@ def follow(db: apsw.Connection, session_id: int, new: Iterable[Turn]) -> None:
         asked = "select id, leaf_seq from branches where session_id = ? and leaf_uid = ?"
         for branch_id, tip_seq in fetch(db, tuple[int, int | None], asked, (session_id, parent)):
             if _is_at_tip(db, session_id, parent, seq, tip_seq):
-                db.execute("update branches set leaf_uid = ?, leaf_seq = null where id = ?", (turn.uid, branch_id))
+                db.execute(
+                    "update branches set leaf_uid = ?, leaf_seq = null, moved = coalesce(?, moved) where id = ?",
+                    (turn.uid, turn.started, branch_id),
+                )
 
 
 def follow_unknown(db: apsw.Connection, session_id: int, name: str, known: Collection[str]) -> None:
@@ -352,9 +359,11 @@ def remove(db: apsw.Connection, session_id: int, uids: Iterable[str], now: int) 
         back = next((turn for turn in reversed(tree.ancestry(at.uid)) if turn.uid not in gone), None)
         above = next((turn for turn in tree.ancestry(at.uid) if turn.uid in gone), None)
         if back is None or above is None:
-            db.execute("update sessions set leaf_uid = null, leaf_seq = null where id = ?", (session_id,))
+            db.execute(
+                "update sessions set leaf_uid = null, leaf_seq = null, leaf_at = ? where id = ?", (now, session_id)
+            )
         else:
-            check_out(db, session_id, Point(back.uid, above.parent_seq or back.last_seq))
+            check_out(db, session_id, Point(back.uid, above.parent_seq or back.last_seq), now)
     turns.sum_up(db, session_id)
     return len(gone)
 
@@ -458,8 +467,8 @@ def touched(db: apsw.Connection, session_id: int, spans: Sequence[Span]) -> dict
 def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
     """Have names, removals and the leaf of a session as the store attached as ``source`` has them."""
     db.execute(
-        f"update sessions set (leaf_uid, leaf_seq) = (select leaf_uid, leaf_seq from {source}.sessions where id = ?) "
-        "where id = ?",
+        "update sessions set (leaf_uid, leaf_seq, leaf_at) = "
+        f"(select leaf_uid, leaf_seq, leaf_at from {source}.sessions where id = ?) where id = ?",
         (old, new),
     )
     db.execute(
@@ -470,8 +479,8 @@ def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
     )
     db.execute("delete from branches where session_id = ?", (new,))
     db.execute(
-        "insert into branches(session_id, name, leaf_uid, leaf_seq, created) "
-        f"select ?, name, leaf_uid, leaf_seq, created from {source}.branches where session_id = ? order by id",
+        "insert into branches(session_id, name, leaf_uid, leaf_seq, created, moved) "
+        f"select ?, name, leaf_uid, leaf_seq, created, moved from {source}.branches where session_id = ? order by id",
         (new, old),
     )
     turns.sum_up(db, new)

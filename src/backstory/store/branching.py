@@ -61,7 +61,8 @@ class Branching(Maintenance):
 
     def checkout(self, session: Session | int, point: Point) -> None:
         """Have a session's next prompt follow a record; raises RecordNotFound."""
-        self._change(lambda db: branches.check_out(db, id_of(session), point), decided=True)
+        now = self._now()
+        self._change(lambda db: branches.check_out(db, id_of(session), point, now), decided=True)
 
     def note_context(self, session: Session | int, chars: int, limit: int) -> None:
         """Keep how many characters a session's context has, and from how many on it is summarised."""

@@ -37,6 +37,14 @@ def exists(path: Path) -> bool:
         return False
 
 
+def check_path(path: Path) -> None:
+    """Check that a path is text. Raises PathNotText."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as refused:
+        raise errors.PathNotText(path) from refused
+
+
 def is_interrupted(path: Path) -> bool:
     """Whether a transaction goes on, or was cut off and is still to be undone."""
     return path.with_name(path.name + "-journal").exists()
@@ -51,7 +59,8 @@ def open_reader(path: Path) -> apsw.Connection:
     """A connection that changes nothing; raises StoreNotFound, NotAStore and what ``translated`` raises."""
     if not exists(path):
         raise errors.StoreNotFound(path)
-    _check_header(path)
+    check_path(path)
+    check_header(path)
     with translated(path):
         if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
             db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -76,8 +85,9 @@ def open_reader(path: Path) -> apsw.Connection:
 
 def open_writer(path: Path) -> apsw.Connection:
     """A connection that may change an existing store, or begin one in a file that is missing or empty."""
+    check_path(path)
     if exists(path):
-        _check_header(path)
+        check_header(path)
     else:
         _begin_file(path)
     with translated(path):
@@ -209,7 +219,8 @@ def _prepare(db: apsw.Connection) -> None:
     db.execute(f"pragma foreign_keys = 1; pragma trusted_schema = 0; pragma cache_size = -{CACHE_KIB}")
 
 
-def _check_header(path: Path) -> None:
+def check_header(path: Path) -> None:
+    """Raise NotAStore unless a file says of itself that it is a store; only its first bytes are read."""
     try:
         with path.open("rb") as file:
             header = file.read(SQLITE_HEADER_BYTES)

@@ -12,7 +12,7 @@ import msgspec
 
 from backstory import errors, ids
 from backstory.lazy_module import lazy_module
-from backstory.store import connection, foreign, migrate, sessions
+from backstory.store import connection, foreign, migrate, moves, sessions
 from backstory.store.segments import has_too_many_segments, is_in_bulk, merge_whole, needs_care, reset_index
 from backstory.store.sessions import Session
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from backstory.store import append
     from backstory.store.append import Written
     from backstory.store.batches import RecordBatch
+    from backstory.store.moves import Moves
 else:
     append = lazy_module("backstory.store.append")
 
@@ -94,6 +95,7 @@ class Database:
         self._randomness = randomness
         self._reader: apsw.Connection | None = None
         self._writer: apsw.Connection | None = None
+        self._moves: Moves | None = None
         self._id_to_take: str | None = None
         self.is_elsewhere = False
         """Nobody has trusted it: its sessions are marked as from elsewhere, their names count for nothing, and none
@@ -121,7 +123,7 @@ class Database:
         for db in (self._reader, self._writer):
             if db is not None:
                 db.close()
-        self._reader = self._writer = None
+        self._reader = self._writer = self._moves = None
 
     @property
     def exists(self) -> bool:
@@ -285,7 +287,9 @@ class Database:
         try:
             return self._write(lambda db: change(db, "source"), decided=decided)
         finally:
-            db.execute("detach database source")
+            # A disk that is full may be so here, too.
+            with connection.translated(self.path):
+                db.execute("detach database source")
 
     def _change(self, change: Callable[[apsw.Connection], T], *, decided: bool = False) -> T:
         """Write to a store that is there; unlike ``_write`` this begins none."""
@@ -399,5 +403,5 @@ class Database:
             with connection.writing(db, self.path, first=empty):
                 # Another process may have been faster between the look and the lock.
                 if not db.execute("select count(*) from sqlite_schema").get:
-                    migrate.begin(db, self._id_to_take or self._new_uid())
+                    migrate.begin(db, self._id_to_take or self._new_uid(), moves.root_of(self.path))
                 migrate.upgrade(db, self.path)

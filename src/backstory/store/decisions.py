@@ -84,7 +84,7 @@ def session_states(
     wanted, bound = (ALL, ()) if uids is None else ("s.uid in (select value from json_each(?))", (_as_json(uids),))
     rows: list[Any] = db.execute(
         "select s.id, s.uid, s.owner, s.owner is null and s.elsewhere is not null, s.name, s.leaf_uid, s.leaf_seq, "
-        "m.value, s.next_seq, s.project, s.branch, s.completed, "
+        "s.leaf_at, m.value, s.number, s.next_seq, s.project, s.branch, s.completed, "
         f"(select count(*) from {source}.turns where session_id = s.id and tokens_source is not null), "
         "(select group_concat(c.after_seq || ' ' || c.undone || ' ' || length(c.summary) order by c.id) "
         f"from {source}.compactions c where c.session_id = s.id) "
@@ -93,7 +93,7 @@ def session_states(
     ).fetchall()
     of_turns, of_branches = _turns(db, source, wanted, bound), _branches(db, source, wanted, bound)
     found = dict[str, SessionState]()
-    for session_id, uid, owner, is_borrowed, name, leaf_uid, leaf_seq, times, *content in rows:
+    for session_id, uid, owner, is_borrowed, name, leaf_uid, leaf_seq, leaf_at, times, *content in rows:
         all_turns = of_turns.get(session_id, [])
         removed = {turn.uid: turn.removed for turn in all_turns if turn.removed is not None}
         values: dict[str, Value] = {NAME: name, **of_branches.get(session_id, {})}
@@ -103,7 +103,7 @@ def session_states(
             owner=owner,
             is_borrowed=bool(is_borrowed),
             content=tuple(content),
-            decided=Decisions(values=values, at=_parsed(times), leaf=(leaf_uid, leaf_seq)),
+            decided=Decisions(values=values, at=_parsed(times), leaf=(leaf_uid, leaf_seq), leaf_at=leaf_at),
             turns=frozenset(turn.uid for turn in all_turns),
             finished=frozenset(turn.uid for turn in all_turns if turn.has_ended and turn.removed is None),
             pruned={turn.uid: removed[turn.uid] for turn in all_turns if turn.is_pruned},
@@ -132,14 +132,14 @@ def _turns(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]
 def _branches(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]) -> dict[int, dict[str, Value]]:
     rows = fetch(
         db,
-        tuple[int, str, str, int | None, int],
-        "select b.session_id, b.name, b.leaf_uid, b.leaf_seq, b.created "
+        tuple[int, str, str, int | None, int, int | None],
+        "select b.session_id, b.name, b.leaf_uid, b.leaf_seq, b.created, b.moved "
         f"from {source}.branches b join {source}.sessions s on s.id = b.session_id where {wanted}",
         bound,
     )
     found: dict[int, dict[str, Value]] = {}
-    for session_id, name, leaf_uid, leaf_seq, created in rows:
-        found.setdefault(session_id, {})[about_branch(name)] = (name, leaf_uid, leaf_seq, created)
+    for session_id, name, uid, seq, created, moved in rows:
+        found.setdefault(session_id, {})[about_branch(name)] = (name, uid, seq, created, moved)
     return found
 
 
@@ -150,7 +150,8 @@ def write_step(db: apsw.Connection, step: Decide) -> None:
         return
     # The leaf may have changed since; only its owner decides it.
     is_same = step.decided.leaf == step.before.leaf
-    write(db, step.uid, replace(step.decided, leaf=current.decided.leaf) if is_same else step.decided, step.known)
+    here = replace(step.decided, leaf=current.decided.leaf, leaf_at=current.decided.leaf_at)
+    write(db, step.uid, here if is_same else step.decided, step.known)
 
 
 def write(db: apsw.Connection, uid: str, decided: Decisions, known: Collection[str]) -> None:
@@ -158,7 +159,8 @@ def write(db: apsw.Connection, uid: str, decided: Decisions, known: Collection[s
     session_id = int(db.execute("select id from sessions where uid = ?", (uid,)).get)
     name = decided.values.get(NAME, "")
     db.execute(
-        "update sessions set name = ?, leaf_uid = ?, leaf_seq = ? where id = ?", (name, *decided.leaf, session_id)
+        "update sessions set name = ?, leaf_uid = ?, leaf_seq = ?, leaf_at = ? where id = ?",
+        (name, *decided.leaf, decided.leaf_at, session_id),
     )
     _write_removed(db, session_id, decided)
     _write_branches(db, session_id, decided, known)
@@ -175,8 +177,8 @@ def _write_removed(db: apsw.Connection, session_id: int, decided: Decisions) -> 
 def _write_branches(db: apsw.Connection, session_id: int, decided: Decisions, known: Collection[str]) -> None:
     rows = fetch(
         db,
-        tuple[str, str, int | None, int],
-        "select name, leaf_uid, leaf_seq, created from branches where session_id = ?",
+        tuple[str, str, int | None, int, int | None],
+        "select name, leaf_uid, leaf_seq, created, moved from branches where session_id = ?",
         (session_id,),
     )
     here = {about_branch(named[0]): named for named in rows}

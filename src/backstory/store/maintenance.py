@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.lazy_module import lazy_module
-from backstory.store import connection, logs, sessions
+from backstory.store import connection, logs, moves, sessions
 from backstory.store.database import id_of
 from backstory.store.ingesting import Ingesting
 from backstory.store.rows import fetch
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from backstory.store import append, decisions, erasing, rederiving, titles, verify
     from backstory.store.batches import RecordBatch
     from backstory.store.logs import Log
+    from backstory.store.moves import Move
     from backstory.store.verify import Verified
 else:
     append = lazy_module("backstory.store.append")
@@ -35,6 +36,25 @@ else:
 
 class Maintenance(Ingesting):
     """The methods of a store that concern all of it."""
+
+    def settle(self) -> None:
+        """Note the root of the project where it lies now, if the store says another one or none.
+
+        A store that is no project's has none.
+        """
+        root = moves.root_of(self.path)
+        if root is not None and self._read(lambda db: moves.is_unsettled(db, root)):
+            self._change(lambda db: moves.settle(db, root, self._now()), decided=True)
+            self._moves = None
+
+    def change_moves(self, change: Callable[[list[Move]], list[Move]]) -> None:
+        """Change which folders the store knows to be moved."""
+        self._change(lambda db: moves.changed(db, change), decided=True)
+        self._moves = None
+
+    def follow(self, owner: str, move: Move) -> None:
+        """Have the sessions that a store owns be in the folder that its project was moved to."""
+        self._change(lambda db: sessions.follow(db, owner, move))
 
     def doomed(self, session: Session | int) -> dict[str, list[Log]]:
         """The uids of what ``remove`` would remove with a session, itself too, each with its logs."""

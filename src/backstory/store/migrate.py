@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backstory import errors
 from backstory.lazy_regex import lazy_regex
-from backstory.store import connection, derived_tables, dictionaries, erasing
+from backstory.store import connection, derived_tables, dictionaries, erasing, moves
 
 if TYPE_CHECKING:
     import apsw
@@ -68,8 +68,8 @@ def is_current(db: apsw.Connection, path: Path) -> bool:
     return bool(db.execute(at_least, (DERIVED_VERSION,)).get)
 
 
-def begin(db: apsw.Connection, store_id: str) -> None:
-    """Make today's tables in an empty file, inside the caller's transaction."""
+def begin(db: apsw.Connection, store_id: str, root: str | None) -> None:
+    """Make today's tables in an empty file, inside the caller's transaction. ``root``: its project's, if it has one."""
     for name in ("schema.sql", "derived.sql"):
         db.execute(Path(__file__).with_name(name).read_text("utf-8"))
     db.execute(f"pragma application_id = {connection.APPLICATION_ID}")
@@ -83,6 +83,8 @@ def begin(db: apsw.Connection, store_id: str) -> None:
             (erasing.MARK, "1"),
         ],
     )
+    if root is not None:
+        moves.write_root(db, root)
     dictionaries.keep_shipped(db)
 
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 NAME = "name"
 BRANCH = "branch "
-"""Before what stands for a branch's name: the name, where its tip is, and when it was given."""
+"""Before what stands for a branch's name: the name, where its tip is, when it was given, when a turn moved it."""
 TURN = "turn "
 """Before a turn's uid: when it was removed."""
 
 Leaf = tuple[str | None, int | None]
-Value = str | int | tuple[str, str, int | None, int]
+Value = str | int | tuple[str, str, int | None, int, int | None]
 NAME_DIGITS = 16
 
 
@@ -42,6 +42,8 @@ class Decisions(Struct, frozen=True, kw_only=True):
     at: Mapping[str, int]
     """When it was decided, ms; what was decided by a version that noted no time is not in it."""
     leaf: Leaf
+    leaf_at: int | None = None
+    """When a checkout or a run decided where it goes on, ms; None: not known."""
 
 
 class SessionState(Struct, frozen=True, kw_only=True):
@@ -205,4 +207,31 @@ def merge(owner: SessionState, copy: SessionState) -> Decisions:
         if about in later.at:
             at[about] = later.at[about]
     values |= {f"{TURN}{uid}": ms for uid, ms in {**copy.pruned, **owner.pruned}.items()}
-    return Decisions(values=values, at=at, leaf=ours.leaf)
+    return Decisions(values=values, at=at, leaf=ours.leaf, leaf_at=ours.leaf_at)
+
+
+def merge_alike(one: SessionState, other: SessionState) -> Decisions:
+    """Of each thing the decision that was made last, in whichever of two copies; the leaf is that of the first.
+
+    Where both were made at one moment it is the same one, whichever copy comes first.
+    """
+    values, at = dict[str, Value](), dict[str, int]()
+    for about in sorted({*one.decided.values, *one.decided.at, *other.decided.values, *other.decided.at}):
+        later = max((one.decided, other.decided), key=lambda decided: _when(decided, about))
+        if about in later.values:
+            values[about] = later.values[about]
+        if about in later.at:
+            at[about] = later.at[about]
+    values |= {
+        f"{TURN}{uid}": max(one.pruned.get(uid, 0), other.pruned.get(uid, 0)) for uid in {*one.pruned, *other.pruned}
+    }
+    return replace(one.decided, values=values, at=at)
+
+
+def _when(decided: Decisions, about: str) -> tuple[int, bool, int, str]:
+    """When something was decided, and what tells two decisions of one moment apart."""
+    value = decided.values.get(about)
+    moved = (value[4] or value[3]) if isinstance(value, tuple) else 0
+    # A record's number is not the same in two copies.
+    said = str(value[:2] if isinstance(value, tuple) else value)
+    return decided.at.get(about, 0), value is not None, moved, said

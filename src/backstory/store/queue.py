@@ -229,8 +229,8 @@ class Queue:
                 db.execute("vacuum")
 
     def drop(self, session_uids: Sequence[str]) -> list[QueuedPrompt]:
-        """Remove and erase what is queued for sessions that are gone; returns it."""
-        texts = [text for uid in session_uids for text in self.prompts(uid)]
+        """Remove and erase what is queued or held for sessions that are gone; returns it."""
+        texts = [text for uid in session_uids for text in (*self.prompts(uid), *self.prompts(uid, Kind.HELD))]
         self.remove([text.uid for text in texts])
         self.erase()
         return texts
@@ -429,6 +429,7 @@ class Queue:
         """A connection that has not looked at the file yet: that takes a lock."""
         if any(each.is_symlink() for each in (self.path, *connection.side_files(self.path))):
             raise errors.QueueUnusable(self.path, "it, or a file beside it, is a link")
+        connection.check_path(self.path)
         if begin:
             _make_file(self.path)
         try:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from backstory.lazy_module import lazy_module
-from backstory.store import branches, events, sessions, turns
+from backstory.store import branches, events, moves, sessions, turns
 from backstory.store.database import Database, T, checked, id_of
 from backstory.store.events import OutlinedEvent, StoredEvent
-from backstory.store.session_filter import ListFilter
+from backstory.store.session_filter import ListFilter, SessionFilter
 from backstory.store.sessions import Cursor, Session, Sort, SortKey
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
     from backstory.store.derived_tables import StoredRef
+    from backstory.store.moves import Moves
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
     from backstory.store.sidecars import Sidecar
@@ -42,6 +43,7 @@ else:
     run_facts = lazy_module("backstory.store.run_facts")
     runs = lazy_module("backstory.store.runs")
 
+F = TypeVar("F", bound=SessionFilter)
 ROWS_MAX = 10_000
 """So many rows of an answer to SQL are given, unless it is said otherwise."""
 TIMEOUT_S = 5.0
@@ -50,6 +52,13 @@ _HAS = "select count(*) from sessions where uid = ?"
 
 class Reading(Database):
     """The reading methods of a store."""
+
+    @property
+    def moves(self) -> Moves:
+        """The folders that were moved since their paths were recorded here; read once while the store is open."""
+        if self._moves is None:
+            self._moves = self._read_if_begun(lambda db: moves.load(db, self.path), moves.Moves())
+        return self._moves
 
     def owned_by(self, store_id: str) -> list[str]:
         """The uids of sessions that the store with this id owns, in the order of their numbers."""
@@ -99,7 +108,8 @@ class Reading(Database):
         self, wanted: ListFilter, *, after: Cursor | None = None, limit: int = -1, offset: int = 0
     ) -> list[Session]:
         """The sessions that fit, the last active first; as ``sessions``."""
-        found = self._read(lambda db: sessions.listed(db, wanted, after=after, limit=limit, offset=offset))
+        asked = self._as_recorded(wanted)
+        found = self._read(lambda db: sessions.listed(db, asked, after=after, limit=limit, offset=offset))
         return [self._as_shown(each) for each in found]
 
     def sort_keys(self, wanted: ListFilter, sort: Sort) -> list[SortKey]:
@@ -107,6 +117,7 @@ class Reading(Database):
 
         Of costs that is what each is at most; ``session_costs`` says what it is.
         """
+        wanted = self._as_recorded(wanted)
         if sort != "cost":
             return self._read(lambda db: sessions.sort_keys(db, wanted, sort))
         from backstory.store import cost_bounds  # few lists are by cost
@@ -120,7 +131,7 @@ class Reading(Database):
 
     def session_counts(self, wanted: ListFilter) -> dict[str | None, int]:
         """How many sessions ``list_sessions`` returns, by the id of the store that owns them; None: their logs do."""
-        return self._read_if_begun(lambda db: sessions.counts(db, wanted), {})
+        return self._read_if_begun(lambda db: sessions.counts(db, self._as_recorded(wanted)), {})
 
     def listed_among(self, session_ids: Sequence[int]) -> set[int]:
         """Those of these sessions that ``sessions`` returns."""
@@ -145,7 +156,13 @@ class Reading(Database):
 
     def _as_shown(self, session: Session) -> Session:
         """A session as this store may show it: what people elsewhere called it counts for nothing."""
-        return msgspec.structs.replace(session, name="", elsewhere=str(self.path)) if self.is_elsewhere else session
+        if self.is_elsewhere:
+            session = msgspec.structs.replace(session, name="", elsewhere=str(self.path))
+        return self.moves.of_session(session)
+
+    def _as_recorded(self, wanted: F) -> F:
+        """A filter that knows how the paths here are to be read."""
+        return msgspec.structs.replace(wanted, moves=self.moves) if self.moves else wanted
 
     def context_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[TurnWithEvents]:
         """The turns that lead to a record with their events, oldest first; so many as fill a context of that size.
@@ -211,8 +228,10 @@ class Reading(Database):
         return self._read_if_begun(sessions.git_branches, [])
 
     def folders(self) -> list[str]:
-        """The folders that sessions began in, and the roots of their worktrees; none of a store that is not there."""
-        return self._read_if_begun(sessions.folders, [])
+        """The folders that sessions began in, and the roots of their worktrees, as they were recorded and where they
+        lie now; none of a store that is not there."""
+        found: list[str] = self._read_if_begun(sessions.folders, [])
+        return list(dict.fromkeys([*found, *(self.moves.here(each) for each in found)]))
 
     def session_count(self) -> int:
         """How many sessions there are, subagents' included."""
@@ -272,14 +291,16 @@ class Reading(Database):
         """Add the turns that count here to each tally, one time; see stats.add_turns. Raises ConfigBroken."""
         from backstory.store import stats  # few commands count
 
-        self._counted(lambda db, known: stats.add_turns(db, known, asked, tallies, number), None)
+        wanted = self._asked(asked)
+        self._counted(lambda db, known: stats.add_turns(db, known, wanted, tallies, number), None)
 
     def add_tool_calls(self, asked: Asked, tools: dict[str, ToolCalls], number: int) -> None:
         """Add the calls that count here, by tool; see tool_stats.add_calls. Raises ConfigBroken, StoreDamaged."""
         from backstory.store import tool_stats
 
+        wanted = self._asked(asked)
         with checked(self.path):
-            self._counted(lambda db, known: tool_stats.add_calls(db, known, asked, tools, number), None)
+            self._counted(lambda db, known: tool_stats.add_calls(db, known, wanted, tools, number), None)
 
     def work(
         self, session_ids: Sequence[int], needs_output: Callable[[ToolCall], bool]
@@ -293,7 +314,11 @@ class Reading(Database):
         """The uids of the turns that ``add_turns`` looks at; of a project's store, which holds few."""
         from backstory.store import stats
 
-        return self._counted(lambda db, known: stats.uids(db, known, asked), frozenset())
+        wanted = self._asked(asked)
+        return self._counted(lambda db, known: stats.uids(db, known, wanted), frozenset())
+
+    def _asked(self, asked: Asked) -> Asked:
+        return msgspec.structs.replace(asked, wanted=self._as_recorded(asked.wanted))
 
     def _counted(self, count: Callable[[apsw.Connection, Costs], T], otherwise: T) -> T:
         table = costs.price_table(self.prices_file)
@@ -361,7 +386,7 @@ class Reading(Database):
         """
         from backstory.store import search  # most commands search for nothing
 
-        asked = wanted or search.Filter()
+        asked = self._as_recorded(wanted or search.Filter())
         if not ranked or query is None:
             return self._read(lambda db: search.every(db, query, asked, limit=limit))
         return self._read(
@@ -374,7 +399,7 @@ class Reading(Database):
         """The sessions that a filter lets through, the last active first, each by where it names the ref asked for."""
         from backstory.store import search
 
-        return self._read(lambda db: search.listed(db, wanted, limit=limit))
+        return self._read(lambda db: search.listed(db, self._as_recorded(wanted), limit=limit))
 
     def execute_read_only(
         self,

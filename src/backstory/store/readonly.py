@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from backstory import errors, sqlite_memory
 from backstory.lazy_regex import lazy_regex
-from backstory.store import connection, kinds, migrate, sql_functions
+from backstory.store import connection, kinds, migrate, moves, sql_functions
 from backstory.store.claims import CLAIMED
 from backstory.store.costs import price_table
 
@@ -68,6 +68,7 @@ _TOKEN = lazy_regex(
     re.DOTALL,
 )
 _VIEW = lazy_regex(r"^-- (\w+): (.+)\ncreate temp view \1\(\n(.*?)^\) as\n", re.MULTILINE | re.DOTALL)
+_HERE = lazy_regex(r"\bhere\((.+?), s\.created\)")
 _COLUMN = lazy_regex(r"^ +(\w+),? +-- (.+)$", re.MULTILINE)
 
 
@@ -241,7 +242,10 @@ def _open(path: Path, full_form: FullForm | None, value_bytes_max: int, prices: 
             migrate.schema_version(db, path)
             if not migrate.is_current(db, path):
                 raise errors.StoreOutdated(path)
-            _make_views(db)
+            folders = moves.load(db, path)
+            _make_views(db, are_moved=bool(folders))
+        if folders:
+            sql_functions.register_folders(db, folders)
         sql_functions.register(db, full_form, value_bytes_max, table)
         for which, most in (LIMITS | {apsw.SQLITE_LIMIT_LENGTH: value_bytes_max}).items():
             db.limit(which, most)
@@ -251,7 +255,7 @@ def _open(path: Path, full_form: FullForm | None, value_bytes_max: int, prices: 
     return db
 
 
-def _make_views(db: apsw.Connection) -> None:
+def _make_views(db: apsw.Connection, *, are_moved: bool) -> None:
     # Below `query_only` not even a view of the connection's own can be made.
     db.execute("pragma query_only = 0")
     # Unqualified names would mean the views.
@@ -270,7 +274,8 @@ def _make_views(db: apsw.Connection) -> None:
         "where p.session_id = t.session_id and p.turn_id = t.id and p.seq between t.first_seq and t.last_seq "
         f"and p.kind in {kinds.ANSWERS} order by p.seq desc, p.part desc limit 1)"
     )
-    db.execute(_views_sql())
+    # Where no folder was moved the columns themselves are asked for, so that their indexes serve.
+    db.execute(_views_sql() if are_moved else _HERE.sub(r"\1", _views_sql()))
     db.execute("pragma query_only = 1")
 
 

@@ -25,6 +25,7 @@ from backstory.store import (
     kinds,
     lineage,
     plan,
+    sessions,
     turns,
     written,
 )
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
 
     from backstory.conversation.tree import Point
     from backstory.store.codec import EventCodec
+    from backstory.store.moves import Moves
 
 EVENTS_AT_ONCE = 2_000
 
 _SESSION = (
     "name, title, worktree, project, repository, branch, cwd, created, last_active, completed, duration_ms, cost_usd, "
-    "leaf_uid, next_seq, root"
+    "leaf_uid, leaf_at, next_seq, root"
 )
 _LOG = (
     "turn_uid, agent, native_id, path, root_chars, relpath, modified, first_hash, tail_hash, read_to, "
@@ -78,10 +80,11 @@ class Taken(Struct, frozen=True, kw_only=True):
     folder: str
 
 
-def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
+def copy_session(db: apsw.Connection, source: str, uid: str, folders: Moves) -> None:
     """Copy a session that another store owns, as it is there, in place of our copy of it.
 
-    What was decided later here stays. Raises SessionDiverged, SessionNotFound.
+    What was decided later here stays. ``folders``: how the paths of the other store are to be read.
+    Raises SessionDiverged, SessionNotFound.
     """
     known = fetch_one(
         db, tuple[int, str | None, str | None], "select id, owner, elsewhere from sessions where uid = ?", (uid,)
@@ -93,6 +96,7 @@ def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
     if other is None:
         raise SessionNotFound(uid)
     session_id = _replace(db, source, uid, known)
+    _place_here(db, session_id, folders)
     if mine is None or mine.is_borrowed:
         decided, known_turns = other.decided, other.turns
     else:
@@ -100,7 +104,7 @@ def copy_session(db: apsw.Connection, source: str, uid: str) -> None:
     decisions.write(db, uid, decided, known_turns)
     if decided.values == other.decided.values and decided.leaf == other.decided.leaf:
         _copy_count(db, source, uid, session_id)
-    _link_relatives(db, session_id, uid)
+    link_relatives(db, session_id, uid)
     for (turn_uid,) in db.execute("select uid from turns where session_id = ?", (session_id,)).fetchall():
         claims.link_run_to_log(db, session_id, str(turn_uid))
     lineage.link_copies(db, written.settle(db))
@@ -117,15 +121,19 @@ def _copy_count(db: apsw.Connection, source: str, uid: str, session_id: int) -> 
 
 def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
     """Put a session as another store has it in the place of ours; returns its id."""
+    number = known and db.execute("select number from sessions where id = ?", (known[0],)).get
     if known:
         event_rows.delete_of_session(db, known[0])
         db.execute("delete from sessions where id = ?", (known[0],))
     old = _id_of(db, source, uid)
-    owned = "owner, number, native_id, parent_identity, relation"
+    owned = "owner, native_id, parent_identity, relation"
     db.execute(
-        f"insert into sessions(uid, {owned}, {_SESSION}) select uid, {owned}, {_SESSION} "
-        f"from {source}.sessions where id = ?",
-        (old,),
+        f"insert into sessions(uid, number, {owned}, {_SESSION}) "
+        # Two copies of one store may have given a number to a session each: the first to come has it here.
+        "select uid, "
+        "iif(exists (select 1 from sessions s where s.owner = o.owner and s.number = o.number), ?, number), "
+        f"{owned}, {_SESSION} from {source}.sessions o where id = ?",
+        (number, old),
     )
     session_id = db.last_insert_rowid()
     if known:
@@ -134,7 +142,19 @@ def _replace(db: apsw.Connection, source: str, uid: str, known: Any) -> int:
     return session_id
 
 
-def _link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
+def _place_here(db: apsw.Connection, session_id: int, folders: Moves) -> None:
+    """Have a session that was copied name its folders by where they lie now."""
+    if folders:
+        copied = sessions.get(db, session_id)
+        here = folders.of_session(copied)
+        if here is not copied:
+            db.execute(
+                "update sessions set project = ?, cwd = ?, worktree = ?, root = ? where id = ?",
+                (here.project, here.cwd, here.worktree, here.root, session_id),
+            )
+
+
+def link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
     """Link a session that was copied to its parent and its children, as far as they are here."""
     db.execute(
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
@@ -205,8 +225,11 @@ def _has_more(db: apsw.Connection, source: str, known: object, uid: str) -> bool
     )
 
 
-def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation) -> int:
-    """A new session of this store that begins with copies of another's turns; gives its id."""
+def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation, folders: Moves) -> int:
+    """A new session of this store that begins with copies of another's turns; gives its id.
+
+    ``folders``: how the paths of the other store are to be read.
+    """
     old = _id_of(db, source, uid)
     db.execute(
         f"insert into sessions(uid, owner, number, relation, parent_identity, {_SESSION}) "
@@ -225,6 +248,7 @@ def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation)
         (session_id, old),
     )
     _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
+    _place_here(db, session_id, folders)
     if new.worktree is not None:
         db.execute("update sessions set worktree = ?, root = null where id = ?", (new.worktree, session_id))
     _copy_count(db, source, uid, session_id)

@@ -6,9 +6,11 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from backstory import errors, ids
 from backstory.lazy_module import lazy_module
-from backstory.store import foreign, sessions
+from backstory.store import foreign, moves, sessions
 from backstory.store.branching import Branching
 from backstory.store.database import believed
 from backstory.store.sessions import Session
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.conversation.tree import Point
-    from backstory.store import copies, decisions, plan, replicate, run_facts, written
+    from backstory.store import copies, decisions, merge_session, plan, replicate, run_facts, written
     from backstory.store.copies import Holder
+    from backstory.store.merge_session import MergedSession
     from backstory.store.plan import Decide, Prune, Remove, Step, StoreState
     from backstory.store.reading import Reading
     from backstory.store.replicate import Taken
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 else:
     copies = lazy_module("backstory.store.copies")
     decisions = lazy_module("backstory.store.decisions")
+    merge_session = lazy_module("backstory.store.merge_session")
     plan = lazy_module("backstory.store.plan")
     replicate = lazy_module("backstory.store.replicate")
     run_facts = lazy_module("backstory.store.run_facts")
@@ -43,7 +47,8 @@ class Replication(Branching):
 
         What was decided later here stays.
         """
-        self._write_from(source, lambda db, name: replicate.copy_session(db, name, uid))
+        folders = source.moves
+        self._write_from(source, lambda db, name: replicate.copy_session(db, name, uid, folders))
 
     def continue_session(
         self,
@@ -58,7 +63,7 @@ class Replication(Branching):
         ``holding``: it has this record; where the one that is here lacks it, another is made. ``worktree``: where
         one that is made begins; None: where the other did.
         """
-        begun = None if worktree is None else os.fspath(worktree)
+        begun, folders = None if worktree is None else os.fspath(worktree), source.moves
 
         def go_on(db: apsw.Connection, name: str) -> Session:
             known = replicate.continuation_of(db, uid, holding)
@@ -66,22 +71,23 @@ class Replication(Branching):
                 owner = str(db.execute("select value from meta where key = 'store_id'").get)
                 number = sessions.next_number(db)
                 new = replicate.Continuation(uid=self._new_uid(), owner=owner, number=number, worktree=begun)
-                known = replicate.continue_from(db, name, uid, new)
+                known = replicate.continue_from(db, name, uid, new, folders)
             return sessions.get(db, known)
 
-        return self._write_from(source, go_on)
+        return self._as_shown(self._write_from(source, go_on))
 
     def rebuild_from(self, source: Reading, store_id: str) -> int:
         """Make this store again, with its id, from what another one has of it; gives how many sessions came back."""
         uids = [uid for uid in source.owned_by(store_id) if not source.is_forgotten(uid)]
         if not uids or (self.exists and self.session_count()):
             return 0
-        self._id_to_take = store_id
+        self._id_to_take, folders = store_id, source.moves
 
         def take_all(db: apsw.Connection, name: str) -> int:
             for uid in uids:
-                replicate.copy_session(db, name, uid)
+                replicate.copy_session(db, name, uid, folders)
             sessions.go_on_numbering(db)
+            moves.write(db, folders.of_project(store_id, moves.recorded_root(db)))
             return len(uids)
 
         return self._write_from(source, take_all)
@@ -114,22 +120,48 @@ class Replication(Branching):
             steps = plan.shared(here, there)
             self._perform(source, [step for step in steps if step.side == plan.Side.OURS])
 
-    def pull_sessions(self, source: Replication) -> int:
+    def merge_session(
+        self, source: Reading, uid: str, *, is_trusted: bool = True, elsewhere: str | None = None, owns: bool = True
+    ) -> MergedSession:
+        """Merge a session of another store into ours, or take it; each slice is a transaction.
+
+        ``elsewhere``: the store that it is said to come from. ``owns``: one that either store owns is ours then.
+        """
+        merge = merge_session.SessionMerge(uid, is_trusted=is_trusted, elsewhere=elsewhere, owns=owns)
+        while self._write_from(source, merge.slice, decided=True):
+            pass
+        if merge.pruned:
+            merge.done.turns_removed = self.prune_turns(self.session(uid), only=merge.pruned)
+        return merge.done
+
+    def pull_sessions(self, source: Replication, *, is_one_of_several: bool = False) -> int:
         """Have the sessions that another store owns as they are there; returns how many were copied.
 
-        What was decided later here is written there. What cannot be done is named when the rest is: raises
-        SessionsNotCopied, SessionDiverged, CopiesBehind.
+        What was decided later here is written there. ``is_one_of_several``: there are copies of that store which go on
+        by themselves, so of a session that differs the turns of both are kept. What cannot be done is named when the
+        rest is: raises SessionsNotCopied, SessionDiverged, CopiesBehind.
         """
         pulled = _Pulled()
         for step in self._plan(source):
             if pulled.may_try(step):
                 try:
+                    if is_one_of_several and isinstance(step, plan.Differ):
+                        pulled.copied += self.merge_session(source, step.uid, owns=False).has_changed
+                        continue
                     self._perform(source, [step])
                     pulled.copied += isinstance(step, plan.Copy)
                 except Exception as refused:
                     pulled.refuse(step, refused)
+        self._adopt_moves(source)
         pulled.raise_trouble(source.path)
         return pulled.copied
+
+    def _adopt_moves(self, source: Replication) -> None:
+        """Note how the paths are to be read that the sessions of a project's store touched."""
+        owner = source.id
+        theirs = [msgspec.structs.replace(each, owner=owner) for each in source.moves]
+        if self.exists and any(each not in self.moves for each in theirs):
+            self.change_moves(lambda mine: [*(each for each in mine if each.owner != owner), *theirs])
 
     def _plan(self, source: Replication, uids: Sequence[str] | None = None) -> list[Step]:
         self._tell_originals(source)

@@ -41,6 +41,7 @@ create table sessions(
   relation         text,                 -- subagent | fork | continuation | unread: no conversation
   leaf_uid         text,                 -- uid of the turn that the next prompt follows
   leaf_seq         integer,              -- the record it follows, where a person chose one; NULL = the turn's last
+  leaf_at          integer,              -- when a checkout or a run decided that, ms; NULL = not known
   next_seq         integer not null default 1,  -- the number its next record gets
   elsewhere        text,                 -- path of the store from elsewhere that it was taken from; NULL = it was not
   context_chars    integer,              -- characters of its context since the summary in force; NULL = not known
@@ -87,6 +88,7 @@ create table logs(
   reason      text
 );
 create index idx_logs_session on logs(session_id);
+create index idx_logs_turn on logs(turn_uid) where turn_uid is not null;
 create unique index idx_logs_identity on logs(agent, native_id, generation) where kind = 'file';
 create index idx_logs_path_end on logs(substr(path, -24)) where size is not null;
 create index idx_logs_mtime on logs(mtime_ns) where size is not null;
@@ -182,6 +184,7 @@ create table branches(
   leaf_uid   text not null,              -- uid of the turn at its tip; the name moves with what follows it
   leaf_seq   integer,                    -- the record at its tip, where that is not the turn's last
   created    integer not null,           -- ms
+  moved      integer,                    -- when a turn took it on to where it is, ms; NULL = not since it was given
   unique (session_id, name)
 );
 

@@ -15,6 +15,8 @@ from backstory.store import claims, lineage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from backstory.store.moves import Move, Moves
+
 _REF = r"(?i)(?:(pr|issue|commit)[:\s#]?\s*)?(?:([\w.-]+(?:/[\w.-]+)+)[#!@])?[#!]?([0-9a-z]+|[a-z][a-z0-9]+-[0-9]+)"
 _HASH = lazy_regex(r"[0-9a-f]{4,64}")
 
@@ -25,6 +27,10 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     agent: str | None = None
     project: str | None = None
     folder: str | None = None
+    owner: str | None = None
+    """Beside those of ``project`` and ``folder`` the sessions that the store with this id owns."""
+    moves: Moves | None = None
+    """How the paths of the store that is asked are to be read; None: as they are recorded."""
     repository: str | None = None
     """owner/name, a name, or a project's key; upper and lower case are one."""
     branch: str | None = None
@@ -62,13 +68,15 @@ def conditions(wanted: SessionFilter) -> tuple[list[str], list[object]]:
         sentence, bound = _of_branch(wanted.branch)
         conditions.append(sentence)
         values += bound
-    for value, condition in (
-        (wanted.repository, _of_repository), (wanted.path, _of_path), (wanted.ref, _of_ref)
-    ):  # fmt: skip
+    for value, condition in ((wanted.repository, _of_repository), (wanted.ref, _of_ref)):
         if value is not None:
             sentence, bound = condition(value)
             conditions.append(sentence)
             values += bound
+    if wanted.path is not None:
+        sentence, bound = _of_paths([wanted.path, *(wanted.moves.earlier(wanted.path) if wanted.moves else [])])
+        conditions.append(sentence)
+        values += bound
     if wanted.since is not None:
         conditions.append("coalesce(s.last_active, ?) >= ?")
         values += [wanted.since, wanted.since]
@@ -110,11 +118,11 @@ def _like_quoted(text: str) -> str:
 def _of_kind(wanted: SessionFilter) -> tuple[list[str], list[object]]:
     """Of a project (its key, or a folder of it), of an agent."""
     conditions, values = list[str](), list[object]()
-    project, folder, agent = wanted.project, wanted.folder, wanted.agent
-    if project is not None or folder is not None:
-        conditions.append("(s.project = ? or s.cwd = ? or s.worktree = ? or substr(s.cwd, 1, ?) = ?)")
-        inside = f"{folder}/" if folder else "\0"
-        values += [project, folder, folder, len(inside), inside]
+    agent = wanted.agent
+    if wanted.project is not None or wanted.folder is not None:
+        sentence, bound = _of_project(wanted)
+        conditions.append(sentence)
+        values += bound
     if agent is not None:
         conditions.append(
             "exists (select 1 from logs where session_id = s.id and agent = ? "
@@ -122,6 +130,46 @@ def _of_kind(wanted: SessionFilter) -> tuple[list[str], list[object]]:
         )
         values += [agent, agent]
     return conditions, values
+
+
+def _of_project(wanted: SessionFilter) -> tuple[str, list[object]]:
+    """Sessions of a project or a folder, also as it was called before it was moved, and not those moved out of it."""
+    project, folder = wanted.project, wanted.folder
+    if not wanted.moves or folder is None:
+        sentence, values = _in_folder(project, folder)
+    else:
+        is_path = project is not None and project.startswith("/")
+        sentence, values = _in_folder(project if is_path else None, folder)
+        for move in wanted.moves:
+            if move.owner is None and move.before(folder) is None and _overlap(move.old, folder):
+                gone, bound = _moved(move, move.old)
+                sentence, values = f"({sentence} and not {gone})", [*values, *bound]
+        for move in wanted.moves:
+            if move.owner is None and (before := move.before(folder)) is not None and before != folder:
+                came, bound = _moved(move, before)
+                sentence, values = f"({sentence} or {came})", [*values, *bound]
+        if not is_path:
+            sentence, values = f"({sentence} or s.project = ?)", [*values, project]
+    if wanted.owner is not None:
+        sentence, values = f"({sentence} or s.owner = ?)", [*values, wanted.owner]
+    return sentence, values
+
+
+def _in_folder(project: str | None, folder: str | None) -> tuple[str, list[object]]:
+    inside = f"{folder}/" if folder else "\0"
+    sentence = "(s.project = ? or s.cwd = ? or s.worktree = ? or substr(s.cwd, 1, ?) = ?)"
+    return sentence, [project, folder, folder, len(inside), inside]
+
+
+def _moved(move: Move, folder: str) -> tuple[str, list[object]]:
+    """Sessions that were recorded in a folder before it was moved."""
+    sentence, values = _in_folder(folder, folder)
+    return (sentence, values) if move.at is None else (f"({sentence} and s.created < ?)", [*values, iso(move.at)])
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one of two folders is, or holds, the other."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 def _of_repository(typed: str) -> tuple[str, list[object]]:
@@ -138,18 +186,22 @@ def _of_branch(typed: str) -> tuple[str, list[object]]:
     return f"(s.{fits} or s.id in (select session_id from session_branches where {fits}))", [typed, typed]
 
 
-def _of_path(typed: str) -> tuple[str, list[object]]:
-    """Files that are ``typed``, lie in it, or whose path ends with it."""
-    path = typed.removeprefix("./").rstrip("/") or typed
-    inside = _glob_quoted(path) if "*" not in path else path
-    start = "" if path.startswith("/") else "*/"
-    patterns = [f"{start}{inside}", f"{start}{inside}/*"] + ([] if start == "" else [inside, f"{inside}/*"])
+def _of_paths(typed: list[str]) -> tuple[str, list[object]]:
+    """Files that are one of these, lie in it, or whose path ends with it."""
+    patterns = [pattern for each in typed for pattern in _patterns(each)]
     file_fits, rename_fits = (" or ".join(f"{column} glob ?" for _ in patterns) for column in ("file_path", "to_path"))
     sentence = (
         f"s.id in (select session_id from session_files where {file_fits} union select f.session_id "
         f"from file_touches t join session_files f on f.id = t.file_id where t.to_path is not null and ({rename_fits}))"
     )
     return sentence, [*patterns, *patterns]
+
+
+def _patterns(typed: str) -> list[str]:
+    path = typed.removeprefix("./").rstrip("/") or typed
+    inside = _glob_quoted(path) if "*" not in path else path
+    start = "" if path.startswith("/") else "*/"
+    return [f"{start}{inside}", f"{start}{inside}/*"] + ([] if start == "" else [inside, f"{inside}/*"])
 
 
 def _glob_quoted(text: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.store import append, derived_tables, event_rows, logs
+    from backstory.store.moves import Move
 else:
     append = lazy_module("backstory.store.append")
     derived_tables = lazy_module("backstory.store.derived_tables")
@@ -76,11 +77,18 @@ class Session(Struct, frozen=True, kw_only=True):
     """Characters of its context since the summary in force; None: not known."""
     context_limit: int | None = None
     """From how many on that is summarised, as it was when they were counted."""
+    recorded_cwd: str | None = None
+    """``cwd`` as it was recorded, if the folder was moved since."""
 
     @property
     def shown_number(self) -> str | None:
         """``S3``, or None for a session that is owned by its log."""
         return None if self.number is None else f"S{self.number}"
+
+    @property
+    def said_folder(self) -> str:
+        """The folder that it began in as its texts name it, also when that was moved since; '' if it is not known."""
+        return self.recorded_cwd or self.cwd or ""
 
     @property
     def shown_name(self) -> str:
@@ -155,7 +163,7 @@ _COLUMNS = (
     f"iif(stop_reason is '{STOPPED_TO_COMPACT}', '', outcome) from turns "
     f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}'), '') end, "
     f"s.owner is (select value from meta where key = 'store_id'), {_TOKENS}, "
-    "s.context_chars, s.context_limit"
+    "s.context_chars, s.context_limit, null"
 )
 _SORTED_BY: dict[Sort, str] = {"cost": "null", "turns": _TURNS, "time": _DURATION, "tokens": _TOKENS}
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
@@ -391,6 +399,22 @@ def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
     derived_tables.note_branches(db, session_id, [at.branch] if at.branch else [])
 
 
+def follow(db: apsw.Connection, owner: str, move: Move) -> None:
+    """Have the sessions of one owner be in the folder that another one was moved to."""
+    rows = fetch(
+        db,
+        tuple[int, str | None, str, str | None, str | None],
+        "select id, cwd, worktree, root, project from sessions where owner = ?",
+        (owner,),
+    )
+    for session_id, *recorded in rows:
+        now = [each and (move.of(each) or each) for each in recorded]
+        if now != recorded:
+            db.execute(
+                "update sessions set cwd = ?, worktree = ?, root = ?, project = ? where id = ?", (*now, session_id)
+            )
+
+
 def choose(db: apsw.Connection, session_id: int, worktree: str) -> None:
     """Have commands in a worktree go on with this session until another is chosen there."""
     db.execute(
@@ -399,20 +423,24 @@ def choose(db: apsw.Connection, session_id: int, worktree: str) -> None:
     )
 
 
-def last_active(db: apsw.Connection, worktree: str) -> Session | None:
-    """The session of this store's own that was last chosen or active in a worktree, else of all."""
-    chosen = db.execute(
-        "select id from sessions where number is not null and uid = (select value from meta where key = ?) "
-        "and owner = (select value from meta where key = 'store_id')",
-        (f"{CHOSEN}{worktree}",),
-    ).get
-    if chosen is not None:
-        return get(db, int(chosen))
+def last_active(db: apsw.Connection, worktree: str, earlier: Sequence[str] = ()) -> Session | None:
+    """The session of this store's own that was last chosen or active in a worktree, else of all.
+
+    ``earlier``: the paths that the worktree had before it was moved.
+    """
+    for path in (worktree, *earlier):
+        chosen = db.execute(
+            "select id from sessions where number is not null and uid = (select value from meta where key = ?) "
+            "and owner = (select value from meta where key = 'store_id')",
+            (f"{CHOSEN}{path}",),
+        ).get
+        if chosen is not None:
+            return get(db, int(chosen))
     found = db.execute(
         "select id from sessions where number is not null "
         "and owner = (select value from meta where key = 'store_id') "
-        "order by worktree = ? desc, coalesce(last_active, 0) desc, uid desc limit 1",
-        (worktree,),
+        "order by worktree in (select value from json_each(?)) desc, coalesce(last_active, 0) desc, uid desc limit 1",
+        (kinds.json_list([worktree, *earlier]),),
     ).get
     return None if found is None else get(db, int(found))
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from backstory.derive.pricing import Cost, PriceTable
     from backstory.store.codec import EventCodec
+    from backstory.store.moves import Moves
 
     FullForm = Callable[[int, int, int | None], Event | None]
     """The untruncated form of an event by its session's id, number and part (None: the first there is)."""
@@ -56,6 +57,16 @@ def register(db: apsw.Connection, full_form: FullForm | None, value_bytes_max: i
     _OfEvents(db, full_form).register()
     _OfTurns(db).register()
     add("turn_cost", _TurnCosts(db, prices).field, 3)
+
+
+def register_folders(db: apsw.Connection, folders: Moves) -> None:
+    """Let ``here(path, created)`` say where a recorded path lies now."""
+
+    def here(*given: Any) -> Any:
+        path, created = given
+        return folders.here(path, str(created)) if isinstance(path, str) else path
+
+    db.create_scalar_function("here", here, 2, deterministic=True)
 
 
 def _main_folder(path: Any) -> Any:

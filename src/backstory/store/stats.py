@@ -81,6 +81,8 @@ class Root(NamedTuple):
     root: str | None
     cwd: str | None
     branch: str | None
+    created: str | None
+    """Only where folders were moved."""
 
 
 _RootRow = tuple[Any, ...]
@@ -150,7 +152,8 @@ def _roots(db: apsw.Connection, asked: Asked, tops: Collection[int]) -> dict[int
         conditions.append(f"({recent})")
         values += [asked.wanted.since, kinds.json_list(sorted(tops))]
     has_places = not {"project", "repository", "branch"}.isdisjoint(asked.groupings)
-    needed = ", ".join(f"s.{name}" if has_places else "null" for name in Root._fields[5:])
+    wanted = () if not has_places else Root._fields[5:] if asked.wanted.moves else Root._fields[5:-1]
+    needed = ", ".join(f"s.{name}" if name in wanted else "null" for name in Root._fields[5:])
     rows = db.execute(
         f"select s.id, s.uid, s.last_active, s.cost_usd, s.duration_ms, {needed} from sessions s "
         f"where {' and '.join(conditions)}",
@@ -168,7 +171,7 @@ class _Adding:
         self._db, self._costs, self._asked, self._tallies = db, costs, asked, tallies
         self._roots, self._root_of, self._number = *members, number << 48
         self._groupings = [
-            _Groups(by, asked.zone, tally, members.roots) for by, tally in zip(asked.groupings, tallies, strict=True)
+            _Groups(by, asked, tally, members.roots) for by, tally in zip(asked.groupings, tallies, strict=True)
         ]
         self._of_how_many = int(db.execute("select count(*) from sessions").get)
 
@@ -300,8 +303,9 @@ def elsewhere_among(db: apsw.Connection, uids: Collection[str]) -> set[int]:
 class _Groups:
     """Which group a turn is in, in one grouping."""
 
-    def __init__(self, by: By | None, zone: tzinfo | None, tally: Tally, roots: Mapping[int, _RootRow]) -> None:
-        self._by, self._zone, self._tally, self._roots = by, zone, tally, roots
+    def __init__(self, by: By | None, asked: Asked, tally: Tally, roots: Mapping[int, _RootRow]) -> None:
+        self._by, self._zone, self._tally, self._roots = by, asked.zone, tally, roots
+        self._moves = asked.wanted.moves
         self._known: dict[object, Group] = {}
         self._places: dict[tuple[str | None, ...], GroupKey] = {}
         self._names: dict[str, str] = {}
@@ -341,8 +345,12 @@ class _Groups:
         return self._places[facts]
 
     def _new_place(self, session: Root) -> GroupKey:
-        project = session.project and main_folder(session.project)
-        name = project_name(session.project, session.repository, session.root, session.cwd)
+        project, root, cwd = (
+            each if each is None or self._moves is None else self._moves.here(each, session.created)
+            for each in (session.project, session.root, session.cwd)
+        )
+        name = project_name(project, session.repository, root, cwd)
+        project = project and main_folder(project)
         if project:
             name = self._names.setdefault(project, name)
         if self._by == "repository" and session.repository:

@@ -25,6 +25,7 @@ alter table logs drop column tail_hex;
 
 create index idx_logs_path_end on logs(substr(path, -24)) where size is not null;
 create index idx_logs_mtime on logs(mtime_ns) where size is not null;
+create index idx_logs_turn on logs(turn_uid) where turn_uid is not null;
 
 update logs set (device, inode, size, mtime_ns, ctime_ns, reason) = (
   select p.device, p.inode, p.size, p.mtime_ns, p.ctime_ns, p.reason from log_places p where p.path = logs.path
@@ -49,6 +50,10 @@ alter table compactions add column duration_ms integer;
 alter table sessions add column context_chars integer;
 alter table sessions add column context_limit integer;
 alter table turns add column context_window integer;
+
+-- When it was decided where a session goes on, and when a branch's name moved with a turn.
+alter table sessions add column leaf_at integer;
+alter table branches add column moved integer;
 
 -- Turns of logs that we wrote for agents are found by their ids.
 create index idx_turns_written on turns(native_id) where length(native_id) = 36 and substr(native_id, 15, 1) = '5';

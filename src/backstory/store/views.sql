@@ -38,7 +38,7 @@ select s.id, s.uid,
   case when s.name <> '' then s.name when s.number is not null then 'S' || s.number else '' end,
   (select group_concat(agent, ', ') from (select agent from main.turns where session_id = s.id and agent <> 'api'
     union select agent from main.logs where session_id = s.id and kind <> 'api' order by 1)),
-  s.project, s.cwd, s.repository, s.branch,
+  here(s.project, s.created), here(s.cwd, s.created), s.repository, s.branch,
   coalesce(nullif(s.name, ''), s.title,
     (select substr(prompt, 1, 200) from main.turns t where session_id = s.id order by s.relation is 'subagent'
       and exists (select 1 from main.turns where uid = t.uid and session_id = s.parent_id), first_seq, id limit 1)),
@@ -55,7 +55,7 @@ select s.id, s.uid,
   s.duration_ms, s.cost_usd, s.completed,
   case when s.project like 'github.com/%' then 'github'
     when s.project like '%dev.azure.com/%' or s.project like '%visualstudio.com/%' then 'ado' end,
-  s.native_id, nullif(s.worktree, ''), s.root,
+  s.native_id, here(nullif(s.worktree, ''), s.created), here(s.root, s.created),
   (select strftime('%Y-%m-%dT%H:%M:%fZ', max(gone) / 1000.0, 'unixepoch') from main.logs
     where session_id = s.id and kind = 'file' having count(*) = count(gone)),
   s.leaf_uid, s.leaf_seq

@@ -75,13 +75,17 @@ class Decisions:
             return Owner(None, None, [])
         if owner_id == found.id:
             return Owner(owner_id, found, [])
-        late = list[Late]()
+        late, other = list[Late](), None
         for path in self.projects.places_of(owner_id):
             try:
-                return Owner(owner_id, self.projects.opened(owner_id, path), [])
+                store = self.projects.opened(owner_id, path)
+                if store.has(uid):
+                    # Of two copies of a store one may lack it.
+                    return Owner(owner_id, store, [])
+                other = other or store
             except (BackstoryError, OSError) as refused:
                 late.append(Late(path, short_reason(refused)))
-        return Owner(owner_id, None, late[:1])
+        return Owner(owner_id, other, [] if other is not None else late[:1])
 
     def decide(self, found: Store, uid: str, change: Callable[[Store, Session], T]) -> Decided[T]:
         """Write a decision where the session is owned, else in the machine's store, and copy it.

@@ -6,7 +6,7 @@ returns a context manager, which receives how much is done and how much there is
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,7 @@ def ingest_all(
         )
         if is_machines:
             _note_folders(workspace, machine, done)
+            _note_place(workspace)
             runner.projects.replicate(report)
             done.errors += take_from_elsewhere(workspace, report)
         home.settle_written()
@@ -91,6 +92,14 @@ def ingest_all(
     done.errors += [Problem(each.session, each.reason) for each in failed]
     done.errors += [Problem(str(each.folder), f"a run that could not be stored: {each.reason}") for each in unstored]
     return done
+
+
+def _note_place(workspace: Workspace) -> None:
+    """Note where this project's store is, if it is ours: it may have been moved."""
+    store = workspace.project_store
+    if store.exists and not store.is_elsewhere:
+        with suppress(BackstoryError):
+            workspace.known_projects.remember(store)
 
 
 def _note_folders(workspace: Workspace, machine: Machine, done: Report) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.errors import BackstoryError
 from backstory.store.costs import of_turn, price_table
 from backstory.workspace.running import running_runs, with_runs
 from backstory.workspace.sessions import UID_SHOWN, LastTurn, ListedSession, Page, SessionFilter, SessionPage, listed
@@ -112,7 +113,10 @@ class Listing:
         # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
         if wanted.everywhere or store.path == self._sources.project_store.path:
             return wanted
-        return replace(wanted, project=self._sources.project_key, folder=str(self._sources.project_folder))
+        sources = self._sources
+        return replace(
+            wanted, project=sources.project_key, folder=str(sources.project_folder), owner=project_id(sources)
+        )
 
     def _keyed(self, stores: list[Store], wanted: SessionFilter, sort: Sort) -> list[_Keyed]:
         """All sessions of the list in the order of what they are sorted by; a cost is what one costs at most."""
@@ -255,6 +259,17 @@ def _costs(found: Sequence[_Keyed]) -> list[float]:
     costs = {at: store.session_costs(ids) for at, (store, ids) in by_store.items()}
     lows = [costs[id(store)][key.id].low_usd if key.value is not None else None for store, key in found]
     return [-math.inf if low is None else low for low in lows]
+
+
+def project_id(sources: Sources) -> str | None:
+    """The id of this project's store, if it is ours: its sessions are this project's, wherever they were begun."""
+    store = sources.project_store
+    if sources.home_store is not sources.machine_store or store.is_elsewhere or not store.exists:
+        return None
+    try:
+        return store.id
+    except BackstoryError:
+        return None
 
 
 def _last_turns(store: Store, found: list[Session]) -> dict[int, LastTurn]:

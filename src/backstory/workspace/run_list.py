@@ -16,6 +16,7 @@ from backstory.runs.lease import host, is_held
 from backstory.runs.queued import queued_prompts
 from backstory.runs.spool import SPOOLS, Spool, list_spools
 from backstory.store.queue import Owner, Queue
+from backstory.workspace.running import store_of_run
 
 if TYPE_CHECKING:
     from backstory.model import ToolCall
@@ -123,7 +124,7 @@ class _Queues:
 
 
 def _of_run(workspace: Workspace, spool: Spool, run: Run, queues: _Queues) -> ListedRun:
-    store = Path(run.store)
+    store = store_of_run(run, workspace.project_store.path)
     counts, owners = queues.of(store)
     number, name = _names(workspace, store, run.session_uid)
     return ListedRun(

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.projects import git
+from backstory.projects.whereabouts import file_at
 from backstory.runs.spool import SPOOLS, list_spools
 
 if TYPE_CHECKING:
@@ -51,12 +52,19 @@ def pending_runs(home: Path) -> tuple[PendingRun, ...]:
 
 def sessions_running(home: Path, store: Path, worktree: Path) -> dict[str, list[Run]]:
     """The runs of a store's sessions, by uid: those in a worktree if there are any, else those in all of them."""
-    runs = [run for _, run in running_runs(home) if Path(run.store) == store]
+    runs = [run for _, run in running_runs(home) if store_of_run(run, store) == store]
     near = [run for run in runs if (git.repository_root(Path(run.cwd)) or Path(run.cwd)) == worktree]
     found: dict[str, list[Run]] = {}
     for run in near or runs:
         found.setdefault(run.session_uid, []).append(run)
     return found
+
+
+def store_of_run(run: Run, near: Path) -> Path:
+    """The path of the store that a run is in: ``near``, if its project was moved there since the run began."""
+    path = Path(run.store)
+    is_moved = path != near and run.store_file is not None and run.store_file == file_at(near)
+    return near if is_moved else path
 
 
 def is_running(home: Path, uid: str, store: Path, now: int, report: Callable[[str], None]) -> bool:

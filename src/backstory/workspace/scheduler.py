@@ -16,7 +16,6 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, suppress
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -33,6 +32,7 @@ from backstory.workspace import stopping
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.requests import request_for
 from backstory.workspace.run_events import Notice, Waiting
+from backstory.workspace.running import store_of_run
 from backstory.workspace.session_runs import WAIT_POLL_S, ScheduledTurn, SessionRuns
 from backstory.workspace.writable import (
     ensure_writable_session,
@@ -308,8 +308,9 @@ class Scheduler:
         workspace = self.workspace
         for spool in stopping.running(workspace.home, located.session.uid):
             run = spool.run
-            if run is not None and Path(run.store) != located.store.path:
-                return open_store(run.store, now=workspace.now)
+            path = None if run is None else store_of_run(run, workspace.project_store.path)
+            if path is not None and path != located.store.path:
+                return open_store(path, now=workspace.now)
         is_machines = located.store.path == workspace.machine_store.path and not workspace.named
         if located.session.number is not None and is_machines:
             owning = self.runner.projects.store_owning(located.session.uid)

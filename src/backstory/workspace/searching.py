@@ -114,7 +114,11 @@ def _found(store: Store, query: SearchQuery, wanted: Filter) -> Findings:
 def filter_of(sources: Sources, query: SearchQuery) -> Filter:
     """The events that are asked for. Raises SessionNotFound, SessionAmbiguous, StoreNotFound."""
     home = sources.home_store
-    place = {"project": sources.project_key, "folder": str(sources.project_folder)} if query.here else {}
+    place: dict[str, Any] = {}
+    if query.here:
+        from backstory.workspace.listing import project_id  # few searches ask whose a store is
+
+        place = {"project": sources.project_key, "folder": str(sources.project_folder), "owner": project_id(sources)}
     return Filter(
         **{**query.shared, **place},
         session_id=None if query.session is None else home.session(query.session).id,

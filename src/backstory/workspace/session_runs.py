@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory import agents, model
+from backstory.bounds import iso
 from backstory.conversation.context import CONTINUE_PROMPT
 from backstory.conversation.tree import Point
 from backstory.derive.pricing import Prices, PriceTable
@@ -403,7 +404,7 @@ class SessionRuns:
         while (prompt := (yield from self._next(lease, asked))) is not None:
             try:
                 request = request_for(
-                    self._workspace, self._store, self._session, prompt.content, prompt.options, prompt.uid
+                    self._workspace, self._store, self._session, prompt.content, self._options(prompt), prompt.uid
                 )
                 outcome = yield from self._run(lease, request, prompt, is_asked=prompt.uid in asked)
             except BackstoryError as refused:
@@ -416,6 +417,13 @@ class SessionRuns:
             if outcome != Outcome.COMPLETED:
                 return False
         return not self._is_stuck
+
+    def _options(self, prompt: QueuedPrompt) -> Options:
+        """What a queued prompt asks for; its folder may have been moved since it was queued."""
+        folder = prompt.options.cwd
+        if folder is None:
+            return prompt.options
+        return msgspec.structs.replace(prompt.options, cwd=self._store.moves.here(folder, iso(prompt.queued)))
 
     def _next(self, lease: SessionLease, asked: Sequence[str]) -> Generator[RunEvent, None, QueuedPrompt | None]:
         """What is to be run next; nothing for a session that was removed, and nothing that was run here before."""

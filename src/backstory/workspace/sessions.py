@@ -69,6 +69,8 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     repository: str | None
     branch: str | None
     cwd: str | None
+    said_folder: str
+    """``cwd`` as its texts name it, also when that was moved since; '' if it is not known."""
     created: str
     last_active: int | None
     turns: int
@@ -129,6 +131,7 @@ def listed(
         repository=session.repository,
         branch=session.branch,
         cwd=session.cwd,
+        said_folder=session.said_folder,
         created=session.created,
         last_active=session.last_active,
         turns=session.turns,

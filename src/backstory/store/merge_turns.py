@@ -1,0 +1,312 @@
+"""The turns of two copies of a session: those that one lacks, and of one turn the copy that has more events.
+
+The other store is attached as ``source``. A turn that is taken keeps its numbers where they are free; else it gets new
+ones, and those behind it as well, so that their order stays. Never commits.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from backstory.derive import index_text
+from backstory.model import event_from_json
+from backstory.store import event_rows, kinds, merge_logs, turns
+from backstory.store.logs import COPY
+from backstory.store.replicate import EVENTS_AT_ONCE
+from backstory.store.rows import fetch
+from backstory.store.runs import LOST
+
+if TYPE_CHECKING:
+    import apsw
+
+    from backstory.store.codec import EventCodec
+    from backstory.store.merge_logs import Budget
+
+TURNS_AT_ONCE = 200
+_FACTS = (
+    "agent, model, native_id, prompt, started, ended, outcome, stop_reason, api_latency_ms, duration_ms, input_tokens, "
+    "output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, largest_input_tokens, "
+    "reasoning_tokens, tokens_source, cost_usd, cost_source, prefix_chars, prefix_sha256"
+)
+_OTHER_FACTS = "({}) is not ({})".format(*(", ".join(f"{side}.{name}" for name in _FACTS.split(", ")) for side in "on"))
+
+
+class Sides(NamedTuple):
+    """A session as both stores have it: the name the other is attached under, its id there, and here."""
+
+    source: str
+    old: int
+    new: int
+
+
+class Pair(NamedTuple):
+    """A turn of the other store, with ours of the same uid; None where there is none."""
+
+    id: int
+    uid: str
+    first_seq: int
+    last_seq: int
+    parent_uid: str | None
+    parent_seq: int | None
+    removed: int | None
+    events: int
+    our_id: int | None
+    our_first: int | None
+    our_last: int | None
+    our_events: int
+    has_other_facts: bool
+    """Their row says another thing of it than ours."""
+    has_other_bytes: bool
+    is_pruned_here: bool
+
+
+def pairs(db: apsw.Connection, sides: Sides, after: tuple[int, int]) -> list[Pair]:
+    """The next turns of the other store behind a place, in the order of their prompts."""
+    source, old, new = sides
+    return fetch(
+        db,
+        Pair,
+        "select o.id, o.uid, o.first_seq, o.last_seq, o.parent_uid, o.parent_seq, o.removed, "
+        f"(select count(*) from {source}.events e where e.session_id = ?1 and e.seq between o.first_seq and o.last_seq "
+        "and e.turn_id = o.id), n.id, n.first_seq, n.last_seq, (select count(*) from events e where e.session_id = ?2 "
+        f"and e.seq between n.first_seq and n.last_seq and e.turn_id = n.id), {_OTHER_FACTS}, "
+        f"(select total(read_to) from {source}.logs where turn_uid = o.uid and session_id = ?1) "
+        f"<> (select total(read_to) from logs where turn_uid = o.uid and session_id = ?2), "
+        f"coalesce(n.removed is not null and n.prompt = '', 0) from {source}.turns o "
+        "left join turns n on n.session_id = ?2 and n.uid = o.uid where o.session_id = ?1 "
+        "and (o.first_seq, o.id) > (?3, ?4) order by o.first_seq, o.id limit ?5",
+        (old, new, *after, TURNS_AT_ONCE),
+    )
+
+
+# which of both ---------------------------------------------------------------------------------------------------
+
+
+def is_theirs_better(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
+    """Whether the other store's copy of a turn replaces ours: it has more events; where as many, it says more."""
+    if _is_pruned(db, "main", sides.new, pair.our_id):
+        return False
+    if pair.events != pair.our_events:
+        return pair.events > pair.our_events
+    ours, theirs = (
+        _digest(db, *side) for side in (("main", sides.new, pair.our_id), (sides.source, sides.old, pair.id))
+    )
+    return ours != theirs and (_rank(db, sides.source, pair.id), theirs) > (_rank(db, "main", pair.our_id), ours)
+
+
+def take_facts(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
+    """Have the row of a turn say what theirs says, where that is more; returns whether it did.
+
+    A person who pruned a turn removed what it says, but not how it went.
+    """
+    is_pruned = _is_pruned(db, "main", sides.new, pair.our_id) or _is_pruned(db, sides.source, sides.old, pair.id)
+    if not is_pruned and pair.events != pair.our_events:
+        return False
+    facts = _FACTS.replace("prompt, ", "") if is_pruned else _FACTS
+    if _rank(db, sides.source, pair.id, facts) <= _rank(db, "main", pair.our_id, facts):
+        return False
+    db.execute(
+        f"update turns set ({facts}) = (select {facts} from {sides.source}.turns where id = ?) where id = ?",
+        (pair.id, pair.our_id),
+    )
+    return True
+
+
+def _rank(db: apsw.Connection, schema: str, turn_id: int | None, facts: str = _FACTS) -> tuple[Any, ...]:
+    """How much the row of a turn says; the same for the same row in either store."""
+    (row,) = db.execute(f"select {facts} from {schema}.turns where id = ?", (turn_id,)).fetchall()
+    said = dict(zip(facts.split(", "), row, strict=True))
+    is_whole = said["outcome"] is not None and said["stop_reason"] != LOST
+    return (is_whole, said["outcome"] is not None, sum(value is not None for value in row), repr(row))
+
+
+def _digest(db: apsw.Connection, schema: str, session_id: int, turn_id: int | None) -> bytes:
+    """A hash of what the events of a turn say, whatever their numbers."""
+    codecs: dict[int, EventCodec] = {}
+    digest, after = sha256(), (0, -1)
+    while rows := fetch(
+        db,
+        tuple[int, int, int | None, str, bytes | str],
+        f"select seq, part, at, kind, data from {schema}.events where session_id = ? and turn_id = ? "
+        f"and seq between (select first_seq from {schema}.turns where id = ?2) "
+        f"and (select last_seq from {schema}.turns where id = ?2) and (seq, part) > (?, ?) "
+        "order by seq, part limit ?",
+        (session_id, turn_id, *after, EVENTS_AT_ONCE),
+    ):
+        for _, part, at, kind, data in rows:
+            digest.update(repr((part, at, kind, turns.unpack_event(db, codecs, data))).encode())
+        after = rows[-1][0], rows[-1][1]
+    return digest.digest()
+
+
+def _is_pruned(db: apsw.Connection, schema: str, session_id: int, turn_id: int | None) -> bool:
+    """Whether a person removed a turn, and what it held."""
+    return bool(
+        db.execute(
+            f"select exists (select 1 from {schema}.turns t where id = ? and removed is not null and prompt = '' "
+            f"and not exists (select 1 from {schema}.events e where e.session_id = ? "
+            f"and e.seq between t.first_seq and t.last_seq and e.turn_id = t.id and e.kind in {kinds.CONTENT}))",
+            (turn_id, session_id),
+        ).get
+    )
+
+
+# taking one -----------------------------------------------------------------------------------------------------
+
+
+def shift_for(db: apsw.Connection, sides: Sides, pair: Pair, before: int) -> int:
+    """By how much a turn's numbers grow here; ``before``: by how much those of the turn before it did."""
+    first, last = pair.first_seq + before, pair.last_seq + before
+    return (
+        before
+        if first > 0 and _is_free(db, sides.new, pair.uid, first, last)
+        else next_seq(db, sides.new) - pair.first_seq
+    )
+
+
+def next_seq(db: apsw.Connection, session_id: int) -> int:
+    return int(
+        db.execute(
+            "select max(next_seq, coalesce((select max(seq) + 1 from events where session_id = ?1), 1), "
+            "coalesce((select max(last_seq) + 1 from turns where session_id = ?1), 1)) from sessions where id = ?1",
+            (session_id,),
+        ).get
+    )
+
+
+def _is_free(db: apsw.Connection, session_id: int, uid: str, first: int, last: int) -> bool:
+    """Whether no other turn and no event has one of these numbers."""
+    return not db.execute(
+        "select exists (select 1 from events where session_id = ?1 and seq between ?3 and ?4) or exists ("
+        "select 1 from turns where session_id = ?1 and first_seq between ?3 and ?4 and uid <> ?2) or coalesce(("
+        "select last_seq >= ?3 from turns where session_id = ?1 and first_seq < ?3 and uid <> ?2 "
+        "order by first_seq desc limit 1), 0)",
+        (session_id, uid, first, last),
+    ).get
+
+
+def drop_ours(db: apsw.Connection, sides: Sides, pair: Pair, kept: set[int], numbered: set[int]) -> int | None:
+    """Remove our copy of a turn, but for its bytes; returns when a person removed it.
+
+    ``kept``: its logs that are theirs now as well; ``numbered``: logs of the session whose numbers are right.
+    """
+    first, last = pair.our_first or 0, pair.our_last or 0
+    for (log_id,) in fetch(db, tuple[int], "select id from logs where session_id = ?", (sides.new,)):
+        if log_id not in numbered:
+            merge_logs.unnumber(db, log_id, first, last)
+    event_rows.delete_events(db, "session_id = ? and turn_id = ?", (sides.new, pair.our_id))
+    rows = fetch(
+        db, tuple[int, str], "select id, kind from logs where session_id = ? and turn_uid = ?", (sides.new, pair.uid)
+    )
+    for log_id, kind in rows:
+        if log_id not in kept:
+            db.execute("update logs set kind = ? where id = ?", (f"{COPY}{kind.removeprefix(COPY)}", log_id))
+    removed: int | None = db.execute("select removed from turns where id = ?", (pair.our_id,)).get
+    db.execute("delete from turns where id = ?", (pair.our_id,))
+    return removed
+
+
+def take(db: apsw.Connection, sides: Sides, pair: Pair, shift: int, log_ids: dict[int, int], budget: Budget) -> None:
+    """Copy a turn of the other store, its numbers that much greater. ``log_ids``: our logs by theirs."""
+    source, _, new = sides
+    db.execute(
+        f"insert into turns(session_id, uid, parent_uid, parent_seq, first_seq, last_seq, removed, {_FACTS}) "
+        f"select ?, uid, parent_uid, ?, first_seq + ?, last_seq + ?, null, {_FACTS} from {source}.turns where id = ?",
+        (new, parent_seq(db, sides, pair.parent_uid, pair.parent_seq), shift, shift, pair.id),
+    )
+    turn_id = db.last_insert_rowid()
+    db.execute(
+        f"insert into turn_texts(turn_id, answer) select ?, answer from {source}.turn_texts where turn_id = ?",
+        (turn_id, pair.id),
+    )
+    copy_events(
+        db, sides, f"turn_id = {pair.id} and seq between {pair.first_seq} and {pair.last_seq}", turn_id, shift, log_ids,
+        budget,
+    )  # fmt: skip
+    db.execute("update sessions set next_seq = max(next_seq, ?) where id = ?", (pair.last_seq + shift + 1, new))
+
+
+def parent_seq(db: apsw.Connection, sides: Sides, parent: str | None, seq: int | None) -> int | None:
+    """The record of ours that is a record of theirs in a turn which both have."""
+    if parent is None or seq is None:
+        return seq
+    found = db.execute(
+        f"select n.first_seq - o.first_seq from {sides.source}.turns o join turns n on n.uid = o.uid "
+        "and n.session_id = ? where o.session_id = ? and o.uid = ?",
+        (sides.new, sides.old, parent),
+    ).get
+    return seq + int(found or 0)
+
+
+def move_children(db: apsw.Connection, session_id: int, uid: str, by: int, old: tuple[int, int]) -> None:
+    """Have all that names records of a turn name them where they are since it moved ``by`` so much."""
+    if not by:
+        return
+    db.execute(
+        "update turns set parent_seq = parent_seq + ? where session_id = ? and parent_uid = ?", (by, session_id, uid)
+    )
+    db.execute(
+        "update branches set leaf_seq = leaf_seq + ? where session_id = ? and leaf_uid = ?", (by, session_id, uid)
+    )
+    db.execute("update sessions set leaf_seq = leaf_seq + ? where id = ? and leaf_uid = ?", (by, session_id, uid))
+    db.execute(
+        "update compactions set after_seq = after_seq + ? where session_id = ? and after_seq between ? and ?",
+        (by, session_id, *old),
+    )
+
+
+class _Event(NamedTuple):
+    """An event of the other store, as its row has it."""
+
+    seq: int
+    part: int
+    at: int | None
+    kind: str
+    data: bytes | str
+    char_len: int
+    log_id: int | None
+    position: int | None
+    length: int | None
+
+
+def copy_events(
+    db: apsw.Connection,
+    sides: Sides,
+    where: str,
+    turn_id: int | None,
+    shift: int,
+    log_ids: dict[int, int],
+    budget: Budget,
+) -> None:
+    """Copy those events of the other store, with what is searched of them; ``where`` is a condition on events."""
+    codecs: dict[int, EventCodec] = {}
+    after = (0, -1)
+    while rows := fetch(
+        db,
+        _Event,
+        "select seq, part, at, kind, data, char_len, log_id, position, length "
+        f"from {sides.source}.events where session_id = ? and {where} and (seq, part) > (?, ?) "
+        "order by seq, part limit ?",
+        (sides.old, *after, EVENTS_AT_ONCE),
+    ):
+        copied, texts = [], list[tuple[str | None, str]]()
+        for seq, part, at, kind, data, char_len, log_id, position, length in rows:
+            ours = log_ids.get(log_id or 0)
+            place = (ours, position, length) if ours is not None else (None, None, None)
+            copied.append((seq + shift, part, turn_id, at, kind, data, char_len, *place))
+            event = event_from_json(turns.unpack_event(db, codecs, data))
+            scope, text = index_text.searchable(event) or (None, "")
+            texts.append((scope, index_text.index_text(text, scope) if scope is not None else ""))
+            budget.spend(len(data))
+        first_id = event_rows.insert(db, sides.new, copied)
+        event_rows.index_texts(
+            db,
+            sides.new,
+            [
+                (first_id + n, row[0], scope, text)
+                for n, (row, (scope, text)) in enumerate(zip(copied, texts, strict=True))
+                if scope
+            ],
+        )
+        after = (rows[-1][0], rows[-1][1])

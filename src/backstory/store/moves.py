@@ -1,0 +1,208 @@
+"""Folders that were moved: what was recorded below an old path is read as below the new one.
+
+Rows keep the path that was recorded. Two rows of ``meta`` say how it is read: ``root``, the root of the project as the
+store's new rows have it, and ``moves``, the paths that are not valid any more. In a project's store those stand for
+its root, wherever that lies now; in the home store each has its new path.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from backstory.bounds import iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import apsw
+
+    from backstory.store.sessions import Session
+
+ROOT, MOVES = "root", "moves"
+"""Keys in ``meta``; the values are JSON."""
+STORE_FOLDERS = (".backstory", "backstory")
+"""The folder of a project's store at its root; the second one in a bare repository."""
+STORE_NAME = "sessions.bks"
+MOVES_MAX = 1_000
+VALUE_CHARS_MAX = 5_000_000
+"""So many moves of a store are read, of a row of at most that length: a store from elsewhere may say anything."""
+
+
+class Move(Struct, frozen=True, kw_only=True, rename={"old": "from", "new": "to"}, omit_defaults=True):
+    """A folder that was moved. ``new`` is '' for the root of the project whose store says so."""
+
+    old: str
+    new: str = ""
+    at: int | None = None
+    """What began before this time (ms) is meant; None: whatever was recorded."""
+    owner: str | None = None
+    """Only sessions that the store with this id owns, whose rows already say where they are: files they touched."""
+
+    def of(self, path: str) -> str | None:
+        """Where a path that was recorded lies now; None if it does not lie in the folder."""
+        return rebased(path, self.old, self.new)
+
+    def before(self, path: str) -> str | None:
+        """The path that something here, or the folder that holds it, was recorded with; None if it was never there."""
+        return rebased(path, self.new, self.old) or (self.old if rebased(self.new, path, path) else None)
+
+
+class Moves:
+    """The moves that a store knows of, as its paths are to be read."""
+
+    def __init__(self, moves: Iterable[Move] = ()) -> None:
+        # The innermost folder decides.
+        self._moves = sorted((each for each in moves if each.old != each.new), key=lambda each: -len(each.old))
+
+    def __bool__(self) -> bool:
+        return bool(self._moves)
+
+    def __iter__(self) -> Iterator[Move]:
+        return iter(self._moves)
+
+    def here(self, path: str, began: str | None = None) -> str:
+        """Where a path that was recorded lies now. ``began``: when what names it began, ISO 8601; None: before."""
+        for move in self._moves:
+            is_meant = move.owner is None and (began is None or move.at is None or began < str(iso(move.at)))
+            if is_meant and (now := move.of(path)) is not None:
+                return now
+        return path
+
+    def of_session(self, session: Session) -> Session:
+        """A session with its folders where they lie now."""
+        if not self._moves:
+            return session
+        began = session.created
+        cwd, root = (each and self.here(each, began) for each in (session.cwd, session.root))
+        project = session.project and self.here(session.project, began)
+        worktree = session.worktree and self.here(session.worktree, began)
+        if (cwd, root, project, worktree) == (session.cwd, session.root, session.project, session.worktree):
+            return session
+        return msgspec.structs.replace(
+            session, cwd=cwd, root=root, project=project, worktree=worktree, recorded_cwd=session.cwd
+        )
+
+    def of_project(self, store_id: str, root: str | None) -> list[Move]:
+        """The moves that a project's store is to have, of those that the home store knows. ``root``: the project's."""
+        found = [each for each in self._moves if each.new == root and each.owner in (None, store_id)]
+        return [Move(old=each.old, at=each.at) for each in found]
+
+    def earlier(self, path: str) -> list[str]:
+        """The paths that a file or folder was recorded with before it was moved here."""
+        found = (rebased(path, move.new, move.old) for move in self._moves)
+        return list(dict.fromkeys(each for each in found if each is not None and each != path))
+
+
+def rebased(path: str, old: str, new: str) -> str | None:
+    """A path at or below ``old`` as it is at or below ``new``; None for any other.
+
+    >>> rebased("/a/b/c", "/a", "/new"), rebased("/a", "/a", "/new"), rebased("/ab", "/a", "/new")
+    ('/new/b/c', '/new', None)
+    """
+    if path == old:
+        return new
+    below = f"{old.rstrip('/')}/"
+    return f"{new.rstrip('/')}/{path[len(below) :]}" if path.startswith(below) else None
+
+
+def root_of(store: Path) -> str | None:
+    """The root of the project whose store lies at a path; None for a store that lies anywhere else."""
+    if store.name != STORE_NAME or store.parent.name not in STORE_FOLDERS:
+        return None
+    return os.path.realpath(store.parent.parent)
+
+
+def load(db: apsw.Connection, store: Path) -> Moves:
+    """How the paths of a store are to be read where it lies now."""
+    root, noted = root_of(store), stored(db)
+    if root is None:
+        # A store without a project, such as the home store or a backup, has no root that paths could be below.
+        return Moves(each for each in noted if each.new)
+    recorded = recorded_root(db)
+    now = [msgspec.structs.replace(each, new=root) for each in noted if not each.new and each.old != recorded]
+    return Moves([*now, Move(old=recorded, new=root)] if recorded is not None else now)
+
+
+def stored(db: apsw.Connection) -> list[Move]:
+    """The moves that a store has, as they are written."""
+    written = _read(db, MOVES)
+    try:
+        return [] if written is None else msgspec.json.decode(written, type=list[Move])[:MOVES_MAX]
+    except msgspec.DecodeError:
+        return []
+
+
+def recorded_root(db: apsw.Connection) -> str | None:
+    """The root of the project as the newest rows of its store have it; None where that cannot be said."""
+    written = _read(db, ROOT)
+    try:
+        return _guessed_root(db) if written is None else msgspec.json.decode(written, type=str)
+    except msgspec.DecodeError:
+        return None
+
+
+def write_root(db: apsw.Connection, root: str) -> None:
+    """Note the root that rows are written with from now on."""
+    _write(db, ROOT, msgspec.json.encode(root).decode())
+
+
+def write(db: apsw.Connection, moves: Iterable[Move]) -> None:
+    """Have a store know of these moves, and no others."""
+    _write(db, MOVES, msgspec.json.encode(list(moves)).decode())
+
+
+def is_unsettled(db: apsw.Connection, root: str) -> bool:
+    """Whether a store does not say that its project's root is this one."""
+    return _read(db, ROOT) is None or recorded_root(db) != root
+
+
+def settle(db: apsw.Connection, root: str, at: int) -> None:
+    """Note that a project's store lies below ``root`` now: what is recorded before ``at`` may name an earlier one."""
+    recorded = recorded_root(db)
+    if recorded is not None and recorded != root:
+        kept = [each for each in stored(db) if each.old != recorded]
+        # All that is here was recorded there, also by a machine whose clock is ahead.
+        newest = db.execute("select coalesce(max(unixepoch(created)), 0) * 1000 + 1000 from sessions").get
+        write(db, [*kept, Move(old=recorded, at=max(at, int(newest)))])
+    write_root(db, root)
+
+
+def with_move(moves: Iterable[Move], move: Move) -> list[Move]:
+    """Moves and one more. What was moved to its old path is at its new one, and what was moved back is where it was."""
+    found = []
+    for each in moves:
+        if each.owner != move.owner:
+            found.append(each)
+        elif each.old != move.old:
+            new = move.of(each.new) or each.new
+            found += [msgspec.structs.replace(each, new=new)] if new != each.old else []
+    return [*found, move]
+
+
+def changed(db: apsw.Connection, change: Callable[[list[Move]], list[Move]]) -> None:
+    """Change the moves that a store has."""
+    write(db, change(stored(db)))
+
+
+def _guessed_root(db: apsw.Connection) -> str | None:
+    """The root of a store of an earlier version, which does not say it: the one worktree of its sessions, if gone."""
+    rows = db.execute(
+        "select distinct worktree from sessions where worktree <> '' "
+        "and owner = (select value from meta where key = 'store_id') limit 2"
+    ).fetchall()
+    found = [str(worktree) for (worktree,) in rows]
+    return found[0] if len(found) == 1 and found[0].startswith("/") and not os.path.lexists(found[0]) else None
+
+
+def _read(db: apsw.Connection, key: str) -> str | None:
+    found = db.execute("select value from meta where key = ? and length(value) <= ?", (key, VALUE_CHARS_MAX)).get
+    return None if found is None else str(found)
+
+
+def _write(db: apsw.Connection, key: str, value: str) -> None:
+    db.execute("insert or replace into meta(key, value) values (?, ?)", (key, value))
