@@ -47,7 +47,8 @@ MAY_IMPORT = {
 }
 IMPURE = {"os", "io", "pathlib", "time", "random", "socket", "subprocess"}
 HOMES: dict[str, str | tuple[str, ...]] = {
-    "apsw": ("store/", "agents/foreign.py", "sqlite_memory.py"), "zstandard": "store/codec.py", "click": "cli/",
+    "apsw": ("store/", "agents/foreign.py", "sqlite_memory.py"), "click": "cli/",
+    "zstandard": ("store/codec.py", "agents/azureal/cells.py"),
     "rich": "cli/", "tomlkit": "config.py", "platformdirs": "cli/", "watchfiles": "ingest/watch.py",
     "psutil": ("runs/process.py", "store/waiting.py"),
 }  # fmt: skip
@@ -194,9 +195,12 @@ PROMISED = {
     "store/schema.sql": {"last_claude_uuid"},
     "store/views.sql": {"copilot_usage_model", "Copilot", "ah"},
     "derive/prices.json": {"claude", "codex", "copilot"},
+    "conversation/context.py": {"azureal"},
+    "agents/azureal/reader.py": {"codex"},
+    "agents/azureal/writing.py": {"last_claude_uuid"},
 }
 """Words of formats that others read: columns, views in the shape of other tools' tables, which `docs/sql.md` names, and
-prices by model and agent."""
+prices by model and agent, the tags of contexts that another program put into agents' logs, and what it calls models."""
 
 
 def naming(agent: str) -> re.Pattern[str]:

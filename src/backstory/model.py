@@ -90,6 +90,8 @@ class ToolCall(Event, frozen=True, kw_only=True, omit_defaults=True):
     tool: str = ""
     file_path: str | None = None
     input: Any = field(default_factory=dict)
+    is_compact: bool = False
+    """Whether its log has no more of it than a compact form."""
 
 
 class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
@@ -109,6 +111,8 @@ class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
     """How long the tool took, where the agent says so."""
     details: str = ""
     """What else the tool returned, as JSON; in the full form only."""
+    is_compact: bool = False
+    """Whether its log has no more of it than a compact form."""
 
 
 class Error(Event, frozen=True, kw_only=True, omit_defaults=True):
@@ -399,6 +403,8 @@ class Relation(StrEnum):
     CONTINUATION = "continuation"
     UNREAD = "unread"
     """It comes from none, and is no conversation: a file that is kept and that nobody understands."""
+    RETOLD = "retold"
+    """It comes from none: another program's record of what agents said, of which their own logs say more."""
 
 
 class LogIdentity(Struct, frozen=True, kw_only=True):

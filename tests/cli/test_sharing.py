@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.azs_files import unpacked
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -124,7 +126,7 @@ def test_no_secret_is_in_what_is_shown_to_others(planted: Shell, session: str, o
     assert leaked(done.err.encode()) == []
 
 
-@pytest.mark.parametrize("options", [["copilot"], ["copilot", "--exact"], ["ah"]], ids=str)
+@pytest.mark.parametrize("options", [["copilot"], ["copilot", "--exact"], ["ah"], ["azs"]], ids=str)
 def test_no_secret_is_in_an_export(planted: Shell, tmp_path: Path, options: list[str]) -> None:
     target = tmp_path / "out"
     done = planted("export", "--all", "--format", *options, "-o", target, "--redact", "--json")
@@ -152,6 +154,15 @@ def test_an_export_of_copilot_has_its_rows_with_masks_that_belong_together(plant
         assert all(path.startswith("/home/[user-1]/[github-token-1]/app/[password-1]") for path in files), files
         found = db.execute("select count(*) from search_index where search_index match 'github'").fetchone()
         assert found[0] > 0
+
+
+def test_no_secret_is_in_the_packed_cells_of_an_export(planted: Shell, tmp_path: Path) -> None:
+    target = tmp_path / "sessions.azs"
+    assert planted("export", "--all", "--format", "azs", "-o", target, "--redact").code == 0
+    with closing(sqlite3.connect(target)) as db:
+        said = b"".join(json.dumps(unpacked(cell)).encode() for (cell,) in db.execute("select data from events"))
+    assert b"[github-token-1]" in said
+    assert leaked(said) == []
 
 
 def test_an_export_without_redact_says_what_was_said(planted: Shell, tmp_path: Path) -> None:

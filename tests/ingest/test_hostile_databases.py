@@ -21,6 +21,7 @@ from backstory.agents.contract import SessionRows
 from backstory.ingest import databases
 from backstory.ingest.databases import Done, Rows, Unread, row_log_name
 from backstory.ingest.ingest import ingest
+from tests.support import azs_files
 from tests.support.ah_files import SESSION, AhFile, tree
 from tests.support.clock import NOW
 from tests.support.copilot_database import DATABASE, HERE, LOST, ROWS, TABLES, changed, folder_content, read
@@ -418,7 +419,10 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     file = tree(folder / f"{SESSION}.db").path
     changed(file, "pragma journal_mode = delete")
     changed(folder / "session-store.db", TABLES + ROWS)
-    return {"ah": file.read_bytes(), "copilot": (folder / "session-store.db").read_bytes()}
+    azs = azs_files.every_kind(folder / "sessions.azs").path
+    return {
+        "ah": file.read_bytes(), "azureal": azs.read_bytes(), "copilot": (folder / "session-store.db").read_bytes(),
+    }  # fmt: skip
 
 
 @given(data=st.data())

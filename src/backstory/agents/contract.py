@@ -177,6 +177,8 @@ class UnreadRows(Struct, frozen=True, kw_only=True):
 
     native_id: str | None = None
     reason: str
+    is_final: bool = False
+    """Whether the database says no more until it changes: it is not read again before."""
 
 
 class UnreadableDatabase(Exception):
@@ -497,11 +499,22 @@ class SessionFile(Struct, frozen=True, kw_only=True):
     write: Callable[[Path], dict[str, int]]
 
 
+class StoreContent(Struct, frozen=True, kw_only=True):
+    """What a store was filled with: how many rows of each kind, and how often it has no place for something we have."""
+
+    rows: dict[str, int]
+    reduced: dict[str, int] = field(default_factory=dict)
+
+
 class ExportPart(Protocol):
     """Writing sessions as one store of the agent's own form."""
 
-    def write_store(self, path: Path, sources: Iterable[ExportSource], *, exact: bool, now: int) -> dict[str, int]:
-        """Fill the empty file at ``path``; returns how many rows of each kind it has.
+    @property
+    def format(self) -> str:
+        """What that form is called."""
+
+    def write_store(self, path: Path, sources: Iterable[ExportSource], *, exact: bool, now: int) -> StoreContent:
+        """Fill the empty file at ``path``; returns what it has.
 
         ``exact``: as the agent itself would write them from its own logs, at ``now`` (ms since 1970), with all that it
         gets wrong; else what is known. Raises OSError or sqlite3.Error where the file cannot be written.

@@ -20,7 +20,7 @@ from backstory.export import exporting
 from backstory.workspace.sessions import SessionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from backstory.cli.app import App
 
@@ -163,6 +163,10 @@ def _chosen(app: App, sessions: tuple[str, ...], *, here: bool) -> list[exportin
     return exporting.everything(stores)
 
 
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+
+
 def _print(done: Sequence[exporting.Written | exporting.NotWritten], *, as_json: bool) -> None:
     """Print what was written; exits with 1 if a session was not."""
     missing = [each for each in done if isinstance(each, exporting.NotWritten)]
@@ -171,7 +175,9 @@ def _print(done: Sequence[exporting.Written | exporting.NotWritten], *, as_json:
     for each in done:
         if isinstance(each, exporting.Written) and not as_json:
             output.data(f"{each.file}  {output.size(each.bytes)}")
-            output.talk(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in each.rows.items()) + ".")
+            output.talk(f"{_counted(each.rows)}.")
+            if each.reduced:
+                output.talk(f"This format has no place for {_counted(each.reduced)}.")
     for failed in missing:
         output.talk(f"Session {failed.session} is not in {failed.file}: {failed.reason}")
     if missing:

@@ -10,6 +10,7 @@ from backstory.cli.layout import flowing_facts, page_columns
 from backstory.cli.marks import meter_words, origin_mark
 from backstory.cli.moments import stretch
 from backstory.derive.naming import NO_PROMPT, short_model
+from backstory.model import Relation
 from backstory.workspace.resume_command import is_resumable
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from backstory.workspace.transcript import ListedTurn, Transcript
 
 MODELS_NAMED_MAX = 3
+RETOLD = "calls and results: only what the program showed of them"
+"""Of a session whose file has no more than that, also of its full form."""
 
 
 def head_lines(transcript: Transcript, home: str, now: int) -> Iterator[str]:
@@ -38,6 +41,8 @@ def head_lines(transcript: Transcript, home: str, now: int) -> Iterator[str]:
     yield from (output.style(line, dim=True) for line in flowing_facts(_way_back(session)))
     if session.parent_uid:
         yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
+    if session.relation == Relation.RETOLD:
+        yield output.style(RETOLD, dim=True)
     yield from _child_lines(transcript.children)
 
 

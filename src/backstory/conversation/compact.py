@@ -1,4 +1,4 @@
-"""The compact form: what is kept of an event beside its bytes, by AZUREAL's per-tool rules.
+"""The compact form: what is kept of an event beside its bytes, by rules per tool.
 
 It is what a terminal shows of an event: a line or a few of a tool's output, the one field that matters of
 its input. Nothing is lost by it, because the bytes of the record are kept too. Apply it once: the markers
@@ -56,6 +56,8 @@ def compact_event(event: Event) -> Event:
     >>> compact_event(ToolResult(tool_name="Glob", content="a.py\\nb.py")).content
     '2 files'
     """
+    if isinstance(event, (ToolResult, ToolCall)) and event.is_compact:
+        return event
     if isinstance(event, ToolResult):
         content = compact_result(event.tool_name, event.tool, event.content)
         if content is event.content and not event.changes and not event.details:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import agents
-from backstory.agents.contract import KeptFile, KeptLog
+from backstory.agents.contract import KeptFile, KeptLog, StoreContent
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, SqlTooBig
 from backstory.export.full_form import FullForms
 from backstory.export.redacted import RedactedSource, learn
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from backstory.agents.contract import ExportSource, SessionFile
+    from backstory.agents.contract import Agent, ExportSource, SessionFile
     from backstory.derive.secrets import Redactor
     from backstory.model import Event
     from backstory.store import Log, Session, Store, StoredEvent
@@ -65,6 +65,8 @@ class Written(Struct, frozen=True, kw_only=True):
     """Sessions without a log of that agent's own, where it was to be exact."""
     masked: dict[str, int] | None = None
     """How many times something was masked, by the names of shapes; None where nothing was to be."""
+    reduced: dict[str, int] = field(default_factory=dict)
+    """What this form has no place for, by its name, and how often that is."""
 
 
 class NotWritten(Struct, frozen=True, kw_only=True):
@@ -77,13 +79,20 @@ class NotWritten(Struct, frozen=True, kw_only=True):
 
 
 def formats() -> list[str]:
-    """The agents in whose form sessions can be written."""
-    return [name for name in agents.names() if agents.load(name).export is not None or writes_folder(name)]
+    """The forms in which sessions can be written: most are called as their agent."""
+    return sorted(_writers())
 
 
 def writes_folder(name: str) -> bool:
-    """Whether sessions become files of their own in the form of this agent."""
-    return agents.load(name).session_export is not None
+    """Whether sessions become files of their own in this form."""
+    return _writers()[name].session_export is not None
+
+
+def _writers() -> dict[str, Agent]:
+    """The agents in whose form sessions can be written, by what that is called."""
+    known = list(map(agents.load, agents.names()))
+    folders = {each.name: each for each in known if each.session_export is not None}
+    return folders | {each.export.format: each for each in known if each.export is not None}
 
 
 def everything(stores: Iterable[Store]) -> list[Chosen]:
@@ -110,35 +119,36 @@ def export(
     name: str, chosen: Iterable[Chosen], target: Path, *, exact: bool, force: bool, now: int,
     redactor: Redactor | None = None,
 ) -> Written:  # fmt: skip
-    """Write sessions into a new file in the form of the agent ``name``; see ``contract.ExportPart`` for ``exact``.
+    """Write sessions into a new file in the form ``name``; see ``contract.ExportPart`` for ``exact``.
 
     ``redactor``: masks the secrets of all that is written. Raises FileInTheWay for a file that is there, unless
     ``force``, and CannotWrite.
     """
-    writer = agents.load(name).export
+    agent = _writers()[name]
+    writer = agent.export
     assert writer is not None
     sources = [_Source(each) for each in chosen]
     _check_place(target, force=force)
     if any(target.resolve() == each.path.resolve() for each in sources):
         raise CannotWrite(target, "it is the store itself")
     given = [each.given(redactor) for each in sources]
-    rows, size = _write(lambda path: writer.write_store(path, given, exact=exact, now=now), target, force=force)
-    left_out = sum(each.sessions_without_logs_of(name) for each in sources) if exact else 0
+    content, size = _write(lambda path: writer.write_store(path, given, exact=exact, now=now), target, force=force)
+    left_out = sum(each.sessions_without_logs_of(agent.name) for each in sources) if exact else 0
     return Written(
-        format=name, file=str(target), exact=exact, bytes=size, rows=rows, left_out=left_out,
-        masked=redactor.counts if redactor is not None else None,
+        format=name, file=str(target), exact=exact, bytes=size, rows=content.rows, left_out=left_out,
+        masked=redactor.counts if redactor is not None else None, reduced=content.reduced,
     )  # fmt: skip
 
 
 def export_each(
     name: str, chosen: Iterable[Chosen], folder: Path, *, force: bool, redactor: Redactor | None = None
 ) -> list[Written | NotWritten]:
-    """Write each session into files of its own below a folder, in the form of the agent ``name``.
+    """Write each session into files of its own below a folder, in the form ``name``.
 
     Nothing is written when a file is in the way: raises FileInTheWay, unless ``force``. A session that cannot be read
     or written keeps no other from it; where that is so of every one, what the first of them raised is raised.
     """
-    writer = agents.load(name).session_export
+    writer = _writers()[name].session_export
     assert writer is not None
     sources = [
         (_Source(Chosen(store=each.store, ids=[session_id])).given(redactor), uid)
@@ -163,9 +173,9 @@ def export_each(
 
 def _write_one(name: str, target: Path, file: SessionFile, *, force: bool, redactor: Redactor | None) -> Written:
     before = Counter(redactor.counts if redactor is not None else ())
-    rows, size = _write(file.write, target, force=force)
+    content, size = _write(lambda path: StoreContent(rows=file.write(path)), target, force=force)
     masked = None if redactor is None else dict(Counter(redactor.counts) - before)
-    return Written(format=name, file=str(target), exact=False, bytes=size, rows=rows, left_out=0, masked=masked)
+    return Written(format=name, file=str(target), exact=False, bytes=size, rows=content.rows, left_out=0, masked=masked)
 
 
 class _Source:
@@ -300,14 +310,14 @@ def _check_place(target: Path, *, force: bool) -> None:
             raise CannotWrite(target, f"{journal.name} lies beside it, so a program has it open or has crashed")
 
 
-def _write(fill: Callable[[Path], dict[str, int]], target: Path, *, force: bool) -> tuple[dict[str, int], int]:
-    """Write the file whole or not at all; gives its numbers of rows and its size."""
+def _write(fill: Callable[[Path], StoreContent], target: Path, *, force: bool) -> tuple[StoreContent, int]:
+    """Write the file whole or not at all; returns what it has and its size."""
     whole = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         make_folder(target.parent)
         os.close(os.open(whole, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         try:
-            rows = fill(whole)
+            content = fill(whole)
             size = whole.stat().st_size
             _move(whole, target, force=force)
         finally:
@@ -316,7 +326,7 @@ def _write(fill: Callable[[Path], dict[str, int]], target: Path, *, force: bool)
                     left.unlink()
     except (OSError, sqlite3.Error) as refused:
         raise CannotWrite(target, getattr(refused, "strerror", None) or str(refused)) from refused
-    return rows, size
+    return content, size
 
 
 def _move(whole: Path, target: Path, *, force: bool) -> None:

@@ -107,8 +107,17 @@ def _in_projects(
     """The databases of an agent that keeps them in projects."""
     here = environ.get("PWD")
     known = [Path(each.path).parent for each in seen.values() if each.agent == name and each.reason == READ]
-    for place in dict.fromkeys((*(_up_to_the_root(Path(here)) if here else ()), *places, *known)):
-        yield from keeper.databases_in(place)
+    around = _up_to_the_root(Path(here)) if here else []
+    repositories = {git.shared_root(Path(here)) if here else None}
+    for place in dict.fromkeys((*around, *places, *known)):
+        found = keeper.databases_in(place)
+        yield from found
+        if found:
+            repositories.add(git.shared_root(place))
+    # Where an agent was used in one worktree, it may have been in the others.
+    linked = (each for root in repositories if root is not None for each in git.worktrees(root))
+    for worktree in dict.fromkeys(linked):
+        yield from keeper.databases_in(worktree)
 
 
 def _up_to_the_root(folder: Path) -> list[Path]:
@@ -151,7 +160,7 @@ def _sessions_in(agent: Agent, database: Path, copy: Path, files: list[FileStamp
         name = row_log_name(database.name, found.native_id) if found.native_id is not None else database.name
         path = f"{database.parent}{os.sep}{name}"
         if isinstance(found, UnreadRows):
-            is_whole = False
+            is_whole &= found.is_final
             yield Unread(path=path, reason=found.reason)
         else:
             yield Rows(

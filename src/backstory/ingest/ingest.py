@@ -94,6 +94,7 @@ def ingest(
     work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
     if store.exists:
         match_runs(store, work.report)
+        work.link_retold()
         work.merge_idle_chunks(now - IDLE_MS)
     return work.report
 
@@ -104,6 +105,7 @@ def ingest_these(store: Store, changed: list[Candidate], *, running: Set[tuple[s
     work = _Ingest(store, running, lambda done, total: None)
     work.run(changed)
     match_runs(store, work.report)
+    work.link_retold()
     return work.report
 
 
@@ -244,6 +246,13 @@ class _Ingest(Notes):
             self._read_here(reading, source_of(each, identity, head, log), log, first_record_hash(head), file)
         self._flush()
         reapply_sidecars(self.store, log)
+
+    def link_retold(self) -> None:
+        """Count turns once that another program retold and that the agents' own logs have, too."""
+        try:
+            self.store.link_retold()
+        except Exception as refused:
+            self._note_failure(str(self.store.path), refused)
 
     def merge_idle_chunks(self, before: int) -> None:
         """Merge the chunks of logs that were last written before this time (ms)."""

@@ -8,7 +8,9 @@ A bare repository is its own root, shared by the worktrees that are linked to it
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 from backstory.derive.remotes import normalised
@@ -17,6 +19,8 @@ from backstory.store import PROJECT_STORE
 
 BARE_STORE = Path("backstory") / PROJECT_STORE.name
 """The path of a store in a bare repository. Git ignores it there, so nothing needs to be hidden."""
+WORKTREES_MAX = 1_000
+"""Of so many worktrees of a repository at most the places are read."""
 
 _REMOTE = lazy_regex(r'^\s*\[remote "([^"]+)"\]\s*$')
 _URL = lazy_regex(r"^\s*url\s*=\s*(\S+)\s*$")
@@ -66,6 +70,21 @@ def shared_root(folder: Path) -> Path | None:
     except (OSError, UnicodeDecodeError):
         return root
     return common.parent if common.name == ".git" else common
+
+
+def worktrees(folder: Path) -> list[Path]:
+    """Return the roots of the worktrees that are linked to a folder's repository; they may be gone by now."""
+    root = shared_root(folder)
+    if root is None:
+        return []
+    found: list[Path] = []
+    # One without worktrees has no such folder; of a worktree that is being made not all is there.
+    with suppress(OSError, ValueError):
+        common = root if _is_bare(root) else _common_dir(root / ".git")
+        for each in sorted(islice((common / "worktrees").iterdir(), WORKTREES_MAX)):
+            with suppress(OSError, ValueError):
+                found.append((each / (each / "gitdir").read_text("utf-8").strip()).parent)
+    return found
 
 
 def store_path(root: Path) -> Path:

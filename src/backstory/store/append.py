@@ -247,8 +247,8 @@ def _insert_session(db: apsw.Connection, batch: RecordBatch) -> int:
         (batch.session_uid, _created(batch), batch.identity.native_id),
     )
     session_id = db.last_insert_rowid()
-    if batch.identity.relation == Relation.UNREAD:
-        db.execute("update sessions set relation = ? where id = ?", (Relation.UNREAD, session_id))
+    if batch.identity.relation in (Relation.UNREAD, Relation.RETOLD):
+        db.execute("update sessions set relation = ? where id = ?", (batch.identity.relation, session_id))
     db.execute(
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
         (session_id, ids.session_identity(batch.session_uid)),

@@ -14,7 +14,7 @@ import msgspec
 
 from backstory import ids
 from backstory.lazy_module import lazy_module
-from backstory.model import Turn
+from backstory.model import Relation, Turn
 from backstory.store import kinds, written
 from backstory.store.rows import fetch, fetch_one
 
@@ -171,7 +171,8 @@ def renamed(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[st
     """The uids that turns of a batch have here, by those that their log gives them, where these differ."""
     if not batch.turns:
         return {}
-    found = _known_runs(db, batch.turns)
+    is_retold = batch.identity.relation == Relation.RETOLD
+    found = known_as(db, session_id) if is_retold else _known_runs(db, batch.turns)
     if not found:
         found = _claimed_first(db, session_id, batch)
     found |= written.known_as(db, session_id, batch.turns)

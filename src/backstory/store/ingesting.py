@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store import lineage, rederiving, run_facts, runs, sidecars, titles, written
+    from backstory.store import lineage, rederiving, retold, run_facts, runs, sidecars, titles, written
     from backstory.store.logs import ChunkMark, FileStamp, Log, SeqRange
     from backstory.store.run_facts import Unmatched
     from backstory.store.runs import RunStart
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 else:
     lineage = lazy_module("backstory.store.lineage")
     rederiving = lazy_module("backstory.store.rederiving")
+    retold = lazy_module("backstory.store.retold")
     run_facts = lazy_module("backstory.store.run_facts")
     runs = lazy_module("backstory.store.runs")
     sidecars = lazy_module("backstory.store.sidecars")
@@ -163,6 +164,14 @@ class Ingesting(Reading):
     def keep_run_facts(self, run: Unmatched, sidecar: Sidecar) -> None:
         """Keep what the agent's own log says of a run, of its events and of its turn."""
         self._change(lambda db: run_facts.keep(db, run.stream_id, sidecar, own_log=run.log_id))
+
+    def link_retold(self) -> int:
+        """Have turns that another program retold be those of the agents' own logs; returns how many are so now."""
+        found = self._read_if_begun(retold.links, None)
+        if found is None:
+            return 0
+        self._change(lambda db: retold.link(db, found))
+        return len(found.turns)
 
     def chunk_marks(self, log_id: int) -> list[ChunkMark]:
         """(start, length, sha256) of each chunk of a log."""

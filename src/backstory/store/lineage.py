@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
     import apsw
 
+IS_REPEATED = f"""(s.relation is '{Relation.RETOLD}' and exists (
+  select 1 from turns t join turns c on c.uid = t.uid join sessions o on o.id = c.session_id
+  where t.session_id = s.id and o.owner is null and o.relation is not '{Relation.RETOLD}' and not exists (
+    select 1 from turns m where m.session_id = s.id and not exists (
+      select 1 from turns h where h.session_id = o.id and h.uid = m.uid))))"""
+"""A session ``s`` that was retold, all of whose turns one agent's own log has: that one is listed."""
+
 
 def link_copies(db: apsw.Connection, turn_uids: Iterable[str]) -> None:
     """Sessions that share turns come from one another; those that have any of these get their parents."""
@@ -51,10 +58,10 @@ def _link(db: apsw.Connection, session_id: int) -> None:
         tuple[int, int],
         f"select o.id, {_WRITTEN_HERE} > 0 from sessions s join turns t on t.session_id = s.id "
         "join turns c on c.uid = t.uid and c.id <> t.id join sessions o on o.id = c.session_id "
-        f"where s.id = ? and o.relation is not ? and o.elsewhere is null and {_MAY_BE_LINKED} "
+        f"where s.id = ? and coalesce(o.relation, '') not in (?, ?) and o.elsewhere is null and {_MAY_BE_LINKED} "
         f"group by o.id having (-{_WRITTEN_HERE}, o.uid) < (0, s.uid) "
         f"order by count(*) desc, {_WRITTEN_HERE} desc, o.uid limit 1",
-        (session_id, Relation.SUBAGENT),
+        (session_id, Relation.SUBAGENT, Relation.RETOLD),
     )
     if found is not None:
         original, is_written = found

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.derive.index_text import Scope
+from backstory.model import Relation
 from backstory.store import codec, relevance, written
 from backstory.store.membership import Member, Members, Reach, Row, SessionRank
 
@@ -288,7 +289,8 @@ class Ranker:
             "join turns m on m.id = e.turn_id, turns t "
             f"join sessions os on os.id = t.session_id and {written.precedes('t', 'os', 'm', 's')} "
             "join events o on o.session_id = t.session_id and o.turn_id = t.id "
-            "where e.id = ? and t.uid = ? and o.kind = e.kind and o.at is e.at and o.data = e.data",
+            "where e.id = ? and t.uid = ? and o.kind = e.kind "
+            f"and (o.at is e.at and o.data = e.data or s.relation is '{Relation.RETOLD}')",
             (event_id, turn_uid),
         ).fetchall()
         return [session_id for (session_id,) in rows]

@@ -3,7 +3,7 @@
 -- compactions.created are ISO 8601. Every row goes with its session (foreign_keys=ON).
 
 create table meta(
-  key   text primary key,                -- schema_version, store_id, derived_version, next_number, erased, here PATH, decided UID
+  key   text primary key,                -- schema_version, store_id, derived_version, next_number, erased, linked, here PATH, decided UID
   value text not null
 ) without rowid;
 

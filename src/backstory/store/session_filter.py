@@ -10,7 +10,7 @@ from msgspec import Struct
 from backstory.bounds import iso
 from backstory.lazy_regex import lazy_regex
 from backstory.model import Relation
-from backstory.store import claims
+from backstory.store import claims, lineage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +85,7 @@ def conditions(wanted: SessionFilter) -> tuple[list[str], list[object]]:
 
 def listed_conditions(wanted: ListFilter) -> tuple[list[str], list[object]]:
     """Conditions on a session ``s`` that is listed, with their values."""
-    listed = [f"not {claims.HIDDEN}"]
+    listed = [f"not {claims.HIDDEN}", f"not {lineage.IS_REPEATED}"]
     if not wanted.subagents:
         # A subagent whose parent is not here would otherwise be nowhere.
         listed.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")

@@ -20,7 +20,7 @@ create temp view sessions(
   title,              -- what its agent called it
   parent_id,          -- sessions.id of the session it comes from
   parent,             -- and its uid
-  relation,           -- how it comes from there: subagent, fork, continuation; unread: nobody understands it
+  relation,           -- how it comes from there: subagent, fork, continuation; unread: nobody understands it; retold: another program's record
   turns,              -- how many turns, copies too
   events,             -- how many events
   duration_ms,        -- sum over its turns
@@ -112,8 +112,8 @@ select t.id, t.session_id,
   exists (select 1 from main.turns o join main.sessions os on os.id = o.session_id
     where o.uid = t.uid and o.id <> t.id
     -- One of a log that we wrote for an agent is a copy of all others; see docs/file-format.md.
-    and (iif(length(o.native_id) = 36 and substr(o.native_id, 15, 1) = '5', 1, 0), os.uid)
-      < (iif(length(t.native_id) = 36 and substr(t.native_id, 15, 1) = '5', 1, 0), (select uid from main.sessions where id = t.session_id))
+    and (os.relation is 'retold', iif(length(o.native_id) = 36 and substr(o.native_id, 15, 1) = '5', 1, 0), os.uid)
+      < ((select relation is 'retold' from main.sessions where id = t.session_id), iif(length(t.native_id) = 36 and substr(t.native_id, 15, 1) = '5', 1, 0), (select uid from main.sessions where id = t.session_id))
     and os.id not in (select id from temp.claimed)),
   t.parent_uid, t.parent_seq, t.first_seq, t.last_seq, t.native_id, t.outcome, t.stop_reason, t.api_latency_ms,
   t.duration_ms, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.cache_write_1h_tokens,
@@ -308,8 +308,8 @@ where not t.is_copy or (t.tokens_source is not null and not exists (select 1 fro
   join main.sessions os on os.id = o.session_id where o.uid = t.uid and o.id <> t.id
   and (o.tokens_source is not null or iif(length(o.native_id) = 36 and substr(o.native_id, 15, 1) = '5', 1, 0)
     < iif(length(t.native_id) = 36 and substr(t.native_id, 15, 1) = '5', 1, 0))
-  and (iif(length(o.native_id) = 36 and substr(o.native_id, 15, 1) = '5', 1, 0), os.uid)
-    < (iif(length(t.native_id) = 36 and substr(t.native_id, 15, 1) = '5', 1, 0), (select uid from main.sessions where id = t.session_id))
+  and (os.relation is 'retold', iif(length(o.native_id) = 36 and substr(o.native_id, 15, 1) = '5', 1, 0), os.uid)
+    < ((select relation is 'retold' from main.sessions where id = t.session_id), iif(length(t.native_id) = 36 and substr(t.native_id, 15, 1) = '5', 1, 0), (select uid from main.sessions where id = t.session_id))
   and os.id not in (select id from temp.claimed)));
 
 -- events: One row per event: the smallest fact shown.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory import ids
+from backstory.model import Relation
 from backstory.store import kinds, turns
 from backstory.store.rows import fetch
 
@@ -42,9 +43,12 @@ def is_written(turn: str) -> str:
 def precedes(turn: str, session: str, other_turn: str, other_session: str) -> str:
     """Of two copies of a turn, each with its session: whether the first is the one that counts.
 
-    One of a log that we wrote comes after all others; then the session with the smallest uid comes first.
+    One that another program retold comes after all others, before that one of a log that we wrote; then the session
+    with the smallest uid comes first.
     """
-    return f"({is_written(turn)}, {session}.uid) < ({is_written(other_turn)}, {other_session}.uid)"
+    retold = f"relation is '{Relation.RETOLD}'"
+    mine = f"({session}.{retold}, {is_written(turn)}, {session}.uid)"
+    return f"{mine} < ({other_session}.{retold}, {is_written(other_turn)}, {other_session}.uid)"
 
 
 IS_COPY = (

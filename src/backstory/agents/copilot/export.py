@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+from backstory.agents.contract import StoreContent
 from backstory.agents.copilot.places import DATABASE, LOG, NAME
 from backstory.agents.copilot.sidecars import is_made, workspace_pairs
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 class Export:
     """See ``contract.ExportPart``."""
 
-    def write_store(self, path: Path, sources: Iterable[ExportSource], *, exact: bool, now: int) -> dict[str, int]:
+    format = NAME
+
+    def write_store(self, path: Path, sources: Iterable[ExportSource], *, exact: bool, now: int) -> StoreContent:
         # Only an export needs them, and the agent is loaded for every ingest.
         from backstory.agents.copilot import reindex, store
 
@@ -30,4 +33,4 @@ class Export:
             else:
                 for source in sources:
                     store.write_known(file, source, NAME, is_made)
-        return file.counts
+        return StoreContent(rows=file.counts)
