@@ -80,9 +80,12 @@ class Listing:
         running = self._running()
         return self.values([store], [(store, session)], running, running, everywhere=False)[0]
 
-    def places(self, wanted: SessionFilter) -> list[tuple[Store, Session]]:
-        """All sessions of the list with the stores that they are read from, in its order."""
-        return list(self._merged(self.stores(everywhere=wanted.everywhere), wanted, Page(limit=0), None))
+    def placed(self, wanted: SessionFilter) -> list[tuple[Store, Session, ListedSession]]:
+        """All sessions of the list, in its order, each as its store has it and as it is listed."""
+        stores = self.stores(everywhere=wanted.everywhere)
+        places = list(self._merged(stores, wanted, Page(limit=0), None))
+        values = self.values(stores, places, {}, {}, everywhere=wanted.everywhere)
+        return [(store, session, value) for (store, session), value in zip(places, values, strict=True)]
 
     def sessions_of(self, uids: Sequence[str]) -> tuple[ListedSession, ...]:
         """These sessions, each from the store that wins, in this order; without those that no store has."""

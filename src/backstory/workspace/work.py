@@ -45,12 +45,10 @@ class SessionWork(Struct, frozen=True, kw_only=True):
 
 def done_in(listing: Listing, wanted: SessionFilter) -> tuple[SessionWork, ...]:
     """What was done in the sessions of a list, in its order; those without a turn of their own in the time left out."""
-    places = listing.places(wanted)
-    stores = listing.stores(everywhere=wanted.everywhere)
-    shown = listing.values(stores, places, {}, {}, everywhere=wanted.everywhere)
+    placed = listing.placed(wanted)
     found, met = dict[str, SessionWork](), set[str]()
     # The original of a copied turn has the smaller uid.
-    for (store, session), value in sorted(zip(places, shown, strict=True), key=lambda each: each[1].uid):
+    for store, session, value in sorted(placed, key=lambda each: each[1].uid):
         turns, calls = store.work([session.id], _is_check)
         mine = [each for each in turns if each.uid not in met and _is_in(wanted, each.started)]
         met |= {each.uid for each in turns}
@@ -61,7 +59,7 @@ def done_in(listing: Listing, wanted: SessionFilter) -> tuple[SessionWork, ...]:
                 session=value, turns=tuple(mine), deeds=tuple(deeds), refs=tuple(store.refs(session)),
                 root=session.worktree or session.cwd,
             )  # fmt: skip
-    return tuple(found[session.uid] for _, session in places if session.uid in found)
+    return tuple(found[session.uid] for _, session, _ in placed if session.uid in found)
 
 
 def _is_in(wanted: SessionFilter, at: int | None) -> bool:
