@@ -84,7 +84,7 @@ def _session(store: Store, session_id: int, *, has_bytes: bool) -> dict[str, Any
 
 _QUESTIONS = {
     "parent": "select p.uid from sessions s join sessions p on p.id = s.parent_id where s.id = ?",
-    "branches": "select name, leaf_uid, leaf_seq, created from branches where session_id = ? order by 1",
+    "branches": "select name, leaf_uid, leaf_seq, created, moved from branches where session_id = ? order by 1",
     "summaries": "select after_seq, summary, created, agent, undone, model, input_tokens, cost_usd from compactions "
     "where session_id = ? order by 1, 2",
     "git": "select branch from session_branches where session_id = ? order by 1",

@@ -77,7 +77,8 @@ class StagedSession:
             case BranchLine():
                 if self._trusted:
                     self._check_seq(line.leaf_seq)
-                    self._rows.add("branches", self._id, line.name, line.leaf_turn, line.leaf_seq, ms_of(line.created))
+                    created, moved = ms_of(line.created), ms_of(line.moved)
+                    self._rows.add("branches", self._id, line.name, line.leaf_turn, line.leaf_seq, created, moved)
                 ms_of(line.created)
             case SummaryLine():
                 self._add_summary(line)
@@ -106,7 +107,7 @@ class StagedSession:
             line.worktree, line.project, line.repository, line.branch, line.cwd, line.root, line.created,
             ms_of(line.last_active), None if line.completed is None else int(line.completed), line.duration_ms,
             line.cost_usd, line.native_id, line.parent, line.relation, line.leaf_turn,
-            line.leaf_seq if trusted else None, line.next_seq,
+            line.leaf_seq if trusted else None, ms_of(line.leaf_at) if trusted else None, line.next_seq,
         )  # fmt: skip
         for name in dict.fromkeys(line.branches):
             self._rows.add("session_branches", self._id, name)

@@ -71,6 +71,7 @@ class SessionLine(Line, frozen=True, kw_only=True, tag="session"):
     relation: str | None = None
     leaf_turn: str | None = None
     leaf_seq: Seq | None = None
+    leaf_at: Time | None = None
     next_seq: Seq
     context_chars: Count | None = None
     context_limit: Count | None = None
@@ -181,6 +182,7 @@ class BranchLine(Line, frozen=True, kw_only=True, tag="branch"):
     leaf_turn: str
     leaf_seq: Seq | None = None
     created: Time
+    moved: Time | None = None
 
 
 class SummaryLine(Line, frozen=True, kw_only=True, tag="summary"):

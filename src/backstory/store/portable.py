@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SESSION = (
     "uid, owner, number, name, title, worktree, project, repository, branch, cwd, root, created, last_active, "
     "completed, duration_ms, cost_usd, native_id, parent_identity as parent, relation, leaf_uid as leaf_turn, "
-    "leaf_seq, next_seq, context_chars, context_limit"
+    "leaf_seq, leaf_at, next_seq, context_chars, context_limit"
 )
 _LOG = (
     "id, turn_uid as turn, agent, kind, native_id, path, root_chars, relpath, modified, read_to as length, parsed_to, "
@@ -38,7 +38,7 @@ _SUMMARY = (
     "after_seq, summary, created, agent, undone, model, input_tokens, output_tokens, cache_read_tokens, "
     "cache_write_tokens, cost_usd, duration_ms"
 )
-_TIMES = frozenset({"last_active", "modified", "started", "ended", "removed"})
+_TIMES = frozenset({"last_active", "modified", "started", "ended", "removed", "leaf_at"})
 _FLAGS = frozenset({"completed", "undone"})
 
 
@@ -90,13 +90,13 @@ def branches(db: apsw.Connection, session_id: int) -> list[BranchLine]:
     """What people called the branches of a session."""
     rows = fetch(
         db,
-        tuple[str, str, int | None, int],
-        "select name, leaf_uid, leaf_seq, created from branches where session_id = ? order by id",
+        tuple[str, str, int | None, int, int | None],
+        "select name, leaf_uid, leaf_seq, created, moved from branches where session_id = ? order by id",
         (session_id,),
     )
     return [
-        BranchLine(name=name, leaf_turn=leaf_uid, leaf_seq=leaf_seq, created=iso(created) or "")
-        for name, leaf_uid, leaf_seq, created in rows
+        BranchLine(name=name, leaf_turn=leaf_uid, leaf_seq=leaf_seq, created=iso(created) or "", moved=iso(moved))
+        for name, leaf_uid, leaf_seq, created, moved in rows
     ]
 
 

@@ -24,7 +24,8 @@ BYTES_AT_ONCE = 16 * 1024 * 1024
 _COLUMNS = {
     "sessions": (
         "id, uid, owner, number, name, title, worktree, project, repository, branch, cwd, root, created, last_active, "
-        "completed, duration_ms, cost_usd, native_id, parent_identity, relation, leaf_uid, leaf_seq, next_seq"
+        "completed, duration_ms, cost_usd, native_id, parent_identity, relation, leaf_uid, leaf_seq, leaf_at, "
+        "next_seq"
     ),
     "session_branches": "session_id, branch",
     "meta": "key, value",
@@ -42,7 +43,7 @@ _COLUMNS = {
         "cost_source, prefix_chars, prefix_sha256, removed, context_window"
     ),
     "turn_texts": "turn_id, answer",
-    "branches": "session_id, name, leaf_uid, leaf_seq, created",
+    "branches": "session_id, name, leaf_uid, leaf_seq, created, moved",
     "compactions": (
         "session_id, after_seq, summary, created, agent, undone, model, input_tokens, output_tokens, "
         "cache_read_tokens, cache_write_tokens, cost_usd, duration_ms"
