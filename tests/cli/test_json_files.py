@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -246,21 +247,30 @@ def test_killed_at_any_moment_an_import_ends_the_same_when_it_is_done_again(
     parts = set()
     for n in range(12):
         shutil.rmtree(other.home / "backstory", ignore_errors=True)
-        killed = subprocess.Popen(
+        running = subprocess.Popen(
             [sys.executable, "-m", "backstory", "import", "--trust", file], env=other.environ, cwd=other.cwd,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        try:
-            killed.wait(0.2 + 0.08 * n)
-        except subprocess.TimeoutExpired:
-            killed.send_signal(signal.SIGKILL)
-            killed.wait()
-        parts.add(len(content(other.store)) if other.store.exists() else 0)
+        kill_after_changes(running, other.home / "backstory", 3 * n)
+        with open_store(other.store) as store:
+            parts.add(len(store.uids()))
         done = other("import", "--trust", file)
         assert done.code == 0, done.err
         assert differences(content(read_once.store), content(other.store)) == []
         assert not (other.home / "backstory" / "import").exists()
     assert len(parts) > 1
+
+
+def kill_after_changes(running: subprocess.Popen[bytes], folder: Path, changes: int) -> None:
+    """Kill a process when the files of a folder changed so often, or let it end."""
+    seen: set[tuple[tuple[str, int], ...]] = set()
+    while running.poll() is None:
+        with suppress(FileNotFoundError):
+            seen.add(tuple((str(each), each.stat().st_size) for each in sorted(folder.rglob("*"))))
+        if len(seen) > changes:
+            running.kill()
+            break
+    running.wait()
 
 
 def test_two_imports_at_once_do_not_meet(other: Shell, file: Path) -> None:
