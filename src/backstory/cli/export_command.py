@@ -123,7 +123,8 @@ def _export(
     sharing.tell_masked(redactor)
     _print_one(written, as_json=as_json)
     if written.left_out and not as_json:
-        output.talk(f"{written.left_out} sessions have no log written by {form}, so they are not in the file.")
+        left_out = output.counted(written.left_out, "session")
+        output.talk(f"Not in the file, because no log was written by {form}: {left_out}.")
 
 
 def _refuse_combinations(form: str, target: Path, *, exact: bool, no_bytes: bool, as_json: bool) -> None:
@@ -164,7 +165,20 @@ def _chosen(app: App, sessions: tuple[str, ...], *, here: bool) -> list[exportin
 
 
 def _counted(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+    return ", ".join(f"{count:,} {_noun(name.replace('_', ' '), count)}" for name, count in counts.items())
+
+
+def _noun(plural: str, count: int) -> str:
+    """A noun as it stands behind a number.
+
+    >>> _noun("branches", 1), _noun("turn times", 1), _noun("entries", 1), _noun("branches", 0)
+    ('branch', 'turn time', 'entry', 'branches')
+    """
+    if count != 1:
+        return plural
+    return (
+        f"{plural[:-3]}y" if plural.endswith("ies") else plural.removesuffix("es" if plural.endswith("ches") else "s")
+    )
 
 
 def _print(done: Sequence[exporting.Written | exporting.NotWritten], *, as_json: bool) -> None:

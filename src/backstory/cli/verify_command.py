@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +12,10 @@ from backstory.cli.options import json_option, store_option
 from backstory.errors import StoreNotFound
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from backstory.cli.app import App
+    from backstory.store.verify import Verified
 
 
 @click.command("verify")
@@ -24,20 +28,24 @@ def command(ctx: click.Context, as_json: bool) -> None:
     stores = [store for store in app.stores if store.exists]
     if not stores:
         raise StoreNotFound(app.home_store.path)
-    checked: dict[str, int] = {}
+    checked = Counter[str]()
     problems: list[str] = []
     for store in stores:
         with output.progress("Verifying") as progress:
             found = store.verify(progress)
-        for name, count in found.checked.items():
-            checked[name] = checked.get(name, 0) + count
+        checked.update(found.checked)
         problems += found.problems
+        if not as_json:
+            _print(found, store.path)
     if as_json:
         output.json({"ok": not problems, "checked": checked, "problems": problems})
-    else:
-        for problem in problems:
-            output.data(problem)
-        figures = f"{checked['sessions']} sessions, {checked['events']} events, {output.size(checked['bytes'])} of logs"
-        output.talk(f"{'Whole' if not problems else 'NOT whole'}: {figures}, in {stores[-1].path}")
     if problems:
         ctx.exit(1)
+
+
+def _print(found: Verified, path: Path) -> None:
+    for problem in found.problems:
+        output.data(problem)
+    sessions, events = (output.counted(found.checked[each], each[:-1]) for each in ("sessions", "events"))
+    figures = f"{sessions}, {events}, {output.size(found.checked['bytes'])} of logs"
+    output.talk(f"{'NOT whole' if found.problems else 'Whole'}: {figures}, in {path}")
