@@ -34,6 +34,7 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "tool": st.sampled_from(model.Tool).map(str) | texts,
         "file_path": optional_texts,
         "input": json_values,
+        "is_compact": st.booleans(),
     },
     "ToolResult": {
         "tool_use_id": texts,
@@ -45,6 +46,7 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "changes": st.dictionaries(texts, texts, max_size=2),
         "duration_ms": st.none() | st.integers(min_value=0, max_value=2**53),
         "details": texts,
+        "is_compact": st.booleans(),
     },
     "Error": {"message": texts, "code": texts},
     "Plan": {"name": texts, "content": texts},

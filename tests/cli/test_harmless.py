@@ -386,7 +386,8 @@ def test_nothing_of_it_is_obeyed_by_a_terminal(hostile: Hostile, command: str) -
     for words in SAID_TO[command]:
         shown = hostile.on_a_terminal(*command.split(), *(each.replace(UID, uid) for each in words))
         left = OURS.sub("", shown)
-        where = [left[max(n - 60, 0) : n + 40] for n, each in enumerate(left) if each in set(acting(left))]
+        obeyed = set(acting(left))
+        where = [left[max(n - 60, 0) : n + 40] for n, each in enumerate(left) if each in obeyed]
         assert where == [], words
 
 

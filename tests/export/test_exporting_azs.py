@@ -383,7 +383,7 @@ def test_the_command_says_what_it_wrote_and_what_it_left_out(store: Store, targe
     told = json.loads(done.stdout)
     assert (told["format"], told["rows"]["sessions"], told["reduced"]["thoughts"]) == ("azs", 1, 1)
     again = CliRunner().invoke(cli, [*args, "-o", str(target.with_name("two.azs"))])
-    assert "This format has no place for 1 thoughts" in again.stderr
+    assert "This format has no place for 1 thought," in again.stderr
     assert "thoughts" not in again.stdout
 
 

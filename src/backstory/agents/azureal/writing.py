@@ -24,7 +24,7 @@ from backstory.agents.azureal.reader import Line, record, tagged
 from backstory.agents.contract import StoreContent
 from backstory.agents.lines import LineReader
 from backstory.bounds import INTEGER_MAX
-from backstory.model import Outcome, UserMessage, event_from_json
+from backstory.model import Complete, Outcome, UserMessage, event_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -221,7 +221,7 @@ class _File:
                 continue
             event = event_from_json(json.encode())
             # How a turn ended stands with the turn.
-            made = list(told.told(event)) if event.kind != "Complete" else []
+            made = list(told.told(event)) if event.kind != Complete.kind else []
             loses = told.loses(event, chars)
             for place, each in enumerate(made):
                 self._stage_event(numbers[of], turn_id, seq, part, each, place, loses if place == 0 else None)
@@ -402,7 +402,7 @@ def _lines(log: KeptLog) -> Iterator[Line]:
 
 def _after(ending: _Ending, line: Line, kind: str) -> _Ending:
     """The badge after one more event."""
-    if kind == "Complete":
+    if kind == Complete.kind:
         _, body = tagged(line)
         duration_ms, cost_usd = int(_number(body.get("duration_ms"))), float(_number(body.get("cost_usd")))
         return _Ending(int(body.get("success") is True), duration_ms, cost_usd)
