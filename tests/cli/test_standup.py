@@ -133,6 +133,19 @@ def test_a_copy_of_a_session_adds_nothing(bare: Shell) -> None:
     assert len(reported(bare)) == 1
 
 
+def test_what_was_done_in_copied_turns_is_of_the_session_that_it_was_done_in(bare: Shell) -> None:
+    log = Log().turn("go", EDIT)
+    log.put(bare)
+    whole = (bare.home / ".claude" / "projects" / "p" / f"{SESSION}.jsonl").read_text()
+    log.turn("and explain it").put(bare)
+    forked = bare.home / ".claude" / "projects" / "p" / f"{SESSION}.jsonl"
+    (forked.parent / f"{OTHER}.jsonl").write_text(forked.read_text().replace(f'"{SESSION}"', f'"{OTHER}"'))
+    forked.write_text(whole)
+    assert bare("ingest").code == 0
+    found = {each["asked"]: (each["files"], each["turns"], each["status"]) for each in reported(bare)}
+    assert found == {"go": (["src/a.py"], 1, "in progress"), "and explain it": ([], 1, "done")}
+
+
 def test_sessions_stand_under_their_repository_and_branch_the_last_active_first(bare: Shell) -> None:
     Log().turn("one").put(bare)
     Log(OTHER, branch="fix/x", cwd="/q").turn("two", at="2026-05-04T11").put(bare)

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.derive.deeds import CHECKS, DeedKind
-from backstory.store.stats import By
 from backstory.workspace.stats import StatsQuery
 
 if TYPE_CHECKING:
@@ -17,9 +16,10 @@ if TYPE_CHECKING:
 
     from backstory.derive.pricing import Cost
     from backstory.store.derived_tables import StoredRef
+    from backstory.store.work import DoneDeed
     from backstory.workspace.reader import Reader
     from backstory.workspace.sessions import SessionFilter
-    from backstory.workspace.work import DoneDeed, SessionWork
+    from backstory.workspace.work import SessionWork
 
 RULE = """\
 done: the last turn completed (where no log says how it ended: it was answered), and after the last edit came a commit
@@ -80,8 +80,7 @@ class Standup(Struct, frozen=True, kw_only=True):
 
 def standup(reader: Reader, wanted: SessionFilter) -> Standup:
     """Report what was worked on in the sessions that a filter asks for, in its time."""
-    by: tuple[By, ...] = ("session",)
-    (stats,) = reader.stats_by(StatsQuery(wanted=wanted), by)
+    stats = reader.stats(StatsQuery(wanted=wanted, by="session"))
     costs = {each.key.value: each.figures.cost for each in stats.groups}
     places: dict[tuple[str | None, str | None], list[Item]] = {}
     for work in reader.work(wanted):

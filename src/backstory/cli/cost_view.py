@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from backstory.chronicle.cost import GROUPINGS
 from backstory.cli import output, stats_table
+from backstory.cli.report_options import window
 from backstory.export.safe_markdown import plain
 from backstory.workspace.stats import Stats
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from backstory.chronicle.cost import CostReport
     from backstory.store.stats import By
-    from backstory.workspace.sessions import SessionFilter
     from backstory.workspace.stats import StatsGroup
 
 MOST_SHOWN = 10
@@ -62,16 +62,6 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
     for row in rows:
         cells = (each.replace("|", r"\|") for each in row)
         yield f"| {' | '.join(cells)} |"
-
-
-def window(wanted: SessionFilter) -> str:
-    """The time that a report is about, in words: ``from 2026-01-01 to 2026-01-30 18:00``."""
-    since, until = wanted.since, wanted.until
-    if since is None and until is None:
-        return "of all time"
-    begin = "" if since is None else f"from {output.local(since)}"
-    end = "until now" if until is None else f"to {output.local(until)}"
-    return f"{begin} {end}".strip()
 
 
 def _summary(report: CostReport) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What reports share on the command line: their filters, their forms, and what is said where there is no history."""
+"""What reports share on the command line: their options, their time in words, and what an empty one says."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ def report_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed((*_OPTIONS, store_option)):
         with_form = option(with_form)
     return with_form
+
+
+def window(wanted: SessionFilter) -> str:
+    """The time that a report is about, in words: ``from 2026-01-01 to 2026-01-30 18:00``."""
+    since, until = wanted.since, wanted.until
+    if since is None and until is None:
+        return "of all time"
+    begin = "" if since is None else f"from {output.local(since)}"
+    end = "until now" if until is None else f"to {output.local(until)}"
+    return f"{begin} {end}".strip()
 
 
 def print_where_there_is(app: App, wanted: SessionFilter) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from backstory.chronicle.standup import Status
 from backstory.cli import output
-from backstory.cli.cost_view import window
 from backstory.cli.layout import flowing, room_beside
+from backstory.cli.report_options import window
 from backstory.cli.stats_table import money
 from backstory.export.safe_markdown import plain
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
     from backstory.derive.tally import Tally
-    from backstory.model import ToolCall, Turn
+    from backstory.model import Turn
     from backstory.store import claims, compactions, copies, costs, run_facts, runs
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from backstory.store.sql_functions import FullForm
     from backstory.store.stats import Asked
     from backstory.store.tool_stats import ToolCalls
-    from backstory.store.work import WorkCall, WorkTurn
+    from backstory.store.work import DoneDeed, WorkTurn
 else:
     claims = lazy_module("backstory.store.claims")
     compactions = lazy_module("backstory.store.compactions")
@@ -306,13 +306,11 @@ class Reading(Database):
         with checked(self.path):
             self._counted(lambda db, known: tool_stats.add_calls(db, known, wanted, tools, number), None)
 
-    def work(
-        self, session_ids: Sequence[int], needs_output: Callable[[ToolCall], bool]
-    ) -> tuple[list[WorkTurn], list[WorkCall]]:
-        """The turns of these sessions, and their calls with those of their subagents."""
+    def work(self, session: Session | int) -> tuple[list[WorkTurn], list[DoneDeed]]:
+        """A session's turns, and what was done in it and by its subagents; see work.of_session."""
         from backstory.store import work  # few commands report
 
-        return self._read(lambda db: work.of_sessions(db, session_ids, needs_output))
+        return self._read(lambda db: work.of_session(db, id_of(session)))
 
     def counted_turns(self, asked: Asked) -> frozenset[str]:
         """The uids of the turns that ``add_turns`` looks at; of a project's store, which holds few."""

@@ -1,4 +1,4 @@
-"""What was done in sessions: their turns, their calls and the files that they changed. Never commits."""
+"""What was done in a session: its turns, the files that it changed, what its commands did. Never commits."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from backstory.derive.deeds import CHECKS, Deed, DeedKind, commands_of, succeeded
 from backstory.model import Relation, ToolCall, ToolResult, event_from_json
 from backstory.store import kinds, turns
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import apsw
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 class WorkTurn(NamedTuple):
     """A turn. Times are in ms since 1970; ``answer``: the last thing the model said, '' for nothing."""
 
-    session_id: int
     uid: str
     seq: int
     prompt: str
@@ -32,39 +32,29 @@ class WorkTurn(NamedTuple):
     answer: str
 
 
-class WorkCall(Struct, frozen=True, kw_only=True):
-    """A call. ``is_error``: whether it failed; None where nobody knows. ``changed``: the files that it changed.
+class DoneDeed(Struct, frozen=True, kw_only=True):
+    """One thing that was done at a record. ``ok``: whether it went well; None where nobody knows."""
 
-    ``output``: what it returned, as far as a store keeps that unpacked; None where nobody asked for it.
-    """
-
+    kind: DeedKind
+    text: str
     session_id: int
     turn_uid: str | None
     seq: int
     at: int | None
-    call: ToolCall
-    is_error: bool | None
-    changed: tuple[str, ...]
-    output: str | None = None
+    ok: bool | None
 
 
-def of_sessions(
-    db: apsw.Connection, session_ids: Sequence[int], needs_output: Callable[[ToolCall], bool]
-) -> tuple[list[WorkTurn], list[WorkCall]]:
-    """The turns of these sessions, and their calls with those of their subagents. ``needs_output``: of which calls."""
-    below = [each for (each,) in fetch(db, tuple[int], _BELOW, (kinds.json_list(session_ids),))]
-    return turns_of(db, session_ids), list(calls_of(db, [*session_ids, *below], needs_output))
+def of_session(db: apsw.Connection, session_id: int) -> tuple[list[WorkTurn], list[DoneDeed]]:
+    """A session's turns, and what was done in it and by its subagents, in order; without what a person removed."""
+    below = [each for (each,) in fetch(db, tuple[int], _BELOW, (session_id,))]
+    deeds = list(_deeds(db, [session_id, *below]))
+    if below:
+        # Records of several sessions are in order by their times only.
+        deeds.sort(key=lambda each: each.at or 0)
+    return fetch(db, WorkTurn, _TURNS, (session_id,)), deeds
 
 
-def turns_of(db: apsw.Connection, session_ids: Sequence[int]) -> list[WorkTurn]:
-    """The turns of these sessions that no person removed, in the order of their prompts."""
-    return fetch(db, WorkTurn, _TURNS, (kinds.json_list(session_ids),))
-
-
-def calls_of(
-    db: apsw.Connection, session_ids: Sequence[int], needs_output: Callable[[ToolCall], bool]
-) -> Iterator[WorkCall]:
-    """The calls of these sessions in the order of their records."""
+def _deeds(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[DoneDeed]:
     ids = kinds.json_list(session_ids)
     changed: dict[tuple[int, int, int], list[str]] = {}
     for session_id, seq, part, path in fetch(db, tuple[int, int, int, str], _CHANGED, (ids,)):
@@ -72,16 +62,21 @@ def calls_of(
     codecs: dict[int, EventCodec] = {}
     for session_id, turn_uid, seq, part, at, data, is_error, result_id in db.execute(_CALLS, (ids,)):
         event = event_from_json(turns.unpack_event(db, codecs, data))
-        if isinstance(event, ToolCall):
-            yield WorkCall(
-                session_id=session_id, turn_uid=turn_uid, seq=seq, at=at, call=event,
-                is_error=None if is_error is None else bool(is_error),
-                changed=tuple(changed.get((session_id, seq, part), ())),
-                output=_output(db, codecs, result_id) if result_id is not None and needs_output(event) else None,
-            )  # fmt: skip
+        if not isinstance(event, ToolCall):
+            continue
+        failed = None if is_error is None else bool(is_error)
+        edits = [] if failed else changed.get((session_id, seq, part), [])
+        for deed in [*(Deed(kind=DeedKind.EDIT, text=path) for path in edits), *commands_of(event)]:
+            ok = None if failed is None else not failed
+            if deed.kind in CHECKS:
+                ok = succeeded(failed, _output(db, codecs, result_id))
+            yield DoneDeed(
+                kind=deed.kind, text=deed.text, session_id=session_id, turn_uid=turn_uid, seq=seq, at=at, ok=ok
+            )
 
 
-def _output(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int) -> str | None:
+def _output(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int | None) -> str | None:
+    """What a call returned, in the compact form; None where it did not."""
     data = db.execute("select data from events where id = ?", (event_id,)).get
     event = None if data is None else event_from_json(turns.unpack_event(db, codecs, data))
     return event.content if isinstance(event, ToolResult) else None
@@ -89,20 +84,21 @@ def _output(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int) -
 
 _BELOW = f"""
 with recursive below(id) as (
-  select id from sessions where relation = '{Relation.SUBAGENT}' and parent_id in (select value from json_each(?))
+  select id from sessions where relation = '{Relation.SUBAGENT}' and parent_id = ?
   union select s.id from sessions s join below b on s.parent_id = b.id where s.relation = '{Relation.SUBAGENT}'
 )
 select id from below
 """
 _TURNS = """
-select t.session_id, t.uid, t.first_seq, t.prompt, t.started, t.ended, t.outcome, t.stop_reason, coalesce(x.answer, '')
+select t.uid, t.first_seq, t.prompt, t.started, t.ended, t.outcome, t.stop_reason, coalesce(x.answer, '')
 from turns t left join turn_texts x on x.turn_id = t.id
-where t.removed is null and t.session_id in (select value from json_each(?)) order by t.session_id, t.first_seq, t.id
+where t.removed is null and t.session_id = ? order by t.first_seq, t.id
 """
 _CALLS = f"""
 select e.session_id, t.uid, e.seq, e.part, e.at, e.data, c.is_error, c.result_id
 from events e left join turns t on t.id = e.turn_id left join call_results c on c.call_id = e.id
-where e.kind in {kinds.CALLS} and e.session_id in (select value from json_each(?)) order by e.session_id, e.seq, e.part
+where e.kind in {kinds.CALLS} and t.removed is null and e.session_id in (select value from json_each(?))
+order by e.session_id, e.seq, e.part
 """
 _CHANGED = """
 select f.session_id, t.seq, t.part, coalesce(t.to_path, f.file_path)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.agents.contract import ResumePart
-    from backstory.store import Session
+    from backstory.store import Session, Store
     from backstory.workspace.workspace import Workspace
 
 PARENTS_MAX = 64
@@ -41,9 +41,14 @@ def trusted(located: LocatedSession) -> LocatedSession:
         if session.relation != Relation.SUBAGENT or session.parent_uid is None:
             break
         session = store.session(session.parent_uid)
+    check_trusted(store, session)
+    return LocatedSession(store, session, located.is_conflict)
+
+
+def check_trusted(store: Store, session: Session) -> None:
+    """Raise SessionNotTrusted for a session of a store from elsewhere."""
     if session.elsewhere is not None or store.is_elsewhere:
         raise SessionNotTrusted(session.elsewhere or str(store.path))
-    return LocatedSession(store, session, located.is_conflict)
 
 
 def resume_part(located: LocatedSession, agent: str) -> ResumePart:

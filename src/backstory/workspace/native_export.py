@@ -22,7 +22,6 @@ from backstory.errors import (
     NothingPutBack,
     OtherLogThere,
     RunMissing,
-    SessionNotTrusted,
     WrittenLogWrong,
 )
 from backstory.export.files import FILE, kind_of
@@ -33,7 +32,15 @@ from backstory.ingest.log_reader import opened
 from backstory.runs.client_version import check_version
 from backstory.runs.handover import who_uses
 from backstory.workspace.client_index import ClientIndex
-from backstory.workspace.handing_over import file_errors, program_name, program_path, real_folder, resume_part, root_of
+from backstory.workspace.handing_over import (
+    check_trusted,
+    file_errors,
+    program_name,
+    program_path,
+    real_folder,
+    resume_part,
+    root_of,
+)
 from backstory.workspace.resuming import PutBack, Resumption
 from backstory.workspace.running import pending_runs
 
@@ -106,7 +113,7 @@ class NativeExports:
         ``to``: the last record; None: where the session stands. Raises CannotResume, FolderGone, OtherLogThere,
         RunMissing, SessionNotTrusted, WrittenLogWrong.
         """
-        _check_trusted(located)
+        check_trusted(located.store, located.session)
         self._check_stored(located)
         part = _write_part(located, agent)
         folder = _folder(located, cwd)
@@ -222,11 +229,6 @@ def report_as_json(report: Fidelity) -> dict[str, Any]:
 def _begins_with(path: Path, lines: Iterable[bytes]) -> bool:
     with opened(path) as file:
         return all(file.read(len(line)) == line for line in lines)
-
-
-def _check_trusted(located: LocatedSession) -> None:
-    if located.session.elsewhere is not None or located.store.is_elsewhere:
-        raise SessionNotTrusted(located.session.elsewhere or str(located.store.path))
 
 
 def _write_part(located: LocatedSession, agent: str) -> WritePart:
