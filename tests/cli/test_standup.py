@@ -19,6 +19,7 @@ EDIT = ("Edit", {"file_path": "/p/src/a.py", "old_string": "a", "new_string": "b
 COMMIT = ("Bash", {"command": "git commit -qam 'Fix the parser'"}, "[main 1a2b3c4] Fix the parser", False)
 TESTS = ("Bash", {"command": "pytest -q"}, "3 passed", False)
 FAILING = ("Bash", {"command": "pytest -q | tail"}, "1 failed, 2 passed", False)
+BUILD = ("Bash", {"command": "cargo build"}, "Finished", False)
 PULL = ("Bash", {"command": "gh pr create --fill"}, "https://github.com/o/r/pull/12", False)
 Step = tuple[str, dict[str, Any], str, bool]
 
@@ -90,7 +91,10 @@ def item(bare: Shell, log: Log, *words: str) -> dict[str, Any]:
         ((FAILING,), "One fails.", "stuck"),
         ((FAILING, EDIT), "Fixed, I think.", "in progress"),
         ((EDIT, FAILING, EDIT, TESTS, COMMIT), "ok", "done"),
-        ((EDIT, (*COMMIT[:3], True)), "The hook refused.", "in progress"),
+        ((EDIT, (COMMIT[0], COMMIT[1], "the hook refused", True)), "The hook refused.", "in progress"),
+        ((EDIT, (*COMMIT[:3], True)), "The push failed.", "done"),
+        ((FAILING, BUILD), "It builds.", "stuck"),
+        ((FAILING, PULL), "Proposed.", "done"),
     ],
 )
 def test_how_far_a_session_is(bare: Shell, steps: tuple[Step, ...], answer: str, expected: str) -> None:

@@ -7,9 +7,7 @@ import pytest
 from backstory.derive.deeds import DeedKind, commands_of, succeeded
 from backstory.model import ToolCall
 
-TEST, BUILD, LINT, COMMIT, PR = (
-    DeedKind.TEST, DeedKind.BUILD, DeedKind.LINT, DeedKind.COMMIT, DeedKind.PULL_REQUEST
-)  # fmt: skip
+TEST, BUILD, COMMIT, PR = DeedKind.TEST, DeedKind.BUILD, DeedKind.COMMIT, DeedKind.PULL_REQUEST
 
 
 def kinds(command: str, tool: str = "SHELL") -> list[DeedKind]:
@@ -28,7 +26,10 @@ def kinds(command: str, tool: str = "SHELL") -> list[DeedKind]:
         ("pnpm run build", [BUILD]),
         ("npx tsc --noEmit", [BUILD]),
         ("cargo build && cargo test", [BUILD, TEST]),
-        ("cargo clippy", [LINT]),
+        ("python -m unittest", [TEST]),
+        ("npm t", [TEST]),
+        ("git cherry-pick --continue", [COMMIT]),
+        ("git revert --no-edit HEAD", [COMMIT]),
         ("./gradlew test", [TEST]),
         ("xcodebuild -scheme App test", [TEST]),
         ("make", [BUILD]),
@@ -50,6 +51,9 @@ def test_what_a_command_does_is_known_by_its_words(command: str, expected: list[
         "echo pytest", "cat tests/test.py", "grep -rn 'go test' .", "git commit --dry-run", "git log --grep commit",
         "gh pr view 12", "npm install", "npm run start", "go run .", "make install", "docker ps", "ls test", "",
         "$X test", "git status # git commit",
+        "cargo add test", "go get test", "go mod init build", "cargo run build", "docker run x build",
+        "dotnet new test", "git commit --help", "gh pr create --dry-run", "pytest --version", "git merge --abort", "git cherry-pick -n a",
+        "cargo clippy",
     ],
 )  # fmt: skip
 def test_words_that_only_look_so_do_nothing(command: str) -> None:
@@ -68,10 +72,18 @@ def test_another_tool_runs_no_commands() -> None:
         (False, "1 failed, 3 passed", False), (False, "0 failed, 3 passed", True), (False, "--- FAIL: TestX", False),
         (False, "Tests: 2 failed, 5 total", False), (False, "src/a.ts(1,2): error TS2304: Cannot find", False),
         (False, "Found 0 errors.", True), (False, "no failures", True), (None, "2 errors", False),
+        (False, "FAILED (failures=2)", False), (False, "panic: no", False), (False, "1,000 failed", False),
+        (False, "test_error: handles error: ok", True), (False, "3 passed\nerror: none", True),
         (False, "1 failed\n" + "later " * 2_000, True),
     ],
 )  # fmt: skip
 def test_how_a_check_ended_is_read_off_its_last_words_too(
     is_error: bool | None, output: str | None, expected: bool | None
 ) -> None:
-    assert succeeded(is_error, output) is expected
+    assert succeeded(TEST, is_error, output) is expected
+
+
+def test_a_commit_was_made_if_git_says_so_whatever_failed_after_it() -> None:
+    assert succeeded(COMMIT, True, "[main 1a2b3c4] Fix it\nfatal: no remote") is True
+    assert succeeded(COMMIT, True, "error: pathspec") is False
+    assert succeeded(COMMIT, None, None) is None

@@ -25,7 +25,7 @@ RULE = """\
 done: the last turn completed (where no log says how it ended: it was answered), and after the last edit came a commit
 or a pull request, or nothing was edited.
 stuck: the last turn failed, crashed or was cancelled; or the last run of tests or the last build failed, and nothing
-was edited or committed after it.
+was edited, committed or proposed after it.
 in progress: everything else."""
 FILES_MOST = 50
 
@@ -65,7 +65,8 @@ class Item(Struct, frozen=True, kw_only=True):
 class Place(Struct, frozen=True, kw_only=True):
     """A branch of a repository, or of a project that has none, with what was worked on there."""
 
-    repository: str | None
+    name: str
+    """The repository's, else the project's."""
     project: str | None
     branch: str | None
     items: tuple[Item, ...]
@@ -85,15 +86,19 @@ def standup(reader: Reader, wanted: SessionFilter) -> Standup:
     places: dict[tuple[str | None, str | None], list[Item]] = {}
     for work in reader.work(wanted):
         session = work.session
-        key = session.repository or session.project_name or None, session.branch
+        key = session.repository or session.project, session.branch
         places.setdefault(key, []).append(_item(work, wanted, costs))
     return Standup(
         wanted=wanted,
         places=tuple(
-            Place(repository=key[0], project=items[0].work.session.project, branch=key[1], items=tuple(items))
-            for key, items in places.items()
+            Place(name=_name(items[0]), project=items[0].work.session.project, branch=branch, items=tuple(items))
+            for (_, branch), items in places.items()
         ),
     )
+
+
+def _name(item: Item) -> str:
+    return item.work.session.repository or item.work.session.project_name
 
 
 def _item(work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, Cost]) -> Item:
@@ -119,10 +124,11 @@ def status_of(work: SessionWork) -> tuple[Status, str, str | None]:
         how = _WAS.get(last.outcome, last.outcome)
         return Status.STUCK, f"the last turn {how}", f"the last prompt: {_line(last.prompt)}"
     deeds = [each for each in work.deeds if each.ok is not False or each.kind in CHECKS]
-    check = _last(deeds, (DeedKind.TEST, DeedKind.BUILD))
     change = _last(deeds, (DeedKind.EDIT, DeedKind.COMMIT, DeedKind.PULL_REQUEST))
-    if check is not None and deeds[check].ok is False and (change is None or change < check):
-        failed = deeds[check]
+    checks = [found for kind in CHECKS if (found := _last(deeds, (kind,))) is not None]
+    open_failures = [each for each in checks if deeds[each].ok is False and (change is None or change < each)]
+    if open_failures:
+        failed = deeds[max(open_failures)]
         return Status.STUCK, f"the last {_RUNS[failed.kind]} failed (@{failed.seq})", f"failing: {_line(failed.text)}"
     is_answered = last.outcome == "completed" or (last.outcome is None and bool(last.answer.strip()))
     if not is_answered:
@@ -146,7 +152,7 @@ def _last(deeds: Sequence[DoneDeed], kinds: Iterable[DeedKind]) -> int | None:
 
 
 def _last_checks(deeds: Sequence[DoneDeed]) -> Iterable[Check]:
-    for kind in (DeedKind.TEST, DeedKind.BUILD):
+    for kind in CHECKS:
         found = _last(deeds, (kind,))
         if found is not None:
             each = deeds[found]
@@ -178,7 +184,7 @@ def as_json(report: Standup) -> dict[str, Any]:
         "until": iso(report.wanted.until),
         "places": [
             {
-                "repository": place.repository,
+                "repository": place.name or None,
                 "project": place.project,
                 "branch": place.branch,
                 "items": [_item_as_json(each) for each in place.items],

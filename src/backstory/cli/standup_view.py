@@ -53,7 +53,7 @@ def _ordered(place: Place) -> Iterator[tuple[Status, Item]]:
 
 
 def _place(place: Place) -> str:
-    where = place.repository or place.project or "no repository"
+    where = place.name or "no repository"
     return f"{where} · {place.branch}" if place.branch else where
 
 

@@ -1,7 +1,7 @@
 """What a tool call does that a person would report: an edit, a commit, a pull request, a run of tests. Pure.
 
-Only what a command's words surely say counts. Of a shell command whose parts are joined the result is that of the last
-part that runs, so only that one is known to have failed or not.
+Only what a command's words surely say counts. Where a script of several commands fails, nobody says which of them did:
+a commit is then known by what git prints for it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ class DeedKind(StrEnum):
     PULL_REQUEST = "pull request"
     TEST = "test"
     BUILD = "build"
-    LINT = "lint"
 
 
-CHECKS = frozenset({DeedKind.TEST, DeedKind.BUILD, DeedKind.LINT})
+CHECKS = (DeedKind.TEST, DeedKind.BUILD)
 """What succeeds or fails."""
 
 
@@ -43,32 +42,34 @@ class Deed(Struct, frozen=True, kw_only=True):
     text: str
 
 
-_TESTERS = frozenset({"pytest", "py.test", "tox", "nox", "jest", "vitest", "mocha", "rspec", "phpunit", "ctest", "ava"})
-_LINTERS = frozenset(
-    {"ruff", "mypy", "flake8", "pylint", "pyright", "eslint", "golangci-lint", "shellcheck", "rubocop", "swiftlint"}
+_TESTERS = frozenset(
+    {"pytest", "unittest", "py.test", "tox", "nox", "jest", "vitest", "mocha", "rspec", "phpunit", "ctest", "ava"}
 )
 _COMPILERS = frozenset({"tsc", "xcodebuild", "webpack", "msbuild"})
 _RUNNERS = frozenset({"npx", "bunx", "uvx", "poetry", "uv", "pdm", "hatch", "pipenv", "bundle", "rye"})
 """Programs that run another one, behind the word ``run`` or ``exec`` or without it."""
 _VERBS: dict[str, dict[str, DeedKind]] = {
-    "go": {"test": DeedKind.TEST, "build": DeedKind.BUILD, "vet": DeedKind.LINT},
-    "cargo": {"test": DeedKind.TEST, "nextest": DeedKind.TEST, "build": DeedKind.BUILD, "check": DeedKind.BUILD,
-              "clippy": DeedKind.LINT},
+    "go": {"test": DeedKind.TEST, "build": DeedKind.BUILD},
+    "cargo": {"test": DeedKind.TEST, "nextest": DeedKind.TEST, "build": DeedKind.BUILD, "check": DeedKind.BUILD},
     "swift": {"test": DeedKind.TEST, "build": DeedKind.BUILD},
     "dotnet": {"test": DeedKind.TEST, "build": DeedKind.BUILD},
-    "mix": {"test": DeedKind.TEST, "compile": DeedKind.BUILD, "credo": DeedKind.LINT},
-    "deno": {"test": DeedKind.TEST, "lint": DeedKind.LINT, "check": DeedKind.BUILD},
+    "mix": {"test": DeedKind.TEST, "compile": DeedKind.BUILD},
+    "deno": {"test": DeedKind.TEST, "check": DeedKind.BUILD},
     "mvn": {"test": DeedKind.TEST, "verify": DeedKind.TEST, "package": DeedKind.BUILD, "compile": DeedKind.BUILD},
     "gradle": {"test": DeedKind.TEST, "check": DeedKind.TEST, "build": DeedKind.BUILD, "assemble": DeedKind.BUILD},
     "docker": {"build": DeedKind.BUILD},
-    "make": {"test": DeedKind.TEST, "tests": DeedKind.TEST, "check": DeedKind.TEST, "lint": DeedKind.LINT,
+    "make": {"test": DeedKind.TEST, "tests": DeedKind.TEST, "check": DeedKind.TEST,
              "build": DeedKind.BUILD, "all": DeedKind.BUILD},
 }  # fmt: skip
+_FIRST_WORD = frozenset({"go", "cargo", "swift", "dotnet", "mix", "deno", "docker"})
+"""Of these only the first word is what is done; what follows may be any name. The others take several goals."""
+_ASKING = frozenset({"--help", "-h", "--version", "--dry-run", "--collect-only", "-list"})
+"""With one of these a program only says something."""
+_COMMITTING = frozenset({"commit", "cherry-pick", "revert", "merge"})
 _VERBS |= {"gradlew": _VERBS["gradle"], "mvnw": _VERBS["mvn"], "just": _VERBS["make"], "mise": _VERBS["make"]}
 _SCRIPT_RUNNERS = frozenset({"npm", "yarn", "pnpm", "bun"})
 _SCRIPTS = {
-    "test": DeedKind.TEST, "build": DeedKind.BUILD, "compile": DeedKind.BUILD, "lint": DeedKind.LINT,
-    "typecheck": DeedKind.LINT,
+    "test": DeedKind.TEST, "t": DeedKind.TEST, "build": DeedKind.BUILD, "compile": DeedKind.BUILD,
 }  # fmt: skip
 
 
@@ -92,23 +93,33 @@ def commands_of(call: ToolCall) -> list[Deed]:
 
 
 _FAILURES = lazy_regex(
-    r"\b[1-9]\d* (?:tests? |specs? |checks? )?(?:failed|failing|failures?|errors?)\b"
-    r"|^(?:--- )?FAIL\b|^FAILED\b|^BUILD FAILED|\*\* BUILD FAILED|\berror(?: TS\d+|\[E\d+\])?:|^make: \*\*\*|^npm ERR!",
+    r"(?<![\d.,])[1-9][\d,]* (?:tests? |specs? |checks? )?(?:failed|failing|failures?|errors?)\b"
+    r"|\b(?:failures|errors)=[1-9]|^(?:--- )?FAIL\b|^FAILED\b|^BUILD FAILED|\*\* BUILD FAILED|^panic:|^make: \*\*\*"
+    r"|^npm ERR!|\berror(?: TS\d+|\[E\d+\]):|^\S+:\d+:\d+: error:|^error: (?:could not compile|aborting)",
     re.MULTILINE,
 )
+_COMMITTED = lazy_regex(r"^\[\S+(?: \([^)]*\))? [0-9a-f]{7,40}\] ", re.MULTILINE)
+"""What git prints for a commit."""
 TAIL_CHARS = 4_000
 """So much of the end of an output is looked at for its verdict."""
 
 
-def succeeded(is_error: bool | None, output: str | None) -> bool | None:
-    """Whether a check went well; None where nobody knows.
+def succeeded(kind: DeedKind, is_error: bool | None, output: str | None) -> bool | None:
+    """Whether something that a script did went well; None where nobody knows.
 
-    A pipe such as ``pytest | tail`` hides how the program ended, so that its last words count, too.
+    A pipe such as ``pytest | tail`` hides how the program ended, so that its last words count, too. A script fails by
+    any of its commands: a commit was made if git says so.
 
-    >>> succeeded(False, "2 failed, 30 passed"), succeeded(False, "30 passed, 0 failed"), succeeded(True, "30 passed")
-    (False, True, False)
+    >>> [succeeded(DeedKind.TEST, False, each) for each in ("2 failed, 30 passed", "30 passed, 0 failed")]
+    [False, True]
+    >>> succeeded(DeedKind.COMMIT, True, "[main 1a2b3c4] Fix it\\nfatal: no remote")
+    True
     """
-    if is_error or (output is not None and _FAILURES.search(output, max(0, len(output) - TAIL_CHARS))):
+    if kind == DeedKind.COMMIT and is_error and output is not None and _COMMITTED.search(output):
+        return True
+    if is_error:
+        return False
+    if kind in CHECKS and output is not None and _FAILURES.search(output, max(0, len(output) - TAIL_CHARS)):
         return False
     return None if is_error is None else True
 
@@ -119,9 +130,11 @@ def _kind(words: Sequence[str | None]) -> DeedKind | None:
         return None
     name = program.rpartition("/")[2]
     plain = list(_plain(rest))
+    if not _ASKING.isdisjoint(rest):
+        return None
     match name:
         case "git":
-            return DeedKind.COMMIT if shell_parse.git_words(rest)[1] == "commit" and "--dry-run" not in rest else None
+            return DeedKind.COMMIT if _commits(rest) else None
         case "gh":
             return DeedKind.PULL_REQUEST if plain[:2] == ["pr", "create"] else None
         case "glab":
@@ -130,8 +143,6 @@ def _kind(words: Sequence[str | None]) -> DeedKind | None:
             return DeedKind.BUILD if "--build" in rest else None
     if name in _TESTERS:
         return DeedKind.TEST
-    if name in _LINTERS:
-        return DeedKind.LINT
     if name in _COMPILERS:
         return DeedKind.TEST if "test" in plain else DeedKind.BUILD
     if name in _SCRIPT_RUNNERS:
@@ -141,7 +152,15 @@ def _kind(words: Sequence[str | None]) -> DeedKind | None:
         return None
     if name == "make" and not plain:
         return DeedKind.BUILD
-    return next((verbs[word] for word in plain if word in verbs), None)
+    goals = plain[:1] if name in _FIRST_WORD else plain
+    return next((verbs[word] for word in goals if word in verbs), None)
+
+
+def _commits(words: list[str | None]) -> bool:
+    _, verb, rest = shell_parse.git_words(words)
+    return verb in _COMMITTING and {"--abort", "--quit", "-n", "--no-commit"}.isdisjoint(
+        rest if verb != "commit" else ()
+    )
 
 
 def _run_by(words: Sequence[str | None]) -> list[str | None]:

@@ -26,9 +26,7 @@ class WorkTurn(NamedTuple):
     seq: int
     prompt: str
     started: int | None
-    ended: int | None
     outcome: str | None
-    stop_reason: str | None
     answer: str
 
 
@@ -67,12 +65,12 @@ def _deeds(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[DoneDeed
         failed = None if is_error is None else bool(is_error)
         edits = [] if failed else changed.get((session_id, seq, part), [])
         for deed in [*(Deed(kind=DeedKind.EDIT, text=path) for path in edits), *commands_of(event)]:
-            ok = None if failed is None else not failed
-            if deed.kind in CHECKS:
-                ok = succeeded(failed, _output(db, codecs, result_id))
+            told = deed.kind in CHECKS or (deed.kind == DeedKind.COMMIT and failed)
+            output = _output(db, codecs, result_id) if told else None
             yield DoneDeed(
-                kind=deed.kind, text=deed.text, session_id=session_id, turn_uid=turn_uid, seq=seq, at=at, ok=ok
-            )
+                kind=deed.kind, text=deed.text, session_id=session_id, turn_uid=turn_uid, seq=seq, at=at,
+                ok=succeeded(deed.kind, failed, output),
+            )  # fmt: skip
 
 
 def _output(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int | None) -> str | None:
@@ -90,7 +88,7 @@ with recursive below(id) as (
 select id from below
 """
 _TURNS = """
-select t.uid, t.first_seq, t.prompt, t.started, t.ended, t.outcome, t.stop_reason, coalesce(x.answer, '')
+select t.uid, t.first_seq, t.prompt, t.started, t.outcome, coalesce(x.answer, '')
 from turns t left join turn_texts x on x.turn_id = t.id
 where t.removed is null and t.session_id = ? order by t.first_seq, t.id
 """
