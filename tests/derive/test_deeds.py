@@ -52,8 +52,8 @@ def test_what_a_command_does_is_known_by_its_words(command: str, expected: list[
         "gh pr view 12", "npm install", "npm run start", "go run .", "make install", "docker ps", "ls test", "",
         "$X test", "git status # git commit",
         "cargo add test", "go get test", "go mod init build", "cargo run build", "docker run x build",
-        "dotnet new test", "git commit --help", "gh pr create --dry-run", "pytest --version", "git merge --abort", "git cherry-pick -n a",
-        "cargo clippy",
+        "dotnet new test", "git commit --help", "gh pr create --dry-run", "pytest --version", "git merge --abort",
+        "git cherry-pick -n a", "cargo clippy",
     ],
 )  # fmt: skip
 def test_words_that_only_look_so_do_nothing(command: str) -> None:

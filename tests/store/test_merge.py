@@ -167,6 +167,37 @@ def test_of_a_removed_branch_the_later_decision_counts(copies: Copies) -> None:
         assert not any("to second" in str(each.event) for each in store.events(1))
 
 
+def test_of_a_pruned_turn_nothing_that_was_derived_comes_back(copies: Copies) -> None:
+    (second,) = [turn.uid for turn in copies.one.tree(1) if turn.prompt == "second"]
+    copies.at(1, copies.two, lambda store: say(store, 1, "there"))
+    named = (
+        "insert into session_refs(session_id, ref_type, ref_value, turn_id, seq) select 1, 'pr', '12', id, first_seq"
+    )
+    looked_up(copies.two.path, f"{named} from turns where prompt = 'second'")
+    copies.at(1, copies.one, lambda store: store.remove_turns(1, [second]))
+    copies.at(1, copies.one, lambda store: store.prune_turns(1))
+    for store in copies.merged():
+        assert looked_up(store.path, "select ref_value from session_refs") == []
+
+
+def test_what_a_turn_says_of_its_models_window_comes_with_it(copies: Copies) -> None:
+    copies.at(1, copies.two, lambda store: say(store, 1, "there"))
+    looked_up(copies.two.path, "update turns set context_window = 200000 where prompt = 'there'")
+    for store in copies.merged():
+        assert looked_up(store.path, "select prompt from turns where context_window = 200000") == [("there",)]
+
+
+def test_a_file_beside_a_log_comes_though_the_log_is_the_same(copies: Copies) -> None:
+    looked_up(
+        copies.two.path,
+        "insert into sidecars(log_id, name, size, mtime_ns, sha256, data) select min(id), 'plan.md', 0, 7, x'00', x'00' "
+        "from logs",
+    )
+    assert merge(copies.one, copies.two)
+    assert looked_up(copies.one.path, "select name, mtime_ns from sidecars") == [("plan.md", 7)]
+    assert not merge(copies.one, copies.two)
+
+
 def test_a_session_that_went_on_after_it_was_removed_stays(copies: Copies) -> None:
     uid = copies.one.uids()[0]
     copies.at(1, copies.one, lambda store: store.remove(1))

@@ -247,6 +247,7 @@ def copy_derived(db: apsw.Connection, sides: Sides, *, is_stale: bool) -> None:
     ).get
     stale = "select exists (select 1 from logs where session_id = ? and derived < ? and derived <> ?)"
     is_stale |= bool(db.execute(stale, (new, derived_tables.VERSION, merge_logs.COPIED)).get)
+    is_stale |= bool(db.execute(_OUTSIDE_TURNS.replace("SOURCE", source), {"old": old}).get)
     if is_stale or version != str(derived_tables.VERSION) or known < derived_tables.VERSION:
         db.execute("update logs set derived = ? where session_id = ?", (STALE, new))
         return
@@ -267,11 +268,20 @@ def _note_shifts(db: apsw.Connection, sides: Sides) -> None:
     db.execute(
         "insert or ignore into temp.shifts select o.first_seq, o.last_seq, n.first_seq - o.first_seq, n.id "
         f"from {sides.source}.turns o join turns n on n.session_id = ? and n.uid = o.uid "
-        "and n.last_seq - n.first_seq = o.last_seq - o.first_seq where o.session_id = ?",
+        "and n.last_seq - n.first_seq = o.last_seq - o.first_seq "
+        # Of what was pruned here nothing comes back.
+        "and not (n.removed is not null and n.prompt = '') where o.session_id = ?",
         (sides.new, sides.old),
     )
 
 
+_OUTSIDE_TURNS = """
+with first(seq) as (select min(first_seq) from SOURCE.turns where session_id = :old)
+select exists (select 1 from SOURCE.checkpoints c, first f where session_id = :old and (c.seq is null or c.seq < f.seq))
+  or exists (select 1 from SOURCE.session_files, first f where session_id = :old and first_seq < f.seq)
+  or exists (select 1 from SOURCE.session_refs r, first f where session_id = :old and r.seq < f.seq)
+"""
+"""Whether something derived belongs to no turn, so that no shift says where it stands here."""
 _SHIFT = "join temp.shifts m on m.first = (select max(first) from temp.shifts where first <= {seq}) and {seq} <= m.last"
 _RANK = f"instr('{derived_tables.ACTIONS}', {{}})"
 _DERIVED = (

@@ -179,8 +179,9 @@ def adopt_state(db: apsw.Connection, source: str, ours: int, theirs: TheirLog) -
     copy_sidecars(db, source, ours, theirs.id)
 
 
-def copy_sidecars(db: apsw.Connection, source: str, ours: int, theirs: int) -> None:
-    """Have of each file beside a log the one that was written last."""
+def copy_sidecars(db: apsw.Connection, source: str, ours: int, theirs: int) -> bool:
+    """Have of each file beside a log the one that was written last; returns whether any came."""
+    before = db.total_changes()
     db.execute(
         f"insert into sidecars(log_id, {_SIDECAR}) select ?, {_SIDECAR} from {source}.sidecars where log_id = ? "
         "on conflict(log_id, name) do update set size = excluded.size, mtime_ns = excluded.mtime_ns, "
@@ -188,6 +189,7 @@ def copy_sidecars(db: apsw.Connection, source: str, ours: int, theirs: int) -> N
         "where (excluded.mtime_ns, excluded.sha256) > (sidecars.mtime_ns, sidecars.sha256)",
         (ours, theirs),
     )
+    return db.total_changes() != before
 
 
 def _common(db: apsw.Connection, source: str, ours: int, theirs: int) -> int:

@@ -92,6 +92,11 @@ class SessionMerge:
         self._after, self._shift = (0, -1), 0
         self._taken = list[str]()
 
+    @property
+    def session_id(self) -> int:
+        """The session's id here, once it began: its uid may begin with another time than theirs."""
+        return self._sides.new
+
     def slice(self, db: apsw.Connection, source: str) -> bool:
         """Do so much as belongs into one transaction; returns whether there is more."""
         budget = Budget()
@@ -183,6 +188,8 @@ class SessionMerge:
             ours = merge_logs.begin(db, source, new, log, as_copy=as_copy or found.is_diverged)
         log_ids[log.id] = ours
         if found.has_all:
+            if self._is_trusted and merge_logs.copy_sidecars(db, source, ours, log.id):
+                self.done.has_changed = self._is_stale = True
             return ours
         self.done.has_changed = True
         if not merge_logs.copy_bytes(db, source, ours, log, budget):

@@ -27,7 +27,7 @@ TURNS_AT_ONCE = 200
 _FACTS = (
     "agent, model, native_id, prompt, started, ended, outcome, stop_reason, api_latency_ms, duration_ms, input_tokens, "
     "output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, largest_input_tokens, "
-    "reasoning_tokens, tokens_source, cost_usd, cost_source, prefix_chars, prefix_sha256"
+    "reasoning_tokens, tokens_source, cost_usd, cost_source, prefix_chars, prefix_sha256, context_window"
 )
 _OTHER_FACTS = "({}) is not ({})".format(*(", ".join(f"{side}.{name}" for name in _FACTS.split(", ")) for side in "on"))
 

@@ -133,7 +133,7 @@ class Replication(Branching):
         while self._write_from(source, merge.slice, decided=True):
             pass
         if merge.pruned:
-            merge.done.turns_removed = self.prune_turns(self.session(uid), only=merge.pruned)
+            merge.done.turns_removed = self.prune_turns(merge.session_id, only=merge.pruned)
         return merge.done
 
     def pull_sessions(self, source: Replication, *, is_one_of_several: bool = False) -> int:
