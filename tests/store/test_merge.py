@@ -190,8 +190,8 @@ def test_what_a_turn_says_of_its_models_window_comes_with_it(copies: Copies) -> 
 def test_a_file_beside_a_log_comes_though_the_log_is_the_same(copies: Copies) -> None:
     looked_up(
         copies.two.path,
-        "insert into sidecars(log_id, name, size, mtime_ns, sha256, data) select min(id), 'plan.md', 0, 7, x'00', x'00' "
-        "from logs",
+        "insert into sidecars(log_id, name, size, mtime_ns, sha256, data) "
+        "select min(id), 'plan.md', 0, 7, x'00', x'00' from logs",
     )
     assert merge(copies.one, copies.two)
     assert looked_up(copies.one.path, "select name, mtime_ns from sidecars") == [("plan.md", 7)]
