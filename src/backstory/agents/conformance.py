@@ -53,7 +53,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from backstory.agents.contract import LogReader, OwnLogPart, ResumePart, RunPart, SteerPart, WritePart
+    from backstory.agents.contract import CommitPart, LogReader, OwnLogPart, ResumePart, RunPart, SteerPart, WritePart
 
 HOME = Path("/nonexistent/home")
 ODD_LINES = (
@@ -169,6 +169,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += _resume_faults(agent.resume)
     if agent.write is not None:
         faults += _write_faults(agent, agent.write)
+    if agent.commits is not None:
+        faults += _commit_faults(agent.commits)
     return faults
 
 
@@ -296,6 +298,14 @@ def _write_faults(agent: Agent, write: WritePart) -> Iterator[str]:
     found = [text for *_, event in reading.rows for text in (*_said(event), *_returned(event))]
     if missing := {"Look", "I look.", *(each.result for each in call)} - set(found):
         yield f"write.lines: the agent's own reader does not find {sorted(missing)}"
+
+
+def _commit_faults(commits: CommitPart) -> Iterator[str]:
+    for key, value in (("Signed-off-by", "Ann <ann@example.org>"), ("", ""), ("Reviewed-by", ODD_LINES[-1].decode())):
+        if commits.names_session(key) or commits.session_id(key, value) is not None:
+            yield f"commits: takes {key[:40]!r} for a line that names a session of its own"
+    if commits.is_author("ann@example.org") or commits.is_author(""):
+        yield "commits.is_author: takes anybody for the agent"
 
 
 def _steer_faults(steer: SteerPart) -> Iterator[str]:

@@ -9,6 +9,7 @@ import click
 COMMANDS = {
     "standup": "standup_command",
     "cost": "cost_report_command",
+    "blame": "blame_command",
     "reindex": "reindex_command",
 }
 """The module of each, imported when it is asked for."""

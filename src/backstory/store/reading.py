@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from backstory.derive.tally import Tally
     from backstory.model import Turn
     from backstory.store import claims, compactions, copies, costs, run_facts, runs
+    from backstory.store.authorship import FileTouch
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
     from backstory.store.derived_tables import StoredRef
@@ -311,6 +312,20 @@ class Reading(Database):
         from backstory.store import work  # few commands report
 
         return self._read(lambda db: work.of_session(db, id_of(session)))
+
+    def file_touches(self, roots: Sequence[str], names: Sequence[str]) -> list[FileTouch]:
+        """The calls that changed a file, by its names below these folders, in order of their times."""
+        from backstory.store import authorship  # one report asks
+
+        def read(db: apsw.Connection) -> list[FileTouch]:
+            paths = [f"{root.rstrip('/')}/{name}" for root in roots for name in names]
+            return authorship.touches_of(db, [*paths, *authorship.earlier_names(db, paths)])
+
+        return self._read_if_begun(read, [])
+
+    def authorship(self, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        """An answer of a function of ``authorship``; ``otherwise`` of a store that is not there."""
+        return self._read_if_begun(question, otherwise)
 
     def counted_turns(self, asked: Asked) -> frozenset[str]:
         """The uids of the turns that ``add_turns`` looks at; of a project's store, which holds few."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
     from backstory.store.stats import By
+    from backstory.workspace.authorship import Authorship
     from backstory.workspace.contexts import SessionContext
     from backstory.workspace.entries import Entry, Form, OutlineEntry
     from backstory.workspace.listing import Listing
@@ -114,6 +115,15 @@ class Reader:
         from backstory.workspace.work import done_in
 
         return done_in(self._listing, wanted)
+
+    def authorship(self) -> Authorship:
+        """Who changed the files of the project here, made its commits and named its pull requests."""
+        from backstory.projects import git
+        from backstory.workspace.authorship import Authorship
+
+        sources = self._sources
+        roots = [sources.project_folder, *git.worktrees(sources.project_folder)]
+        return Authorship(self._listing, sources.project_key, list(map(str, roots)))
 
     def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
         """How often tools were called in listed sessions, each call once; ``report``: (done, total) sessions."""

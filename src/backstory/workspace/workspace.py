@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from backstory.config import Config
     from backstory.ingest.report import Report
+    from backstory.projects.git_history import GitHistory
     from backstory.store import Session, Store
     from backstory.workspace.decisions import Decisions, Late
     from backstory.workspace.importing import Machine, Progress
@@ -83,6 +84,13 @@ class Workspace(Stores):
         from backstory.workspace.reader import Reader
 
         return Reader(self)
+
+    @cached_property
+    def history(self) -> GitHistory:
+        """What git says of the repository that the folder is in."""
+        from backstory.projects.git_history import GitHistory
+
+        return GitHistory(self.folder, self.environ)
 
     @cached_property
     def scheduler(self) -> Scheduler:

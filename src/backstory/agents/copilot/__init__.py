@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backstory.agents.contract import Agent
+from backstory.agents.copilot.commits import Commits
 from backstory.agents.copilot.database import Databases
 from backstory.agents.copilot.export import Export
 from backstory.agents.copilot.log import Documents, Logs
@@ -19,4 +20,5 @@ AGENT = Agent(
     database=Databases(),
     resume=Resuming(),
     export=Export(),
+    commits=Commits(),
 )

@@ -1,0 +1,128 @@
+"""Which lines a call put into which file, and which it took away: edits, patches and whole files. Pure.
+
+Only what stands in the call's input counts. What a program did that a shell ran is not known, but for patches.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.derive import essence
+from backstory.model import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from backstory.model import ToolCall
+
+COMPARED_MAX = 4_000_000
+"""So many pairs of lines are compared at most to find those that an edit keeps."""
+_WRITTEN = ("content", "file_text", "contents", "text")
+
+
+class WrittenLines(Struct, frozen=True, kw_only=True):
+    """What a call did to a file. ``path``: as the call has it; '' for its only one.
+
+    ``lines``: a sign and a text each, in order: ``+`` put there, ``-`` taken away, a blank for one that stays.
+    ``is_whole``: nothing else is in the file then.
+    """
+
+    path: str
+    lines: tuple[tuple[str, str], ...]
+    is_whole: bool = False
+
+
+def written_by(call: ToolCall) -> list[WrittenLines]:
+    """What a call did to files, as far as its input says so; nothing where that does not hold the text.
+
+    >>> from backstory.model import ToolCall
+    >>> given = {"file_path": "a.py", "old_string": "x = 1\\ny = 2", "new_string": "x = 1\\ny = 3"}
+    >>> written_by(ToolCall(tool_name="Edit", tool="EDIT", input=given))[0].lines
+    ((' ', 'x = 1'), ('-', 'y = 2'), ('+', 'y = 3'))
+    """
+    given: dict[str, Any] = call.input if isinstance(call.input, dict) else {}
+    found = list(_patched(given))
+    if found:
+        return found
+    if call.tool == Tool.SHELL:
+        return []
+    path = call.file_path or ""
+    lines = tuple(line for each in _edits(given) for line in _edited(each))
+    if lines:
+        return [WrittenLines(path=path, lines=lines)]
+    content = next((given[key] for key in _WRITTEN if isinstance(given.get(key), str)), None)
+    if call.tool != Tool.WRITE or content is None:
+        return []
+    return [WrittenLines(path=path, lines=tuple(("+", line) for line in lines_of(content)), is_whole=True)]
+
+
+def of_path(found: Sequence[WrittenLines], path: str) -> WrittenLines | None:
+    """What of it is about the file at an absolute path, by the end of that."""
+    if len(found) == 1 and not found[0].path:
+        return found[0]
+    about = [each for each in found if path == each.path or path.endswith(f"/{posixpath.normpath(each.path)}")]
+    about.sort(key=lambda each: -len(each.path))
+    if not about and len(found) == 1:
+        # The only file of a call that is known to have touched this one, by a path that leads there in another way.
+        return found[0] if posixpath.basename(found[0].path) == posixpath.basename(path) else None
+    return about[0] if about else None
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, without their ends."""
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+
+
+def _patched(given: dict[str, Any]) -> Iterator[WrittenLines]:
+    for patch in essence.patches_in(given):
+        yield from (
+            WrittenLines(path=path, lines=tuple(lines), is_whole=is_new) for path, lines, is_new in _files_of(patch)
+        )
+    yield from (WrittenLines(path=path, lines=tuple(lines)) for path, lines in essence.files_changed(given))
+
+
+def _files_of(patch: str) -> Iterator[tuple[str, list[tuple[str, str]], bool]]:
+    """The files of a patch under their new names, each with its lines; the last value: whether it is a new one."""
+    path, lines, is_new = "", list[tuple[str, str]](), False
+    for line in patch[patch.find(essence.PATCH) :].split("\n"):
+        if line.startswith("*** Move to: "):
+            path = line.removeprefix("*** Move to: ").strip()
+        elif line.startswith("*** "):
+            if path:
+                yield path, lines, is_new
+            verb, is_file, name = line.removeprefix("*** ").partition(" File: ")
+            path, lines, is_new = name.strip() if is_file else "", [], verb == "Add"
+        elif path and line[:1] in ("+", "-", " "):
+            lines.append((line[0], line[1:].removesuffix("\r")))
+    if path:
+        yield path, lines, is_new
+
+
+def _edits(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    edits = given.get("edits")
+    yield from (each for each in (given, *(edits if isinstance(edits, list) else ())) if isinstance(each, dict))
+
+
+def _edited(edit: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    old, new = (essence.first_text(edit, keys) for keys in (essence.OLD_KEYS, essence.NEW_KEYS))
+    if old or new:
+        yield from compared(lines_of(old), lines_of(new))
+
+
+def compared(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
+    """Two texts as one, line by line, each with its sign."""
+    if len(old) * len(new) > COMPARED_MAX:
+        yield from (("-", line) for line in old)
+        yield from (("+", line) for line in new)
+        return
+    from difflib import SequenceMatcher
+
+    for how, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if how == "equal":
+            yield from ((" ", line) for line in new[c:d])
+        else:
+            yield from (("-", line) for line in old[a:b])
+            yield from (("+", line) for line in new[c:d])
