@@ -265,8 +265,8 @@ def as_json(report: Blame) -> dict[str, Any]:
         "name": report.name,
         "commit": None if commit is None else _commit_as_json(commit),
         "trailers": [
-            {"key": each.key, "value": each.value, "agent": each.agent, "names_session": each.names_session}
-            | _act_as_json(each.act, report)
+            _act_as_json(each.act, report)
+            | {"key": each.key, "value": each.value, "agent": each.agent, "names_session": each.names_session}
             for each in report.trailers
         ],
         "sessions": [{"is_maker": each.is_maker} | _act_as_json(each.act, report) for each in report.witnesses],

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.derive.git_values import UNCOMMITTED
+from backstory.derive.whole_lines import Gone, completed
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class _Matching:
         self._places: dict[str, list[int]] = defaultdict(list)
         for place, line in enumerate(lines):
             self._places[_plain(line.text)].append(place)
-        self._events = self._what_happened(history)
+        self._events = self._what_happened(list(history))
         self._owners: list[int | None] = [None] * len(lines)
 
     def found(self) -> list[int | None]:
@@ -127,12 +128,12 @@ class _Matching:
         for place in places:
             self._owners[place] = alive[place][-1]
 
-    def _what_happened(self, history: Iterable[FileChange]) -> dict[str, list[_Event]]:
+    def _what_happened(self, history: Sequence[FileChange]) -> dict[str, list[_Event]]:
         """What happened to each text of the file, in order."""
         events: dict[str, list[_Event]] = defaultdict(list)
-        for number, edit in enumerate(self._edits):
+        for number, (edit, more) in enumerate(zip(self._edits, self._completed(history), strict=True)):
             counts: dict[tuple[str, str], int] = defaultdict(int)
-            for sign, line in edit.written.lines:
+            for sign, line in (*edit.written.lines, *more):
                 if (text := _plain(line)) in self._places and sign != " ":
                     counts[text, sign] += 1
             for (text, sign), count in counts.items():
@@ -140,10 +141,8 @@ class _Matching:
                 owner = number if sign == "+" else None
                 events[text].append(_Event(edit.at, number, owner, count, is_whole=is_whole))
             if edit.written.is_whole:
-                there = {text for text, _ in counts}
-                for text in self._places:
-                    if text not in there:
-                        events[text].append(_Event(edit.at, number))
+                for text in self._places.keys() - {text for text, _ in counts}:
+                    events[text].append(_Event(edit.at, number))
         for change in history:
             kept = {_plain(line) for _, line in change.added}
             for text in {_plain(line) for line in change.removed} - kept:
@@ -153,6 +152,14 @@ class _Matching:
             # A line that an edit moves is taken away first.
             each.sort(key=lambda event: (event.at, event.order, event.edit is not None))
         return events
+
+    def _completed(self, history: Sequence[FileChange]) -> list[list[tuple[str, str]]]:
+        """The whole lines of edits that have parts of lines."""
+        blamed = {line.commit for line in self._lines}
+        gone = (
+            Gone(self._until.get(each.commit, 0), frozenset(each.removed)) for each in history if each.commit in blamed
+        )
+        return completed([(edit.at, edit.written) for edit in self._edits], gone)
 
     def _alive(self, text: str, commit: str) -> list[int]:
         """The edits that put a text there and whose text was still there at a commit, once for each time."""

@@ -6,7 +6,7 @@ Only what stands in the call's input counts. What a program did that a shell ran
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
@@ -23,16 +23,44 @@ COMPARED_MAX = 4_000_000
 _WRITTEN = ("content", "file_text", "contents", "text")
 
 
+class LinePart(Struct, frozen=True, kw_only=True):
+    """A text inside of one line that another one replaced. ``reaches_end``: the line ends with it, ``from_start``: it
+    begins with it; with neither it may stand anywhere. ``keeps``: which side of the line stays beside the new text.
+    """
+
+    old: str
+    new: str
+    reaches_end: bool = False
+    from_start: bool = False
+    keeps: Literal["both", "before", "behind"] = "both"
+
+    def applied(self, line: str) -> str | None:
+        """The line with the new text; None where the old one is not in it, or nothing changes."""
+        if self.reaches_end:
+            found = line[: len(line) - len(self.old)] + self.new if line.endswith(self.old) else None
+        elif self.from_start:
+            found = self.new + line[len(self.old) :] if line.startswith(self.old) else None
+        else:
+            before, is_there, behind = line.partition(self.old)
+            if not is_there:
+                return None
+            found = {"both": before + self.new + behind, "before": before + self.new, "behind": self.new + behind}[
+                self.keeps
+            ]
+        return found if found != line else None
+
+
 class WrittenLines(Struct, frozen=True, kw_only=True):
     """What a call did to a file. ``path``: as the call has it; '' for its only one.
 
     ``lines``: a sign and a text each, in order: ``+`` put there, ``-`` taken away, a blank for one that stays.
-    ``is_whole``: nothing else is in the file then.
+    ``is_whole``: nothing else is in the file then. ``parts``: what it changed inside of lines that it has not whole.
     """
 
     path: str
     lines: tuple[tuple[str, str], ...]
     is_whole: bool = False
+    parts: tuple[LinePart, ...] = ()
 
 
 def written_by(call: ToolCall) -> list[WrittenLines]:
@@ -50,9 +78,11 @@ def written_by(call: ToolCall) -> list[WrittenLines]:
     if call.tool == Tool.SHELL:
         return []
     path = call.file_path or ""
-    lines = tuple(line for each in _edits(given) for line in _edited(each))
-    if lines:
-        return [WrittenLines(path=path, lines=lines)]
+    pairs = [pair for each in _edits(given) if (pair := _edited(each)) is not None]
+    if pairs:
+        lines = tuple(line for old, new in pairs for line in compared(lines_of(old), lines_of(new)))
+        parts = tuple(part for old, new in pairs for part in parts_of(old, new))
+        return [WrittenLines(path=path, lines=lines, parts=parts)]
     content = next((given[key] for key in _WRITTEN if isinstance(given.get(key), str)), None)
     if call.tool != Tool.WRITE or content is None:
         return []
@@ -106,10 +136,33 @@ def _edits(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from (each for each in (given, *(edits if isinstance(edits, list) else ())) if isinstance(each, dict))
 
 
-def _edited(edit: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _edited(edit: dict[str, Any]) -> tuple[str, str] | None:
+    """The text that an edit takes away and the one it puts there."""
     old, new = (essence.first_text(edit, keys) for keys in (essence.OLD_KEYS, essence.NEW_KEYS))
-    if old or new:
-        yield from compared(lines_of(old), lines_of(new))
+    return (old, new) if old or new else None
+
+
+def parts_of(old: str, new: str) -> Iterator[LinePart]:
+    """What a replacement of texts may change inside of lines: where it begins, and where it ends.
+
+    >>> [part.applied("x = one + 1") for part in parts_of("one", "two")]
+    ['x = two + 1']
+    """
+    if not old:
+        return
+    is_to_end = old.endswith("\n") and new.endswith("\n")
+    olds, news = lines_of(old), lines_of(new) or [""]
+    is_one, becomes_one = len(olds) == 1, len(news) == 1
+    if is_one and olds[0]:
+        keeps: Literal["both", "before"] = "both" if becomes_one else "before"
+        yield LinePart(old=olds[0], new=news[0], reaches_end=is_to_end, keeps=keeps)
+        if not becomes_one and not is_to_end:
+            yield LinePart(old=olds[0], new=news[-1], keeps="behind")
+    elif not is_one:
+        if olds[0] and olds[0] != news[0]:
+            yield LinePart(old=olds[0], new=news[0], reaches_end=True)
+        if olds[-1] and olds[-1] != news[-1] and not is_to_end:
+            yield LinePart(old=olds[-1], new=news[-1], from_start=True)
 
 
 def compared(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:

@@ -107,9 +107,13 @@ class GitHistory:
         return tuple(_blamed(told))
 
     def history(self, path: str) -> tuple[FileChange, ...]:
-        """What commits did to a file, the newest first, also under its earlier names."""
+        """What commits did to a file, the newest first, also under its earlier names.
+
+        Before them what is not committed yet, with UNCOMMITTED for its commit and no time.
+        """
+        now = self._run("diff", *_DIFF, "HEAD", "--", path, allowed=_NO_COMMIT)
         told = self._run("log", "--follow", f"-n{COMMITS_MAX}", *_DIFF, _FORMAT, "--", path, allowed=_NO_COMMIT)
-        return tuple(_changes(told))
+        return (*_changes(now, [UNCOMMITTED, "", "", "", "", ""]), *_changes(told))
 
     def history_before(self, commit: str, paths: Sequence[str]) -> tuple[FileChange, ...]:
         """What a commit and those before it did to files of these names."""
@@ -228,9 +232,8 @@ def _blamed(told: str) -> Iterator[BlamedLine]:
             paths[commit] = _unquoted(line[9:])
 
 
-def _changes(told: str) -> Iterator[FileChange]:
-    """The files of commits, from differences without context."""
-    fields: list[str] = []
+def _changes(told: str, fields: Sequence[str] = ()) -> Iterator[FileChange]:
+    """The files of commits, from differences without context. ``fields``: the first commit's, where it is not named."""
     for piece in re.split(rf"^(?={_MARK}|diff --git )", told, flags=re.MULTILINE):
         if piece.startswith(_MARK):
             fields = piece[1:].partition("\n")[0].split("\0")
