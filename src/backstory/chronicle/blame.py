@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from enum import StrEnum
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
@@ -55,7 +54,7 @@ class Because(StrEnum):
 class History(Protocol):
     """What is asked of git; see ``projects/git_history.py``."""
 
-    def lines(self, path: str, /) -> tuple[BlamedLine, ...]: ...
+    def lines(self, path: str, /, *, moved: bool) -> tuple[BlamedLine, ...]: ...
     def history(self, path: str, /) -> tuple[FileChange, ...]: ...
     def history_before(self, commit: str, paths: Sequence[str], /) -> tuple[FileChange, ...]: ...
     def commits(self, hashes: Iterable[str], /) -> dict[str, Commit]: ...
@@ -110,28 +109,38 @@ class Blame(Struct, frozen=True, kw_only=True):
 
 def blame_file(reader: Reader, history: History, path: str, span: tuple[int, int] | None = None) -> Blame:
     """Who wrote the lines of a file as it is now; ``span``: only from one line to another."""
-    known, lines, changes = reader.authorship(), history.lines(path), history.history(path)
-    commits = history.commits([*(line.commit for line in lines), *(change.commit for change in changes)])
+    known, changes = reader.authorship(), history.history(path)
+    lines, origins = history.lines(path, moved=False), history.lines(path, moved=True)
+    hashes = {each.commit for each in (*lines, *origins, *changes)}
+    commits = history.commits(hashes)
     names = {path, *(name for each in changes for name in (each.path, each.old_path) if name)}
-    families: dict[str, list[int]] = defaultdict(list)
-    for place, line in enumerate(lines):
-        families[path if line.path in names else line.path].append(place)
     is_generated = path in history.generated([path]) or made_by_tools.is_generated(path, (line.text for line in lines))
-    credits = [Credit()] * len(lines)
-    for family, places in families.items():
-        mine = [lines[place] for place in places]
-        past = changes if family == path else history.history_before("HEAD", [family])
-        edits = known.edits(sorted(names) if family == path else [family])
-        asked = _Asked(known, edits, commits, past, is_generated=is_generated)
+    asked = _Asked(known, known.edits(sorted(names)), commits, changes, is_generated=is_generated)
+    found = [(line, credit) for line, credit in zip(lines, asked.written(lines), strict=True)]
+    # What no edit explains where it stands may have been moved or copied there.
+    left = [place for place, (_, credit) in enumerate(found) if credit is None]
+    for family, places in _families([origins[place] for place in left], names, path).items():
+        mine = [origins[left[place]] for place in places]
+        if family != path:
+            past = history.history_before("HEAD", [family])
+            asked = _Asked(known, known.edits([family]), commits, past, is_generated=is_generated)
         for place, credit in zip(places, asked.credits(mine), strict=True):
-            credits[place] = credit
-    shown = [(line, credit) for line, credit in zip(lines, credits, strict=True) if _is_in(line.number, span)]
-    found = BlamedFile(path=path, runs=tuple(_runs(shown)), is_generated=is_generated)
+            found[left[place]] = origins[left[place]], credit
+    shown = [(line, credit or Credit()) for line, credit in found if _is_in(line.number, span)]
     blamed = {line.commit for line, _ in shown}
+    file = BlamedFile(path=path, runs=tuple(_runs(shown)), is_generated=is_generated)
     return _with_sessions(
-        reader, Blame(kind="file", name=path, files=(found,), sessions={},
+        reader, Blame(kind="file", name=path, files=(file,), sessions={},
                       commits={each: commits[each] for each in commits if each in blamed}),
     )  # fmt: skip
+
+
+def _families(lines: Sequence[BlamedLine], names: set[str], path: str) -> dict[str, list[int]]:
+    """The places of lines by the file that they come from: this one first, by any of its names."""
+    found: dict[str, list[int]] = {path: []}
+    for place, line in enumerate(lines):
+        found.setdefault(path if line.path in names else line.path, []).append(place)
+    return found
 
 
 def blame_commit(reader: Reader, history: History, commit: Commit) -> Blame:
@@ -181,17 +190,20 @@ class _Asked:
         self._history, self._is_generated = history, is_generated
         self._named: dict[str, Act | None] = {}
 
-    def credits(self, lines: Sequence[BlamedLine]) -> list[Credit]:
-        """The credit of each line."""
+    def written(self, lines: Sequence[BlamedLine]) -> list[Credit | None]:
+        """The credit of each line that an edit put there; None for the others."""
         told = [each for each in self._edits if each.written is not None and each.written.lines]
         edits = [Edit(at=each.at, written=each.written) for each in told if each.written is not None]
         committed = {each.hash: each.committed for each in self._commits.values()}
         found = written_by_edits(lines, edits, committed, self._history)
         return [
-            self._otherwise(line) if edit is None
-            else Credit(evidence=Evidence.WROTE, because=Because.EDIT, act=told[edit].act)
-            for line, edit in zip(lines, found, strict=True)
-        ]  # fmt: skip
+            None if edit is None else Credit(evidence=Evidence.WROTE, because=Because.EDIT, act=told[edit].act)
+            for edit in found
+        ]
+
+    def credits(self, lines: Sequence[BlamedLine]) -> list[Credit]:
+        """The credit of each line."""
+        return [credit or self._otherwise(line) for line, credit in zip(lines, self.written(lines), strict=True)]
 
     def _otherwise(self, line: BlamedLine) -> Credit:
         """The credit of a line that no edit explains."""

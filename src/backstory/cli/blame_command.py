@@ -59,7 +59,7 @@ def _report(app: App, target: str) -> Blame:
         path, span = found
         report = blame.blame_file(reader, history, path, span)
         if span is not None and not report.files[0].runs:
-            raise LinesNotThere(path, f"{span[0]}", len(history.lines(path)))
+            raise LinesNotThere(path, f"{span[0]}", len(history.lines(path, moved=False)))
         return report
     if _PULL_REQUEST.fullmatch(target) and "/commit/" not in target:
         return blame.blame_pull_request(reader, target, None if "/" in target else _repository(app))
@@ -86,7 +86,7 @@ def _file(app: App, target: str) -> tuple[str, tuple[int, int] | None] | None:
             return path, None
         span = int(first), int(last or first)
         if span[0] == 0 or span[1] < span[0]:
-            raise LinesNotThere(path, f"{first}-{last}" if last else first, len(history.lines(path)))
+            raise LinesNotThere(path, f"{first}-{last}" if last else first, len(history.lines(path, moved=False)))
         return path, span
     return None
 

@@ -85,25 +85,25 @@ class GitHistory:
             return "file"
         return "folder" if place.is_dir() else None
 
-    def lines(self, path: str, span: tuple[int, int] | None = None) -> tuple[BlamedLine, ...]:
-        """The lines of a file as it is now, each with its commit; moved and copied lines with where they came from.
+    def lines(self, path: str, *, moved: bool) -> tuple[BlamedLine, ...]:
+        """The lines of a file as it is now, each with the commit that it came with.
 
-        ``span``: only from one line to another. Raises FileNotHere, FileIsBinary, NoGit, GitFailed.
+        ``moved``: lines that were moved or copied with where they came from. Raises FileNotHere, FileIsBinary, NoGit,
+        GitFailed.
         """
         content = self._content(path)
         if b"\0" in content[:8_000]:
             raise FileIsBinary(path)
         if not self._is_committed(path):
             texts = _text(content).removesuffix("\n").split("\n") if content else []
-            every = (
+            return tuple(
                 BlamedLine(number=n, text=text.removesuffix("\r"), commit=UNCOMMITTED, path=path)
                 for n, text in enumerate(texts, 1)
             )
-            return tuple(each for each in every if span is None or span[0] <= each.number <= span[1])
         if not content:
             return ()
-        bounds = [] if span is None else [f"-L{span[0]},{span[1]}"]
-        told = self._run("blame", "--porcelain", "-M", "-C", "--no-textconv", "--encoding=UTF-8", *bounds, "--", path)
+        how = ["-M", "-C"] if moved else []
+        told = self._run("blame", "--porcelain", *how, "--no-textconv", "--encoding=UTF-8", "--", path)
         return tuple(_blamed(told))
 
     def history(self, path: str) -> tuple[FileChange, ...]:
