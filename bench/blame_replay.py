@@ -1,10 +1,10 @@
-"""How often ``chronicle blame`` is right: repositories rebuilt from logs of Claude Code, whose records hold whole files.
+"""How often ``chronicle blame`` is right: repositories rebuilt from logs of Claude Code that hold whole files.
 
     python -m bench.blame_replay HOME FOLDER [--mixed]
 
-Every edit of such a log has the file as it was before (``originalFile``). So each file is rebuilt edit by edit, with the
-dates of the log, and who wrote a line is known from the difference between two whole files: the turn whose call made
-it, or nobody's (what stood there before, and what changed outside of edits). Where a session ran ``git commit``, the
+Every edit of such a log has the file as it was before (``originalFile``). So each file is rebuilt edit by edit, with
+the dates of the log, and who wrote a line is known from the difference of two whole files: the turn whose call made it,
+or nobody's (what stood there before, and what changed outside of edits). Where a session ran ``git commit``, the
 rebuilt repository gets a commit. What changed outside is a commit of its own, or, with ``--mixed``, goes into the
 session's next one, as when a person and an agent work at the same time. Then the report is asked for each commit and
 each file, and compared line by line.
@@ -25,10 +25,12 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
+from backstory.derive.authorship import is_telling
+
 Owner = str | None
 """The id of a call; None: nobody's."""
 UNSURE: Owner = ""
-"""A line that stands alone between lines that changed outside of edits: whose it is cannot be said, so it is not counted."""
+"""A line between lines that changed outside of edits: nobody can say whose it is, so it is not counted."""
 SURE_LINES = 5
 """So many lines that stayed together beside a change outside of edits are surely the same."""
 _COMMITTED = re.compile(r"^\[[^\]\n]+ [0-9a-f]{7,}\] ", re.MULTILINE)
@@ -48,7 +50,7 @@ def main() -> None:
     given.folder.mkdir(parents=True)
     run = Asking(environ, given.folder)
     run("ingest")
-    counts, kinds = Counter[str](), Counter[str]()
+    counts, kinds, little = Counter[str](), Counter[str](), Counter[str]()
     shown = 0
     for number, (root, mine) in enumerate(sorted(steps.items(), key=lambda each: -len(each[0]))):
         rebuilt = Rebuilt(given.folder / f"r{number}", root, mixed=given.mixed)
@@ -59,11 +61,15 @@ def main() -> None:
         rebuilt.end()
         run("project", "move", root, str(rebuilt.folder))
         for what, found, truth in compared(run, rebuilt, kinds):
-            counts[judged(found, truth)] += 1
-            if judged(found, truth).startswith(("wrong", "missed")) and shown < given.wrong:
+            verdict = judged(found, truth)
+            counts[verdict] += 1
+            little[verdict] += not is_telling(what[-1])
+            if verdict.startswith(("wrong", "missed")) and is_telling(what[-1]) and shown < given.wrong:
                 shown += 1
-                print(what, found, truth)
-    print(json.dumps({"counts": counts, "asked": kinds}, indent=1))
+                print(
+                    verdict, what, found["commit"], found["session"], found["turn_seq"], found["at"], truth, sep=" | "
+                )
+    print(json.dumps({"counts": counts, "of lines that say little": little, "asked": kinds}, indent=1))
     wrote = sum(counts[each] for each in counts if each.endswith("wrote"))
     edits = counts["right wrote"] + sum(counts[each] for each in counts if each.startswith("missed"))
     print(
@@ -111,6 +117,9 @@ class Rebuilt:
         self.owners: dict[str, list[tuple[str, Owner]]] = {}
         self.commits: list[tuple[str, dict[str, list[tuple[str, Owner]]]]] = []
         self._at = 0
+        self._once: dict[str, set[str]] = defaultdict(set)
+        self._unseen: set[str] = set()
+        """Lines of edits to files that nobody knows yet: they may be a subagent's."""
         folder.mkdir()
         self._git("init", "-q", "-b", "main")
 
@@ -121,10 +130,26 @@ class Rebuilt:
                 self.commits.append((made, {path: list(lines) for path, lines in self.owners.items()}))
             return
         path = step["path"].removeprefix(self.root + "/")
-        before, after, known = step["before"], step["after"], self.owners.get(path)
+        known = self.owners.get(path)
+        if "change" in step:
+            # What a subagent did is known without the file.
+            text = "\n".join(line for line, _ in known) if known is not None else None
+            becomes = changed(text, step["change"])
+            step |= {"before": text, "after": becomes}
+            if becomes is None:
+                self._unseen |= set((step["change"]["new_string"] or "").split("\n"))
+                return
+        before, after = step["before"], str(step["after"])
         if before is not None and (known is None or [line for line, _ in known] != before.split("\n")):
             uncommitted = known is not None and self._git("status", "--porcelain", "--", path)
-            self.owners[path] = carried(known or [], before.split("\n"), None)
+            self._once[path] |= {line for line, call in known or () if call}
+            once = self._once[path]
+            lines = carried(known or [], before.split("\n"), None)
+            # What a call put there once, and is there again, may have been put back: by git, on another branch.
+            lines = [(line, UNSURE if call is None and line in once else call) for line, call in lines]
+            if known is None:
+                lines = [(line, UNSURE if line in self._unseen else owner) for line, owner in lines]
+            self.owners[path] = lines
             if known is None or not (self._mixed or uncommitted):
                 self._put(path, before)
                 self._commit("Outside", self._at - 1, path)
@@ -156,6 +181,15 @@ class Rebuilt:
         ).stdout.strip()
 
 
+def changed(text: str | None, change: dict[str, Any]) -> str | None:
+    """A file behind a subagent's edit; None where it is not known well enough."""
+    if change["content"] is not None:
+        return str(change["content"])
+    if text is None or change["old_string"] not in text:
+        return None
+    return text.replace(change["old_string"], change["new_string"], -1 if change["replace_all"] else 1)
+
+
 def carried(old: list[tuple[str, Owner]], new: list[str], owner: Owner) -> list[tuple[str, Owner]]:
     """A file's lines after a change: those that stay keep who wrote them."""
     found: list[tuple[str, Owner]] = []
@@ -174,10 +208,19 @@ def read_steps(home: Path) -> dict[str, list[dict[str, Any]]]:
     seen: set[str] = set()
     for log in sorted(home.glob(".claude/projects/**/*.jsonl")):
         called: dict[str, int] = {}
+        told_calls: dict[str, dict[str, Any]] = {}
         for line in log.read_text("utf-8", "replace").splitlines():
             try:
                 record = json.loads(line)
             except ValueError:
+                continue
+            if record.get("type") == "progress" and (told := told_of(record)) is not None:
+                # What a subagent did, which only its parent's log has: without the files.
+                call, step = told
+                if call in told_calls and step == {}:
+                    steps[record["cwd"]].append(told_calls.pop(call))
+                elif step:
+                    told_calls[call] = step
                 continue
             content = (record.get("message") or {}).get("content")
             blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
@@ -203,6 +246,23 @@ def read_steps(home: Path) -> dict[str, list[dict[str, Any]]]:
     return steps
 
 
+def told_of(record: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """A subagent's edit by the id of its call, or the end of one that went well."""
+    message = (record.get("data") or {}).get("message") or {}
+    content = (message.get("message") or {}).get("content")
+    for each in content if isinstance(content, list) else []:
+        if not isinstance(each, dict):
+            continue
+        given = each.get("input") or {}
+        if each.get("type") == "tool_use" and each["name"] in ("Edit", "Write"):
+            at = int(datetime.fromisoformat(message["timestamp"]).timestamp() * 1000)
+            change = {key: given.get(key) for key in ("old_string", "new_string", "content", "replace_all")}
+            return each["id"], {"path": given["file_path"], "change": change, "at": at, "call": each["id"]}
+        if each.get("type") == "tool_result" and not each.get("is_error"):
+            return each["tool_use_id"], {}
+    return None
+
+
 def step_of(result: dict[str, Any]) -> dict[str, Any] | None:
     """An edit with the whole file before and after it, or a commit."""
     before = result.get("originalFile")
@@ -219,11 +279,11 @@ def step_of(result: dict[str, Any]) -> dict[str, Any] | None:
 def compared(run: Asking, rebuilt: Rebuilt, kinds: Counter[str]) -> Any:
     """Each line that is reported, with who wrote it."""
     truth = truth_of(run)
-    for made, owners in rebuilt.commits:
+    for made, at_commit in rebuilt.commits:
         kinds["commits"] += 1
         report = json.loads(run("chronicle", "blame", "--json", made, folder=rebuilt.folder))
         for file in report["files"]:
-            yield from of_file(file, owners[file["path"]], truth, made[:8])
+            yield from of_file(file, at_commit[file["path"]], truth, made[:8])
     for path, owners in rebuilt.owners.items():
         kinds["files"] += 1
         report = json.loads(run("chronicle", "blame", "--json", f"./{path}", folder=rebuilt.folder))
@@ -245,7 +305,8 @@ def truth_of(run: Asking) -> Any:
     if not _TURNS:
         query = (
             "select json_extract(e.json, '$.ToolCall.tool_use_id'), s.uid, t.first_seq from events e "
-            "join sessions s on s.id = e.session_id join turns t on t.session_id = s.id and t.turn_index = e.turn_index "
+            "join sessions s on s.id = e.session_id "
+            "join turns t on t.session_id = s.id and t.turn_index = e.turn_index "
             "where e.kind = 'ToolCall' and s.relation is not 'subagent' order by s.uid desc"
         )
         for call, *turn in json.loads(run("sql", "--json", "--limit", "1000000", query))["rows"]:

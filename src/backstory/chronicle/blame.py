@@ -111,7 +111,7 @@ def blame_file(reader: Reader, history: History, path: str, span: tuple[int, int
     """Who wrote the lines of a file as it is now; ``span``: only from one line to another."""
     known, changes = reader.authorship(), history.history(path)
     lines, origins = history.lines(path, moved=False), history.lines(path, moved=True)
-    hashes = {each.commit for each in (*lines, *origins, *changes)}
+    hashes = {line.commit for line in (*lines, *origins)} | {change.commit for change in changes}
     commits = history.commits(hashes)
     names = {path, *(name for each in changes for name in (each.path, each.old_path) if name)}
     is_generated = path in history.generated([path]) or made_by_tools.is_generated(path, (line.text for line in lines))

@@ -7,26 +7,25 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import json_option, readable, store_option
+from backstory.cli.options import readable
+from backstory.cli.report_options import form_options, print_report
 from backstory.errors import FileNotHere, LinesNotThere, NoRepository, NothingToBlame
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from backstory.chronicle.blame import Blame
     from backstory.cli.app import App
+    from backstory.cli.report_options import Form
 
 _LINES = lazy_regex(r"(.+):(\d{1,9})(?:[-,](\d{1,9}))?")
 _PULL_REQUEST = lazy_regex(r"(?:[\w.-]+(?:/[\w.-]+)+)?[#!]\d{1,9}|https?://\S+", 0)
 
 
 @click.command("blame")
-@click.argument("target", metavar="FILE[:LINE]|COMMIT|PR")
-@click.option("--md", "as_markdown", is_flag=True, help="Print Markdown.")
-@json_option
-@click.option("--explain", is_flag=True, help="Print the rule by which a session wrote a line.")
-@store_option
+@click.argument("target", metavar="FILE[:LINE]|COMMIT|PR", required=False)
+@form_options
 @click.pass_obj
-def command(app: App, target: str, as_markdown: bool, as_json: bool, explain: bool) -> None:
+def command(app: App, target: str | None, form: Form) -> None:
     """Report the sessions and turns behind a file, some of its lines, a commit, or a pull request.
 
     FILE is a file of the repository here: src/a.py, src/a.py:12 or src/a.py:10-20. COMMIT is a hash, the start of one,
@@ -34,19 +33,19 @@ def command(app: App, target: str, as_markdown: bool, as_json: bool, explain: bo
     """
     from backstory.chronicle import blame
 
-    if as_markdown + as_json + explain > 1:
-        raise click.UsageError("Choose one of --md, --json and --explain.")
-    if explain:
+    if form.explain:
         output.data(blame.RULE)
         return
+    if target is None:
+        raise click.UsageError("Name a file, a commit or a pull request.")
     app.bring_up_to_date()
     report = _report(app, readable(target))
-    if as_json:
-        output.json(blame.as_json(report))
-        return
-    from backstory.cli import blame_view
+    from backstory.cli.blame_view import markdown_lines, text_lines
 
-    output.pages((blame_view.markdown_lines if as_markdown else blame_view.text_lines)(report))
+    print_report(
+        app, form, report, as_json=blame.as_json, text_lines=text_lines, markdown_lines=markdown_lines,
+        kind="a report on who wrote what: the sessions and turns behind a file, a commit or a pull request",
+    )  # fmt: skip
 
 
 def _report(app: App, target: str) -> Blame:

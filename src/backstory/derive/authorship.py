@@ -27,6 +27,8 @@ SECOND_MS = 1000
 """Git's times have no smaller parts."""
 ANCHORS_MAX = 50
 """In so many places of an edit a line is looked for, to find the run of lines that it stands in."""
+NEAR_LINES = 30
+"""A line that several edits wrote is that one's who wrote a line so near."""
 TELLING_SIGNS = 4
 """A line with fewer letters and digits says little."""
 _COMMON = frozenset(
@@ -119,10 +121,21 @@ class _Matching:
                     left[text] = places
         self._extend()
         for text, places in left.items():
-            rest = [place for place in places if self._owners[place] is None]
-            self._owners_are(rest, {place: self._alive(text, self._lines[place].commit) for place in rest})
+            for place in places:
+                if self._owners[place] is None:
+                    alive = self._alive(text, self._lines[place].commit)
+                    near = self._nearest(place)
+                    self._owners[place] = near if near in alive else alive[-1]
         self._extend()
         return self._owners
+
+    def _nearest(self, place: int) -> int | None:
+        """The edit of the nearest line that has one."""
+        for distance in range(1, NEAR_LINES):
+            for other in (place - distance, place + distance):
+                if 0 <= other < len(self._lines) and self._owners[other] is not None:
+                    return self._owners[other]
+        return None
 
     def _owners_are(self, places: Iterable[int], alive: Mapping[int, Sequence[int]]) -> None:
         for place in places:
@@ -159,7 +172,8 @@ class _Matching:
         gone = (
             Gone(self._until.get(each.commit, 0), frozenset(each.removed)) for each in history if each.commit in blamed
         )
-        return completed([(edit.at, edit.written) for edit in self._edits], gone)
+        times = {text: len(places) for text, places in self._places.items()}
+        return completed([(edit.at, edit.written) for edit in self._edits], gone, times)
 
     def _alive(self, text: str, commit: str) -> list[int]:
         """The edits that put a text there and whose text was still there at a commit, once for each time."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from backstory.derive.written_lines import WrittenLines
+    from backstory.derive.written_lines import LinePart, WrittenLines
 
 RESULTS_MAX = 200
 """A part that fits more lines than this says nothing of any of them."""
@@ -24,16 +24,24 @@ class Gone(NamedTuple):
     texts: frozenset[str]
 
 
-def completed(edits: Sequence[tuple[int, WrittenLines]], gone: Iterable[Gone]) -> list[list[tuple[str, str]]]:
+def completed(
+    edits: Sequence[tuple[int, WrittenLines]], gone: Iterable[Gone], times: Mapping[str, int]
+) -> list[list[tuple[str, str]]]:
     """Of each edit (its time, what it wrote) the whole lines that its parts changed: a sign and a text each.
 
-    ``edits`` are in the order of their times.
+    ``edits`` are in the order of their times. ``times``: how often a line stands in the file: what an edit changed
+    wherever it stood, it put there as often.
     """
     gone = list(gone)
     known: set[str] = set()
     found = []
     for at, written in edits:
-        lines = [line for part in written.parts for line in _changed(part.applied, part.new, at, known, gone)]
+        lines: list[tuple[str, str]] = []
+        for part in written.parts:
+            texts = known.union(*(each.texts for each in gone if each.until > at))
+            for old, new in _changed(part, texts):
+                count = times.get(new.rstrip(), 1) if part.everywhere else 1
+                lines += [("-", old), ("+", new)] * count
         if written.is_whole:
             known.clear()
         known.difference_update(text for sign, text in (*written.lines, *lines) if sign == "-")
@@ -42,17 +50,8 @@ def completed(edits: Sequence[tuple[int, WrittenLines]], gone: Iterable[Gone]) -
     return found
 
 
-def _changed(
-    applied: Applied, new: str, at: int, known: set[str], gone: Iterable[Gone]
-) -> list[tuple[str, str]]:  # fmt: skip
-    texts = known.union(*(each.texts for each in gone if each.until > at))
-    pairs = [(text, result) for text in texts if (result := applied(text)) is not None and result != new]
-    if len(pairs) > RESULTS_MAX:
-        return []
-    return [line for text, result in sorted(pairs) for line in (("-", text), ("+", result))]
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Applied = Callable[[str], str | None]
+def _changed(part: LinePart, texts: Iterable[str]) -> list[tuple[str, str]]:
+    """The lines that a part may have been in, each with what became of it."""
+    results = ((text, part.applied(text)) for text in texts)
+    pairs = [(text, result) for text, result in results if result is not None and result != part.new]
+    return sorted(pairs) if len(pairs) <= RESULTS_MAX else []

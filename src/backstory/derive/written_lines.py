@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 COMPARED_MAX = 4_000_000
 """So many pairs of lines are compared at most to find those that an edit keeps."""
+_EVERYWHERE = ("replace_all", "replaceAll", "allow_multiple")
 _WRITTEN = ("content", "file_text", "contents", "text")
 
 
 class LinePart(Struct, frozen=True, kw_only=True):
     """A text inside of one line that another one replaced. ``reaches_end``: the line ends with it, ``from_start``: it
     begins with it; with neither it may stand anywhere. ``keeps``: which side of the line stays beside the new text.
+    ``everywhere``: wherever it stands, in every line.
     """
 
     old: str
@@ -33,10 +35,13 @@ class LinePart(Struct, frozen=True, kw_only=True):
     reaches_end: bool = False
     from_start: bool = False
     keeps: Literal["both", "before", "behind"] = "both"
+    everywhere: bool = False
 
     def applied(self, line: str) -> str | None:
         """The line with the new text; None where the old one is not in it, or nothing changes."""
-        if self.reaches_end:
+        if self.everywhere:
+            found = line.replace(self.old, self.new)
+        elif self.reaches_end:
             found = line[: len(line) - len(self.old)] + self.new if line.endswith(self.old) else None
         elif self.from_start:
             found = self.new + line[len(self.old) :] if line.startswith(self.old) else None
@@ -80,8 +85,8 @@ def written_by(call: ToolCall) -> list[WrittenLines]:
     path = call.file_path or ""
     pairs = [pair for each in _edits(given) if (pair := _edited(each)) is not None]
     if pairs:
-        lines = tuple(line for old, new in pairs for line in compared(lines_of(old), lines_of(new)))
-        parts = tuple(part for old, new in pairs for part in parts_of(old, new))
+        lines = tuple(line for old, new, _ in pairs for line in compared(lines_of(old), lines_of(new)))
+        parts = tuple(part for old, new, everywhere in pairs for part in parts_of(old, new, everywhere=everywhere))
         return [WrittenLines(path=path, lines=lines, parts=parts)]
     content = next((given[key] for key in _WRITTEN if isinstance(given.get(key), str)), None)
     if call.tool != Tool.WRITE or content is None:
@@ -136,13 +141,14 @@ def _edits(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from (each for each in (given, *(edits if isinstance(edits, list) else ())) if isinstance(each, dict))
 
 
-def _edited(edit: dict[str, Any]) -> tuple[str, str] | None:
-    """The text that an edit takes away and the one it puts there."""
+def _edited(edit: dict[str, Any]) -> tuple[str, str, bool] | None:
+    """The text that an edit takes away, the one it puts there, and whether it does so wherever the text stands."""
     old, new = (essence.first_text(edit, keys) for keys in (essence.OLD_KEYS, essence.NEW_KEYS))
-    return (old, new) if old or new else None
+    everywhere = any(edit.get(key) is True for key in _EVERYWHERE)
+    return (old, new, everywhere) if old or new else None
 
 
-def parts_of(old: str, new: str) -> Iterator[LinePart]:
+def parts_of(old: str, new: str, *, everywhere: bool = False) -> Iterator[LinePart]:
     """What a replacement of texts may change inside of lines: where it begins, and where it ends.
 
     >>> [part.applied("x = one + 1") for part in parts_of("one", "two")]
@@ -155,7 +161,8 @@ def parts_of(old: str, new: str) -> Iterator[LinePart]:
     is_one, becomes_one = len(olds) == 1, len(news) == 1
     if is_one and olds[0]:
         keeps: Literal["both", "before"] = "both" if becomes_one else "before"
-        yield LinePart(old=olds[0], new=news[0], reaches_end=is_to_end, keeps=keeps)
+        is_all = everywhere and becomes_one and not is_to_end
+        yield LinePart(old=olds[0], new=news[0], reaches_end=is_to_end, keeps=keeps, everywhere=is_all)
         if not becomes_one and not is_to_end:
             yield LinePart(old=olds[0], new=news[-1], keeps="behind")
     elif not is_one:
