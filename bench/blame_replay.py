@@ -232,10 +232,10 @@ def read_steps(home: Path) -> dict[str, list[dict[str, Any]]]:
             ids = [each["tool_use_id"] for each in blocks if each.get("type") == "tool_result"]
             if not isinstance(result, dict) or len(ids) != 1 or ids[0] not in called or ids[0] in seen:
                 continue
-            step = step_of(result)
-            if step is not None:
+            own = step_of(result)
+            if own is not None:
                 seen.add(ids[0])
-                steps[record["cwd"]].append(step | {"at": called[ids[0]], "call": ids[0]})
+                steps[record["cwd"]].append(own | {"at": called[ids[0]], "call": ids[0]})
     for root in sorted(steps, key=len, reverse=True):
         above = next((each for each in steps if root.startswith(f"{each}/") and "worktrees" not in root), None)
         if above is not None:

@@ -103,6 +103,8 @@ class _Matching:
             self._places[_plain(line.text)].append(place)
         self._events = self._what_happened(list(history))
         self._owners: list[int | None] = [None] * len(lines)
+        self._kept_by: dict[int, int] = {}
+        """Lines that an edit left as they were: an earlier one put them there."""
 
     def found(self) -> list[int | None]:
         """The edit of each line."""
@@ -123,11 +125,16 @@ class _Matching:
         for text, places in left.items():
             for place in places:
                 if self._owners[place] is None:
-                    alive = self._alive(text, self._lines[place].commit)
-                    near = self._nearest(place)
-                    self._owners[place] = near if near in alive else alive[-1]
+                    self._owners[place] = self._one_of(self._alive(text, self._lines[place].commit), place)
         self._extend()
         return self._owners
+
+    def _one_of(self, edits: Sequence[int], place: int) -> int:
+        """Which of several edits that wrote a text wrote it here: the nearest line's, else the last one."""
+        bound = self._kept_by.get(place, len(self._edits))
+        edits = [each for each in edits if each < bound] or edits
+        near = self._nearest(place)
+        return near if near is not None and near in edits else edits[-1]
 
     def _nearest(self, place: int) -> int | None:
         """The edit of the nearest line that has one."""
@@ -225,6 +232,8 @@ class _Matching:
                 found.append(place)
             elif self._owners[place] == owner:
                 break
+            elif sign == " ":
+                self._kept_by[place] = min(owner, self._kept_by.get(place, owner))
             place, anchor = place + step, anchor + step
         return found
 

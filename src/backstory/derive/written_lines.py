@@ -39,6 +39,7 @@ class LinePart(Struct, frozen=True, kw_only=True):
 
     def applied(self, line: str) -> str | None:
         """The line with the new text; None where the old one is not in it, or nothing changes."""
+        found: str | None
         if self.everywhere:
             found = line.replace(self.old, self.new)
         elif self.reaches_end:
