@@ -461,3 +461,11 @@ def test_the_rule_is_printed_for_who_asks(bare: Shell) -> None:
     assert done.code == 0
     assert "within the hour before" in done.out
     assert bare("chronicle", "blame", "--md", "--json", "x").code == 2
+
+
+def test_what_was_committed_before_makes_nothing_likely(place: Place) -> None:
+    place.agent().ask("Add tax").edit("a.py", "    return total\n", "    total *= 1.19\n    return total\n")
+    place.commit("Add tax")
+    place.replace("a.py", "    return total\n", "    total += shipping\n    return total\n")
+    place.commit("Add shipping by hand")
+    assert place.lines("a.py") == [HUMAN, HUMAN, "wrote it Add tax", HUMAN, HUMAN]

@@ -102,7 +102,16 @@ def test_lines_that_say_something(text: str) -> None:
     assert is_telling(text)
 
 
-PATCH = "*** Begin Patch\n*** Add File: a.py\n+one\n*** Update File: lib/b.py\n*** Move to: lib/c.py\n@@\n two\n-three\n+four\n*** End Patch"
+PATCH = """*** Begin Patch
+*** Add File: a.py
++one
+*** Update File: lib/b.py
+*** Move to: lib/c.py
+@@
+ two
+-three
++four
+*** End Patch"""
 
 
 @pytest.mark.parametrize(
@@ -125,13 +134,14 @@ def test_every_agents_patch_has_its_files(call: ToolCall) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        ToolCall(tool_name="create", tool="WRITE", file_path="/w/a.py", input={"path": "/w/a.py", "file_text": "one\n"}),
+        ToolCall(tool_name="create", tool="WRITE", file_path="/w/a.py", input={"path": "a.py", "file_text": "one\n"}),
         ToolCall(tool_name="write", tool="WRITE", file_path="a.py", input={"path": "a.py", "content": "one\n"}),
         ToolCall(tool_name="MultiEdit", tool="EDIT", file_path="/w/a.py",
                  input={"file_path": "/w/a.py", "edits": [{"old_string": "", "new_string": "one"}]}),
         ToolCall(tool_name="str_replace_editor", tool="EDIT", file_path="/w/a.py",
                  input={"command": "insert", "path": "/w/a.py", "insert_line": 2, "new_str": "one"}),
-        ToolCall(tool_name="apply_patch", tool="EDIT", input={"changes": {"/w/a.py": {"type": "add", "content": "one\n"}}}),
+        ToolCall(tool_name="apply_patch", tool="EDIT",
+                 input={"changes": {"/w/a.py": {"type": "add", "content": "one\n"}}}),
     ],
 )  # fmt: skip
 def test_every_agents_way_to_write_a_file_says_its_lines(call: ToolCall) -> None:

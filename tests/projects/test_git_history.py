@@ -22,7 +22,7 @@ ENVIRON = {"PATH": os.environ["PATH"]}
 
 def git(folder: Path, *words: str) -> str:
     who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
-           for what, value in (("NAME", "Ann"), ("EMAIL", "ann@example.org"), ("DATE", "1777888800 +0000"))}  # fmt: skip
+           for what, value in (("NAME", "Ann"), ("EMAIL", "ann@a.org"), ("DATE", "1777888800 +0000"))}  # fmt: skip
     done = subprocess.run(
         ["git", *words],
         cwd=folder,
@@ -115,19 +115,19 @@ def test_no_hook_is_run_and_nothing_is_written(repository: Path) -> None:
 def test_settings_that_change_what_is_printed_change_nothing(repository: Path) -> None:
     before = ask_everything(repository)
     for name, value in (("diff.noprefix", "true"), ("diff.mnemonicPrefix", "true"), ("color.ui", "always"),
-                        ("diff.interHunkContext", "9"), ("blame.ignoreRevsFile", "none"), ("log.showRoot", "false"),
+                        ("diff.interHunkContext", "9"), ("log.showRoot", "false"),
                         ("blame.coloring", "repeatedLines"), ("diff.renames", "false"), ("log.date", "relative"),
-                        ("diff.orderFile", "none"), ("format.pretty", "oneline"), ("log.follow", "true"),
+                        ("diff.orderFile", "a.txt"), ("format.pretty", "oneline"), ("log.follow", "true"),
                         ("diff.algorithm", "patience"), ("blame.showEmail", "true")):  # fmt: skip
         git(repository, "config", name, value)
     assert ask_everything(repository) == before
 
 
-def test_the_environment_of_another_repository_is_not_taken_over(
-    repository: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    other = tmp_path_factory.mktemp("other")
-    asked = GitHistory(repository, {**ENVIRON, "HOME": str(other), "GIT_DIR": str(other), "GIT_EXTERNAL_DIFF": "false"})
+def test_the_environment_of_another_repository_is_not_taken_over(repository: Path) -> None:
+    other = repository / "other"
+    other.mkdir()
+    environ = {"HOME": str(other), "GIT_DIR": str(other), "GIT_EXTERNAL_DIFF": "false"}
+    asked = GitHistory(repository, ENVIRON | environ)
     assert len(asked.lines("a.txt", moved=True)) == 3
 
 
@@ -175,5 +175,6 @@ def ask_everything(repository: Path) -> object:
     assert head is not None
     return (
         asked.lines("a.txt", moved=True), asked.lines("a.txt", moved=False), asked.history("a.txt"),
-        asked.history_before(head, ["a.txt"]), asked.commits([head]), asked.changes_of(head), asked.generated(["a.txt"]),
+        asked.history_before(head, ["a.txt"]), asked.commits([head]), asked.changes_of(head),
+        asked.generated(["a.txt"]),
     )  # fmt: skip

@@ -27,8 +27,9 @@ wrote it: the line equals one that an edit or a write of the turn put into this 
 for the line, and no later edit, no later write of the whole file and no later commit took that text away. A line that
 says little, such as a bracket, or that stands in the file more often than it was written, counts only beside lines that
 the same edit put there. Or: a line below the commit's message names the session, and no other one.
-likely: the turn changed this file within the hour before the commit was authored. A new version and a line of a
-generated file (a lock file, minified, linguist-generated, "do not edit") are never likely.
+likely: the turn changed this file within the hour before the commit was authored, and after the commit of the file
+before it. A new version and a line of a generated file (a lock file, minified, linguist-generated, "do not edit") are
+never likely.
 no session: everything else. Also what no session here did, or what a program did that a session ran in a shell.
 Git follows renames, and lines that were moved or copied in a commit. Only sessions of this repository count, in any of
 its worktrees, clones and former folders. A subagent's work is its parent's; the subagent stands beside it."""
@@ -184,7 +185,7 @@ class _Asked:
 
     def __init__(
         self, known: Authorship, edits: Sequence[FileEdit], commits: Mapping[str, Commit],
-        history: Iterable[FileChange], *, is_generated: bool,
+        history: Sequence[FileChange], *, is_generated: bool,
     ) -> None:  # fmt: skip
         self._known, self._edits, self._commits = known, edits, commits
         self._history, self._is_generated = history, is_generated
@@ -214,8 +215,14 @@ class _Asked:
             return Credit(evidence=Evidence.WROTE, because=Because.TRAILER, act=act)
         if self._is_generated or made_by_tools.is_version(line.text):
             return Credit()
-        before = [each for each in self._edits if commit.authored - HOUR_MS <= each.at < commit.authored + 1000]
+        since = max(commit.authored - HOUR_MS, self._committed_before(commit))
+        before = [each for each in self._edits if since <= each.at < commit.authored + 1000]
         return Credit(evidence=Evidence.LIKELY, because=Because.HOUR, act=before[-1].act) if before else Credit()
+
+    def _committed_before(self, commit: Commit) -> int:
+        """When the file was last committed before: what was changed until then came with that."""
+        times = (each.authored for each in self._history if each.commit != commit.hash)
+        return max((at for at in times if at < commit.authored), default=0)
 
     def _session_named(self, commit: Commit) -> Act | None:
         """The only session that a commit's message names, if it is here."""

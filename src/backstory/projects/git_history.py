@@ -30,8 +30,8 @@ FILE_BYTES_MAX = 50_000_000
 """A file that git does not have is read up to this size."""
 _SAFE = (
     "core.fsmonitor=", "core.hooksPath=/dev/null", "core.pager=cat", "core.quotePath=false", "core.sshCommand=false",
-    "color.ui=false", "diff.external=", "diff.orderFile=/dev/null", "diff.ignoreSubmodules=all",
-    "blame.ignoreRevsFile=", "log.showSignature=false", "log.showRoot=true", "protocol.allow=never",
+    "color.ui=false", "diff.autoRefreshIndex=false", "diff.external=", "diff.orderFile=/dev/null",
+    "diff.ignoreSubmodules=all", "blame.ignoreRevsFile=", "log.showSignature=false", "log.showRoot=true", "protocol.allow=never",
     "uploadpack.packObjectsHook=",
 )  # fmt: skip
 """Settings that would run a program, or change what is printed."""
@@ -41,8 +41,6 @@ _DIFF = (
     "-p", "-U0", "--inter-hunk-context=0", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative",
     "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--encoding=UTF-8",
 )  # fmt: skip
-_NO_COMMIT = (0, 128)
-"""A repository without a commit is no error where there is nothing to ask it."""
 _MARK = "\x01"
 _FORMAT = f"--format={_MARK}%H%x00%P%x00%an%x00%ae%x00%at%x00%ct"
 _FILTER = lazy_regex(r"filter\.(.+)\.(?:clean|smudge|process)", re.DOTALL)
@@ -111,16 +109,18 @@ class GitHistory:
 
         Before them what is not committed yet, with UNCOMMITTED for its commit and no time.
         """
-        now = self._run("diff", *_DIFF, "HEAD", "--", path, allowed=_NO_COMMIT)
-        told = self._run("log", "--follow", f"-n{COMMITS_MAX}", *_DIFF, _FORMAT, "--", path, allowed=_NO_COMMIT)
+        if not self._has_commits:
+            return ()
+        now = self._run("diff", *_DIFF, "HEAD", "--", path)
+        told = self._run("log", "--follow", f"-n{COMMITS_MAX}", *_DIFF, _FORMAT, "--", path)
         return (*_changes(now, [UNCOMMITTED, "", "", "", "", ""]), *_changes(told))
 
     def history_before(self, commit: str, paths: Sequence[str]) -> tuple[FileChange, ...]:
         """What a commit and those before it did to files of these names."""
-        if not paths:
+        if not (paths and self._has_commits):
             return ()
         words = ("log", f"-n{COMMITS_MAX}", *_DIFF, _FORMAT, "--end-of-options", commit, "--", *paths)
-        told = self._run(*words, allowed=_NO_COMMIT)
+        told = self._run(*words)
         return tuple(_changes(told))
 
     def resolve(self, typed: str) -> str | None:
@@ -171,7 +171,11 @@ class GitHistory:
 
     def _is_committed(self, path: str) -> bool:
         """Whether the file is in the last commit."""
-        return bool(self._run("ls-tree", "--name-only", "HEAD", "--", path, allowed=(0, 128)))
+        return self._has_commits and bool(self._run("ls-tree", "--name-only", "HEAD", "--", path))
+
+    @cached_property
+    def _has_commits(self) -> bool:
+        return bool(self._run("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)))
 
     @cached_property
     def _settings(self) -> list[str]:
@@ -256,7 +260,9 @@ def _change(piece: str, fields: Sequence[str]) -> FileChange | None:
             is_binary = True
     path = new or old
     if path is None and is_binary:
-        path = _unquoted(head.partition("\n")[0].rpartition(" b/")[2])
+        # Both names are the same there, behind a/ and b/.
+        names = head.partition("\n")[0].removeprefix("diff --git ")
+        path = _path(names[len(names) // 2 + 1 :], "b/", is_header=True)
     if path is None:
         return None
     added, removed = _hunks(f"@@ {body}" if is_split else "")
