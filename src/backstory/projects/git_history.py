@@ -31,8 +31,8 @@ FILE_BYTES_MAX = 50_000_000
 _SAFE = (
     "core.fsmonitor=", "core.hooksPath=/dev/null", "core.pager=cat", "core.quotePath=false", "core.sshCommand=false",
     "color.ui=false", "diff.autoRefreshIndex=false", "diff.external=", "diff.orderFile=/dev/null",
-    "diff.ignoreSubmodules=all", "blame.ignoreRevsFile=", "log.showSignature=false", "log.showRoot=true", "protocol.allow=never",
-    "uploadpack.packObjectsHook=",
+    "diff.ignoreSubmodules=all", "blame.ignoreRevsFile=", "log.showSignature=false", "log.showRoot=true",
+    "protocol.allow=never", "uploadpack.packObjectsHook=",
 )  # fmt: skip
 """Settings that would run a program, or change what is printed."""
 _KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "USERPROFILE", "SYSTEMROOT", "TMPDIR", "TEMP", "TMP")
