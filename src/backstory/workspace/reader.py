@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from backstory.workspace.targets import Branch, Target
     from backstory.workspace.transcript import ListedTurn, Transcript
     from backstory.workspace.trees import Comparison, SessionTree
+    from backstory.workspace.attempts import SessionAttempts
     from backstory.workspace.work import SessionWork
 
 
@@ -114,6 +115,17 @@ class Reader:
         from backstory.workspace.work import done_in
 
         return done_in(self._listing, wanted)
+
+    def attempts(
+        self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress
+    ) -> tuple[SessionAttempts, ...]:
+        """What was tried in the sessions that were active in some time, each turn once, the first begun first.
+
+        ``report``: (done, total) sessions.
+        """
+        from backstory.workspace.attempts import tried_in
+
+        return tried_in(self._listing, wanted, report)
 
     def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
         """How often tools were called in listed sessions, each call once; ``report``: (done, total) sessions."""

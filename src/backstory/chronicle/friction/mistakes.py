@@ -1,0 +1,152 @@
+"""The same mistake in several sessions: commands that cannot work here, and paths that are not there. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from backstory.chronicle.friction.findings import Evidence, Finding, Rule
+from backstory.derive.checks import head_of
+from backstory.derive.faults import FaultKind
+from backstory.derive.shell_parse import simple_commands
+from backstory.store.attempts import Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from backstory.derive.faults import Fault
+    from backstory.store.attempts import Attempt
+    from backstory.workspace.attempts import SessionAttempts
+
+SESSIONS_MIN = 2
+LOOKED_AHEAD = 8
+LONG_MIN = 2
+RULE = f"""\
+mistake: in {SESSIONS_MIN} sessions or more the same command failed because there is no such program, option or task, or
+because a module of Python is missing; the word that is wrong stands in the command. If the next check of the same kind,
+within {LOOKED_AHEAD} calls and without an edit in between, passed, that is what is proposed instead.
+Or: in {SESSIONS_MIN} sessions or more a command failed with a long option each time, alone in its script, and without that
+option it went well.
+missing path: in {SESSIONS_MIN} sessions or more a tool was given the same path below the repository, and it was not
+there; not if the session wrote it later, or it is there now."""
+
+
+def mistakes(found: Sequence[SessionAttempts]) -> list[Finding]:
+    """The commands that could not work in several sessions."""
+    evidence: dict[Fault, list[Evidence]] = {}
+    instead: dict[Fault, Counter[str]] = {}
+    for session in found:
+        for number, each in enumerate(session.attempts):
+            if each.fault is None:
+                continue
+            evidence.setdefault(each.fault, []).append(
+                Evidence(session_uid=each.session_uid, seq=each.seq, at=each.at, words=each.fault.head,
+                         reason=_why(each.fault))
+            )  # fmt: skip
+            instead.setdefault(each.fault, Counter()).update(_passed_next(each, session.attempts[number + 1 :]))
+    return [
+        Finding(
+            rule=Rule.MISTAKE, about=f"{fault.head} {fault.word}".strip(), evidence=tuple(each),
+            commands=(f"{fault.head} {fault.word}" if fault.kind == FaultKind.OPTION else fault.head,),
+            instead=instead[fault].most_common(1)[0][0] if instead[fault] else "",
+        )
+        for fault, each in evidence.items() if len({e.session_uid for e in each}) >= SESSIONS_MIN
+    ]  # fmt: skip
+
+
+def _why(fault: Fault) -> str:
+    return f"{fault.kind}: {fault.word}" if fault.word else str(fault.kind)
+
+
+def _passed_next(failed: Attempt, following: Sequence[Attempt]) -> Iterator[str]:
+    """How the check begins that passed next, and is of the kind of the one that failed."""
+    kinds = {check.kind for check in failed.checks}
+    for each in following[:LOOKED_AHEAD]:
+        if each.edits:
+            return
+        for check in each.checks:
+            is_other = check.head not in {failing.head for failing in failed.checks}
+            if check.kind in kinds and each.ended == Ending.WELL and is_other:
+                yield check.head
+                return
+
+
+def useless_options(found: Sequence[SessionAttempts]) -> list[Finding]:
+    """The options with which a command failed each time, in several sessions, while it went well without them."""
+    evidence: dict[tuple[str, str], list[Evidence]] = {}
+    went_well = set[tuple[str, str]]()
+    for session in found:
+        for each in session.attempts:
+            commands = [] if each.script is None else named_commands(each.script)
+            if each.ended == Ending.WELL:
+                went_well |= {(head, option) for head, options in commands for option in ("", *options)}
+            elif each.ended == Ending.FAILED and len(commands) == 1 and not each.checks and each.fault is None:
+                ((head, options),) = commands
+                for option in options:
+                    evidence.setdefault((head, option), []).append(
+                        Evidence(session_uid=each.session_uid, seq=each.seq, at=each.at, words=f"{head} {option}",
+                                 reason="failed, as each time with this option")
+                    )  # fmt: skip
+    return [
+        Finding(rule=Rule.MISTAKE, about=f"{head} {option}", evidence=tuple(each), commands=(f"{head} {option}",))
+        for (head, option), each in evidence.items()
+        if (head, option) not in went_well and (head, "") in went_well
+        and len({e.session_uid for e in each}) >= SESSIONS_MIN
+    ]  # fmt: skip
+
+
+def named_commands(script: str) -> list[tuple[str, tuple[str, ...]]]:
+    """How each command of a script begins, and the long options that it has.
+
+    >>> named_commands("gh pr diff 88 --stat --color=never | cat")
+    [('gh pr diff', ('--stat', '--color')), ('cat', ())]
+    """
+    return [
+        (head_of(each.words), tuple(dict.fromkeys(
+            word.partition("=")[0] for word in each.words[1:] if word and word.startswith("--") and len(word) > LONG_MIN
+        )))
+        for each in simple_commands(script) if each.words and each.words[0]
+    ]  # fmt: skip
+
+
+def missing_paths(found: Sequence[SessionAttempts]) -> list[Finding]:
+    """The paths below the repository that several sessions looked for, and that were not there."""
+    evidence: dict[str, list[Evidence]] = {}
+    instead: dict[str, Counter[str]] = {}
+    for session in found:
+        made = {_below(path, session.root) for each in session.attempts for path in each.edits}
+        for number, each in enumerate(session.attempts):
+            path = _below(each.path or "", session.root) if each.is_missing else None
+            if path is None or path in made:
+                continue
+            evidence.setdefault(path, []).append(
+                Evidence(session_uid=each.session_uid, seq=each.seq, at=each.at, words=path, reason="was not there")
+            )
+            instead.setdefault(path, Counter()).update(_found_next(path, session, number))
+    return [
+        Finding(rule=Rule.MISSING_PATH, about=path, evidence=tuple(each), commands=(path,),
+                instead=instead[path].most_common(1)[0][0] if instead[path] else "")
+        for path, each in evidence.items()
+        if len({e.session_uid for e in each}) >= SESSIONS_MIN
+    ]  # fmt: skip
+
+
+def _found_next(path: str, session: SessionAttempts, number: int) -> Iterator[str]:
+    """The path of the same name, but for what is behind its last dot, that was found next."""
+    name, uid = PurePosixPath(path).stem, session.attempts[number].session_uid
+    for each in session.attempts[number + 1 : number + 1 + LOOKED_AHEAD]:
+        other = _below(each.path or "", session.root)
+        is_found = other is not None and each.session_uid == uid and each.ended == Ending.WELL and other != path
+        if is_found and other is not None and PurePosixPath(other).stem == name:
+            yield other
+            return
+
+
+def _below(path: str, root: str | None) -> str | None:
+    """A path below the repository; None for the repository itself and what is elsewhere."""
+    folder = f"{(root or '').rstrip('/')}/"
+    if path.startswith("/"):
+        path = path[len(folder) :] if folder != "/" and path.startswith(folder) else ""
+    parts = PurePosixPath(path).parts
+    return str(PurePosixPath(path)) if parts and ".." not in parts else None
