@@ -43,8 +43,8 @@ class Fault(Struct, frozen=True, kw_only=True):
 
 _SHAPES = {
     FaultKind.OPTION: lazy_regex(
-        r"(?:unknown|unrecogni[sz]ed|invalid|illegal|no such|unexpected) (?:shorthand )?(?:flag|option|argument|switch)s?"
-        r"\b[^\n-]{0,20}(-{1,2}[A-Za-z][\w-]*)",
+        r"(?:unknown|unrecogni[sz]ed|invalid|illegal|no such|unexpected) (?:shorthand )?"
+        r"(?:flag|option|argument|switch)s?\b[^\n-]{0,20}(-{1,2}[A-Za-z][\w-]*)",
         re.IGNORECASE,
     ),
     FaultKind.TASK: lazy_regex(
@@ -85,9 +85,9 @@ def _named(kind: FaultKind, named: str, commands: list[Simple]) -> Iterator[Faul
         elif kind == FaultKind.MODULE and _runs_python(each):
             # Which module it is, only the output says; a module that the command names is the program that it runs.
             yield Fault(kind=kind, head=head, word=named if named in each.words else "")
-        elif kind == FaultKind.OPTION and named in (_option(word) for word in each.words):
-            yield Fault(kind=kind, head=head, word=named)
-        elif kind == FaultKind.TASK and named in each.words[1:]:
+        elif (kind == FaultKind.OPTION and named in (_option(word) for word in each.words)) or (
+            kind == FaultKind.TASK and named in each.words[1:]
+        ):
             yield Fault(kind=kind, head=head, word=named)
 
 

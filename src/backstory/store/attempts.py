@@ -16,7 +16,6 @@ from backstory.derive.faults import NO_PATH, READ_CHARS, Fault, fault_in
 from backstory.derive.notices import is_refusal
 from backstory.model import ToolCall, ToolResult, event_from_json
 from backstory.store import kinds, turns, work
-from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from backstory.derive.tally import Tally
     from backstory.model import Turn
     from backstory.store import claims, compactions, copies, costs, run_facts, runs
+    from backstory.store.attempts import Attempt
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
     from backstory.store.derived_tables import StoredRef
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from backstory.store.sql_functions import FullForm
     from backstory.store.stats import Asked
     from backstory.store.tool_stats import ToolCalls
-    from backstory.store.attempts import Attempt
     from backstory.store.work import DoneDeed, WorkTurn
 else:
     claims = lazy_module("backstory.store.claims")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
     from backstory.store.stats import By
+    from backstory.workspace.attempts import SessionAttempts
     from backstory.workspace.contexts import SessionContext
     from backstory.workspace.entries import Entry, Form, OutlineEntry
     from backstory.workspace.listing import Listing
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from backstory.workspace.targets import Branch, Target
     from backstory.workspace.transcript import ListedTurn, Transcript
     from backstory.workspace.trees import Comparison, SessionTree
-    from backstory.workspace.attempts import SessionAttempts
     from backstory.workspace.work import SessionWork
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.friction.findings import Evidence, Finding, Rule
+from backstory.chronicle.friction.findings import Finding, Rule, typed_at
 from backstory.chronicle.friction.typed import content_of, is_quotable, likeness, sentences, typed
 from backstory.lazy_regex import lazy_regex
 from backstory.store.attempts import Ending
@@ -13,31 +13,49 @@ from backstory.store.attempts import Ending
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from backstory.chronicle.friction.findings import Evidence
     from backstory.workspace.attempts import SessionAttempts
 
 RULE = """\
 corrected: a typed prompt of at most 600 characters contradicts: one of its first two sentences begins with "no,",
-"nope" or "nah"; or with "don't", "do not", "never", "stop", "let's not", "please don't" or "instead of"; or asks to
-"revert", "undo", "roll back" or "put back"; or says "not what I", "that's wrong", "you are not correct". Earlier
-in the session a file was edited, or the person refused a call. Alike: two corrections that share 60 % of their words."""
+"nope" or "nah"; or with "don't", "do not", "never", "stop", "let's not", "avoid" or "instead of"; or asks to "revert",
+"undo", "roll back" or "put back"; or says "not what I", "that's wrong", "you are not correct". Earlier in the session a
+file was edited, or the person refused a call. Alike: two corrections that share 60 % of their words."""
 ALIKE = 0.6
 CONTENT_WORDS_MIN = 2
 _SENTENCES_READ = 2
 _ADDRESS = r"(?:(?:ok(?:ay)?|hmm+|um+|oh|ah|well|actually|wait|but|and|also|so|please|sorry)[,.!]*\s+){0,3}"
 _SAYS = {
-    "says no": lazy_regex(rf"^{_ADDRESS}(?:no|nope|nah)\b(?=[,.!:;]|\s+(?:let|revert|undo|don|do|it|that|this|we|you|i)\b)",
-                          re.IGNORECASE),
-    "forbids": lazy_regex(rf"^{_ADDRESS}(?:you (?:should|must) (?:not|never)|don['’]?t|do not|never|stop|let['’]?s not"
-                          r"|avoid)\s+(?!for\b|here\b|worry\b|you think\b|we (?:need|have|want)\b)[a-z_*]", re.IGNORECASE),
-    "wants another": lazy_regex(rf"^{_ADDRESS}instead(?: of\b|,)|\buse \S+ instead\b|\bnot \S+ but \S+", re.IGNORECASE),
-    "takes back": lazy_regex(rf"^{_ADDRESS}(?:(?:let['’]?s|can you|could you|you can)\s+)?"
-                             r"(?:revert|undo|roll(?:\s+\w+)?\s+back|put (?:it|that|this|them) back)\b", re.IGNORECASE),
-    "says it is wrong": lazy_regex(r"\b(?:not what i (?:want|ask|mean|said)|that['’]?s (?:wrong|not right|incorrect|"
-                                   r"not correct)|(?:you are|you['’]?re) (?:wrong|not correct|mistaken)|"
-                                   r"(?:this|that|it) is (?:wrong|incorrect|not right|not correct))", re.IGNORECASE),
-}  # fmt: skip
-_STANDING = frozenset({"forbids", "wants another"})
-_ABOUT_ONE = lazy_regex(r"\b(?:this|that|these|those|it|yet|now|for now|here|above|step \d+)\b|\?$|\.\.\.$|…$", re.IGNORECASE)
+    "says no": lazy_regex(
+        rf"^{_ADDRESS}(?:no|nope|nah)\b(?!\W*(?:ignore|forget|skip)\b)"
+        r"(?=[,.!:;]|\s+(?:let|revert|undo|don|do|it|that|this|we|you|i)\b)",
+        re.IGNORECASE,
+    ),
+    "forbids": lazy_regex(
+        rf"^{_ADDRESS}(?:you (?:should|must) (?:not|never)|don['’]?t|do not|never|stop|let['’]?s not|avoid)"
+        r"\s+(?!for\b|here\b|worry\b|you think\b|we (?:need|have|want)\b)[a-z_*]",
+        re.IGNORECASE,
+    ),
+    "wants another": lazy_regex(rf"^{_ADDRESS}instead(?: of\b|,)|\buse \S+ instead\b", re.IGNORECASE),
+    "takes back": lazy_regex(
+        rf"^{_ADDRESS}(?:(?:let['’]?s|can you|could you|you can)\s+)?"
+        r"(?:revert|undo|roll(?:\s+\w+)?\s+back|put (?:it|that|this|them) back)\b",
+        re.IGNORECASE,
+    ),
+    "says it is wrong": lazy_regex(
+        r"\b(?:not what i (?:want|ask|mean|said)|that['’]?s (?:wrong|not right|incorrect|not correct)"
+        r"|(?:you are|you['’]?re) (?:wrong|not correct|mistaken)"
+        r"|(?:this|that|it) is (?:wrong|incorrect|not right|not correct))",
+        re.IGNORECASE,
+    ),
+}
+_STANDING = lazy_regex(
+    rf"^{_ADDRESS}(?:no,? )?(?:don['’]?t|do not|never|always|avoid|you (?:must|should) (?:not|never))\b"
+    r"|\buse \S+ instead\b",
+    re.IGNORECASE,
+)
+"""Words of a rule for every time."""
+_ABOUT_ONE = lazy_regex(r"\b(?:this|that|these|those|it|yet|now|here|above|step \d+)\b|\?$|\.\.\.$|…$", re.IGNORECASE)
 """Words that point at one change: what they are said of is not known later."""
 
 
@@ -45,24 +63,24 @@ def corrections(found: Sequence[SessionAttempts]) -> list[Finding]:
     """What people corrected, what is alike as one."""
     groups: list[tuple[frozenset[str], list[tuple[Evidence, str, bool]]]] = []
     for each in found:
-        for evidence, quote, is_standing in _in_session(each):
+        for evidence, quote, stands in _in_session(each):
             content = content_of(quote)
             group = next((group for known, group in groups if likeness(known, content) >= ALIKE), None)
             if group is None:
-                groups.append((content, [(evidence, quote, is_standing)]))
+                groups.append((content, [(evidence, quote, stands)]))
             else:
-                group.append((evidence, quote, is_standing))
+                group.append((evidence, quote, stands))
     return [_finding(group) for _, group in groups]
 
 
 def _finding(group: Sequence[tuple[Evidence, str, bool]]) -> Finding:
-    quotes = [quote for _, quote, is_standing in group if is_standing] or [quote for _, quote, _ in group]
+    quotes = [quote for _, quote, stands in group if stands] or [quote for _, quote, _ in group]
     return Finding(
         rule=Rule.CORRECTED,
         about=quotes[-1].lower(),
         evidence=tuple(evidence for evidence, _, _ in group),
         quote=quotes[-1],
-        is_standing=any(is_standing for _, _, is_standing in group),
+        is_standing=any(stands for _, _, stands in group),
     )
 
 
@@ -82,9 +100,9 @@ def _in_session(session: SessionAttempts) -> Iterator[tuple[Evidence, str, bool]
             reason = contradiction(sentence)
             if reason is not None and len(content_of(sentence)) >= CONTENT_WORDS_MIN:
                 yield (
-                    Evidence(session_uid=session.session.uid, seq=turn.seq, at=turn.started, words=prompt, reason=reason),
+                    typed_at(session, turn, prompt, reason),
                     sentence,
-                    reason in _STANDING and is_quotable(sentence) and not _ABOUT_ONE.search(sentence),
+                    is_standing(sentence),
                 )
                 break
 
@@ -96,3 +114,13 @@ def contradiction(sentence: str) -> str | None:
     ('says no', 'forbids', None)
     """
     return next((reason for reason, shape in _SAYS.items() if shape.search(sentence)), None)
+
+
+def is_standing(sentence: str) -> bool:
+    """Whether a sentence may be said to an agent once and for all.
+
+    >>> is_standing("do not stash anything"), is_standing("don't do that"), is_standing("no, we removed them")
+    (True, False, False)
+    """
+    says_rule = _STANDING.search(sentence) is not None and _ABOUT_ONE.search(sentence) is None
+    return says_rule and is_quotable(sentence)

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.friction.findings import Evidence, Finding, Rule
+from backstory.chronicle.friction.findings import Finding, Rule, several, tried_at
 from backstory.derive.checks import head_of
 from backstory.derive.faults import FaultKind
 from backstory.derive.shell_parse import simple_commands
@@ -15,21 +15,25 @@ from backstory.store.attempts import Ending
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from backstory.chronicle.friction.findings import Evidence
     from backstory.derive.faults import Fault
     from backstory.store.attempts import Attempt
     from backstory.workspace.attempts import SessionAttempts
 
 SESSIONS_MIN = 2
+SESSIONS_MIN_WITHOUT = 3
+"""Of a path that was looked for, where no session found it elsewhere."""
 LOOKED_AHEAD = 8
 LONG_MIN = 2
 RULE = f"""\
 mistake: in {SESSIONS_MIN} sessions or more the same command failed because there is no such program, option or task, or
 because a module of Python is missing; the word that is wrong stands in the command. If the next check of the same kind,
 within {LOOKED_AHEAD} calls and without an edit in between, passed, that is what is proposed instead.
-Or: in {SESSIONS_MIN} sessions or more a command failed with a long option each time, alone in its script, and without that
-option it went well.
+Or: in {SESSIONS_MIN} sessions or more a command failed with a long option each time, alone in its script, and without
+that option it went well.
 missing path: in {SESSIONS_MIN} sessions or more a tool was given the same path below the repository, and it was not
-there; not if the session wrote it later, or it is there now."""
+there, and a path that differs only behind its last dot or in its folder was found next; without that in
+{SESSIONS_MIN_WITHOUT} sessions. Not if the session wrote the path later, or it is there now."""
 
 
 def mistakes(found: Sequence[SessionAttempts]) -> list[Finding]:
@@ -41,8 +45,7 @@ def mistakes(found: Sequence[SessionAttempts]) -> list[Finding]:
             if each.fault is None:
                 continue
             evidence.setdefault(each.fault, []).append(
-                Evidence(session_uid=each.session_uid, seq=each.seq, at=each.at, words=each.fault.head,
-                         reason=_why(each.fault))
+                tried_at(session, each, each.fault.head, _why(each.fault))
             )  # fmt: skip
             instead.setdefault(each.fault, Counter()).update(_passed_next(each, session.attempts[number + 1 :]))
     return [
@@ -51,7 +54,7 @@ def mistakes(found: Sequence[SessionAttempts]) -> list[Finding]:
             commands=(f"{fault.head} {fault.word}" if fault.kind == FaultKind.OPTION else fault.head,),
             instead=instead[fault].most_common(1)[0][0] if instead[fault] else "",
         )
-        for fault, each in evidence.items() if len({e.session_uid for e in each}) >= SESSIONS_MIN
+        for fault, each in evidence.items() if several(each) >= SESSIONS_MIN
     ]  # fmt: skip
 
 
@@ -85,14 +88,13 @@ def useless_options(found: Sequence[SessionAttempts]) -> list[Finding]:
                 ((head, options),) = commands
                 for option in options:
                     evidence.setdefault((head, option), []).append(
-                        Evidence(session_uid=each.session_uid, seq=each.seq, at=each.at, words=f"{head} {option}",
-                                 reason="failed, as each time with this option")
+                        tried_at(session, each, f"{head} {option}", "failed, as each time with this option")
                     )  # fmt: skip
     return [
         Finding(rule=Rule.MISTAKE, about=f"{head} {option}", evidence=tuple(each), commands=(f"{head} {option}",))
         for (head, option), each in evidence.items()
         if (head, option) not in went_well and (head, "") in went_well
-        and len({e.session_uid for e in each}) >= SESSIONS_MIN
+        and several(each) >= SESSIONS_MIN
     ]  # fmt: skip
 
 
@@ -120,15 +122,13 @@ def missing_paths(found: Sequence[SessionAttempts]) -> list[Finding]:
             path = _below(each.path or "", session.root) if each.is_missing else None
             if path is None or path in made:
                 continue
-            evidence.setdefault(path, []).append(
-                Evidence(session_uid=each.session_uid, seq=each.seq, at=each.at, words=path, reason="was not there")
-            )
+            evidence.setdefault(path, []).append(tried_at(session, each, path, "was not there"))
             instead.setdefault(path, Counter()).update(_found_next(path, session, number))
     return [
         Finding(rule=Rule.MISSING_PATH, about=path, evidence=tuple(each), commands=(path,),
                 instead=instead[path].most_common(1)[0][0] if instead[path] else "")
         for path, each in evidence.items()
-        if len({e.session_uid for e in each}) >= SESSIONS_MIN
+        if several(each) >= (SESSIONS_MIN if instead[path] else SESSIONS_MIN_WITHOUT)
     ]  # fmt: skip
 
 

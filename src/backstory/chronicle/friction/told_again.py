@@ -1,17 +1,18 @@
-"""The same explanation typed again: a sentence that says how something is, or is to be done, in several sessions. Pure."""
+"""The same explanation typed again: a sentence that says how something is or is to be done. Pure."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.friction.findings import Evidence, Finding, Rule
+from backstory.chronicle.friction.findings import Finding, Rule, several, typed_at
 from backstory.chronicle.friction.typed import content_of, is_quotable, likeness, sentences, typed
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from backstory.chronicle.friction.findings import Evidence
     from backstory.workspace.attempts import SessionAttempts
 
 CONTENT_WORDS_MIN = 3
@@ -43,7 +44,7 @@ def told_again(found: Sequence[SessionAttempts]) -> list[Finding]:
     return [
         Finding(rule=Rule.TOLD_AGAIN, about=group[-1][1].lower(), quote=group[-1][1],
                 evidence=tuple(evidence for evidence, _ in group), is_standing=is_quotable(group[-1][1]))
-        for _, group in groups if len({evidence.session_uid for evidence, _ in group}) >= SESSIONS_MIN
+        for _, group in groups if several(evidence for evidence, _ in group) >= SESSIONS_MIN
     ]  # fmt: skip
 
 
@@ -64,7 +65,6 @@ def _in_session(session: SessionAttempts) -> Iterator[tuple[Evidence, str]]:
         for sentence in sentences(turn.prompt):
             if explains(sentence):
                 yield (
-                    Evidence(session_uid=session.session.uid, seq=turn.seq, at=turn.started, words=sentence,
-                             reason="explains it again"),
+                    typed_at(session, turn, sentence, "explains it again"),
                     sentence,
                 )  # fmt: skip
