@@ -70,15 +70,18 @@ class Friction(Struct, frozen=True, kw_only=True):
 
 
 def find(read: Sequence[SessionAttempts]) -> list[Finding]:
-    """What every rule finds."""
+    """What every rule finds. A correction that was typed in several sessions is no explanation besides."""
+    corrected = corrections.corrections(read)
+    known = {(each.session_uid, each.seq) for finding in corrected for each in finding.evidence}
+    again = told_again.told_again(read)
     return [
-        *corrections.corrections(read),
+        *corrected,
         *left_failing.left_failing(read),
         *loops.loops(read),
         *mistakes.mistakes(read),
         *mistakes.useless_options(read),
         *mistakes.missing_paths(read),
-        *told_again.told_again(read),
+        *(each for each in again if not known.issuperset((e.session_uid, e.seq) for e in each.evidence)),
     ]
 
 

@@ -102,15 +102,15 @@ def _redactor(app: App, friction: Friction) -> Redactor:
 
 def _instructions(app: App, friction: Friction, name: str | None, is_needed: bool) -> tuple[Instructions | None, str]:
     """The instructions of this repository; without them, why there are none, unless they are needed."""
-    from backstory.errors import NoRepository
+    from backstory.errors import InstructionsNotText, InstructionsUnreadable, NoRepository, OutsideRepository
     from backstory.workspace.instructions import instructions_of
 
     try:
         return instructions_of(app.cwd, friction.agents, name), ""
-    except NoRepository:
+    except (NoRepository, OutsideRepository, InstructionsUnreadable, InstructionsNotText) as refused:
         if is_needed or name is not None:
             raise
-        return None, "this folder is in no git repository"
+        return None, str(refused).rstrip(".")
 
 
 def _print(app: App, form: Form, report: Improvements) -> None:

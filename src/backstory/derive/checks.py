@@ -47,6 +47,8 @@ _KINDS = {DeedKind.TEST: CheckKind.TEST, DeedKind.BUILD: CheckKind.BUILD}
 _VERB = lazy_regex(r"[A-Za-z][\w:.-]*")
 _FILE = lazy_regex(r"\.\w{1,4}$")
 HEAD_WORDS_MAX = 4
+GIT_WORDS = 2
+"""What stands behind a verb of git is mostly a commit or a branch."""
 _GOALS = 2
 """So many words behind a program, and what runs it, still say what it does."""
 
@@ -77,7 +79,7 @@ def head_of(words: Sequence[str | None]) -> str:
     kept: list[str] = []
     for word in words:
         is_first = not kept
-        if word is None or len(kept) == HEAD_WORDS_MAX:
+        if word is None or len(kept) == (GIT_WORDS if kept[:1] == ["git"] else HEAD_WORDS_MAX):
             break
         if not is_first and (not _VERB.fullmatch(word) or _FILE.search(word)):
             if word == "-m" and kept[-1].startswith("python"):

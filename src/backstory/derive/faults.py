@@ -52,7 +52,7 @@ _SHAPES = {
         r"[\"'`]?([\w][\w:./-]*)",
         re.IGNORECASE,
     ),
-    FaultKind.PROGRAM: lazy_regex(r"([\w][\w./+-]*): (?:command )?not found\b|command not found: ([\w./+-]+)"),
+    FaultKind.PROGRAM: lazy_regex(r"command not found: ([\w./+-]+)|(\w[\w./+-]*): (?:command )?not found\b(?!:)"),
     FaultKind.MODULE: lazy_regex(r"\bNo module named [\"']?([\w.]+)"),
 }
 NO_PATH = lazy_regex(r"does not exist|no such file or directory|ENOENT|cannot find the (?:file|path)", re.IGNORECASE)

@@ -86,7 +86,7 @@ def write(file: InstructionFile, content: bytes) -> None:
         raise FileChanged(file.target)
     target = file.target
     mode = stat.S_IMODE(target.stat().st_mode) if file.content is not None else None
-    if file.content is not None and not os.access(target, os.W_OK):
+    if mode is not None and not (mode & stat.S_IWUSR and os.access(target, os.W_OK)):
         # A rename would replace what may not be written.
         raise NotWritable(target)
     part = target.with_name(f".{target.name}-{secrets.token_hex(8)}.part")

@@ -38,27 +38,30 @@ _SAYS = lazy_regex(
     re.IGNORECASE,
 )
 _ASKS = lazy_regex(
-    r"\b(?:should|would|could|what if|when|expect\w*|why|if|add|write|explain|that fails?|how|my)\b", re.IGNORECASE
+    r"\b(?:should|would|could|what if|when|expect\w*|why|if|add|write|explain|that fails?|how|my|pass(?:es|ed)?|no (?:errors|failures|issues))\b",
+    re.IGNORECASE,
 )
 """Words of prompts about tests that are to be written or understood, or about what the person changed."""
 
 
 def left_failing(found: Sequence[SessionAttempts]) -> list[Finding]:
     """The reports of failures, as one finding, with the commands that would have told."""
-    evidence, votes = list[Evidence](), dict[CheckKind, Counter[str]]()
+    reports, votes = list[tuple[Evidence, frozenset[CheckKind]]](), dict[CheckKind, Counter[str]]()
     for session in found:
         for each, kinds in _in_session(session):
-            evidence.append(each)
+            reports.append((each, kinds))
             for kind in kinds:
                 votes.setdefault(kind, Counter()).update(_failed_next(session, each.seq, kind))
     passed = _passed(found)
-    best = (votes[kind] or _heads(passed[kind]) for kind in CheckKind if kind in votes)
+    named = Counter(kind for _, kinds in reports for kind in kinds)
+    # What was said once may have meant another check: "the build fails" where its tests did.
+    often = [kind for kind in CheckKind if named[kind] > 1] or [kind for kind in CheckKind if named[kind]]
+    best = (votes.get(kind) or _heads(passed[kind]) for kind in often)
     commands = dict.fromkeys(_whole(each.most_common(1)[0][0], passed) for each in best if each)
-    if not evidence or not commands:
+    if not commands:
         return []
-    return [
-        Finding(rule=Rule.LEFT_FAILING, about=" ".join(commands), evidence=tuple(evidence), commands=tuple(commands))
-    ]
+    evidence = tuple(each for each, _ in reports)
+    return [Finding(rule=Rule.LEFT_FAILING, about=" ".join(commands), evidence=evidence, commands=tuple(commands))]
 
 
 def says_failing(prompt: str) -> frozenset[CheckKind]:

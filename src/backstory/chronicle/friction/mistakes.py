@@ -63,7 +63,7 @@ def _why(fault: Fault) -> str:
 
 
 def _passed_next(failed: Attempt, following: Sequence[Attempt]) -> Iterator[str]:
-    """How the check begins that passed next, and is of the kind of the one that failed."""
+    """The check that passed next, and is of the kind of the one that failed."""
     kinds = {check.kind for check in failed.checks}
     for each in following[:LOOKED_AHEAD]:
         if each.edits:
@@ -71,7 +71,7 @@ def _passed_next(failed: Attempt, following: Sequence[Attempt]) -> Iterator[str]
         for check in each.checks:
             is_other = check.head not in {failing.head for failing in failed.checks}
             if check.kind in kinds and each.ended == Ending.WELL and is_other:
-                yield check.head
+                yield check.text
                 return
 
 
