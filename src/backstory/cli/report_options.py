@@ -123,8 +123,7 @@ def _masked(app: App, report: Any, *, is_shared: bool) -> Any:
     from backstory.derive.secrets import Redactor
 
     redactor = Redactor(str(app.user_home) if is_shared else "", people=is_shared)
-    redactor.learn(report)
-    return redactor.value(report)
+    return redactor.value(report) if redactor.learn(report) else report
 
 
 def _write(app: App, form: Form, kind: str, facts: str) -> NoReturn:

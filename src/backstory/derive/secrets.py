@@ -54,11 +54,13 @@ class Redactor:
         if "/" in home[1:] and not any(users_in(home, home.lower())):
             self._remember(home, Finding("home", 0, 0, home))
 
-    def learn(self, value: Any) -> None:
-        """Remember the secrets of a text, or of a value as JSON or an event has it."""
+    def learn(self, value: Any) -> bool:
+        """Remember the secrets of a text, or of a value as JSON or an event has it; whether it has any."""
         before = dict(self.counts)
         self.value(value)
+        has_any = self.counts != before
         self.counts = before
+        return has_any
 
     def text(self, text: str) -> str:
         """The text with its secrets masked."""
