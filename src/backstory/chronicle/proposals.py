@@ -115,7 +115,7 @@ def _quotation(finding: Finding, texts: Iterable[str], mask: Callable[[str], str
 def _left_failing(finding: Finding, commands: Sequence[str]) -> str:
     often = "once" if not finding.is_repeated else f"in {_sessions(finding)}"
     return (
-        f"Before you say that work is done, run {_listed(commands)} and mend what fails: failures had to be reported "
+        f"Before you say that work is done, run {_listed(commands)} and fix what fails: failures had to be reported "
         f"{often}."
     )
 

@@ -24,7 +24,7 @@ file was edited, or the person refused a call. Alike: two corrections that share
 ALIKE = 0.6
 CONTENT_WORDS_MIN = 2
 _SENTENCES_READ = 2
-_ADDRESS = r"(?:(?:ok(?:ay)?|hmm+|um+|oh|ah|well|actually|wait|but|and|also|so|please|sorry)[,.!]*\s+){0,3}"
+_ADDRESS = r"(?:(?:ok(?:ay)?|hmm+|um+|oh|well|actually|wait|but|and|also|so|please|sorry)[,.!]*\s+){0,3}"
 _SAYS = {
     "says no": lazy_regex(
         rf"^{_ADDRESS}(?:no|nope|nah)\b(?!\W*(?:ignore|forget|skip)\b)"

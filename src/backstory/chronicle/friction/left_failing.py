@@ -38,7 +38,8 @@ _SAYS = lazy_regex(
     re.IGNORECASE,
 )
 _ASKS = lazy_regex(
-    r"\b(?:should|would|could|what if|when|expect\w*|why|if|add|write|explain|that fails?|how|my|pass(?:es|ed)?|no (?:errors|failures|issues))\b",
+    r"\b(?:should|would|could|what if|when|expect\w*|why|if|add|write|explain|that fails?|how|my|pass(?:es|ed)?"
+    r"|no (?:errors|failures|issues))\b",
     re.IGNORECASE,
 )
 """Words of prompts about tests that are to be written or understood, or about what the person changed."""

@@ -19,7 +19,7 @@ ROUNDS_MIN = 2
 LONG = 3
 RULE = f"""\
 loop: in a session, the same tests, build or linter failed in {LONG} rounds or more without passing in between, or in
-{ROUNDS_MIN} rounds or more in several sessions. A round ends with an edit: what was to mend it did not. A script with
+{ROUNDS_MIN} rounds or more in several sessions. A round ends with an edit: what was to fix it did not. A script with
 several checks counts for none of them when it fails: nobody says which one did."""
 
 
