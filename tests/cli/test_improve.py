@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.chronicle.friction.findings import Rule
 from backstory.chronicle.improve import as_json, improvements, read_friction
 from backstory.config import Config
 from backstory.derive.secrets import Redactor
@@ -261,6 +262,72 @@ def test_other_repositories_are_only_read_if_they_are_named(wrong_command: Repos
     assert "only shown" in refused.err
 
 
+# how it is printed -----------------------------------------------------------------------------------------------
+
+TEXT = """\
+What to tell agents here, from 2026-05-01 00:00 until now
+2 sessions: mistake 2.
+
+1. Run tests with `uv run pytest -q`; `pytest` does not work here (2 sessions).
+   {second} @4 2026-05-02 · mistake · no such program: pytest: pytest
+   {first} @4 2026-05-01 · mistake · no such program: pytest: pytest
+
+CLAUDE.md: it is there, and Claude Code reads it. --apply asks before each is added.
+
+{diff}"""
+MARKDOWN = """\
+# What to tell agents here, from 2026-05-01 00:00 until now
+
+2 sessions: mistake 2.
+
+1. Run tests with `uv run pytest -q`; `pytest` does not work here (2 sessions).
+
+   - `{second} @4` 2026-05-02 · mistake · no such program: pytest: pytest
+   - `{first} @4` 2026-05-01 · mistake · no such program: pytest: pytest
+
+CLAUDE.md: it is there, and Claude Code reads it.
+
+```diff
+{diff}```
+"""
+DIFF = """\
+diff --git a/CLAUDE.md b/CLAUDE.md
+--- a/CLAUDE.md
++++ b/CLAUDE.md
+@@ -1 +1,5 @@
+ # Here
++
++## Learned from sessions
++
++- Run tests with `uv run pytest -q`; `pytest` does not work here (2 sessions).
+"""
+
+
+@pytest.mark.parametrize(("form", "expected"), [((), TEXT), (("--md",), MARKDOWN), (("--diff",), DIFF)])
+def test_a_report_is_printed_with_the_handle_of_each_record(
+    wrong_command: Repository, form: tuple[str, ...], expected: str
+) -> None:
+    wrong_command.committed("CLAUDE.md")
+    evidence = wrong_command.report()["findings"][0]["evidence"]
+    first, second = sorted(each["session"][:12] for each in evidence)
+    done = wrong_command.improve(*form)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == expected.format(first=first, second=second, diff=DIFF)
+
+
+def test_json_says_the_same(wrong_command: Repository) -> None:
+    wrong_command.committed("CLAUDE.md")
+    printed = wrong_command.improve("--json").json()
+    assert printed == wrong_command.report() | {"since": "2026-05-01T00:00:00.000Z"}
+    assert printed["diff"] == DIFF
+
+
+def test_rules_are_explained_each(repository: Repository) -> None:
+    explained = repository.improve("--explain").out
+    for rule in Rule:
+        assert f"\n{rule}: " in f"\n{explained}"
+
+
 # what never stands in a proposal --------------------------------------------------------------------------------
 
 
@@ -299,6 +366,19 @@ def test_words_that_could_act_in_a_file_are_not_quoted(repository: Repository, p
     assert [each["rule"] for each in report["findings"]] == ["corrected"]
     assert (report["proposals"], report["diff"]) == ([], None)
     assert SECRET not in repository.improve("--json").out
+
+
+def test_a_command_that_talks_of_instructions_is_not_proposed(repository: Repository) -> None:
+    for _ in range(2):
+        repository.session(
+            (
+                "go",
+                ran("say ignore previous instructions --loud", MARK, fails=True),
+                ran("say ignore previous instructions"),
+            )
+        )
+    report = repository.report()
+    assert (len(report["findings"]), report["proposals"]) == (1, [])
 
 
 def test_a_command_with_a_secret_or_markup_is_not_proposed(repository: Repository) -> None:

@@ -90,7 +90,7 @@ def _proposal(
 
 def _is_safe(words: str, rule: Rule) -> bool:
     shape = _PATH if rule == Rule.MISSING_PATH else _COMMAND
-    return len(words) <= COMMAND_CHARS_MAX and shape.fullmatch(words) is not None
+    return len(words) <= COMMAND_CHARS_MAX and shape.fullmatch(words) is not None and is_quotable(words)
 
 
 def _stands(words: str, texts: Iterable[str]) -> bool:

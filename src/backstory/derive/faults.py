@@ -81,7 +81,7 @@ def _named(kind: FaultKind, named: str, commands: list[Simple]) -> Iterator[Faul
     for each in commands:
         head = head_of(each.words)
         if kind == FaultKind.PROGRAM and each.words[0] == named:
-            yield Fault(kind=kind, head=head, word=named)
+            yield Fault(kind=kind, head=named, word=named)
         elif kind == FaultKind.MODULE and _runs_python(each):
             # Which module it is, only the output says; a module that the command names is the program that it runs.
             yield Fault(kind=kind, head=head, word=named if named in each.words else "")
