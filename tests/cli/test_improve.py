@@ -177,6 +177,25 @@ def test_checks_that_fail_round_after_round_are_a_loop(repository: Repository) -
     assert (finding["rule"], finding["evidence"][0]["reason"]) == ("loop", "failed in 3 rounds, from @2 on")
 
 
+def test_two_rounds_are_a_loop_only_if_several_sessions_have_them(repository: Repository) -> None:
+    bare, fails = repository.bare, ran("npm run lint", "3 errors", fails=True)
+    for _ in range(2):
+        repository.session(("go", fails, edited(bare), fails, edited(bare), ran("npm run lint")))
+    assert repository.rules() == {}
+    repository.session(("go", fails, edited(bare), fails, edited(bare), ran("npm run lint")))
+    assert repository.rules() == {"loop": 3}
+    assert repository.texts() == [
+        "Run `npm run lint` after each change, and read all that it reports before the next one: it failed again and "
+        "again in 3 sessions."
+    ]
+
+
+def test_a_check_that_passes_in_between_ends_a_loop(repository: Repository) -> None:
+    bare, fails, passes = repository.bare, ran("npm run lint", "1 error", fails=True), ran("npm run lint")
+    repository.session(("go", *((fails, edited(bare), passes) * 4)))
+    assert repository.rules() == {}
+
+
 def test_looking_again_at_the_same_failure_is_no_loop(repository: Repository) -> None:
     fails = ran("npm run lint", "3 errors", fails=True)
     repository.session(("go", fails, fails, fails, fails, edited(repository.bare), ran("npm run lint")))
@@ -198,6 +217,25 @@ def test_failures_that_people_had_to_report_name_the_check_that_shows_them(repos
         "Before you say that work is done, run `mise run test:ci` and fix what fails: failures had to be reported in "
         "2 sessions."
     ]
+
+
+@pytest.mark.parametrize(
+    ("content", "is_proposed"),
+    [
+        (b"# Commands\n\n- `mise run test:ci`\n", True),
+        (b"Before each commit run `mise run test:ci`.\n", False),
+        (b"## Required before you commit\n\n```\nmise run test:ci\n```\n", False),
+        (b"Run `mise run test` before each commit.\n", True),
+    ],
+)
+def test_a_check_that_is_only_listed_is_not_yet_demanded(
+    repository: Repository, content: bytes, is_proposed: bool
+) -> None:
+    bare, shows = repository.bare, ran("mise run test:ci", "1 failed", fails=True)
+    for _ in range(2):
+        repository.session(("go", edited(bare)), ("mise run test:ci fails", shows, edited(bare)))
+    repository.committed("CLAUDE.md", content)
+    assert bool(repository.texts()) is is_proposed
 
 
 def test_a_correction_is_one_only_behind_an_edit_or_a_refusal(repository: Repository) -> None:
@@ -477,6 +515,9 @@ def test_the_diff_is_one_that_git_applies(wrong_command: Repository) -> None:
 def test_what_was_added_is_not_proposed_again(wrong_command: Repository) -> None:
     assert wrong_command.improve("--apply", "--yes").code == 0
     assert f"- {SENTENCE}\n" in (wrong_command.root / "CLAUDE.md").read_text()
+    assert wrong_command.git("status", "--porcelain", "--ignored") == "?? CLAUDE.md\n"
+    wrong_command.git("add", "CLAUDE.md")
+    wrong_command.git("commit", "-qm", "Tell agents")
     again = wrong_command.improve("--apply", "--yes")
     assert (again.code, again.err) == (0, "Nothing to propose, so nothing was changed.\n")
 

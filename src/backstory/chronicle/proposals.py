@@ -5,6 +5,7 @@ Nothing that a tool or a page returned can stand in one. What is quoted stands o
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -23,6 +24,7 @@ PROPOSALS_MIN = 3
 """So many are filled up with what was seen only once."""
 OF_A_RULE_MAX = 2
 COMMAND_CHARS_MAX = 100
+LINES_ABOVE = 6
 _COMMAND = lazy_regex(r"[\w./@+:=,-]+(?: [\w./@+:=,-]+)*")
 _PATH = lazy_regex(r"[\w./@+-]+")
 _RUN = {CheckKind.TEST: "Run tests with", CheckKind.BUILD: "Build with", CheckKind.LINT: "Lint with"}
@@ -76,10 +78,10 @@ def _proposal(
     if finding.quote:
         return _quotation(finding, texts, mask)
     commands = [each for each in finding.commands if _is_safe(each, finding.rule) and mask(each) == each]
-    if finding.rule == Rule.LEFT_FAILING:
-        commands = [each for each in commands if not _stands(each, texts)]
+    stands = _is_demanded if finding.rule in (Rule.LEFT_FAILING, Rule.LOOP) else _stands
+    commands = [each for each in commands if finding.instead or not stands(each, texts)]
     core = (finding.instead,) if finding.instead else tuple(commands)
-    if not commands or any(_stands(each, texts) for each in core):
+    if not commands or (finding.instead and stands(finding.instead, texts)):
         return None
     if finding.instead and (not _is_safe(finding.instead, finding.rule) or mask(finding.instead) != finding.instead):
         return None
@@ -97,6 +99,18 @@ def _stands(words: str, texts: Iterable[str]) -> bool:
     return any(f" {words} " in f" {_ENDS.sub(' ', text)} " for text in texts)
 
 
+def _is_demanded(command: str, texts: Iterable[str]) -> bool:
+    """Whether a text says when to run a command, in the same line or just above it, not only that there is one."""
+    for text in texts:
+        lines = text.splitlines()
+        for number, line in enumerate(lines):
+            above = lines[max(0, number - LINES_ABOVE) : number + 1]
+            if _stands(command, [line]) and any(map(_WHEN.search, above)):
+                return True
+    return False
+
+
+_WHEN = lazy_regex(r"\b(?:before|after|always|every|must|required|done|finish\w*|commit\w*)\b", re.IGNORECASE)
 _ENDS = lazy_regex(r"[\s`'\"“”()]+|[.,;:](?=\s|$)")
 
 

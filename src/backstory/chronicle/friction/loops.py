@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 ROUNDS_MIN = 2
 LONG = 3
+SESSIONS_MIN = 3
 RULE = f"""\
 loop: in a session, the same tests, build or linter failed in {LONG} rounds or more without passing in between, or in
-{ROUNDS_MIN} rounds or more in several sessions. A round ends with an edit: what was to fix it did not. A script with
+{ROUNDS_MIN} rounds or more in {SESSIONS_MIN} sessions. A round ends with an edit: what was to fix it did not. A script with
 several checks counts for none of them when it fails: nobody says which one did."""
 
 
@@ -40,7 +41,7 @@ def loops(found: Sequence[SessionAttempts]) -> list[Finding]:
     return [
         Finding(rule=Rule.LOOP, about=key[1], evidence=tuple(each), commands=(key[1],))
         for key, each in evidence.items()
-        if several(each) > 1 or key in long
+        if several(each) >= SESSIONS_MIN or key in long
     ]
 
 
