@@ -44,7 +44,10 @@ def tried_in(
             found.append(
                 SessionAttempts(
                     session=value, turns=tuple(mine), root=session.worktree or session.cwd,
-                    attempts=tuple(each for each in attempts if each.turn_uid not in foreign),
+                    attempts=tuple(
+                        each for each in attempts
+                        if each.turn_uid not in foreign and (each.session_uid == session.uid or _is_in(wanted, each.at))
+                    ),
                 )
             )  # fmt: skip
     return tuple(found)

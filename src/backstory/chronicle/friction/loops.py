@@ -20,8 +20,8 @@ LONG = 3
 SESSIONS_MIN = 3
 RULE = f"""\
 loop: in a session, the same tests, build or linter failed in {LONG} rounds or more without passing in between, or in
-{ROUNDS_MIN} rounds or more in {SESSIONS_MIN} sessions. A round ends with an edit: what was to fix it did not. A script with
-several checks counts for none of them when it fails: nobody says which one did."""
+{ROUNDS_MIN} rounds or more in {SESSIONS_MIN} sessions. A round ends with an edit: what was to fix it did not.
+A script with several checks counts for none of them when it fails: nobody says which one did."""
 
 
 def loops(found: Sequence[SessionAttempts]) -> list[Finding]:
