@@ -137,6 +137,27 @@ def test_one_session_is_no_habit(repository: Repository) -> None:
     assert repository.texts() == []
 
 
+def test_what_works_by_now_is_no_mistake_any_more(wrong_command: Repository) -> None:
+    wrong_command.session(("go", ran("pytest -q")))
+    assert wrong_command.texts() == []
+
+
+def test_a_module_that_is_yet_to_be_written_is_no_mistake(repository: Repository) -> None:
+    missing = ran("pytest -q", "ModuleNotFoundError: No module named 'parser'", fails=True)
+    for _ in range(2):
+        repository.session(("go", missing, edited(repository.bare)))
+    assert repository.rules() == {}
+    for _ in range(2):
+        repository.session(("go", missing, ran("uv run pytest -q")))
+    assert [each.partition(";")[0] for each in repository.texts()] == ["Run tests with `uv run pytest -q`"]
+
+
+def test_of_two_options_that_never_worked_none_is_blamed(repository: Repository) -> None:
+    for _ in range(2):
+        repository.session(("go", ran("gh pr diff 8 --stat --brief", MARK, fails=True), ran("gh pr diff 8")))
+    assert repository.rules() == {}
+
+
 def test_a_copy_of_a_session_is_no_second_one(repository: Repository) -> None:
     fails = ran("pytest -q", "bash: pytest: command not found", fails=True)
     session = repository.session(("go", fails, ran("uv run pytest -q")))
@@ -263,6 +284,18 @@ def test_an_explanation_that_was_typed_again_is_quoted(repository: Repository) -
     assert repository.texts() == [
         "The user said this in 2 sessions: “We always write British spelling in messages”."
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["We always name ticket #12 & its parts in messages", "We never write _private_ names in messages, only 1) ours"],
+)
+def test_what_was_quoted_with_signs_is_not_proposed_again(repository: Repository, words: str) -> None:
+    for begin in ("Fix the parser.", "Add a menu."):
+        repository.session((f"{begin} {words}",))
+    assert len(repository.texts()) == 1
+    assert repository.improve("--apply", "--yes").code == 0
+    assert repository.texts() == []
 
 
 def test_a_task_that_is_given_again_is_no_explanation(repository: Repository) -> None:

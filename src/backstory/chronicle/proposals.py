@@ -6,6 +6,7 @@ Nothing that a tool or a page returned can stand in one. What is quoted stands o
 from __future__ import annotations
 
 import re
+from html import unescape
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -119,7 +120,7 @@ def _quotation(finding: Finding, texts: Iterable[str], mask: Callable[[str], str
     if not is_quotable(quote) or mask(quote) != quote:
         return None
     spoken = f" {' '.join(words_of(quote))} "
-    if any(spoken in f" {' '.join(words_of(text))} " for text in texts):
+    if any(spoken in f" {' '.join(words_of(unescape(text)))} " for text in texts):
         return None
     said = "The user said this" if finding.rule == Rule.TOLD_AGAIN else "The user corrected this"
     often = f" in {_sessions(finding)}" if finding.is_repeated else " once"

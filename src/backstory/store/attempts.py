@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.derive import deeds, shell_parse
-from backstory.derive.checks import Check, CheckKind, checks_in
+from backstory.derive.checks import Check, checks_in
 from backstory.derive.faults import NO_PATH, READ_CHARS, Fault, fault_in
 from backstory.derive.notices import is_refusal
 from backstory.model import ToolCall, ToolResult, event_from_json
@@ -100,8 +100,7 @@ class _Call:
             return Ending.REFUSED
         if is_error is None:
             return Ending.UNKNOWN
-        kind = deeds.DeedKind.TEST if any(each.kind != CheckKind.LINT for each in self.checks) else deeds.DeedKind.BUILD
-        went_well = deeds.succeeded(kind, bool(is_error), output) if self.checks else not is_error
+        went_well = deeds.succeeded(deeds.DeedKind.TEST, bool(is_error), output) if self.checks else not is_error
         return Ending.WELL if went_well else Ending.FAILED
 
 

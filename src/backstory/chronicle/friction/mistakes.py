@@ -26,36 +26,53 @@ SESSIONS_MIN_WITHOUT = 3
 LOOKED_AHEAD = 8
 LONG_MIN = 2
 RULE = f"""\
-mistake: in {SESSIONS_MIN} sessions or more the same command failed because there is no such program, option or task, or
-because a module of Python is missing; the word that is wrong stands in the command. If the next check of the same kind,
-within {LOOKED_AHEAD} calls and without an edit in between, passed, that is what is proposed instead.
-Or: in {SESSIONS_MIN} sessions or more a command failed with a long option each time, alone in its script, and without
-that option it went well.
-missing path: in {SESSIONS_MIN} sessions or more a tool was given the same path below the repository, and it was not
-there, and a path that differs only behind its last dot or in its folder was found next; without that in
+mistake: in {SESSIONS_MIN} sessions or more the same command failed because there is no such program, option or task,
+and has not worked since; the word that is wrong stands in the command. If another check of the same kind passed next,
+twice, within {LOOKED_AHEAD} calls and without an edit in between, that is proposed instead; where a module of Python is
+missing, only then. Or: in {SESSIONS_MIN} sessions or more a command failed with a long option each time, alone in its
+script and with no other option that never worked, and without that option it went well.
+missing path: in {SESSIONS_MIN} sessions or more a tool was given the same path below the repository, it was not there,
+and a path that differs only behind its last dot or in its folder was found next, twice; without that in
 {SESSIONS_MIN_WITHOUT} sessions. Not if the session wrote the path later, or it is there now."""
 
 
 def mistakes(found: Sequence[SessionAttempts]) -> list[Finding]:
-    """The commands that could not work in several sessions."""
+    """The commands that could not work in several sessions, and did not since."""
     evidence: dict[Fault, list[Evidence]] = {}
     instead: dict[Fault, Counter[str]] = {}
+    worked: dict[str, int] = {}
     for session in found:
         for number, each in enumerate(session.attempts):
-            if each.fault is None:
-                continue
-            evidence.setdefault(each.fault, []).append(
-                tried_at(session, each, each.fault.head, _why(each.fault))
-            )  # fmt: skip
-            instead.setdefault(each.fault, Counter()).update(_passed_next(each, session.attempts[number + 1 :]))
+            if each.fault is not None:
+                evidence.setdefault(each.fault, []).append(tried_at(session, each, each.fault.head, _why(each.fault)))
+                instead.setdefault(each.fault, Counter()).update(_passed_next(each, session.attempts[number + 1 :]))
+            elif each.script is not None and each.ended == Ending.WELL:
+                worked |= {begin: max(each.at or 0, worked.get(begin, 0)) for begin in _begins(each.script)}
     return [
         Finding(
             rule=Rule.MISTAKE, about=f"{fault.head} {fault.word}".strip(), evidence=tuple(each),
             commands=(f"{fault.head} {fault.word}" if fault.kind == FaultKind.OPTION else fault.head,),
-            instead=instead[fault].most_common(1)[0][0] if instead[fault] else "",
+            instead=often(instead[fault]),
         )
-        for fault, each in evidence.items() if several(each) >= SESSIONS_MIN
+        for fault, each in evidence.items()
+        if several(each) >= SESSIONS_MIN
+        # What an option is of may work; else what works by now is no mistake any more.
+        and (fault.kind == FaultKind.OPTION or worked.get(fault.head, 0) <= max(e.at or 0 for e in each))
+        # A module may be missing because it is yet to be written.
+        and (fault.kind != FaultKind.MODULE or often(instead[fault]))
     ]  # fmt: skip
+
+
+def often(counted: Counter[str]) -> str:
+    """What was seen most, if that is more than once; else ''."""
+    words, count = counted.most_common(1)[0] if counted else ("", 0)
+    return words if count > 1 else ""
+
+
+def _begins(script: str) -> set[str]:
+    """How the commands of a script begin, and their programs."""
+    heads = {head for head, _ in named_commands(script)}
+    return heads | {head.partition(" ")[0] for head in heads}
 
 
 def _why(fault: Fault) -> str:
@@ -77,7 +94,7 @@ def _passed_next(failed: Attempt, following: Sequence[Attempt]) -> Iterator[str]
 
 def useless_options(found: Sequence[SessionAttempts]) -> list[Finding]:
     """The options with which a command failed each time, in several sessions, while it went well without them."""
-    evidence: dict[tuple[str, str], list[Evidence]] = {}
+    failed: list[tuple[SessionAttempts, Attempt, str, tuple[str, ...]]] = []
     went_well = set[tuple[str, str]]()
     for session in found:
         for each in session.attempts:
@@ -85,17 +102,20 @@ def useless_options(found: Sequence[SessionAttempts]) -> list[Finding]:
             if each.ended == Ending.WELL:
                 went_well |= {(head, option) for head, options in commands for option in ("", *options)}
             elif each.ended == Ending.FAILED and len(commands) == 1 and not each.checks and each.fault is None:
-                ((head, options),) = commands
-                for option in options:
-                    evidence.setdefault((head, option), []).append(
-                        tried_at(session, each, f"{head} {option}", "failed, as each time with this option")
-                    )  # fmt: skip
+                failed.append((session, each, *commands[0]))
+    evidence: dict[str, list[Evidence]] = {}
+    for session, each, head, options in failed:
+        blamed = [option for option in options if (head, option) not in went_well]
+        if len(blamed) == 1 and (head, "") in went_well:
+            words = f"{head} {blamed[0]}"
+            evidence.setdefault(words, []).append(
+                tried_at(session, each, words, "failed, as each time with this option")
+            )
     return [
-        Finding(rule=Rule.MISTAKE, about=f"{head} {option}", evidence=tuple(each), commands=(f"{head} {option}",))
-        for (head, option), each in evidence.items()
-        if (head, option) not in went_well and (head, "") in went_well
-        and several(each) >= SESSIONS_MIN
-    ]  # fmt: skip
+        Finding(rule=Rule.MISTAKE, about=words, evidence=tuple(each), commands=(words,))
+        for words, each in evidence.items()
+        if several(each) >= SESSIONS_MIN
+    ]
 
 
 def named_commands(script: str) -> list[tuple[str, tuple[str, ...]]]:
@@ -126,9 +146,9 @@ def missing_paths(found: Sequence[SessionAttempts]) -> list[Finding]:
             instead.setdefault(path, Counter()).update(_found_next(path, session, number))
     return [
         Finding(rule=Rule.MISSING_PATH, about=path, evidence=tuple(each), commands=(path,),
-                instead=instead[path].most_common(1)[0][0] if instead[path] else "")
+                instead=often(instead[path]))
         for path, each in evidence.items()
-        if several(each) >= (SESSIONS_MIN if instead[path] else SESSIONS_MIN_WITHOUT)
+        if several(each) >= (SESSIONS_MIN if often(instead[path]) else SESSIONS_MIN_WITHOUT)
     ]  # fmt: skip
 
 
