@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from backstory.chronicle.friction.findings import Rule
 from backstory.chronicle.improve import as_json, improvements, read_friction
 from backstory.config import Config
 from backstory.derive.secrets import Redactor
+from backstory.store import PROJECT_STORE
 from backstory.workspace.importing import Machine
 from backstory.workspace.instructions import instructions_of
 from backstory.workspace.sessions import SessionFilter
@@ -578,6 +580,18 @@ def test_a_file_that_cannot_be_changed_stays(wrong_command: Repository, content:
     path.chmod(mode)
     refused = wrong_command.improve("--apply", "--yes", "--dirty")
     assert (refused.code, path.read_bytes(), refused.out) == (code, content, "")
+
+
+def test_history_from_elsewhere_writes_nothing_before_it_is_trusted(wrong_command: Repository) -> None:
+    wrong_command.ingest()
+    store = wrong_command.root / PROJECT_STORE
+    store.parent.mkdir()
+    shutil.copy(wrong_command.bare.home / "backstory" / "store.db", store)
+    other = wrong_command.bare.home / "other"
+    refused = wrong_command.bare("chronicle", "improve", *ALL, "--apply", "--yes", BACKSTORY_HOME=str(other))
+    assert (refused.code, (wrong_command.root / "CLAUDE.md").exists()) == (77, False)
+    assert "--trust" in refused.err
+    assert wrong_command.bare("chronicle", "improve", *ALL, BACKSTORY_HOME=str(other)).code == 0
 
 
 def test_forms_and_options_that_do_not_go_together_are_refused(repository: Repository) -> None:
