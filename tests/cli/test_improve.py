@@ -154,6 +154,18 @@ def test_a_module_that_is_yet_to_be_written_is_no_mistake(repository: Repository
     assert [each.partition(";")[0] for each in repository.texts()] == ["Run tests with `uv run pytest -q`"]
 
 
+def test_a_check_that_never_passes_is_replaced_by_the_one_that_does(repository: Repository) -> None:
+    bare, fails, passes = repository.bare, ran("npm test", "no database", fails=True), ran("make test")
+    for _ in range(2):
+        repository.session(("go", fails, edited(bare), passes))
+    assert repository.rules() == {}
+    for _ in range(2):
+        repository.session(("go", fails, passes))
+    assert repository.texts() == ["Run tests with `make test`; `npm test` does not work here (2 sessions)."]
+    repository.session(("go", ran("npm test")))
+    assert repository.texts() == []
+
+
 def test_of_two_options_that_never_worked_none_is_blamed(repository: Repository) -> None:
     for _ in range(2):
         repository.session(("go", ran("gh pr diff 8 --stat --brief", MARK, fails=True), ran("gh pr diff 8")))

@@ -29,6 +29,16 @@ person's words are a rule of their own. Nothing that stands in a file of instruc
 )  # fmt: skip
 
 
+class Friction(Struct, frozen=True, kw_only=True):
+    """What was found in sessions, before it is known where it could be written. ``agents``: those of each session."""
+
+    wanted: SessionFilter
+    sessions: int
+    agents: tuple[tuple[str, ...], ...]
+    findings: tuple[Finding, ...]
+    labels: Mapping[str, str]
+
+
 class Improvements(Struct, frozen=True, kw_only=True):
     """The report. ``sessions``: how many were read; ``labels``: what commands take for each session.
 
@@ -59,16 +69,6 @@ def read_friction(reader: Reader, wanted: SessionFilter, report: Callable[[int, 
     )
 
 
-class Friction(Struct, frozen=True, kw_only=True):
-    """What was found in sessions, before it is known where it could be written. ``agents``: those of each session."""
-
-    wanted: SessionFilter
-    sessions: int
-    agents: tuple[tuple[str, ...], ...]
-    findings: tuple[Finding, ...]
-    labels: Mapping[str, str]
-
-
 def find(read: Sequence[SessionAttempts]) -> list[Finding]:
     """What every rule finds. A correction that was typed in several sessions is no explanation besides."""
     corrected = corrections.corrections(read)
@@ -79,6 +79,7 @@ def find(read: Sequence[SessionAttempts]) -> list[Finding]:
         *left_failing.left_failing(read),
         *loops.loops(read),
         *mistakes.mistakes(read),
+        *mistakes.useless_checks(read),
         *mistakes.useless_options(read),
         *mistakes.missing_paths(read),
         *(each for each in again if not known.issuperset((e.session_uid, e.seq) for e in each.evidence)),

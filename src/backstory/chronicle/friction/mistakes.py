@@ -29,8 +29,9 @@ RULE = f"""\
 mistake: in {SESSIONS_MIN} sessions or more the same command failed because there is no such program, option or task,
 and has not worked since; the word that is wrong stands in the command. If another check of the same kind passed next,
 twice, within {LOOKED_AHEAD} calls and without an edit in between, that is proposed instead; where a module of Python is
-missing, only then. Or: in {SESSIONS_MIN} sessions or more a command failed with a long option each time, alone in its
-script and with no other option that never worked, and without that option it went well.
+missing, only then. Or: a check never passed, and in {SESSIONS_MIN} sessions or more another one of its kind did next,
+without an edit in between. Or: in {SESSIONS_MIN} sessions or more a command failed with a long option each time, alone in
+its script and with no other option that never worked, and without that option it went well.
 missing path: in {SESSIONS_MIN} sessions or more a tool was given the same path below the repository, it was not there,
 and a path that differs only behind its last dot or in its folder was found next, twice; without that in
 {SESSIONS_MIN_WITHOUT} sessions. Not if the session wrote the path later, or it is there now."""
@@ -83,13 +84,37 @@ def _passed_next(failed: Attempt, following: Sequence[Attempt]) -> Iterator[str]
     """The check that passed next, and is of the kind of the one that failed."""
     kinds = {check.kind for check in failed.checks}
     for each in following[:LOOKED_AHEAD]:
-        if each.edits:
+        if each.edits or each.session_uid != failed.session_uid:
             return
         for check in each.checks:
             is_other = check.head not in {failing.head for failing in failed.checks}
             if check.kind in kinds and each.ended == Ending.WELL and is_other:
                 yield check.text
                 return
+
+
+def useless_checks(found: Sequence[SessionAttempts]) -> list[Finding]:
+    """The checks that never passed, in several sessions, where another one of their kind then did without an edit."""
+    evidence: dict[str, list[Evidence]] = {}
+    instead: dict[str, Counter[str]] = {}
+    passed = set[str]()
+    for session in found:
+        for number, each in enumerate(session.attempts):
+            if each.ended == Ending.WELL:
+                passed.update(check.head for check in each.checks)
+            elif each.ended == Ending.FAILED and len(each.checks) == 1 and each.fault is None:
+                other = list(_passed_next(each, session.attempts[number + 1 :]))
+                if other:
+                    head = each.checks[0].head
+                    evidence.setdefault(head, []).append(
+                        tried_at(session, each, head, "failed, and another one passed")
+                    )
+                    instead.setdefault(head, Counter()).update(other)
+    return [
+        Finding(rule=Rule.MISTAKE, about=head, evidence=tuple(each), commands=(head,), instead=often(instead[head]))
+        for head, each in evidence.items()
+        if head not in passed and several(each) >= SESSIONS_MIN and often(instead[head])
+    ]
 
 
 def useless_options(found: Sequence[SessionAttempts]) -> list[Finding]:
