@@ -193,6 +193,8 @@ def test_a_path_that_is_elsewhere_is_named_until_it_is_there(repository: Reposit
     bare = repository.bare
     for _ in range(2):
         repository.session(("go", looked_for(bare, ".lint.yml"), looked_for(bare, ".lint.yaml", is_there=True)))
+    assert repository.texts() == []
+    (repository.root / ".lint.yaml").write_text("x")
     assert repository.texts() == ["There is no `.lint.yml`: it is `.lint.yaml` (2 sessions looked for it)."]
     (repository.root / ".lint.yml").write_text("x")
     assert repository.texts() == []

@@ -91,7 +91,7 @@ def improvements(
 ) -> Improvements:
     """What to tell agents. ``mask`` hides secrets; ``why``: for what reason there are no ``instructions``."""
     texts = () if instructions is None else instructions.texts
-    found = proposals(friction.findings, texts, instructions.has if instructions else _never, mask)
+    found = proposals(friction.findings, texts, instructions.has if instructions else None, mask)
     return Improvements(
         wanted=friction.wanted,
         sessions=friction.sessions,
@@ -102,10 +102,6 @@ def improvements(
         why=instructions.why if instructions else why,
         diff=diff_of(instructions, found) if instructions else "",
     )
-
-
-def _never(_: str) -> bool:
-    return False
 
 
 def diff_of(instructions: Instructions, chosen: Iterable[Proposal]) -> str:

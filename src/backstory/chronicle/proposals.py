@@ -40,11 +40,11 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 
 def proposals(
-    findings: Iterable[Finding], texts: Sequence[str], has: Callable[[str], bool], mask: Callable[[str], str]
+    findings: Iterable[Finding], texts: Sequence[str], has: Callable[[str], bool] | None, mask: Callable[[str], str]
 ) -> list[Proposal]:
     """The sentences to propose, those with most evidence first; nothing that ``texts`` say already.
 
-    ``has``: whether a path below the repository is there; ``mask``: hides the secrets of a text.
+    ``has``: whether a path below the repository is there, None if nobody can look; ``mask``: hides a text's secrets.
     """
     ordered = [each for finding in in_order(findings) if (each := _proposal(finding, texts, has, mask)) is not None]
     repeated = [each for each in ordered if each.finding.is_repeated]
@@ -72,7 +72,7 @@ def _few_of_a_rule(ordered: Iterable[Proposal]) -> Iterator[Proposal]:
 
 
 def _proposal(
-    finding: Finding, texts: Sequence[str], has: Callable[[str], bool], mask: Callable[[str], str]
+    finding: Finding, texts: Sequence[str], has: Callable[[str], bool] | None, mask: Callable[[str], str]
 ) -> Proposal | None:
     if not finding.is_standing:
         return None
@@ -86,9 +86,14 @@ def _proposal(
         return None
     if finding.instead and (not _is_safe(finding.instead, finding.rule) or mask(finding.instead) != finding.instead):
         return None
-    if finding.rule == Rule.MISSING_PATH and has(commands[0]):
+    if finding.rule == Rule.MISSING_PATH and has is not None and not _is_elsewhere(finding, has):
         return None
     return Proposal(text=_SENTENCES[finding.rule](finding, commands), core=core, finding=finding)
+
+
+def _is_elsewhere(finding: Finding, has: Callable[[str], bool]) -> bool:
+    """Whether a path is still not there, and the one that was found for it is."""
+    return not has(finding.commands[0]) and (not finding.instead or has(finding.instead))
 
 
 def _is_safe(words: str, rule: Rule) -> bool:

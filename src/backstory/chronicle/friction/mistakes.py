@@ -29,12 +29,13 @@ RULE = f"""\
 mistake: in {SESSIONS_MIN} sessions or more the same command failed because there is no such program, option or task,
 and has not worked since; the word that is wrong stands in the command. If another check of the same kind passed next,
 twice, within {LOOKED_AHEAD} calls and without an edit in between, that is proposed instead; where a module of Python is
-missing, only then. Or: a check never passed, and in {SESSIONS_MIN} sessions or more another one of its kind did next,
-without an edit in between. Or: in {SESSIONS_MIN} sessions or more a command failed with a long option each time, alone in
-its script and with no other option that never worked, and without that option it went well.
+missing, only then. Or: a check never passed, and in {SESSIONS_MIN} sessions or more another one of its kind did
+next, without an edit in between. Or: in {SESSIONS_MIN} sessions or more a command failed with a long option each time,
+alone in its script and with no other option that never worked, and without that option it went well.
 missing path: in {SESSIONS_MIN} sessions or more a tool was given the same path below the repository, it was not there,
 and a path that differs only behind its last dot or in its folder was found next, twice; without that in
-{SESSIONS_MIN_WITHOUT} sessions. Not if the session wrote the path later, or it is there now."""
+{SESSIONS_MIN_WITHOUT} sessions. Not if the session wrote the path later, or it is there now, or the
+other is not."""
 
 
 def mistakes(found: Sequence[SessionAttempts]) -> list[Finding]:
