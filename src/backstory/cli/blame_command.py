@@ -9,7 +9,7 @@ import click
 from backstory.cli import output
 from backstory.cli.options import readable
 from backstory.cli.report_options import form_options, print_report
-from backstory.errors import FileNotHere, LinesNotThere, NoRepository, NothingToBlame
+from backstory.errors import FileNotHere, LinesNotThere, NotInRepository, NothingToBlame
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _report(app: App, target: str) -> Blame:
     if _PULL_REQUEST.fullmatch(target) and "/commit/" not in target:
         return blame.blame_pull_request(reader, target, None if "/" in target else _repository(app))
     if history.root is None:
-        raise NoRepository(app.cwd)
+        raise NotInRepository(app.cwd)
     commit = history.resolve(target.rstrip("/").rpartition("/")[2] if "://" in target else target)
     if commit is None:
         raise _nothing(app, target)

@@ -11,6 +11,7 @@ COMMANDS = {
     "search": "search_report_command",
     "cost": "cost_report_command",
     "blame": "blame_command",
+    "improve": "improve_command",
     "reindex": "reindex_command",
 }
 """The module of each, imported when it is asked for."""

@@ -1,4 +1,4 @@
-"""What git says of the lines of a file, of a commit and of its files. The only place that runs git.
+"""What git says of the lines of a file, of a commit and of its files.
 
 A repository may be hostile: its configuration and attributes name programs. None of them is run: no hook, pager,
 monitor, filter, converter, difference or signature program. Nothing is fetched or written, not even git's index.

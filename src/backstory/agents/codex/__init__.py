@@ -13,5 +13,5 @@ from backstory.agents.contract import Agent
 
 AGENT = Agent(
     name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(), write=Writing(),
-    commits=Commits(),
+    instruction_files=("AGENTS.md",), commits=Commits(),
 )  # fmt: skip
