@@ -71,7 +71,8 @@ def main() -> None:
                 )
     print(json.dumps({"counts": counts, "of lines that say little": little, "asked": kinds}, indent=1))
     wrote = sum(counts[each] for each in counts if each.endswith("wrote"))
-    edits = counts["right wrote"] + sum(counts[each] for each in counts if each.startswith("missed"))
+    others = (each for each in counts if each.startswith(("missed", "wrong: another")))
+    edits = counts["right wrote"] + sum(counts[each] for each in others)
     print(
         f"precision of wrote: {counts['right wrote'] / max(1, wrote):.4f}  recall: {counts['right wrote'] / edits:.4f}"
     )

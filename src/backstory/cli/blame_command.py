@@ -9,7 +9,7 @@ import click
 from backstory.cli import output
 from backstory.cli.options import readable
 from backstory.cli.report_options import form_options, print_report
-from backstory.errors import FileNotHere, LinesNotThere, NotInRepository, NothingToBlame
+from backstory.errors import FileNotHere, LinesNotThere, NothingToBlame, NotInRepository
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
