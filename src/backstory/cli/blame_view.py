@@ -115,7 +115,7 @@ def _act(act: Act, report: Blame) -> str:
     """A turn: the session's handle, the turn's record, the record itself, when, and what the session is about."""
     session = report.sessions.get(act.uid)
     seq = act.seq if act.turn_seq is None else act.turn_seq
-    own = f"its @{act.seq}" if act.subagent else f"@{act.seq}" if act.seq != seq else ""
+    own = f"its @{act.seq}" if act.subagent else f"at @{act.seq}" if act.seq != seq else ""
     below = f"subagent {label_of(act.subagent, report.sessions)} {own}" if act.subagent else own
     title = output.one_line(session.heading, TITLE_CHARS) if session and session.heading else ""
     facts = [f"{label_of(act.uid, report.sessions)} @{seq}", below, act.agent or "", output.local(act.at), title]
