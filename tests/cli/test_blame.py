@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -469,3 +470,17 @@ def test_what_was_committed_before_makes_nothing_likely(place: Place) -> None:
     place.replace("a.py", "    return total\n", "    total += shipping\n    return total\n")
     place.commit("Add shipping by hand")
     assert place.lines("a.py") == [HUMAN, HUMAN, "wrote it Add tax", HUMAN, HUMAN]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"), [(("a.py",), "file.txt"), (("HEAD",), "commit.txt"), (("HEAD", "--md"), "commit.md")]
+)
+def test_a_report_as_it_is_printed(place: Place, words: tuple[str, ...], name: str) -> None:
+    agent = place.agent().ask("Add tax and discounts")
+    agent.edit("a.py", "    return total\n", "    total *= 1.19\n    return total\n")
+    place.replace("a.py", "def price(count):", "def price(count, *, rate=1):")
+    commit = place.commit("Add tax\n\nCo-Authored-By: Claude <noreply@anthropic.com>")
+    agent.run("git commit -qam 'Add tax'", f"[main {commit[:7]}] Add tax\n")
+    assert place.shell("ingest").code == 0
+    printed = place.shell("chronicle", "blame", *words, TZ="UTC").out
+    assert printed == (Path(__file__).parent / "golden_blame" / name).read_text("utf-8")

@@ -45,12 +45,12 @@ def text_lines(report: Blame) -> Iterator[str]:
 
 def markdown_lines(report: Blame) -> Iterator[str]:
     """The same as Markdown."""
-    first, *rest = _head(report)
-    yield f"# {plain(first)}"
-    yield ""
-    yield from (f"- {plain(each.strip())}" for each in rest)
+    head = list(_head(report))
+    yield from (f"# {plain(each)}" for each in head[:1])
+    if head[1:]:
+        yield from ("", *(f"- {plain(each.strip())}" for each in head[1:]))
     for file in report.files:
-        yield from ("", f"## {plain(_file_head(file))}", "")
+        yield from ("", f"## {plain(_file_head(file))}", "") if head else (f"# {plain(_file_head(file))}", "")
         for run in file.runs:
             yield f"- {_span(run)}: **{run.credit.evidence}** {plain(_credit(run, report))}".rstrip()
     if commands := list(_commands(report)):
@@ -62,7 +62,7 @@ def _head(report: Blame) -> Iterator[str]:
         yield f"Commit {_commit(report.commit, report.commit.hash)}"
         if report.commit.is_merge:
             yield "  It is a merge: its lines are of the commits that it joins."
-    else:
+    elif report.kind != "file":
         yield f"{report.kind.capitalize()} {report.name}"
     yield from (f"  {_trailer(each, report)}" for each in report.trailers)
     yield from (f"  {_witness(each, report)}" for each in report.witnesses)
@@ -74,7 +74,7 @@ def _trailer(each: Trailer, report: Blame) -> str:
     line = f"{each.key}: {output.one_line(each.value, 100)}"
     if each.act is not None:
         return f"{line} (session {_act(each.act, report)})"
-    return f"{line} ({'that session is not here' if each.names_session else f'{each.agent}, of no session by name'})"
+    return f"{line} ({'that session is not here' if each.names_session else f'names {each.agent} and no session'})"
 
 
 def _witness(each: Witness, report: Blame) -> str:
