@@ -484,3 +484,13 @@ def test_a_report_as_it_is_printed(place: Place, words: tuple[str, ...], name: s
     assert place.shell("ingest").code == 0
     printed = place.shell("chronicle", "blame", *words, TZ="UTC").out
     assert printed == (Path(__file__).parent / "golden_blame" / name).read_text("utf-8")
+
+
+def test_a_pull_request_of_another_repository_is_found_where_that_was_worked_in(place: Place) -> None:
+    place.git("remote", "add", "origin", "git@github.com:o/r.git")
+    place.agent().ask("Open one").run("gh pr create --fill", "https://github.com/o/r/pull/12\n")
+    assert place.shell("ingest").code == 0
+    other = Place(place.shell, "other")
+    place.shell.cwd = other.root
+    assert [each["title"] for each in place.blame("o/r#12")["sessions"]] == ["Open one"]
+    assert place.blame("#12")["sessions"] == []

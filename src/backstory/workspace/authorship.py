@@ -130,7 +130,8 @@ class Authorship:
         """The sessions that opened a pull request or name it, those that opened it first."""
 
         def ask(store: Store) -> list[Doing]:
-            roots = self._roots_in(store)
+            # One that is named with its repository is meant wherever that was worked in.
+            roots = [] if "/" in typed else self._roots_in(store)
             return store.authorship(
                 lambda db: authorship.naming_pull_request(db, typed, repository, roots), list[authorship.Doing]()
             )
