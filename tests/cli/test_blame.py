@@ -494,3 +494,13 @@ def test_a_pull_request_of_another_repository_is_found_where_that_was_worked_in(
     place.shell.cwd = other.root
     assert [each["title"] for each in place.blame("o/r#12")["sessions"]] == ["Open one"]
     assert place.blame("#12")["sessions"] == []
+
+
+def test_a_line_that_a_person_repeated_elsewhere_is_the_turns_only_where_that_wrote_it(place: Place) -> None:
+    place.agent().ask("Check it").edit(
+        "a.py", "    return total\n", "    checked = True\n    check_total_of(total)\n    return total\n"
+    )
+    place.replace("a.py", "def price(count):\n", "def price(count):\n    check_total_of(total)\n")
+    place.wait(2 * HOUR)
+    place.commit("Check it twice")
+    assert place.lines("a.py") == [HUMAN, HUMAN, HUMAN, "wrote it Check it", "wrote it Check it", HUMAN]

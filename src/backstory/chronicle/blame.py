@@ -119,14 +119,16 @@ def blame_file(reader: Reader, history: History, path: str, span: tuple[int, int
     asked = _Asked(known, known.edits(sorted(names)), commits, changes, is_generated=is_generated)
     found = [(line, credit) for line, credit in zip(lines, asked.written(lines), strict=True)]
     # What no edit explains where it stands may have been moved or copied there.
-    left = [place for place, (_, credit) in enumerate(found) if credit is None]
-    for family, places in _families([origins[place] for place in left], names, path).items():
-        mine = [origins[left[place]] for place in places]
+    for family, places in _families(origins, names, path).items():
+        if all(found[place][1] is not None for place in places):
+            continue
         if family != path:
             past = history.history_before("HEAD", [family])
             asked = _Asked(known, known.edits([family]), commits, past, is_generated=is_generated)
-        for place, credit in zip(places, asked.credits(mine), strict=True):
-            found[left[place]] = origins[left[place]], credit
+        # All of them are looked at: how often a line stands there matters.
+        for place, credit in zip(places, asked.credits([origins[place] for place in places]), strict=True):
+            if found[place][1] is None:
+                found[place] = origins[place], credit
     shown = [(line, credit or Credit()) for line, credit in found if _is_in(line.number, span)]
     blamed = {line.commit for line, _ in shown}
     file = BlamedFile(path=path, runs=tuple(_runs(shown)), is_generated=is_generated)
