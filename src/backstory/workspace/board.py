@@ -109,13 +109,17 @@ class Board:
             raise errors.BoardItemAmbiguous(name)
         return found[0]
 
+    def check_name(self, name: str) -> None:
+        """Raises BoardNameUnusable where no item may be called so."""
+        if not rules.is_name(name):
+            raise errors.BoardNameUnusable(name, rules.proposed_name(name), rules.NAME_CHARS_MAX)
+
     def add(self, name: str, content: str, *, description: str = "", agent: str | None = None) -> Added:
         """Write an item, or write it anew: an agent's, or a person's if ``agent`` is None.
 
         Raises BoardNameUnusable, BoardTextUnusable, BoardFull.
         """
-        if not rules.is_name(name):
-            raise errors.BoardNameUnusable(name, rules.proposed_name(name), rules.NAME_CHARS_MAX)
+        self.check_name(name)
         new = NewItem(
             src=rules.USER if agent is None else rules.AGENT,
             name=name,
