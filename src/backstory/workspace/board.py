@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.conversation.board import Src
+    from backstory.conversation.board_offer import Offer
     from backstory.store import Store
 
 __all__ = ["Added", "Board", "BoardItem", "BoardKey"]
@@ -98,6 +99,18 @@ class Board:
             self._report(f"This read was not counted: {errors.short_reason(refused)}")
             return found
         return next((each for each in self.items() if (each.src, each.name) == (found.src, found.name)), found)
+
+    def offer(self, prompt: str) -> Offer | None:
+        """The items that share words or paths with a prompt, for a run; None where none does. This is no read.
+
+        A store that nobody trusts offers nothing.
+        """
+        items = [] if self.store.is_elsewhere else self.store.board(self.key)
+        if not items:
+            return None
+        from backstory.conversation.board_offer import offer
+
+        return offer(items, prompt)
 
     def find(self, name: str, src: Src | None = None) -> BoardItem:
         """An item by its name; this is no read. Raises BoardItemNotFound, BoardItemAmbiguous."""

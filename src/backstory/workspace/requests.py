@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from backstory import agents
 from backstory.conversation.tree import Point, get_ancestry
+from backstory.errors import BackstoryError, short_reason
 from backstory.model import Permissions
 from backstory.runs.runner import Request
 from backstory.runs.stream import is_installed
 
 if TYPE_CHECKING:
+    from backstory.conversation.board_offer import Offer
     from backstory.store import Session, Store
     from backstory.store.queue import Options
     from backstory.workspace.workspace import Workspace
@@ -28,11 +30,13 @@ def request_for(
     """A prompt with all that its run needs. ``session`` is None for a new one, ``turn_uid`` for one not queued."""
     settings = workspace.config.settings
     after = Point(*options.after) if options.after else None
+    cwd = Path(options.cwd) if options.cwd else workspace.folder
+    offered = None if options.no_board else offer_for(workspace, prompt, cwd)
     agent = options.agent or settings.run.agent or usual_agent(workspace, store, session, after)
     return Request(
         agent=agent,
         prompt=prompt,
-        cwd=Path(options.cwd) if options.cwd else workspace.folder,
+        cwd=cwd,
         model=options.model,
         permissions=Permissions(options.permissions) if options.permissions else settings.run.permissions,
         executable=settings.program_of(agent) or None,
@@ -40,7 +44,21 @@ def request_for(
         after=after,
         silence_s=settings.run.silence_s,
         turn_uid=turn_uid,
+        offered=offered.text if offered is not None else "",
+        offered_names=offered.names if offered is not None else (),
     )
+
+
+def offer_for(workspace: Workspace, prompt: str, cwd: Path) -> Offer | None:
+    """What the board of a folder offers for a prompt; None where it has nothing, and where it cannot be read."""
+    if not workspace.home_store.exists:
+        return None
+    try:
+        return workspace.board(folder=cwd).offer(prompt)
+    except BackstoryError as refused:
+        # What a note says is not worth a run.
+        workspace.report(f"The board could not be read: {short_reason(refused)}")
+        return None
 
 
 def usual_agent(workspace: Workspace, store: Store, session: Session | None, after: Point | None) -> str:

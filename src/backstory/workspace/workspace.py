@@ -104,15 +104,17 @@ class Workspace(Stores):
         repository: str | None = None,
         branch: str | None = None,
         *,
+        folder: Path | None = None,
         report: Callable[[str], None] = lambda _: None,
     ) -> Board:
         """The context board of the folder's repository and branch, or of others: ``owner/name`` or ``local:FOLDER``.
 
-        ``report`` is called with what a reader should know and nothing fails of.
+        ``folder``: another one than the workspace's. ``report`` is called with what a person should know and
+        is no error.
         """
         from backstory.workspace.board import Board, key_of
 
-        return Board(self.home_store, key_of(self.folder, repository, branch), report)
+        return Board(self.home_store, key_of(folder or self.folder, repository, branch), report)
 
     def rename(self, located: LocatedSession, name: str) -> Sequence[Late]:
         """Name a session in every store that holds it; returns the stores that will catch up at the next ingest."""
