@@ -51,7 +51,7 @@ def test_an_agent_that_is_offered_nothing_receives_the_prompt_alone(machine: Mac
 def test_notes_in_a_log_that_no_run_claims_are_no_part_of_the_prompt(machine: Machine) -> None:
     machine.do("$B board add checkout-tests 'They need KESTREL=1.'")
     machine.run("claude", PROMPT)
-    machine.do("BACKSTORY_HOME=$BACKSTORY_HOME/other $B ingest")
+    machine.do("cd .. && BACKSTORY_HOME=$BACKSTORY_HOME/other $B ingest")
     with open_store(machine.root / "bh" / "other" / "store.db", shared=True) as other:
         (session,) = other.sessions()
         assert session.native_id is not None
