@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from backstory.conversation.board import USER, cleaned, cleaned_line, is_name
+from backstory.conversation.board import NO_OFFER, USER, Offer, cleaned, cleaned_line, is_name
 from backstory.conversation.context import escaped
 from backstory.derive.index_text import identifier_parts
 from backstory.derive.word_forms import FUNCTION_WORDS, forms
@@ -50,13 +48,6 @@ _CJK = lazy_regex(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-
 _NO_AUTHOR = lazy_regex(r"[^\w.+-]+")
 
 
-class Offer(Struct, frozen=True):
-    """What a run is offered: the text, and the names of the notes in it."""
-
-    text: str = ""
-    names: tuple[str, ...] = ()
-
-
 def offer(items: Sequence[BoardItem], prompt: str) -> Offer:
     """The notes that share words or paths with a prompt, the best first, within 5 notes and 2,000 characters."""
     room = CHARS_MAX - len(_HEAD) - len(_END) - 2
@@ -67,7 +58,7 @@ def offer(items: Sequence[BoardItem], prompt: str) -> Offer:
             blocks.append(block)
             names.append(item.name)
             room -= len(block) + 1
-    return Offer("\n".join([_HEAD, *blocks, _END]), tuple(names)) if blocks else Offer()
+    return Offer("\n".join([_HEAD, *blocks, _END]), tuple(names)) if blocks else NO_OFFER
 
 
 def chosen(items: Sequence[BoardItem], prompt: str) -> list[BoardItem]:

@@ -20,6 +20,7 @@ from msgspec import Struct
 from backstory import agents, ids
 from backstory.agents.bounded import stream_reader
 from backstory.agents.contract import Exit
+from backstory.conversation.board import NO_OFFER, Offer
 from backstory.conversation.context import PREFIX_CHARS, build_context, context_prefix, with_offer
 from backstory.errors import (
     AgentNotStarted,
@@ -62,8 +63,6 @@ POLL_S = 0.025
 READ_BYTES = 1024 * 1024
 Came: TypeAlias = "Shown | UserMessage"
 """What a run yields: what its agent said, or a message that the agent has received while it ran."""
-OFFER_SHARE_LEAST = 4
-"""Notes of the board are part of contexts that are at least so many times their size."""
 ORPHANED = "an agent whose backstory was killed"
 """The holder of a session whose agent lives and whose runner does not: it hands nothing over and runs nothing more."""
 LOCK_S = 2.0
@@ -71,10 +70,7 @@ LOCK_S = 2.0
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What a run is asked for. ``context_chars``: the longest context that the agent receives.
-
-    ``offered``: notes of the board that are part of that context; ``offered_names``: what they are called.
-    """
+    """What a run is asked for. ``context_chars``: the longest context that the agent receives."""
 
     agent: str
     prompt: str
@@ -88,17 +84,13 @@ class Request(Struct, frozen=True, kw_only=True):
     silence_s: float = 3_600.0
     turn_uid: str | None = None
     """The uid of the turn it becomes, where the prompt was queued under one."""
-    offered: str = ""
-    offered_names: tuple[str, ...] = ()
+    offer: Offer = NO_OFFER
+    """Notes of the board, which are part of the context."""
 
     @property
     def history_chars(self) -> int:
         """How much of the session the context may hold."""
-        return self.context_chars - len(self.offered_in(self.context_chars))
-
-    def offered_in(self, room: int) -> str:
-        """The notes, if a context of this size has room for them."""
-        return self.offered if len(self.offered) * OFFER_SHARE_LEAST <= room else ""
+        return self.context_chars - len(self.offer.within(self.context_chars).text)
 
 
 class Finished(Struct, frozen=True, kw_only=True):
@@ -615,7 +607,7 @@ def _context(store: Store, session: Session, request: Request, agent: RunPart, a
     room = request.context_chars
     if agent.prompt_chars_max is not None:
         room = max(min(room, agent.prompt_chars_max - len(request.prompt) - PREFIX_CHARS), 0)
-    offered = request.offered_in(room)
+    offered = request.offer.within(room).text
     room -= len(offered)
     return with_offer(offered, build_context(store.context_history(session, room, after), budget_chars=room).text)
 

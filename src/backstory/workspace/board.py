@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from backstory import errors
 from backstory.conversation import board as rules
-from backstory.conversation.board import BoardItem, BoardKey
+from backstory.conversation.board import NO_OFFER, BoardItem, BoardKey, Offer
 from backstory.derive.remotes import repository_name
 from backstory.projects import git
 from backstory.store.board_items import NewItem
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.conversation.board import Src
-    from backstory.conversation.board_offer import Offer
     from backstory.store import Store
 
 __all__ = ["Added", "Board", "BoardItem", "BoardKey"]
@@ -100,14 +99,14 @@ class Board:
             return found
         return next((each for each in self.items() if (each.src, each.name) == (found.src, found.name)), found)
 
-    def offer(self, prompt: str) -> Offer | None:
-        """The items that share words or paths with a prompt, for a run; None where none does. This is no read.
+    def offer(self, prompt: str) -> Offer:
+        """The items that share words or paths with a prompt, for a run. This is no read.
 
         A store that nobody trusts offers nothing.
         """
         items = [] if self.store.is_elsewhere else self.store.board(self.key)
         if not items:
-            return None
+            return NO_OFFER
         from backstory.conversation.board_offer import offer
 
         return offer(items, prompt)

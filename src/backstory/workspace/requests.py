@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory import agents
+from backstory.conversation.board import NO_OFFER
 from backstory.conversation.tree import Point, get_ancestry
-from backstory.errors import BackstoryError, short_reason
 from backstory.model import Permissions
 from backstory.runs.runner import Request
 from backstory.runs.stream import is_installed
 
 if TYPE_CHECKING:
-    from backstory.conversation.board_offer import Offer
     from backstory.store import Session, Store
     from backstory.store.queue import Options
     from backstory.workspace.workspace import Workspace
@@ -31,7 +30,6 @@ def request_for(
     settings = workspace.config.settings
     after = Point(*options.after) if options.after else None
     cwd = Path(options.cwd) if options.cwd else workspace.folder
-    offered = None if options.no_board else offer_for(workspace, prompt, cwd)
     agent = options.agent or settings.run.agent or usual_agent(workspace, store, session, after)
     return Request(
         agent=agent,
@@ -44,21 +42,8 @@ def request_for(
         after=after,
         silence_s=settings.run.silence_s,
         turn_uid=turn_uid,
-        offered=offered.text if offered is not None else "",
-        offered_names=offered.names if offered is not None else (),
+        offer=NO_OFFER if options.no_board else workspace.offer(prompt, cwd),
     )
-
-
-def offer_for(workspace: Workspace, prompt: str, cwd: Path) -> Offer | None:
-    """What the board of a folder offers for a prompt; None where it has nothing, and where it cannot be read."""
-    if not workspace.home_store.exists:
-        return None
-    try:
-        return workspace.board(folder=cwd).offer(prompt)
-    except BackstoryError as refused:
-        # What a note says is not worth a run.
-        workspace.report(f"The board could not be read: {short_reason(refused)}")
-        return None
 
 
 def usual_agent(workspace: Workspace, store: Store, session: Session | None, after: Point | None) -> str:

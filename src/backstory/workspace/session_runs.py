@@ -458,7 +458,7 @@ class SessionRuns:
     ) -> Generator[RunEvent, None, Outcome]:
         number = self._store.turn_count(self._session) + 1
         yield Started(
-            session=self._session, number=number, agent=request.agent, prompt=prompt, offered=request.offered_names
+            session=self._session, number=number, agent=request.agent, prompt=prompt, offered=request.offer.names
         )
         turn = ScheduledTurn(store=self._store, session=self._session, request=request)
         for before in self._scheduler.before_turn:
@@ -596,7 +596,7 @@ class SessionRuns:
             permissions=request.permissions,
             context_chars=finished.context_chars,
             context_max=request.context_chars,
-            offered=request.offered_names,
+            offered=request.offer.names,
             meter=meter,
             whole=self._whole() if is_here else None,
         )
