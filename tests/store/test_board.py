@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from backstory import errors
 from backstory.conversation.board import ITEMS_KEPT, ITEMS_MAX, BoardKey
+from backstory.derive.secrets import Redactor
 from backstory.ingest.reindex import reindex
 from backstory.model import UserMessage
 from backstory.store import Workplace, open_store
@@ -339,6 +340,28 @@ def test_an_export_of_an_untrusted_store_has_no_board(store: Store, clock: Clock
     begin(store, clock)
     store.is_elsewhere = True
     assert b'"board_item"' not in exported(store)
+
+
+def test_an_export_that_is_masked_is_imported_also_where_masks_are_longer(store: Store, tmp_path: Path) -> None:
+    put(store, "a", "TOKEN=abc123xyz789 " * 210)
+    redactor = Redactor()
+    redactor.learn("TOKEN=abc123xyz789")
+    data = exported(store, redactor=redactor)
+    assert b"abc123xyz789" not in data
+    bring = Importer(tmp_path / "there")
+    assert bring(data).board_items == 1
+    assert "abc123" not in bring.store.board(KEY)[0].content
+
+
+def test_rows_of_another_program_that_break_the_rules_are_no_items(store: Store) -> None:
+    put(store, "a")
+    for name, content in [("'A B'", "'x'"), ("'b'", "x'00ff'"), ("'c'", f"'{'x' * 4_001}'"), ("'d'", "''")]:
+        looked_up(
+            store.path,
+            "insert into context_items(repository, branch, src, name, content, created, changed) "
+            f"values ('me/tool', 'main', 'agent', {name}, {content}, 1, 1)",
+        )
+    assert list(counts(store)) == ["a"]
 
 
 @pytest.mark.parametrize(

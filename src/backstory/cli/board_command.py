@@ -71,7 +71,10 @@ def _list(app: App, lists_all: bool, repo: str | None, branch: str | None, as_js
         return
     for line in _lines(items):
         output.data(line)
-    if not items:
+    if not items and (others := board.branches):
+        there = output.one_liner(", ".join(others))
+        output.talk(f"The board of {_called(board)} has no items. This repository has some on (--branch): {there}")
+    elif not items:
         output.talk(f"The board of {_called(board)} has no items. To add one: backstory board add NAME TEXT")
     elif sys.stdout.isatty():
         output.talk(f"{len(items)} of {rules.ITEMS_MAX} items on the board of {_called(board)}.")
