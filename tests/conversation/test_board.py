@@ -90,6 +90,14 @@ def test_an_offer_has_two_thousand_characters_at_most_and_says_what_is_left_out(
     assert "left out" not in small.text
 
 
+@pytest.mark.parametrize("letters", range(1, 12))
+def test_a_note_is_cut_between_letters_and_each_of_its_lines_stays_quoted(letters: int) -> None:
+    made = offer([item("checkout", f"{'x' * letters}\n\n" * 2_000)], PROMPT).text
+    _, _, *quoted, cut, _ = made.split("\n")
+    assert cut == "(The rest of this note is left out here.)"
+    assert {line[:2] for line in quoted} == {"> "}
+
+
 def test_where_nothing_fits_nothing_is_said() -> None:
     assert offer([item("zebra")], PROMPT).text == ""
     assert with_offer(offer([], PROMPT).text, "## User") == "## User"

@@ -135,7 +135,7 @@ def _block(item: BoardItem, room: int) -> str:
     if len(head) + 1 + len(text) <= room:
         return f"{head}\n{text}"
     left = room - len(head) - len(_CUT) - 2
-    return f"{head}\n{text[:left].rstrip()}\n{_CUT}" if left >= CUT_LEAST else ""
+    return f"{head}\n{text[:left].rstrip('> \n')}\n{_CUT}" if left >= CUT_LEAST else ""
 
 
 def _quoted(lines: Iterable[str]) -> Iterator[str]:
