@@ -135,7 +135,11 @@ def _block(item: BoardItem, room: int) -> str:
     if len(head) + 1 + len(text) <= room:
         return f"{head}\n{text}"
     left = room - len(head) - len(_CUT) - 2
-    return f"{head}\n{text[:left].rstrip('> \n')}\n{_CUT}" if left >= CUT_LEAST else ""
+    if left < CUT_LEAST:
+        return ""
+    # What is left of a line's quotation mark is no line.
+    whole = text[:left].rstrip("> \n")
+    return f"{head}\n{whole}\n{_CUT}"
 
 
 def _quoted(lines: Iterable[str]) -> Iterator[str]:
