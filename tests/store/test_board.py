@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +13,7 @@ from backstory.conversation.board import ITEMS_KEPT, ITEMS_MAX, BoardKey
 from backstory.derive.secrets import Redactor
 from backstory.ingest.reindex import reindex
 from backstory.model import UserMessage
-from backstory.store import Workplace, open_store
+from backstory.store import Workplace, connection, open_store
 from backstory.store.board_items import ItemCopy, NewItem, merged
 from backstory.store.moves import Move
 from tests.support.clock import NOW, Clock
@@ -23,6 +22,10 @@ from tests.support.portable import Importer, exported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    import apsw
 
     from backstory.store import Store
 
@@ -236,6 +239,23 @@ def test_what_is_written_in_the_old_folder_since_is_of_another_board(store: Stor
     put(store, "b", key=before)
     store.remove_board_items(store.board(now))
     assert (counts(store, before), counts(store, now)) == ({"b": (0, 0)}, {})
+
+
+def test_what_is_written_and_removed_is_on_the_disk_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    lasting = connection.lasting
+
+    def noted(db: apsw.Connection, path: Path) -> AbstractContextManager[None]:
+        synced.append(path.name)
+        return lasting(db, path)
+
+    monkeypatch.setattr(connection, "lasting", noted)
+    put(store, "a")
+    assert len(synced) == 1
+    store.count_board_read(store.board(KEY)[0])
+    assert len(synced) == 1
+    store.remove_board_items(store.board(KEY))
+    assert len(synced) == 2
 
 
 def test_a_backup_has_the_board(store: Store, clock: Clock, tmp_path: Path) -> None:
