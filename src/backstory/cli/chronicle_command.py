@@ -9,6 +9,8 @@ import click
 COMMANDS = {
     "standup": "standup_command",
     "cost": "cost_report_command",
+    "tips": "tips_command",
+    "cost-tips": "cost_tips_command",
     "reindex": "reindex_command",
 }
 """The module of each, imported when it is asked for."""

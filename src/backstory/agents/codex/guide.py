@@ -1,0 +1,32 @@
+"""What a person writes down for Codex: instructions, and the commands that it need not ask about."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from backstory.agents.contract import NotRun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_REJECTED = ("exec command rejected by user", "patch rejected by user")
+
+
+class Guide:
+    """See ``contract.GuidePart``."""
+
+    instructions = "AGENTS.md"
+    settings = "~/.codex/rules/default.rules"
+
+    def allow_rule(self, tool_name: str, words: Sequence[str]) -> str | None:
+        """A rule for commands that begin with the words; there is none for other tools.
+
+        >>> Guide().allow_rule("exec_command", ["git", "diff"])
+        'prefix_rule(pattern=["git", "diff"], decision="allow")'
+        """
+        return f'prefix_rule(pattern={json.dumps(list(words))}, decision="allow")' if words else None
+
+    def why_not_run(self, output: str) -> NotRun | None:
+        """A command or a patch that a person declined returns one of two sentences."""
+        return NotRun.REFUSED if any(each in output for each in _REJECTED) else None
