@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from backstory.chronicle.tips import rules
@@ -12,19 +13,21 @@ if TYPE_CHECKING:
     from backstory.chronicle.patterns.finding import Finding
     from backstory.chronicle.tips import TipsReport
 
+RULE_COLUMNS = 110
 _TURN = (
-    "t.timestamp, t.agent, t.model, t.largest_input_tokens, t.cache_read_tokens, t.cache_write_tokens, t.output_tokens, "
-    "t.low_usd, substr(t.user_message, 1, 80) as prompt"
+    "t.timestamp, t.agent, t.model, t.largest_input_tokens, t.cache_read_tokens, t.cache_write_tokens, "
+    "t.output_tokens, t.low_usd, substr(t.user_message, 1, 80) as prompt"
 )
 _CALL = "t.at, t.tool_name, t.file_path, t.command, t.is_error, t.duration_ms, substr(t.output, 1, 80) as output"
 
 
-def explained(report: TipsReport) -> Iterator[str]:
-    """For each tip its rule and its query."""
-    known = rules(about_costs=False)
+def explained(report: TipsReport, *, about_costs: bool) -> Iterator[str]:
+    """The rule of each pattern, then the query of each tip."""
+    for name, rule in rules(about_costs=about_costs).items():
+        lines = textwrap.fill(rule, RULE_COLUMNS, initial_indent="--   ", subsequent_indent="--   ")
+        yield f"-- {name}\n{lines}\n"
     for number, finding in enumerate(report.findings, 1):
-        rule = "\n".join(f"--   {line}" for line in known[finding.pattern].splitlines())
-        yield f"-- tip {number}, {finding.pattern}: {_line(finding.problem)}\n{rule}\n{query(finding)};\n"
+        yield f"-- tip {number}: {finding.pattern}, {finding.count:,} times\n{query(finding)};\n"
 
 
 def query(finding: Finding) -> str:
@@ -38,7 +41,3 @@ def query(finding: Finding) -> str:
         f"from counted c join sessions s on s.uid = c.uid join {view} t on t.session_id = s.id and t.{seq} = c.seq\n"
         f"order by 1, 2"
     )
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())

@@ -37,7 +37,7 @@ MOST = 5
 class TipsReport(Struct, frozen=True, kw_only=True):
     """Findings, those that cost most first. ``left_out``: how many more there are; ``turns``: that were looked at.
 
-    ``sessions``: those that findings name, by their uids.
+    ``sessions``: those that findings name, by their uids. Subagents' turns are looked at, but not counted as turns.
     """
 
     wanted: SessionFilter
@@ -75,11 +75,8 @@ def tips(
     ``report`` receives how many steps are done, of how many.
     """
     patterns = [each for each in PATTERNS if each.is_cost or not about_costs]
-    habits = reader.habits(wanted, lambda done, total: report(done, total + len(patterns)))
-    found = list[Finding]()
-    for number, pattern in enumerate(patterns):
-        report(number + 1, len(patterns) + 1)
-        found += pattern.find(habits)
+    habits = reader.habits(wanted, report)
+    found = [finding for pattern in patterns for finding in pattern.find(habits)]
     shown = strongest(found, most)
     uids = {uid for each in shown for evidence in each.evidence for uid in (evidence.session, evidence.context)}
     return TipsReport(
@@ -87,7 +84,7 @@ def tips(
         findings=tuple(shown),
         left_out=len(found) - len(shown),
         sessions={each.uid: each for each in reader.sessions_of(sorted(uids))},
-        turns=len(habits.turns),
+        turns=sum(turn.is_own for turn in habits.turns),
         looked_at=len({turn.session for turn in habits.turns}),
         facts=_facts(habits.turns) if about_costs else None,
     )

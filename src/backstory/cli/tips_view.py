@@ -104,7 +104,9 @@ def _ends(report: TipsReport) -> Iterator[tuple[str, list[str]]]:
 
 
 def _facts(facts: CostFacts) -> Iterator[str]:
-    yield f"These turns cost {output.dollars(facts.low_usd)} at least; of {output.counted(facts.unknown_turns, 'turn')} nobody knows"
+    unknown = output.counted(facts.unknown_turns, "turn")
+    rest = f"; what {unknown} cost is not known" if facts.unknown_turns else ""
+    yield f"These turns cost {output.dollars(facts.low_usd)} at least{rest}"
     if facts.all_input:
         yield f"{facts.cache_read / facts.all_input:.0%} of all input was read from caches"
     if facts.subagents_usd:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 _VERBED = frozenset(
     {
         "git", "go", "cargo", "npm", "yarn", "pnpm", "bun", "gh", "glab", "docker", "kubectl", "make", "mise", "just",
-        "uv", "poetry", "pip", "pip3", "swift", "dotnet", "mvn", "gradle", "gradlew", "bundle", "mix", "deno", "terraform",
-        "brew", "apt", "apt-get", "systemctl", "task", "hatch", "golangci-lint", "helm", "npx", "uvx", "bunx", "rails",
+        "uv", "poetry", "pip", "pip3", "swift", "dotnet", "mvn", "gradle", "gradlew", "bundle", "mix", "deno",
+        "terraform", "brew", "apt", "apt-get", "systemctl", "task", "hatch", "golangci-lint", "helm", "npx", "uvx",
+        "bunx", "rails",
     }
 )  # fmt: skip
 """Programs whose first word says what they do."""
@@ -57,7 +58,8 @@ def script_words(call: ToolCall) -> tuple[str, ...]:
     """What the script of a call is for: the words that its last command begins with, filters left out; () for none.
 
     >>> from backstory.model import ToolCall
-    >>> script_words(ToolCall(tool_name="Bash", tool="SHELL", input={"command": "cd x && go test ./... 2>&1 | tail -5"}))
+    >>> given = {"command": "cd x && go test ./... 2>&1 | tail -5"}
+    >>> script_words(ToolCall(tool_name="Bash", tool="SHELL", input=given))
     ('go', 'test')
     """
     commands = [words for each in _commands(call) if (words := _words(each)) and words[0] not in _BESIDE]

@@ -11,7 +11,7 @@ from backstory.model import ToolCall, ToolResult, event_from_json
 from backstory.store import kinds, turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import apsw
 
@@ -54,10 +54,11 @@ def failed(db: apsw.Connection, known: Known) -> Iterator[HabitCall]:
     yield from _calls(db, known, _FAILED, kinds.json_list(known.turns))
 
 
-def slow(db: apsw.Connection, known: Known) -> Iterator[HabitCall]:
-    """The calls that took long and did not fail, of turns that took long."""
+def slow(db: apsw.Connection, known: Known, report: Callable[[int, int], None]) -> Iterator[HabitCall]:
+    """The calls that took long and did not fail, of turns that took long. ``report`` is told of the second half."""
     long = [id_ for id_, each in known.turns.items() if (each.ended or 0) - each.started >= SLOW_MS]
     for start in range(0, len(long), TURNS_AT_ONCE):
+        report(len(long) + start, 2 * len(long))
         yield from _calls(db, known, _SLOW, kinds.json_list(long[start : start + TURNS_AT_ONCE]))
 
 
@@ -76,8 +77,8 @@ def _calls(db: apsw.Connection, known: Known, sql: str, ids: str) -> Iterator[Ha
         turn = known.turns[turn_id]
         output = came.content[:OUTPUT_CHARS] if is_error else ""
         yield HabitCall(
-            session=known.listed[session_id], context=known.contexts[session_id], turn=turn.uid, agent=turn.agent, seq=seq,
-            at=at, tool_name=call.tool_name, tool=call.tool, words=call_words.script_words(call),
+            session=known.listed[session_id], context=known.contexts[session_id], turn=turn.uid, agent=turn.agent,
+            seq=seq, at=at, tool_name=call.tool_name, tool=call.tool, words=call_words.script_words(call),
             reading=call_words.reading_words(call), path=call.file_path, is_error=bool(is_error), output=output,
             error=call_words.error_words(output), duration_ms=took if came.duration_ms is None else came.duration_ms,
             is_reported=came.duration_ms is not None,

@@ -1,7 +1,7 @@
 """What people did with agents, for reports that look for what recurs: turns, calls and reads. Never commits.
 
-Turns are read once; what is asked of calls and files is summed in SQL, and only the few events that matter are
-unpacked: of calls that failed, that took long, or that read the same file again. Each turn counts once, as in ``stats``.
+Turns are read once; calls and files are looked for in SQL, and only the few events that matter are unpacked: those of
+calls that failed or took long. Each turn counts once, as in ``stats``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from backstory.derive.naming import main_folder, project_name
 from backstory.store import habit_calls, habit_reads, kinds
 from backstory.store.costs import PAID_COLUMNS
 from backstory.store.rows import fetch
-from backstory.store.stats import Root, members_of
+from backstory.store.stats import ROWS_AT_ONCE, Root, members_of
 from backstory.store.tool_stats import copied_turns
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def rows(db: apsw.Connection, costs: Costs, asked: Asked) -> HabitRows:
     listed = {each: uids[root] for each, root in members.root_of.items()}
     turns = dict(_turns(db, costs, asked, members, uids))
     known = Known(listed=listed, contexts=contexts, turns=turns)
-    calls = list(habit_calls.failed(db, known)) + list(habit_calls.slow(db, known))
+    calls = [*habit_calls.failed(db, known), *habit_calls.slow(db, known, asked.report)]
     repeated = list(habit_reads.repeated(db, known))
     failed = {each.path for each in calls if each.is_error and each.path}
     of_calls = {each.turn for each in calls} | {each.turn for each in repeated}
@@ -124,15 +124,19 @@ def _turns(
     included = costs.included([each for each, root in members.root_of.items() if each != root])
     wanted = asked.wanted
     values = (kinds.json_list(members.root_of), wanted.since or 0, wanted.until or 1 << 62)
-    for row in db.execute(_TURNS, values):
+    count = int(db.execute("select count(*) from turns").get)
+    for number, row in enumerate(db.execute(_TURNS, values)):
+        if number % ROWS_AT_ONCE == 0:
+            # What is left is to look at the calls of these turns.
+            asked.report(number, 2 * count)
         session_id, turn_id, uid = row[:3]
         if turn_id in copied:
             continue
         agent, model, started, *tokens = row[3:10]
         seq, last_seq, prompt, ended = row[-4:]
         yield turn_id, HabitTurn(
-            session=uids[members.root_of[session_id]], context=uids[session_id], uid=uid, seq=seq, agent=agent, model=model,
-            prompt=prompt, started=started, ended=ended, records=last_seq - seq + 1,
+            session=uids[members.root_of[session_id]], context=uids[session_id], uid=uid, seq=seq, agent=agent,
+            model=model, prompt=prompt, started=started, ended=ended, records=last_seq - seq + 1,
             tokens=Tokens(
                 input=tokens[0], output=tokens[1], cache_read=tokens[2], cache_write=tokens[3],
                 cache_write_1h=row[10], largest_input=row[11],

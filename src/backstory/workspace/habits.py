@@ -75,11 +75,8 @@ class Habits(Struct, frozen=True, kw_only=True):
 
 def habits_of(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> Habits:
     """What was done in the listed sessions in the time that is asked for."""
-    asked = asked_of_each(listing, StatsQuery(wanted=wanted, is_estimated=False), ("repository",), lambda _a, _b: None)
-    found = []
-    for number, (store, each) in enumerate(asked):
-        report(number, len(asked))
-        found.append(store.habits(each))
+    asked = asked_of_each(listing, StatsQuery(wanted=wanted, is_estimated=False), ("repository",), report)
+    found = [store.habits(each) for store, each in asked]
     guides = _guides({turn.agent for rows in found for turn in rows.turns})
     calls = sorted((call for rows in found for call in rows.calls), key=lambda call: (call.context, call.seq))
     fates = [_fate(guides, each) for each in calls]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from backstory.agents.contract import NotRun
@@ -25,7 +24,8 @@ class Guide:
         >>> Guide().allow_rule("exec_command", ["git", "diff"])
         'prefix_rule(pattern=["git", "diff"], decision="allow")'
         """
-        return f'prefix_rule(pattern={json.dumps(list(words))}, decision="allow")' if words else None
+        pattern = ", ".join(f'"{word}"' for word in words)
+        return f'prefix_rule(pattern=[{pattern}], decision="allow")' if words else None
 
     def why_not_run(self, output: str) -> NotRun | None:
         """A command or a patch that a person declined returns one of two sentences."""

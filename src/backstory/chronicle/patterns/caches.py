@@ -12,7 +12,6 @@ from backstory.chronicle.patterns.finding import (
     Finding,
     Pattern,
     contexts,
-    counted,
     dollars_of,
     grouped,
     in_words,
@@ -29,11 +28,12 @@ NAME = "caches"
 LARGE, TIMES_MIN = 50_000, 3
 AGAIN = 0.8
 SHORT_MS, LONG_MS = 5 * MINUTE_MS, HOUR_MS
-RULE = f"""\
-A turn began more than 5 minutes after the one before it ended (an hour, where the agent says that it pays for an hour),
-with the same model and nothing cut in between; the largest request before had {LARGE:,} tokens or more, and the turn wrote
-at least {AGAIN:.0%} of that to the cache. {TIMES_MIN} times or more in a place. What it cost: writing those tokens instead of
-reading them."""
+RULE = (
+    "A turn began more than 5 minutes after the one before it ended (an hour, where the agent says that it "
+    "pays for an hour), with the same model and nothing cut in between; the largest request before had "
+    f"{LARGE:,} tokens or more, and the turn wrote at least {AGAIN:.0%} of that to the cache. {TIMES_MIN} "
+    "times or more in a place. What it cost: writing those tokens instead of reading them."
+)
 
 
 def find(habits: Habits) -> Iterator[Finding]:
@@ -48,12 +48,13 @@ def find(habits: Habits) -> Iterator[Finding]:
         if len(found) < TIMES_MIN:
             continue
         found.sort(key=lambda each: -(each.usd or 0))
+        place = habits.named(habits.place(found[0].session))
         yield Finding(
             pattern=NAME,
-            problem=f"{len(found)} times in {habits.named(habits.place(found[0].session))} a session of more than {LARGE:,} tokens was "
+            problem=f"{len(found)} times in {place} a session of more than {LARGE:,} tokens was "
             "continued after its cache had run out",
             action="After a longer pause ask the next thing in a new session, or cut the old one first: "
-            "`backstory compact SESSION`, then `backstory run --session SESSION \"…\"`",
+            "`backstory compact --now SESSION`, then `backstory run --session SESSION \"…\"`",
             evidence=tuple(found),
         )  # fmt: skip
 

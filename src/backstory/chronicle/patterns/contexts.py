@@ -26,10 +26,12 @@ NAME = "contexts"
 LARGE, KEPT = 100_000, 30_000
 TURNS_MIN = 3
 STILL_THERE = 0.6
-RULE = f"""\
-In one context, {TURNS_MIN} turns or more began when its largest request so far was {LARGE:,} tokens or more, and nothing had been cut:
-no summary stands between them, and the turn's own requests were no smaller. About what it cost: what the cache reads
-of those turns cost, less the share that {KEPT:,} tokens of summary would take."""
+RULE = (
+    f"In one context, {TURNS_MIN} turns or more began when its largest request so far was {LARGE:,} tokens or "
+    "more, and nothing had been cut: no summary stands between them, and the turn's own requests were no "
+    f"smaller. About what it cost: what the cache reads of those turns cost, less the share that {KEPT:,} "
+    "tokens of summary would take."
+)
 
 
 def find(habits: Habits) -> Iterator[Finding]:
@@ -37,13 +39,13 @@ def find(habits: Habits) -> Iterator[Finding]:
     seen = [evidence for turns in contexts(habits) if (evidence := _of_context(habits, turns)) is not None]
     for found in grouped(seen, key=lambda each: habits.place(each.session)):
         found.sort(key=lambda each: (-(each.usd or 0), -len(each.seqs)))
-        turns = sum(len(each.seqs) for each in found)
+        turns, place = sum(len(each.seqs) for each in found), habits.named(habits.place(found[0].session))
         yield Finding(
             pattern=NAME,
-            problem=f"{counted(turns, 'turn')} in {habits.named(habits.place(found[0].session))} began with more than {LARGE:,} tokens "
+            problem=f"{counted(turns, 'turn')} in {place} began with more than {LARGE:,} tokens "
             "of context, which each of their requests read again",
             action="Begin the next task in a new session. To go on with this one in less room: "
-            "`backstory compact SESSION`, then `backstory run --session SESSION \"…\"`",
+            "`backstory compact --now SESSION`, then `backstory run --session SESSION \"…\"`",
             evidence=tuple(found),
         )  # fmt: skip
 

@@ -21,11 +21,13 @@ _CHECKING = frozenset(
 )
 _MERGING = frozenset({"merge", "rebase", "cherry-pick", "pull", "stash"})
 _LOOKING = frozenset({"api", "grep", "ls", "cat", "find", "diff", "test", "which", "head", "rg", "curl", "jq"})
-RULE = f"""\
-Calls of the same tool failed with the same error, paths and numbers aside, or the same command failed: {TIMES_MIN} times or more, in
-{SESSIONS_MIN} sessions or more of a place. What is there to fail does not count: runs of tests and builds, merges, and what looks for
-something (grep, ls, gh api, curl, …); nor do calls that a person refused, or that only failed with another one.
-About what it cost: the calls' shares of their turns, one request of all."""
+RULE = (
+    "Calls of the same tool failed with the same error, paths and numbers aside, or the same command failed: "
+    f"{TIMES_MIN} times or more, in {SESSIONS_MIN} sessions or more of a place. What is there to fail does not "
+    "count: runs of tests and builds, merges, and what looks for something (grep, ls, gh api, curl, …); nor "
+    "do calls that a person refused, or that only failed with another one. About what it cost: the calls' "
+    "shares of their turns, one request of all."
+)
 
 
 def find(habits: Habits) -> Iterator[Finding]:
@@ -43,7 +45,8 @@ def find(habits: Habits) -> Iterator[Finding]:
             action=_action(habits, calls),
             evidence=tuple(
                 Evidence(
-                    session=each.session, context=each.context, seqs=(each.seq,), text=_detail(each), usd=share_of_call(habits, turns.get(each.turn))
+                    session=each.session, context=each.context, seqs=(each.seq,), text=_detail(each),
+                    usd=share_of_call(habits, turns.get(each.turn)),
                 )
                 for each in calls
             ),
@@ -65,8 +68,7 @@ def _is_there_to_fail(call: HabitCall) -> bool:
 
 
 def _detail(call: HabitCall) -> str:
-    first = call.output.strip().partition("\n")[0]
-    return call.path or f"“{first[:100]}”"
+    return call.path or f"“{call.error}”"
 
 
 def _action(habits: Habits, calls: list[HabitCall]) -> str:
@@ -74,7 +76,7 @@ def _action(habits: Habits, calls: list[HabitCall]) -> str:
     if ABSENT.search(calls[0].output):
         return f"Add to {where} a line for each folder, with what it holds: these paths were guessed"
     if not calls[0].words:
-        return f"Add to {where} a line that prevents it, as in: “Avoid “{calls[0].error}” of {calls[0].tool_name}: WHAT TO DO FIRST”"
+        return f"Add to {where}: “So that {calls[0].tool_name} does not fail with “{calls[0].error}”: WHAT TO DO FIRST”"
     common = [f"“{error}”" for error, _ in Counter(each.error for each in calls).most_common(MOST_NAMED)]
     return f"Add to {where} what {label(calls[0])} complains about most: {', '.join(common)}"
 

@@ -126,6 +126,12 @@ def share_of_call(habits: Habits, turn: HabitTurn | None) -> float | None:
     return turn.cost.low_usd / (calls + 1)
 
 
+def median(values: Iterable[float]) -> float:
+    """The one in the middle; 0 of none."""
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2] if ordered else 0
+
+
 def counted(count: int, noun: str) -> str:
     """``1 turn``, ``2 turns``."""
     return f"{count:,} {noun if count == 1 else f'{noun}s'}"

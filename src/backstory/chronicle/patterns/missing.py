@@ -19,9 +19,11 @@ SESSIONS_MIN = 2
 ABSENT = lazy_regex(r"(?i)does not exist|no such file|ENOENT|not found")
 _LOOKING = frozenset({Tool.READ, Tool.GREP, Tool.GLOB})
 _MEANT = lazy_regex(r"[Dd]id you mean ([^\s?]+)\?")
-RULE = f"""\
-In {SESSIONS_MIN} sessions or more of a place a call read or searched the same path, and there was nothing; no session ever read or wrote
-it. About what it cost: the calls' shares of their turns, one request of all."""
+RULE = (
+    f"In {SESSIONS_MIN} sessions or more of a place a call read or searched the same path, and there was "
+    "nothing; no session ever read or wrote it. About what it cost: the calls' shares of their turns, one "
+    "request of all."
+)
 
 
 def find(habits: Habits) -> Iterator[Finding]:
@@ -31,13 +33,13 @@ def find(habits: Habits) -> Iterator[Finding]:
     for calls in grouped(missed, key=lambda call: (habits.place(call.session), _below(habits, call))):
         if len({each.session for each in calls}) < SESSIONS_MIN:
             continue
-        path = _below(habits, calls[0])
+        path, place = _below(habits, calls[0]), habits.named(habits.place(calls[0].session))
         meant = next((found.group(1) for each in calls if (found := _MEANT.search(each.output))), None)
         where = habits.instructions({each.agent for each in calls})
         yield Finding(
             pattern=NAME,
             is_calls=True,
-            problem=f"{path} was looked for {len(calls)} times in {habits.named(habits.place(calls[0].session))}, and is not there",
+            problem=f"{path} was looked for {len(calls)} times in {place}, and is not there",
             action=f"Add to {where}: “{path} is {meant}”" if meant else f"Add to {where} where to find what {path} was "
             "thought to hold; if it was named there, correct that",
             evidence=tuple(

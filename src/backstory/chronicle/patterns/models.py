@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 NAME = "models"
 TURNS_MAX, OUTPUT_MAX, SESSIONS_MIN, USED_MIN = 3, 2_000, 3, 2
-CHEAPER = 0.6
-RULE = f"""\
-{SESSIONS_MIN} sessions or more of one agent and model that had at most {TURNS_MAX} turns, wrote at most {OUTPUT_MAX:,} tokens and changed no file,
-while the person used another model of that agent in {USED_MIN} sessions or more by which the same tokens cost at most
-{CHEAPER:.0%}. What it cost: the difference, by the prices of that day."""
+CHEAPER = 0.7
+RULE = (
+    f"{SESSIONS_MIN} sessions or more of one agent and model that had at most {TURNS_MAX} turns, wrote at most "
+    f"{OUTPUT_MAX:,} tokens and changed no file, while the person used another model of that agent in "
+    f"{USED_MIN} sessions or more by which the same tokens cost at most {CHEAPER:.0%}. What it cost: the "
+    "difference, by the prices of that day."
+)
 
 
 def find(habits: Habits) -> Iterator[Finding]:
@@ -38,8 +40,8 @@ def find(habits: Habits) -> Iterator[Finding]:
         yield Finding(
             pattern=NAME,
             problem=f"{counted(len(found), 'short session')} without an edit used {first.model}",
-            action=f"For questions and small work use {best}, as you did before: `backstory run --model {best} \"…\"`, or "
-            "the agent's own switch of models",
+            action=f"For questions and small work use {best}, as you did before: `backstory run --model {best} \"…\"`, "
+            "or the agent's own switch of models",
             evidence=tuple(found),
         )  # fmt: skip
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.patterns.finding import MINUTE_MS, SECOND_MS, Evidence, Finding, Pattern, grouped, in_words
+from backstory.chronicle.patterns.finding import (
+    MINUTE_MS,
+    SECOND_MS,
+    Evidence,
+    Finding,
+    Pattern,
+    grouped,
+    in_words,
+    median,
+)
 from backstory.model import Tool
 
 if TYPE_CHECKING:
@@ -18,10 +26,13 @@ TIMES_MIN, SESSIONS_MIN = 5, 3
 SLOW_MS, STOP_MS, AWAY_MS = 5 * SECOND_MS, 10 * SECOND_MS, 10 * MINUTE_MS
 REFUSED_MAX = 0.1
 QUICK_TOOLS = frozenset({Tool.EDIT, Tool.WRITE})
-RULE = f"""\
-Edits, or commands that only read (git diff, ls, cat, …), that took {STOP_MS // 1000} s or more: they are done at once, so a person was
-asked. {TIMES_MIN} stops or more in {SESSIONS_MIN} sessions or more that one allow rule would have spared, and of which a person refused at most
-{REFUSED_MAX:.0%}. Calls that waited together count once, and of a stop at most {AWAY_MS // MINUTE_MS} minutes: longer, a person was away."""
+RULE = (
+    f"Edits, or commands that only read (git diff, ls, cat, …), that took {STOP_MS // 1000} s or more: they "
+    f"are done at once, so a person was asked. {TIMES_MIN} stops or more in {SESSIONS_MIN} sessions or more "
+    f"that one allow rule would have spared, and of which a person refused at most {REFUSED_MAX:.0%}. Calls "
+    f"that waited together count once, and of a stop at most {AWAY_MS // MINUTE_MS} minutes: longer, a person "
+    "was away."
+)
 
 
 def find(habits: Habits) -> Iterator[Finding]:
@@ -60,11 +71,16 @@ def _finding(habits: Habits, rule: str, waits: list[HabitCall], said_no: int) ->
         action=f"If you allow them all anyway: {rule} in {habits.guides[first.agent].settings}",
         evidence=tuple(
             Evidence(
-                session=each.session, context=each.context, seqs=(each.seq,), text=in_words(each.duration_ms or 0), ms=min(each.duration_ms or 0, AWAY_MS)
+                session=each.session, context=each.context, seqs=(each.seq,), text=_waited(each.duration_ms or 0),
+                ms=min(each.duration_ms or 0, AWAY_MS),
             )
             for each in waits
         ),
     )  # fmt: skip
+
+
+def _waited(ms: int) -> str:
+    return in_words(ms) + (f", counted as {in_words(AWAY_MS)}" if ms > AWAY_MS else "")
 
 
 def _rule(habits: Habits, call: HabitCall) -> str | None:

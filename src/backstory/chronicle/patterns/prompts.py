@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 NAME = "prompts"
 WORDS_MIN, SESSIONS_MIN, DAYS_MIN, OUTPUT_MIN = 4, 3, 2, 50
 CHARS_A_MINUTE = 200
-PROMPT_CHARS = 2_000
+PROMPT_SHOWN, PROMPT_CHARS = 100, 2_000
 """No more of a prompt is compared."""
 _GO_AHEAD = lazy_regex(r"(?:yes|yeah|ok|okay|sure|go|please|continue|proceed|looks|sounds|do it|thanks|no|try|again)\b")
-RULE = f"""\
-The same prompt of {WORDS_MIN} words or more, upper and lower case and blanks aside, in {SESSIONS_MIN} sessions or more and on {DAYS_MIN} days or
-more, that led to work: {OUTPUT_MIN} tokens of output or more at the median. Commands of the agent (/…) and go-aheads do not count.
-What it cost: the time to type it again, at {CHARS_A_MINUTE} characters a minute."""
+RULE = (
+    f"The same prompt of {WORDS_MIN} words or more, upper and lower case and blanks aside, in {SESSIONS_MIN} "
+    f"sessions or more and on {DAYS_MIN} days or more, that led to work: {OUTPUT_MIN} tokens of output or more "
+    "at the median. Commands of the agent (/…) and go-aheads do not count. What it cost: the time to type it "
+    f"again, at {CHARS_A_MINUTE} characters a minute."
+)
 
 
 def find(habits: Habits) -> Iterator[Finding]:
@@ -40,11 +42,12 @@ def _finding(habits: Habits, turns: list[HabitTurn]) -> Finding:
     turns.sort(key=lambda turn: -turn.started)
     prompt = " ".join(turns[0].prompt.split())
     ms = len(prompt) * MINUTE_MS // CHARS_A_MINUTE
+    shown = prompt if len(prompt) <= PROMPT_SHOWN else f"{prompt[:PROMPT_SHOWN]}…"
     return Finding(
         pattern=NAME,
-        problem=f"“{prompt[:100]}{'…' if len(prompt) > 100 else ''}” was typed {len(turns)} times",
-        action="Keep it as a command or skill of the agent, or as a file: `backstory run < PROMPT.md`; if it is a rule, "
-        f"write it into {habits.instructions({turn.agent for turn in turns})}",
+        problem=f"“{shown}” was typed {len(turns)} times",
+        action="Keep it as a command or skill of the agent, or as a file: `backstory run < PROMPT.md`; if it is a "
+        f"rule, write it into {habits.instructions({turn.agent for turn in turns})}",
         evidence=tuple(
             Evidence(session=turn.session, context=turn.context, seqs=(turn.seq,), text=f"typed on {_day(turn)}", ms=ms)
             for turn in turns

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.patterns.finding import MINUTE_MS, SECOND_MS, Evidence, Finding, Pattern, grouped, in_words
+from backstory.chronicle.patterns.finding import (
+    MINUTE_MS,
+    SECOND_MS,
+    Evidence,
+    Finding,
+    Pattern,
+    grouped,
+    in_words,
+    median,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,10 +27,12 @@ QUICK = frozenset(
      "which", "pwd", "sed", "awk", "wc", "diff", "stat", "echo"}
 )  # fmt: skip
 """Done at once: where they took long, a person was asked."""
-RULE = f"""\
-The same command of a place took {LONG_MS // 1000} s or more {TIMES_MIN} times or more, and as long at the median of its runs of 5 s and more. Commands
-that are done at once do not count (git, ls, grep, …: there a person was waited for), nor do runs of more than
-{MOST_MS // MINUTE_MS} minutes. What it cost: the time of those runs."""
+RULE = (
+    f"The same command of a place took {LONG_MS // 1000} s or more {TIMES_MIN} times or more, and as long at "
+    "the median of its runs of 5 s and more. Commands that are done at once do not count (git, ls, grep, …: "
+    f"there a person was waited for), nor do runs of more than {MOST_MS // MINUTE_MS} minutes. What it cost: "
+    "the time of those runs."
+)
 
 
 def find(habits: Habits) -> Iterator[Finding]:
@@ -37,14 +47,18 @@ def find(habits: Habits) -> Iterator[Finding]:
             continue
         place, name = habits.named(habits.place(calls[0].session)), " ".join(calls[0].words)
         middle = in_words(median(each.duration_ms or 0 for each in long))
+        where = habits.instructions({each.agent for each in long})
         yield Finding(
             pattern=NAME,
             is_calls=True,
             problem=f"`{name}` in {place} was waited for {len(long)} times, {middle} at the median",
-            action=f"A line for {habits.instructions({each.agent for each in long})}: “Run `{name}` in the background, or only "
-            "the part of it that a change concerns; all of it once at the end.”",
+            action=f"A line for {where}: “Run `{name}` in the background, or only the part that a change concerns; "
+            "all of it once at the end.”",
             evidence=tuple(
-                Evidence(session=each.session, context=each.context, seqs=(each.seq,), text=in_words(each.duration_ms or 0), ms=each.duration_ms)
+                Evidence(
+                    session=each.session, context=each.context, seqs=(each.seq,), text=in_words(each.duration_ms or 0),
+                    ms=each.duration_ms,
+                )
                 for each in long
             ),
         )  # fmt: skip
