@@ -48,7 +48,7 @@ def turn(
     used = Tokens(**({"input": 0, "output": 0} | tokens))
     return HabitTurn(
         session=session, context=context or session, uid=f"T{number}", seq=number * 100 if seq is None else seq,
-        agent=agent, model=model, prompt=prompt, started=at, ended=at + took, records=10, tokens=used,
+        agent=agent, model=model, prompt=prompt, started=at, ended=at + took, tokens=used,
         cost=cost_of(used, PRICES.price(agent, model, "2026-01-05")),
     )  # fmt: skip
 
@@ -72,7 +72,7 @@ def call(
     return HabitCall(
         session=session, context=context or session, turn=turn, agent="claude", seq=next(_numbers), at=at,
         tool_name=name, tool=tool, words=words, reading=reading, path=path, is_error=output is not None,
-        output=output or "", error=error or output or "", duration_ms=took, is_reported=False,
+        output=output or "", error=error or output or "", duration_ms=took,
     )  # fmt: skip
 
 

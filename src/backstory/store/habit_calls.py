@@ -45,8 +45,6 @@ class HabitCall(Struct, frozen=True, kw_only=True):
     """What it failed with, in words that recur."""
     duration_ms: int | None
     """As its agent reports, else until its result came."""
-    is_reported: bool
-    """Whether its agent reports how long it took."""
 
 
 def failed(db: apsw.Connection, known: Known) -> Iterator[HabitCall]:
@@ -81,7 +79,6 @@ def _calls(db: apsw.Connection, known: Known, sql: str, ids: str) -> Iterator[Ha
             seq=seq, at=at, tool_name=call.tool_name, tool=call.tool, words=call_words.script_words(call),
             reading=call_words.reading_words(call), path=call.file_path, is_error=bool(is_error), output=output,
             error=call_words.error_words(output), duration_ms=took if came.duration_ms is None else came.duration_ms,
-            is_reported=came.duration_ms is not None,
         )  # fmt: skip
 
 

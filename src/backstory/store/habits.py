@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from backstory.store.stats import Asked, Members
 
 
+PROMPT_CHARS = 2_000
+"""No more of a prompt is looked at."""
+
+
 class HabitPlace(Struct, frozen=True, kw_only=True):
     """Where a session is: its repository or project, what that is called, and the folder that paths are shown below."""
 
@@ -51,8 +55,6 @@ class HabitTurn(Struct, frozen=True, kw_only=True):
     started: int
     """ms since 1970."""
     ended: int | None
-    records: int
-    """How many records it has at the most."""
     tokens: Tokens
     cost: Cost
 
@@ -133,10 +135,10 @@ def _turns(
         if turn_id in copied:
             continue
         agent, model, started, *tokens = row[3:10]
-        seq, last_seq, prompt, ended = row[-4:]
+        seq, prompt, ended = row[-3:]
         yield turn_id, HabitTurn(
             session=uids[members.root_of[session_id]], context=uids[session_id], uid=uid, seq=seq, agent=agent,
-            model=model, prompt=prompt, started=started, ended=ended, records=last_seq - seq + 1,
+            model=model, prompt=prompt, started=started, ended=ended,
             tokens=Tokens(
                 input=tokens[0], output=tokens[1], cache_read=tokens[2], cache_write=tokens[3],
                 cache_write_1h=row[10], largest_input=row[11],
@@ -159,7 +161,7 @@ def _place(row: tuple[Any, ...], asked: Asked) -> HabitPlace:
 _IDS = "(select value from json_each(?))"
 _UIDS = f"select id, uid from sessions where id in {_IDS}"
 _TURNS = f"""
-select session_id, id, uid, {PAID_COLUMNS}, first_seq, last_seq, substr(prompt, 1, 2000), ended
+select session_id, id, uid, {PAID_COLUMNS}, first_seq, substr(prompt, 1, {PROMPT_CHARS}), ended
 from turns where session_id in {_IDS} and removed is null and started >= ? and started < ?
 order by session_id, first_seq, id
 """

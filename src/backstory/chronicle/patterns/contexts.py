@@ -27,9 +27,9 @@ LARGE, KEPT = 100_000, 30_000
 TURNS_MIN = 3
 STILL_THERE = 0.6
 RULE = (
-    f"In one context, {TURNS_MIN} turns or more began when its largest request so far was {LARGE:,} tokens or "
-    "more, and nothing had been cut: no summary stands between them, and the turn's own requests were no "
-    f"smaller. About what it cost: what the cache reads of those turns cost, less the share that {KEPT:,} "
+    f"{TURNS_MIN} turns or more of a context began when the turn before had sent {LARGE:,} tokens or more in a "
+    "request, and nothing had been cut: no summary stands between the two, and the turn itself sent at least "
+    f"{STILL_THERE:.0%} of that. About what it cost: what the cache reads of those turns cost, less the share that {KEPT:,} "
     "tokens of summary would take."
 )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
+from backstory.bounds import iso
 from backstory.derive.pricing import cost_of
 from backstory.model import Tokens
 
@@ -107,10 +107,15 @@ def was_cut(habits: Habits, context: str, after: int, before: int) -> bool:
     return any(after < seq < before for seq in habits.compacted.get(context, ()))
 
 
+def day_of(turn: HabitTurn) -> str | None:
+    """The day that a turn began on, UTC, as ISO 8601; None where that is no day."""
+    at = iso(turn.started)
+    return None if at is None else at[:10]
+
+
 def price_of(habits: Habits, turn: HabitTurn, model: str | None = None) -> Price | None:
     """The price of a turn's model, or of another one, on its day."""
-    day = datetime.fromtimestamp(turn.started / 1000, UTC).strftime("%Y-%m-%d")
-    return habits.prices.price(turn.agent, model or turn.model, day)
+    return habits.prices.price(turn.agent, model or turn.model, day_of(turn))
 
 
 def dollars_of(price: Price | None, **tokens: int) -> float | None:

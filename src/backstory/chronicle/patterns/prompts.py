@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.patterns.finding import MINUTE_MS, Evidence, Finding, Pattern, grouped
+from backstory.chronicle.patterns.finding import MINUTE_MS, Evidence, Finding, Pattern, day_of, grouped
 from backstory.lazy_regex import lazy_regex
+from backstory.store.habits import PROMPT_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 NAME = "prompts"
 WORDS_MIN, SESSIONS_MIN, DAYS_MIN, OUTPUT_MIN = 4, 3, 2, 50
 CHARS_A_MINUTE = 200
-PROMPT_SHOWN, PROMPT_CHARS = 100, 2_000
-"""No more of a prompt is compared."""
+PROMPT_SHOWN = 100
 _GO_AHEAD = lazy_regex(r"(?:yes|yeah|ok|okay|sure|go|please|continue|proceed|looks|sounds|do it|thanks|no|try|again)\b")
 RULE = (
     f"The same prompt of {WORDS_MIN} words or more, upper and lower case and blanks aside, in {SESSIONS_MIN} "
@@ -31,7 +30,7 @@ def find(habits: Habits) -> Iterator[Finding]:
     """A finding for each prompt."""
     typed = [turn for turn in habits.turns if turn.is_own and _is_asking(turn.prompt)]
     for turns in grouped(typed, key=lambda turn: _normal(turn.prompt)):
-        days = {datetime.fromtimestamp(turn.started / 1000, UTC).date() for turn in turns}
+        days = {day_of(turn) for turn in turns}
         outputs = sorted(turn.tokens.output for turn in turns if turn.tokens.output is not None) or [OUTPUT_MIN]
         is_enough = len({turn.session for turn in turns}) >= SESSIONS_MIN and len(days) >= DAYS_MIN
         if is_enough and outputs[len(outputs) // 2] >= OUTPUT_MIN:
@@ -49,14 +48,12 @@ def _finding(habits: Habits, turns: list[HabitTurn]) -> Finding:
         action="Keep it as a command or skill of the agent, or as a file: `backstory run < PROMPT.md`; if it is a "
         f"rule, write it into {habits.instructions({turn.agent for turn in turns})}",
         evidence=tuple(
-            Evidence(session=turn.session, context=turn.context, seqs=(turn.seq,), text=f"typed on {_day(turn)}", ms=ms)
+            Evidence(
+                session=turn.session, context=turn.context, seqs=(turn.seq,), text=f"typed on {day_of(turn)}", ms=ms
+            )
             for turn in turns
         ),
     )  # fmt: skip
-
-
-def _day(turn: HabitTurn) -> str:
-    return datetime.fromtimestamp(turn.started / 1000, UTC).date().isoformat()
 
 
 def _is_asking(prompt: str) -> bool:
