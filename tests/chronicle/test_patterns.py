@@ -210,6 +210,10 @@ def test_prompts_that_are_not_worth_keeping_are_none(turns: list[HabitTurn]) -> 
     assert found(prompts, habits(turns)) == []
 
 
+def test_a_polite_prompt_is_no_go_ahead() -> None:
+    assert len(found(prompts, habits(typed(*["Please update the changelog now"] * 3)))) == 1
+
+
 def test_what_a_subagent_was_asked_nobody_typed() -> None:
     asked = [
         turn(f"S{n}", T0 + n * DAY, context=f"sub{n}", prompt="Look at the tests of it", output=900) for n in range(4)

@@ -29,8 +29,8 @@ STILL_THERE = 0.6
 RULE = (
     f"{TURNS_MIN} turns or more of a context began when the turn before had sent {LARGE:,} tokens or more in a "
     "request, and nothing had been cut: no summary stands between the two, and the turn itself sent at least "
-    f"{STILL_THERE:.0%} of that. About what it cost: what the cache reads of those turns cost, less the share that {KEPT:,} "
-    "tokens of summary would take."
+    f"{STILL_THERE:.0%} of that. About what it cost: what the cache reads of those turns cost, less the share that "
+    f"{KEPT:,} tokens of summary would take."
 )
 
 

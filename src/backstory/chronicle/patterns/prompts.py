@@ -17,7 +17,7 @@ NAME = "prompts"
 WORDS_MIN, SESSIONS_MIN, DAYS_MIN, OUTPUT_MIN = 4, 3, 2, 50
 CHARS_A_MINUTE = 200
 PROMPT_SHOWN = 100
-_GO_AHEAD = lazy_regex(r"(?:yes|yeah|ok|okay|sure|go|please|continue|proceed|looks|sounds|do it|thanks|no|try|again)\b")
+_GO_AHEAD = lazy_regex(r"(?:yes|yeah|ok|okay|sure|go|continue|proceed|looks|sounds|do it|thanks)\b")
 RULE = (
     f"The same prompt of {WORDS_MIN} words or more, upper and lower case and blanks aside, in {SESSIONS_MIN} "
     f"sessions or more and on {DAYS_MIN} days or more, that led to work: {OUTPUT_MIN} tokens of output or more "
