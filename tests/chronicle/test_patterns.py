@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from backstory.chronicle.patterns import (
@@ -155,7 +156,12 @@ def test_short_sessions_with_a_dear_model_are_found_with_what_a_cheaper_one_woul
     finding = one(models, habits(small_work()))
     assert finding.sessions == 3
     assert finding.usd == pytest.approx(3 * (0.1 * (0.5 - 0.1) + 0.0001 * (25 - 5)))
-    assert f"use {CHEAP}, as you did before" in finding.action
+    assert f"use {CHEAP}, as you did before: `backstory run --agent claude --model {CHEAP} " in finding.action
+
+
+def test_an_agent_that_cannot_be_run_here_has_its_own_switch_of_models() -> None:
+    turns = [msgspec.structs.replace(each, agent="stranger") for each in small_work()]
+    assert one(models, habits(turns)).action.endswith("as you did before: the agent's own switch of models")
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ class Guide(Struct, frozen=True, kw_only=True):
     title: str
     instructions: str
     settings: str
+    is_run_here: bool
+    """Whether ``backstory run`` can run it."""
     part: GuidePart
 
     def allow_rule(self, tool_name: str, words: tuple[str, ...]) -> str | None:
@@ -105,7 +107,8 @@ def _guides(agents: Iterable[str]) -> dict[str, Guide]:
         if agent.guide is not None:
             part = agent.guide
             found[name] = Guide(
-                title=agent.title, instructions=part.instructions, settings=part.settings, part=part
+                title=agent.title, instructions=part.instructions, settings=part.settings,
+                is_run_here=agent.run is not None, part=part,
             )  # fmt: skip
     return found
 

@@ -40,10 +40,17 @@ def find(habits: Habits) -> Iterator[Finding]:
         yield Finding(
             pattern=NAME,
             problem=f"{counted(len(found), 'short session')} without an edit used {first.model}",
-            action=f"For questions and small work use {best}, as you did before: `backstory run --model {best} \"…\"`, "
-            "or the agent's own switch of models",
+            action=f"For questions and small work use {best}, as you did before: {_how(habits, first.agent, best)}",
             evidence=tuple(found),
         )  # fmt: skip
+
+
+def _how(habits: Habits, agent: str, model: str) -> str:
+    guide = habits.guides.get(agent)
+    own = "the agent's own switch of models"
+    if guide is None or not guide.is_run_here:
+        return own
+    return f'`backstory run --agent {agent} --model {model} "…"`, or {own}'
 
 
 def _used(habits: Habits) -> Mapping[tuple[str, str], list[HabitTurn]]:
