@@ -260,8 +260,9 @@ def test_what_a_failed_call_cost_is_its_share_of_its_turn() -> None:
         failing(3, words=("mise", "run", "test:ci")),
         failing(3, words=("git", "merge")),
         failing(3, words=("grep",)),
+        failing(3, words=()),
     ],
-    ids=["in two sessions", "seldom", "tests", "tests by a runner", "merges", "what looks for something"],
+    ids=["in two sessions", "seldom", "tests", "tests by a runner", "merges", "what looks for something", "any script"],
 )
 def test_what_fails_seldom_or_is_there_to_fail_is_none(calls: list[HabitCall]) -> None:
     assert found(failures, habits(calls=calls)) == []

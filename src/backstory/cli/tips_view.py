@@ -19,7 +19,7 @@ EVIDENCE_SHOWN = 3
 LIMITS = (
     "What a tip cost is an estimate from tokens and prices, so it is about, not exactly, what would be saved",
     "Turns whose cost nobody knows add nothing",
-    "That a cheaper model would have done as well is not known",
+    "Whether a cheaper model would have done as well, with as many tokens, is not known",
 )
 
 

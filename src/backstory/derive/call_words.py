@@ -28,6 +28,8 @@ _VERBED = frozenset(
 """Programs whose first word says what they do."""
 _TWO_VERBS = frozenset({"run", "exec", "pr", "issue", "compose", "tool", "workflow", "release", "stash", "worktree"})
 """First words that say it only with the next one."""
+_INTERPRETERS = frozenset({"python", "python3", "node", "ruby", "perl", "bash", "sh", "zsh", "php", "tsx", "ts-node"})
+"""Programs that do what their script says, or the module behind ``-m``."""
 _VERB = lazy_regex(r"[a-z][a-z0-9:_-]*")
 _BESIDE = frozenset(
     {"cd", "pushd", "popd", "export", "set", "source", ".", "echo", "printf", "true", "sleep", "test", "["}
@@ -118,9 +120,19 @@ def _words(command: Simple) -> tuple[str, ...]:
         return ()
     program, *rest = command.words
     name = (program or "").rpartition("/")[2]
+    if name in _INTERPRETERS:
+        return _script_of(name, rest)
     if name not in _VERBED:
         return (name,)
     verbs = [each for each in rest[:2] if each and _VERB.fullmatch(each)] if rest and rest[0] else []
     if not verbs or verbs[0] != rest[0]:
         return (name,)
     return (name, *verbs) if verbs[0] in _TWO_VERBS else (name, verbs[0])
+
+
+def _script_of(name: str, rest: Sequence[str | None]) -> tuple[str, ...]:
+    """An interpreter with its script; () for one that is given its program as text."""
+    given = [each for each in rest[:2] if each]
+    if given[:1] == ["-m"] and len(given) == 2:
+        return (name, *given)
+    return (name, given[0]) if given and rest[0] and not given[0].startswith("-") else ()

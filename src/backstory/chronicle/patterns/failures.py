@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from backstory.chronicle.patterns.finding import Evidence, Finding, Pattern, grouped, share_of_call
 from backstory.chronicle.patterns.missing import ABSENT
+from backstory.model import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ RULE = (
 
 def find(habits: Habits) -> Iterator[Finding]:
     """A finding for each place, tool and error."""
-    failed = [each for each in habits.calls if each.is_error and each.error and not _is_there_to_fail(each)]
+    failed = [each for each in habits.calls if each.is_error and each.error and _is_told_apart(each)]
     turns = {turn.uid: turn for turn in habits.turns}
     for calls in grouped(failed, key=lambda call: (habits.place(call.session), call.agent, label(call), _error(call))):
         if len(calls) < TIMES_MIN or len({each.session for each in calls}) < SESSIONS_MIN:
@@ -62,9 +63,10 @@ def _error(call: HabitCall) -> str:
     return "" if call.words else call.error
 
 
-def _is_there_to_fail(call: HabitCall) -> bool:
+def _is_told_apart(call: HabitCall) -> bool:
+    """Whether it is known what ran, and that is not there to fail."""
     words = {part for word in call.words for part in word.split(":")}
-    return not words.isdisjoint(_CHECKING | _MERGING | _LOOKING)
+    return (bool(words) or call.tool != Tool.SHELL) and words.isdisjoint(_CHECKING | _MERGING | _LOOKING)
 
 
 def _detail(call: HabitCall) -> str:
