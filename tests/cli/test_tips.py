@@ -123,6 +123,8 @@ def test_where_nothing_recurs_a_sentence_says_so(bare: Shell) -> None:
     done = bare("chronicle", "tips", *MAY, TZ="UTC")
     assert (done.code, done.out) == (0, "")
     assert done.err.startswith("No pattern in 1 turn in 1 session: ")
+    assert "--since 2020-01-01" in done.err
+    assert "--since" not in bare("chronicle", "tips", "--since", "2019-12-31", TZ="UTC").err
     assert bare("chronicle", "tips", "--json", *MAY, TZ="UTC").json()["tips"] == []
 
 

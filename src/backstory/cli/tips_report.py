@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from backstory.cli.report_options import Asked, Form
 
 DAYS = 30
+YEAR_2020_MS = 1_577_836_800_000
+"""Before that there were no agents."""
 
 all_option = click.option(
     "--all", "whole", is_flag=True, help="Print every tip, not only the strongest of each pattern."
@@ -50,10 +52,8 @@ def print_tips(app: App, asked: Asked, form: Form, *, about_costs: bool, whole: 
 
 def _nothing(found: TipsReport) -> str:
     looked_at = f"{output.counted(found.turns, 'turn')} in {output.counted(found.looked_at, 'session')}"
-    return (
-        f"No pattern in {looked_at}: most rules need the same thing in 3 sessions. A longer time may show some: "
-        "--since 2020-01-01"
-    )
+    longer = " A longer time may show some: --since 2020-01-01" if (found.wanted.since or 0) > YEAR_2020_MS else ""
+    return f"No pattern in {looked_at}: most rules need the same thing in 3 sessions.{longer}"
 
 
 def _print_queries(found: TipsReport, *, about_costs: bool) -> None:
