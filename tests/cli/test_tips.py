@@ -117,6 +117,17 @@ def test_no_history_is_said_in_a_sentence(bare: Shell) -> None:
     assert done.err.startswith("Nothing was imported yet")
 
 
+def test_recorded_logs_without_habits_have_no_tips_and_the_same_costs_as_elsewhere(read_once: Shell) -> None:
+    ever = ("--since", "2020-01-01")
+    done = read_once("chronicle", "tips", "--all", *ever)
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith("No pattern in ")
+    facts = tips(read_once, *ever, name="cost-tips")
+    total = read_once("chronicle", "cost", "--json", *ever).json()["total"]
+    assert facts["tips"] == []
+    assert (facts["low_usd"], facts["turns"]) == (pytest.approx(total["low_usd"]), total["turns"])
+
+
 def test_where_nothing_recurs_a_sentence_says_so(bare: Shell) -> None:
     TimedLog(1).prompt("Fix the parser").answer().put(bare.home)
     assert bare("ingest").code == 0

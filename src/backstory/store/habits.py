@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from backstory.derive.naming import main_folder, project_name
+from backstory.model import Tokens
 from backstory.store import habit_calls, habit_reads, kinds
 from backstory.store.costs import PAID_COLUMNS
 from backstory.store.rows import fetch
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.derive.pricing import Cost
-    from backstory.model import Tokens
     from backstory.store.costs import Costs
     from backstory.store.habit_calls import HabitCall
     from backstory.store.habit_reads import RepeatedRead
@@ -120,8 +120,6 @@ def rows(db: apsw.Connection, costs: Costs, asked: Asked) -> HabitRows:
 def _turns(
     db: apsw.Connection, costs: Costs, asked: Asked, members: Members, uids: Mapping[int, str]
 ) -> Iterator[tuple[int, HabitTurn]]:
-    from backstory.model import Tokens
-
     copied = copied_turns(db, costs, asked, members.root_of)
     included = costs.included([each for each, root in members.root_of.items() if each != root])
     wanted = asked.wanted
