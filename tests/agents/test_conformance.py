@@ -398,7 +398,7 @@ def test_an_output_that_is_read_wrongly_is_named(said: Any, ending: Any, fault: 
 
 def test_an_agent_whose_advice_is_empty_is_told() -> None:
     class Silent:
-        instructions, settings = " ", ""
+        settings = " "
 
         def allow_rule(self, tool_name: str, words: Sequence[str]) -> str | None:
             return ""
@@ -407,4 +407,4 @@ def test_an_agent_whose_advice_is_empty_is_told() -> None:
             return NotRun.REFUSED
 
     faults = behaviour_faults(msgspec.structs.replace(CLAUDE, guide=Silent()))
-    assert [each.partition(":")[0] for each in faults] == ["guide.allow_rule", "guide", "guide.why_not_run"]
+    assert [each.partition(":")[0] for each in faults] == ["guide.allow_rule", "guide.settings", "guide.why_not_run"]

@@ -120,11 +120,6 @@ def habits(
 
 def _guide(name: str) -> Guide:
     agent = agents.load(name)
-    assert agent.guide is not None
     return Guide(
-        title=agent.title,
-        instructions=agent.guide.instructions,
-        settings=agent.guide.settings,
-        is_run_here=agent.run is not None,
-        part=agent.guide,
+        title=agent.title, instructions=agent.instruction_files[0], is_run_here=agent.run is not None, part=agent.guide
     )

@@ -304,8 +304,8 @@ def _guide_faults(guide: GuidePart) -> Iterator[str]:
     rule = guide.allow_rule("a tool of nobody", ["some", "words"])
     if rule is not None and not rule.strip():
         yield "guide.allow_rule: an empty rule"
-    if not guide.instructions.strip() or not guide.settings.strip():
-        yield "guide: instructions and settings are named"
+    if not guide.settings.strip():
+        yield "guide.settings: it is not said where rules stand"
     if guide.why_not_run("") is not None:
         yield "guide.why_not_run: an empty output says nothing"
 

@@ -49,6 +49,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     write: WritePart | None = None
     export: ExportPart | None = None
     session_export: SessionExportPart | None = None
+    instruction_files: tuple[str, ...] = ()
+    """Where it reads instructions of a repository, as paths below the root; the first is where new ones go."""
     guide: GuidePart | None = None
 
 
@@ -543,11 +545,7 @@ class NotRun(StrEnum):
 
 
 class GuidePart(Protocol):
-    """What a person writes down so that the agent works otherwise."""
-
-    @property
-    def instructions(self) -> str:
-        """The file in a project's root that it reads when a session begins."""
+    """Which calls the agent asks a person about, and how it is told not to."""
 
     @property
     def settings(self) -> str:

@@ -27,18 +27,27 @@ if TYPE_CHECKING:
 
 
 class Guide(Struct, frozen=True, kw_only=True):
-    """Where a person writes down what an agent shall do, as ``contract.GuidePart`` names it."""
+    """Where a person writes down what an agent shall do."""
 
     title: str
-    instructions: str
-    settings: str
+    instructions: str | None
+    """The file of a repository that new instructions go into."""
     is_run_here: bool
     """Whether ``backstory run`` can run it."""
-    part: GuidePart
+    part: GuidePart | None
+
+    @property
+    def settings(self) -> str:
+        """Where its allow rules stand."""
+        return "" if self.part is None else self.part.settings
 
     def allow_rule(self, tool_name: str, words: tuple[str, ...]) -> str | None:
         """The rule by which the agent asks no more about such calls."""
-        return self.part.allow_rule(tool_name, words)
+        return None if self.part is None else self.part.allow_rule(tool_name, words)
+
+    def why_not_run(self, output: str) -> NotRun | None:
+        """Why the call that returned this as an error did not run; None if it did, or nobody knows."""
+        return None if self.part is None else self.part.why_not_run(output)
 
 
 class Habits(Struct, frozen=True, kw_only=True):
@@ -71,8 +80,8 @@ class Habits(Struct, frozen=True, kw_only=True):
 
     def instructions(self, agents: Iterable[str]) -> str:
         """The files of these agents' instructions, in words; a word for it where none is known."""
-        names = sorted({self.guides[each].instructions for each in agents if each in self.guides})
-        return " and ".join(names) or "the agent's instructions"
+        known = (self.guides[each].instructions for each in agents if each in self.guides)
+        return " and ".join(sorted({each for each in known if each})) or "the agent's instructions"
 
 
 def habits_of(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> Habits:
@@ -104,18 +113,16 @@ def _guides(agents: Iterable[str]) -> dict[str, Guide]:
             agent = load(name)
         except (UnknownAgent, AgentUnusable):
             continue
-        if agent.guide is not None:
-            part = agent.guide
-            found[name] = Guide(
-                title=agent.title, instructions=part.instructions, settings=part.settings,
-                is_run_here=agent.run is not None, part=part,
-            )  # fmt: skip
+        found[name] = Guide(
+            title=agent.title, instructions=next(iter(agent.instruction_files), None),
+            is_run_here=agent.run is not None, part=agent.guide,
+        )  # fmt: skip
     return found
 
 
 def _fate(guides: Mapping[str, Guide], call: HabitCall) -> NotRun | None:
     guide = guides.get(call.agent)
-    return guide.part.why_not_run(call.output) if guide is not None and call.is_error else None
+    return guide.why_not_run(call.output) if guide is not None and call.is_error else None
 
 
 def _by_context(found: Iterable[HabitRows]) -> dict[str, tuple[int, ...]]:

@@ -16,5 +16,6 @@ from backstory.agents.contract import Agent
 
 AGENT = Agent(
     name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering(),
-    own_log=OwnLogs(), resume=Resuming(), write=Writing(), guide=Guide(),
+    own_log=OwnLogs(), resume=Resuming(), write=Writing(), instruction_files=("CLAUDE.md", ".claude/CLAUDE.md"),
+    guide=Guide(),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a person writes down for Claude Code: instructions, and the calls that it need not ask about."""
+"""The calls that Claude Code asks a person about, and the rules by which it asks no more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ _SIBLING_FAILED = "Sibling tool call errored"
 class Guide:
     """See ``contract.GuidePart``."""
 
-    instructions = "CLAUDE.md"
     settings = ".claude/settings.json, permissions.allow"
 
     def allow_rule(self, tool_name: str, words: Sequence[str]) -> str | None:

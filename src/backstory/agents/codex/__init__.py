@@ -19,5 +19,6 @@ AGENT = Agent(
     own_log=OwnLogs(),
     resume=Resuming(),
     write=Writing(),
+    instruction_files=("AGENTS.md",),
     guide=Guide(),
 )

@@ -1,4 +1,4 @@
-"""What a person writes down for Codex: instructions, and the commands that it need not ask about."""
+"""The commands that Codex asks a person about, and the rules by which it asks no more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ _REJECTED = ("exec command rejected by user", "patch rejected by user")
 class Guide:
     """See ``contract.GuidePart``."""
 
-    instructions = "AGENTS.md"
     settings = "~/.codex/rules/default.rules"
 
     def allow_rule(self, tool_name: str, words: Sequence[str]) -> str | None:

@@ -20,5 +20,6 @@ AGENT = Agent(
     database=Databases(),
     resume=Resuming(),
     export=Export(),
+    instruction_files=(".github/copilot-instructions.md", "AGENTS.md"),
     guide=Guide(),
 )

@@ -1,4 +1,4 @@
-"""What a person writes down for Copilot CLI: instructions, and the calls that it need not ask about."""
+"""The calls that Copilot CLI asks a person about, and the options by which it asks no more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _REFUSED = "Permission denied and could not request permission from user"
 class Guide:
     """See ``contract.GuidePart``."""
 
-    instructions = ".github/copilot-instructions.md"
     settings = "the command line of copilot"
 
     def allow_rule(self, tool_name: str, words: Sequence[str]) -> str | None:
