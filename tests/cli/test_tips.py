@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from tests.support.shell import Shell
-from tests.support.work_habits import BEGIN, TimedLog, put_habits
+from tests.support.work_habits import BEGIN, GOLDEN, MAY, REPORTS, TimedLog, printed, put_habits
 
 pytestmark = pytest.mark.slow
 
-GOLDEN = Path(__file__).with_name("golden_reports")
-MAY = ("--since", "2026-05-01", "--until", "2026-05-31")
 PATTERNS = {"contexts", "caches", "models", "permissions", "waits", "failures", "missing", "rereads", "prompts"}
 
 
@@ -35,12 +33,9 @@ def tips(shell: Shell, *words: str, name: str = "tips") -> dict[str, Any]:
     return dict(done.json())
 
 
-@pytest.mark.parametrize("name", ["tips", "cost-tips"])
-@pytest.mark.parametrize("form", ["--md", ""], ids=["markdown", "text"])
-def test_a_report_reads_as_it_did(habitual: Shell, name: str, form: str) -> None:
-    words = [form] if form else []
-    printed = habitual("chronicle", name, *words, *MAY, TZ="UTC", COLUMNS="100").out
-    assert printed == (GOLDEN / f"{name}{'.md' if form else '.txt'}").read_text("utf-8")
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_report_reads_as_it_did(habitual: Shell, name: str) -> None:
+    assert printed(habitual, name) == (GOLDEN / name).read_text("utf-8")
 
 
 def test_every_pattern_is_found_once_in_what_the_store_has(habitual: Shell) -> None:

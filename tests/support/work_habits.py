@@ -1,15 +1,28 @@
-"""Logs of Claude Code with habits in them: one for each pattern that tips are about."""
+"""Logs of Claude Code with habits in them: one for each pattern that tips are about.
+
+``python -m tests.support.work_habits`` writes the reports that tests compare with (``tests/cli/golden_reports``).
+"""
 
 from __future__ import annotations
 
 import json
+import tempfile
 import uuid
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.support.shell import Shell
 
+GOLDEN = Path(__file__).parents[1] / "cli" / "golden_reports"
+MAY = ("--since", "2026-05-01", "--until", "2026-05-31")
+REPORTS = {
+    "tips.txt": ("tips",),
+    "tips.md": ("tips", "--md"),
+    "cost-tips.txt": ("cost-tips",),
+    "cost-tips.md": ("cost-tips", "--md"),
+}
+"""The words behind ``chronicle`` for each golden report."""
 OPUS, SONNET = "claude-opus-4-5-20251101", "claude-sonnet-4-5-20250929"
 BEGIN = datetime(2026, 5, 4, 9, tzinfo=UTC)
 LINT, CI = "mise run fmt && mise run lint", "mise run test:ci 2>&1 | tail -5"
@@ -119,3 +132,22 @@ def _small() -> list[TimedLog]:
     for number, log in enumerate(logs):
         log.prompt(f"What does function number {number} return?").answer("A list.", read=15_000, written=9_000)
     return logs
+
+
+def printed(shell: Shell, name: str) -> str:
+    """A report as it is compared."""
+    return shell("chronicle", *REPORTS[name], *MAY, TZ="UTC", COLUMNS="100").out
+
+
+def write_golden() -> None:
+    """Write the reports of these logs."""
+    with tempfile.TemporaryDirectory() as folder:
+        shell = Shell(Path(folder))
+        put_habits(shell.home)
+        shell("ingest")
+        for name in REPORTS:
+            (GOLDEN / name).write_text(printed(shell, name), "utf-8")
+
+
+if __name__ == "__main__":
+    write_golden()
