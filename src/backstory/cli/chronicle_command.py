@@ -12,6 +12,7 @@ COMMANDS = {
     "cost": "cost_report_command",
     "tips": "tips_command",
     "cost-tips": "cost_tips_command",
+    "improve": "improve_command",
     "reindex": "reindex_command",
 }
 """The module of each, imported when it is asked for."""

@@ -12,13 +12,6 @@ from backstory.agents.codex.write import Writing
 from backstory.agents.contract import Agent
 
 AGENT = Agent(
-    name=NAME,
-    title="Codex CLI",
-    log=Logs(),
-    run=Runs(),
-    own_log=OwnLogs(),
-    resume=Resuming(),
-    write=Writing(),
-    instruction_files=("AGENTS.md",),
-    guide=Guide(),
-)
+    name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(), write=Writing(),
+    instruction_files=("AGENTS.md",), guide=Guide(),
+)  # fmt: skip
