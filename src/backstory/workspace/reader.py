@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from backstory.workspace.attempts import SessionAttempts
     from backstory.workspace.contexts import SessionContext
     from backstory.workspace.entries import Entry, Form, OutlineEntry
+    from backstory.workspace.habits import Habits
     from backstory.workspace.listing import Listing
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.records import Path
@@ -116,6 +117,12 @@ class Reader:
         from backstory.workspace.work import done_in
 
         return done_in(self._listing, wanted)
+
+    def habits(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> Habits:
+        """What was done with agents in some time, each turn once; ``report`` receives (done, total) steps."""
+        from backstory.workspace.habits import habits_of
+
+        return habits_of(self._listing, wanted, report)
 
     def attempts(
         self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress
