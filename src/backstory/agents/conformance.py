@@ -53,7 +53,16 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from backstory.agents.contract import CommitPart, LogReader, OwnLogPart, ResumePart, RunPart, SteerPart, WritePart
+    from backstory.agents.contract import (
+        CommitPart,
+        GuidePart,
+        LogReader,
+        OwnLogPart,
+        ResumePart,
+        RunPart,
+        SteerPart,
+        WritePart,
+    )
 
 HOME = Path("/nonexistent/home")
 ODD_LINES = (
@@ -174,6 +183,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += _write_faults(agent, agent.write)
     if agent.commits is not None:
         faults += _commit_faults(agent.commits)
+    if agent.guide is not None:
+        faults += _guide_faults(agent.guide)
     return faults
 
 
@@ -309,6 +320,16 @@ def _commit_faults(commits: CommitPart) -> Iterator[str]:
             yield f"commits: takes {key[:40]!r} for a line that names a session of its own"
     if commits.is_author("ann@example.org") or commits.is_author(""):
         yield "commits.is_author: takes anybody for the agent"
+
+
+def _guide_faults(guide: GuidePart) -> Iterator[str]:
+    rule = guide.allow_rule("a tool of nobody", ["some", "words"])
+    if rule is not None and not rule.strip():
+        yield "guide.allow_rule: an empty rule"
+    if not guide.settings.strip():
+        yield "guide.settings: it is not said where rules stand"
+    if guide.why_not_run("") is not None:
+        yield "guide.why_not_run: an empty output says nothing"
 
 
 def _steer_faults(steer: SteerPart) -> Iterator[str]:

@@ -11,6 +11,8 @@ COMMANDS = {
     "search": "search_report_command",
     "cost": "cost_report_command",
     "blame": "blame_command",
+    "tips": "tips_command",
+    "cost-tips": "cost_tips_command",
     "improve": "improve_command",
     "reindex": "reindex_command",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backstory.agents.codex.commits import Commits
+from backstory.agents.codex.guide import Guide
 from backstory.agents.codex.log import Logs
 from backstory.agents.codex.own_log import OwnLogs
 from backstory.agents.codex.places import NAME
@@ -13,5 +14,5 @@ from backstory.agents.contract import Agent
 
 AGENT = Agent(
     name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(), write=Writing(),
-    instruction_files=("AGENTS.md",), commits=Commits(),
+    instruction_files=("AGENTS.md",), guide=Guide(), commits=Commits(),
 )  # fmt: skip
