@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from backstory.bounds import iso
 from backstory.derive import made_by_tools
-from backstory.derive.authorship import Edit, written_by_edits
+from backstory.derive.authorship import SECOND_MS, Edit, written_by_edits
 from backstory.derive.git_values import UNCOMMITTED, BlamedLine
 
 if TYPE_CHECKING:
@@ -218,13 +218,17 @@ class _Asked:
         if self._is_generated or made_by_tools.is_version(line.text):
             return Credit()
         since = max(commit.authored - HOUR_MS, self._committed_before(commit))
-        before = [each for each in self._edits if since <= each.at < commit.authored + 1000]
+        before = [each for each in self._edits if since <= each.at < commit.authored + SECOND_MS]
         return Credit(evidence=Evidence.LIKELY, because=Because.HOUR, act=before[-1].act) if before else Credit()
 
     def _committed_before(self, commit: Commit) -> int:
         """When the file was last committed before: what was changed until then came with that."""
-        times = (each.authored for each in self._history if each.commit != commit.hash)
-        return max((at for at in times if at < commit.authored), default=0)
+        hashes = [each.commit for each in self._history]
+        if commit.hash not in hashes:
+            return 0
+        # The newest is first. Git's times are of the second that a commit was in.
+        earlier = (each for each in self._history[hashes.index(commit.hash) :] if each.commit != commit.hash)
+        return max((each.authored + SECOND_MS for each in earlier if each.authored <= commit.authored), default=0)
 
     def _session_named(self, commit: Commit) -> Act | None:
         """The only session that a commit's message names, if it is here."""
