@@ -23,6 +23,13 @@ def nearest(word: str, known: Collection[str]) -> str | None:
     return next(iter(get_close_matches(word, known, n=1, cutoff=0.7)), None)
 
 
+def _quoted(path: Path) -> str:
+    """A path as a shell reads it."""
+    import shlex
+
+    return shlex.quote(str(path))
+
+
 class BackstoryError(Exception):
     """The base class. ``str(error)`` is the message to show; ``exit_code`` is the exit code of the command."""
 
@@ -1141,6 +1148,104 @@ class FolderGone(BackstoryError):
 
         moved = f" If it was moved: backstory project move {shlex.quote(folder)} NEW" if folder else ""
         super().__init__(f"The session {where}. Name the folder to resume it in: --cwd DIR.{moved}")
+
+
+class HomeWasMoved(BackstoryError):
+    """The home was moved to another folder; a command that acted in the old one would begin an empty store."""
+
+    exit_code = 78
+
+    def __init__(self, home: Path, to: Path) -> None:
+        gone = "" if to.is_dir() else " (that folder is not there now)"
+        super().__init__(f"The home {home} was moved to {to}{gone}: set BACKSTORY_HOME={_quoted(to)}")
+
+
+class HomeIsMoving(BackstoryError):
+    """Another process moves the home now."""
+
+    exit_code = 75
+
+    def __init__(self, home: Path, to: Path) -> None:
+        super().__init__(
+            f"The home {home} is being moved to {to} by another process. Nothing was changed. "
+            "Try again when it is done."
+        )
+
+
+class HomeNotWhole(BackstoryError):
+    """A move into this folder was not finished, so what it holds may be half of a home. ``mark``: what says so."""
+
+    exit_code = 75
+
+    def __init__(self, home: Path, source: Path, mark: Path) -> None:
+        super().__init__(
+            f"{home} does not have all of {source} yet: moving it was not finished. To finish it: "
+            f"backstory migrate-home {_quoted(source)} {_quoted(home)} (to use {home} as it is, remove {mark})"
+        )
+
+
+class HomeInUse(BackstoryError):
+    """Something works in the home, so it is not moved now. ``what``: a clause that names it."""
+
+    exit_code = 75
+
+    def __init__(self, home: Path, what: str, until: str = "Wait until it is over") -> None:
+        super().__init__(f"{what}, so {home} was not moved. {until}, and repeat the command.")
+
+
+class HomeHasStore(BackstoryError):
+    """There is a store where a home would be moved to. Neither was changed."""
+
+    exit_code = 73
+
+    def __init__(self, source: Path, to: Path) -> None:
+        super().__init__(
+            f"{to} has a store already, and two stores do not become one by moving. Nothing was moved. Either move "
+            "to another folder, or merge them, and then use that folder:"
+        )
+        self.below = [
+            f"BACKSTORY_HOME={_quoted(to)} backstory merge --foreign --trust --store {_quoted(to / 'store.db')} "
+            f"{_quoted(source / 'store.db')}"
+        ]
+
+
+class HomeNotMoved(BackstoryError):
+    """A home cannot be moved as a person said. ``why`` is a sentence or two."""
+
+    exit_code = 64
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Nothing was moved. {why}")
+
+
+class HomeNotFound(BackstoryError):
+    """The folder to move is no home of ours."""
+
+    exit_code = 66
+
+    def __init__(self, source: Path, why: str) -> None:
+        super().__init__(f"{source} {why}. Nothing was moved. FROM is the folder that holds store.db.")
+
+
+class HomeOfOther(BackstoryError):
+    """A folder of a move belongs to another user."""
+
+    exit_code = 77
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} belongs to another user. Nothing was moved; choose a folder of your own.")
+
+
+class HomeCopyDiffers(BackstoryError):
+    """What was copied does not read back as what was read. The old home stays in use."""
+
+    exit_code = 74
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(
+            f"{path} did not pass the check: {detail}. The old home was not changed and stays in use; check the disk, "
+            "and repeat the command."
+        )
 
 
 class MoveRefused(BackstoryError):

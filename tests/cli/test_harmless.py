@@ -309,6 +309,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "rename": [(UID, f"new {EVIL_NAME}"), (EVIL_NAME, "x")],
     "project move": [(f"/no/{EVIL_NAME}", "."), (EVIL_NAME, EVIL_NAME), (EVIL_NAME, "--undo")],
     "project moves": [(), ("--json",)],
+    "migrate-home": [("no", f"to {EVIL_NAME}"), (EVIL_NAME, EVIL_NAME), (f"../{COPY}", f"to {EVIL_NAME}")],
     "rm": [(UID,), ("S1",), ("-y", UID), (EVIL_NAME,)],
     "backup": [(EVIL_NAME,), ("/no/where/" + EVIL_NAME,)],
     "config list": [(), ("--json",)],

@@ -60,6 +60,7 @@ GROUPS = {
     },
     "Set up": {
         "config": "Show and change settings.",
+        "migrate-home": "Move the home store, with all beside it, to another folder.",
         "completion": "Print the completion script for a shell.",
         "help": "Show the help of a command.",
     },
@@ -108,7 +109,7 @@ class Commands(Group):
         name = SLASHED.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"backstory.cli.{name}_command").command
+        command: click.Command = importlib.import_module(f"backstory.cli.{name.replace('-', '_')}_command").command
         return command
 
     def invoke(self, ctx: click.Context) -> object:

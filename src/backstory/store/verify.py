@@ -35,7 +35,7 @@ def verify(db: apsw.Connection, progress: Callable[[int, int], None] = lambda do
     """Check the file, its references, its index, every byte kept and every event; ``progress`` counts logs."""
     found = Verified()
     for name, check in (
-        ("pages", _pages),
+        ("pages", pages),
         ("references", _references),
         ("index", _index),
         ("dictionaries", dictionaries.problems),
@@ -57,7 +57,8 @@ def verify(db: apsw.Connection, progress: Callable[[int, int], None] = lambda do
     return found
 
 
-def _pages(db: apsw.Connection) -> list[str]:
+def pages(db: apsw.Connection) -> list[str]:
+    """What SQLite finds wrong in the file's pages."""
     said = [row[0] for row in db.execute("pragma integrity_check(20)")]
     return [] if said == ["ok"] else [f"file: {line}" for line in said]
 
