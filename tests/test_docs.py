@@ -105,7 +105,9 @@ def test_the_reader_without_backstory_reads(
 def test_every_command_in_the_documents_exists() -> None:
     documents = README + COMING_FROM + "".join((ROOT / "docs" / name).read_text("utf-8") for name in GUIDES)
     code = re.findall(r"```(?:sh|console)\n(.*?)```|`([^`\n]+)`", documents, re.DOTALL)
-    named = {name for parts in code for part in parts for name in re.findall(r"\bbackstory ([a-z]+(?:-[a-z]+)*)\b", part)}
+    named = {
+        name for parts in code for part in parts for name in re.findall(r"\bbackstory ([a-z]+(?:-[a-z]+)*)\b", part)
+    }
     assert named
     assert named <= set(COMMANDS)
 

@@ -1248,6 +1248,18 @@ class HomeCopyDiffers(BackstoryError):
         )
 
 
+class IndexOff(BackstoryError):
+    """There is no search index, because the settings say so."""
+
+    exit_code = 78
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The search index is off (index.enabled). Turn it on: backstory config set index.enabled true "
+            "(or unset BACKSTORY_INDEX_ENABLED). Then build it: backstory reindex"
+        )
+
+
 class MoveRefused(BackstoryError):
     """A folder cannot have been moved as a person said. ``why`` is a sentence or two."""
 

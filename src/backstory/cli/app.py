@@ -149,6 +149,7 @@ class App:
             git.store_path(project_root(self.cwd)).with_name(FILE_NAME),
             is_installed=self._is_installed,
             agents=_agent_names,
+            environ=self.environ,
             make_folder=make_folder,
         )
         for remark in found.remarks:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from backstory.lazy_module import lazy_module
-from backstory.store import branches, events, moves, sessions, turns
+from backstory.store import branches, coverage, events, moves, sessions, turns
+from backstory.store.coverage import Coverage
 from backstory.store.database import Database, T, checked, id_of
 from backstory.store.events import OutlinedEvent, StoredEvent
 from backstory.store.session_filter import ListFilter, SessionFilter
@@ -185,6 +186,20 @@ class Reading(Database):
     def portable(self, question: Callable[[apsw.Connection], T]) -> T:
         """An answer of a function of ``portable``, which reads rows as lines of a JSON export."""
         return self._read(question)
+
+    def index_coverage(self) -> Coverage:
+        """What the search index covers, and whether it is as the settings say now."""
+
+        def read(db: apsw.Connection) -> Coverage:
+            followed = coverage.rule_of(db)
+            wanted = followed if self.index_rule is None else self.index_rule()
+            return Coverage(
+                is_on=wanted.enabled,
+                uncovered=coverage.uncovered(db, wanted),
+                is_outdated=coverage.is_outdated(db) or (followed != wanted and bool(sessions.count(db))),
+            )
+
+        return self._read(read)
 
     def event_count(self, session: Session | int) -> int:
         """How many events a session has."""

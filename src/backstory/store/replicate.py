@@ -19,6 +19,7 @@ from backstory.store import (
     branches,
     claims,
     compactions,
+    coverage,
     decisions,
     derived_tables,
     event_rows,
@@ -138,12 +139,14 @@ def replace_session(db: apsw.Connection, source: str, uid: str, known: Any) -> i
     session_id = db.last_insert_rowid()
     if known:
         db.execute("update sessions set elsewhere = ? where id = ?", (known[2], session_id))
+    _link_parent(db, session_id)
     _copy_content(db, source, old, session_id, kind="kind")
     return session_id
 
 
 def _place_here(db: apsw.Connection, session_id: int, folders: Moves) -> None:
     """Have a session that was copied name its folders by where they lie now."""
+    was_covered = coverage.is_covered(db, session_id)
     if folders:
         copied = sessions.get(db, session_id)
         here = folders.of_session(copied)
@@ -152,6 +155,7 @@ def _place_here(db: apsw.Connection, session_id: int, folders: Moves) -> None:
                 "update sessions set project = ?, cwd = ?, worktree = ?, root = ? where id = ?",
                 (here.project, here.cwd, here.worktree, here.root, session_id),
             )
+            coverage.settle(db, session_id, was_covered=was_covered)
 
 
 def link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
@@ -160,6 +164,10 @@ def link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
         (session_id, ids.session_identity(uid)),
     )
+    _link_parent(db, session_id)
+
+
+def _link_parent(db: apsw.Connection, session_id: int) -> None:
     db.execute(
         "update sessions set parent_id = (select p.id from sessions p "
         "where substr(p.uid, 11) = sessions.parent_identity) where id = ? and parent_identity is not null",
@@ -307,20 +315,21 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
         "where o.session_id = ?",
         (new, old),
     )
-    turn_ids = dict(pairs)
-    db.execute(
-        f"insert into turn_texts(turn_id, answer) select n.id, x.answer from {source}.turns o "
-        f"join {source}.turn_texts x on x.turn_id = o.id join turns n on n.uid = o.uid and n.session_id = ? "
-        "where o.session_id = ?",
-        (new, old),
-    )
+    turn_ids, is_covered = dict(pairs), coverage.is_covered(db, new)
+    if is_covered:
+        db.execute(
+            f"insert into turn_texts(turn_id, answer) select n.id, x.answer from {source}.turns o "
+            f"join {source}.turn_texts x on x.turn_id = o.id join turns n on n.uid = o.uid and n.session_id = ? "
+            "where o.session_id = ?",
+            (new, old),
+        )
     _copy_events(db, source, old, new, log_ids, turn_ids)
     branches.copy(db, source, old, new)
     compactions.copy(db, source, old, new)
     # What an earlier version derived may be other columns: the next ingest derives it anew.
     version = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
-    if version == str(derived_tables.VERSION):
-        _copy_derived(db, source, old, new)
+    if version == str(derived_tables.VERSION) and (not is_covered or coverage.are_alike(db, source)):
+        _copy_derived(db, source, old, new, is_covered=is_covered)
         # A store that was brought forward may still hold what an earlier version derived.
         db.execute(
             f"update logs set derived = (select min(min(derived), ?) from {source}.logs where session_id = ?) "
@@ -354,7 +363,14 @@ def _copy_events(
         after = (rows[-1][0], rows[-1][1])
 
 
-def _copy_derived(db: apsw.Connection, source: str, old: int, new: int) -> None:
+def _copy_derived(db: apsw.Connection, source: str, old: int, new: int, *, is_covered: bool) -> None:
+    db.execute(
+        "insert or ignore into session_branches(session_id, branch) select ?, branch "
+        f"from {source}.session_branches where session_id = ?",
+        (new, old),
+    )
+    if not is_covered:
+        return
     turn_of = (
         f"(select n.id from {source}.turns o join turns n on n.uid = o.uid "
         "where o.id = x.turn_id and n.session_id = ?1)"
@@ -368,11 +384,6 @@ def _copy_derived(db: apsw.Connection, source: str, old: int, new: int) -> None:
             f"from {source}.{table} x where x.session_id = ?2",
             (new, old),
         )
-    db.execute(
-        "insert or ignore into session_branches(session_id, branch) select ?, branch "
-        f"from {source}.session_branches where session_id = ?",
-        (new, old),
-    )
     columns = (
         "checkpoint_number, seq, title, overview, history, work_done, technical_details, important_files, next_steps, "
         "created_at"

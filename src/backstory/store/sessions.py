@@ -12,7 +12,7 @@ from backstory.derive import naming
 from backstory.derive.remotes import repository_name
 from backstory.lazy_module import lazy_module
 from backstory.model import STOPPED_TO_COMPACT, Outcome, Relation
-from backstory.store import claims, kinds
+from backstory.store import claims, coverage, kinds
 from backstory.store.rows import fetch
 from backstory.store.session_filter import FIRST_PROMPT, ListFilter, listed_conditions
 
@@ -391,11 +391,13 @@ def go_on_numbering(db: apsw.Connection) -> None:
 
 def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
     """Note where a session is at work; where it began stays."""
+    was_covered = coverage.is_covered(db, session_id)
     db.execute(
         "update sessions set project = coalesce(?, project), branch = coalesce(?, branch), cwd = coalesce(cwd, ?), "
         "root = coalesce(root, ?), repository = coalesce(repository, ?) where id = ?",
         (at.project, at.branch, at.cwd, at.root, repository_name(at.project), session_id),
     )
+    coverage.settle(db, session_id, was_covered=was_covered)
     derived_tables.note_branches(db, session_id, [at.branch] if at.branch else [])
 
 

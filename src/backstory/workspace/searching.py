@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.bounds import iso
+from backstory.errors import IndexOff
 from backstory.search.query import Findings, find, find_exact, find_listed, find_pattern
 from backstory.store import Filter
+from backstory.store.coverage import Coverage
 from backstory.store.search import BY_SCORE, ROLES
 from backstory.store.session_filter import SessionFilter
 from backstory.workspace.resume_command import resume_command
@@ -63,6 +65,7 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     query: SearchQuery
     findings: Findings
     labels: dict[str, str]
+    coverage: Coverage = Coverage()
     missing_store: Path | None = None
     """Where the home store would be, if nothing was imported yet."""
 
@@ -93,6 +96,8 @@ def search(sources: Sources, query: SearchQuery, cancellation: Cancellation | No
     store, wanted = sources.home_store, filter_of(sources, query)
     if not store.exists:
         return Findings(total=0, truncated=False, excerpts=[])
+    if not store.index_coverage().is_on:
+        raise IndexOff
     if cancellation is None:
         return _found(store, query, wanted)
     cancellation.watch(store)
@@ -153,6 +158,8 @@ def as_json(result: SearchResult) -> dict[str, Any]:
         "truncated": findings.truncated,
         "relaxed": findings.relaxed,
         "stopped": findings.stopped,
+        "not_covered": result.coverage.uncovered,
+        "outdated": result.coverage.is_outdated,
         "instead": dict(findings.instead),
         "totals": {
             "sessions": findings.sessions,
