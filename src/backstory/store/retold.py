@@ -213,9 +213,9 @@ class _Linking:
         if known is not None or coverage.is_covered(self._db, turn.session_id):
             return (known or "").strip()
         said = self._db.execute(
-            "select data from events where session_id = ? and turn_id = ? and kind = 'AssistantText' "
+            "select data from events where session_id = ? and turn_id = ? and kind = ? "
             "order by seq desc, part desc limit 1",
-            (turn.session_id, turn.id),
+            (turn.session_id, turn.id, AssistantText.kind),
         ).get
         if said is None:
             return ""
