@@ -1156,7 +1156,7 @@ class HomeWasMoved(BackstoryError):
     exit_code = 78
 
     def __init__(self, home: Path, to: Path) -> None:
-        gone = "" if to.is_dir() else " (that folder is not there now)"
+        gone = "" if to.is_dir() else f" (not there now; to begin anew here, remove {home / 'moved-to'})"
         super().__init__(f"The home {home} was moved to {to}{gone}: set BACKSTORY_HOME={_quoted(to)}")
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from backstory.errors import (
+    CannotWrite,
     DiskFull,
     HomeCopyDiffers,
     HomeHasStore,
@@ -555,6 +556,23 @@ def test_settings_alone_are_a_home_where_it_is_the_one_in_use(source: Path, to: 
     moved(source, to)
 
     assert names(to) == ["config.toml"]
+
+
+@pytest.mark.usefixtures("uid")
+def test_a_home_that_may_not_be_marked_leaves_no_mark_in_the_target(
+    source: Path, to: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Moving, "begin", read_only)
+
+    with pytest.raises(CannotWrite):
+        moved(source, to)
+
+    assert not to.exists()
+    check_home(source)
+
+
+def read_only(moving: Moving) -> None:
+    raise CannotWrite(Path("moved-to"), "Permission denied")
 
 
 @pytest.mark.usefixtures("uid")

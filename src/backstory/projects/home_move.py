@@ -29,7 +29,7 @@ from backstory.projects.home_files import (
     with_new_home,
 )  # fmt: skip
 from backstory.store import alone, moved_home
-from backstory.store.moved_home import STORE, Moving, sync_folder
+from backstory.store.moved_home import STORE, sync_folder
 from backstory.store.private import MODE, as_ours, make_private_folder, write_private
 
 if TYPE_CHECKING:
@@ -187,14 +187,6 @@ def finish(move: Move) -> None:
     with suppress(FileNotFoundError):
         (move.to / moved_home.MOVED_FROM).unlink()
     sync_folder(move.to)
-
-
-def begin_moving(move: Move) -> Moving:
-    """Mark both folders. Raises DiskFull, CannotWrite."""
-    moved_home.mark_target(move.to, move.source, move.kept)
-    moving = Moving(move.source, move.to_name)
-    moving.begin()
-    return moving
 
 
 # one file -------------------------------------------------------------------------------------------------------

@@ -98,9 +98,9 @@ class Moving:
         path = self._home / MOVED_TO
         _write(path, os.fsencode(self._to) + b"\0" + _MOVING)
         self._file = os.open(path, os.O_RDONLY)
-        # A file system without locks protects nothing here, and is no reason not to move.
+        # A file system without locks is no reason not to move. Who only looks has this one for an instant.
         with suppress(OSError):
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def commit(self) -> None:
         """From now on the new folder is the home, whatever happens."""

@@ -31,6 +31,7 @@ from backstory.runs.handover import open_clients
 from backstory.runs.lock import LOCKS, is_taken, taken_locks
 from backstory.runs.spool import SPOOLS, list_spools
 from backstory.store import connection, moved_home
+from backstory.store.moved_home import Moving
 from backstory.store.private import as_ours, make_folder
 from backstory.workspace.importing import no_progress
 
@@ -148,10 +149,12 @@ def _kept(real: Path, to: Path, earlier: MovedFrom | None, *, is_over: bool) -> 
 
 def _carry_over(move: Move, progress: Progress, stack: ExitStack) -> None:
     """Have the new folder hold all of it, checked, and the old one say so."""
-    home_move.check_space(move)
-    moving = home_move.begin_moving(move)
+    moving = Moving(move.source, move.to_name)
     stack.callback(moving.close)
     try:
+        home_move.check_space(move)
+        moved_home.mark_target(move.to, move.source, move.kept)
+        moving.begin()
         _check_idle(move.source)
         try:
             home_move.settle_databases(move.source)
