@@ -59,8 +59,8 @@ class Coverage(Struct, frozen=True, kw_only=True):
 
 def rule_of(db: apsw.Connection, schema: str = "main") -> IndexRule:
     """The rule that a store follows."""
-    said: str | None = db.execute(f"select value from {schema}.meta where key = ?", (RULE,)).get
-    return EVERYTHING if said is None else _parsed(said)
+    said: object = db.execute(f"select value from {schema}.meta where key = ?", (RULE,)).get
+    return _parsed(said) if isinstance(said, str) else EVERYTHING
 
 
 @lru_cache(maxsize=16)
@@ -110,7 +110,9 @@ def _is_covered(db: apsw.Connection, rule: IndexRule, session_id: int) -> bool:
         found = fetch(
             db,
             tuple[str | None, str | None, int | None],
-            "select repository, project, parent_id from sessions where id = ?",
+            # A session that is being copied is linked to its parent when all of it is here.
+            "select repository, project, coalesce(parent_id, (select p.id from sessions p "
+            "where substr(p.uid, 11) = s.parent_identity)) from sessions s where id = ?",
             (known,),
         )
         if not found:

@@ -139,7 +139,6 @@ def replace_session(db: apsw.Connection, source: str, uid: str, known: Any) -> i
     session_id = db.last_insert_rowid()
     if known:
         db.execute("update sessions set elsewhere = ? where id = ?", (known[2], session_id))
-    _link_parent(db, session_id)
     _copy_content(db, source, old, session_id, kind="kind")
     return session_id
 
@@ -164,10 +163,6 @@ def link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
         (session_id, ids.session_identity(uid)),
     )
-    _link_parent(db, session_id)
-
-
-def _link_parent(db: apsw.Connection, session_id: int) -> None:
     db.execute(
         "update sessions set parent_id = (select p.id from sessions p "
         "where substr(p.uid, 11) = sessions.parent_identity) where id = ? and parent_identity is not null",
@@ -198,6 +193,7 @@ def take_elsewhere(db: apsw.Connection, source: str, uid: str, origin: Taken) ->
     session_id = db.last_insert_rowid()
     _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
     db.execute("delete from branches where session_id = ?", (session_id,))
+    was_covered = coverage.is_covered(db, session_id)
     db.execute(
         "update sessions set name = '', elsewhere = ?, project = ?, repository = ?, worktree = ?, cwd = ?, root = ? "
         "where id = ?",
@@ -206,6 +202,7 @@ def take_elsewhere(db: apsw.Connection, source: str, uid: str, origin: Taken) ->
             session_id,
         ),
     )  # fmt: skip
+    coverage.settle(db, session_id, was_covered=was_covered)
     return session_id
 
 

@@ -337,10 +337,13 @@ def is_forgotten(db: apsw.Connection, uid: str) -> bool:
 
 def copy_labels(db: apsw.Connection, session: Session) -> None:
     """Have a session be at work where it is at work for its owner."""
+    session_id = int(db.execute("select coalesce(max(id), 0) from sessions where uid = ?", (session.uid,)).get)
+    was_covered = coverage.is_covered(db, session_id)
     db.execute(
-        "update sessions set project = ?, branch = ?, cwd = ? where uid = ?",
-        (session.project, session.branch, session.cwd, session.uid),
+        "update sessions set project = ?, branch = ?, cwd = ? where id = ?",
+        (session.project, session.branch, session.cwd, session_id),
     )
+    coverage.settle(db, session_id, was_covered=was_covered)
 
 
 def owner(db: apsw.Connection, uid: str) -> str | None:
@@ -412,9 +415,11 @@ def follow(db: apsw.Connection, owner: str, move: Move) -> None:
     for session_id, *recorded in rows:
         now = [each and (move.of(each) or each) for each in recorded]
         if now != recorded:
+            was_covered = coverage.is_covered(db, session_id)
             db.execute(
                 "update sessions set cwd = ?, worktree = ?, root = ?, project = ? where id = ?", (*now, session_id)
             )
+            coverage.settle(db, session_id, was_covered=was_covered)
 
 
 def choose(db: apsw.Connection, session_id: int, worktree: str) -> None:
