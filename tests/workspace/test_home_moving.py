@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import importlib
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+import backstory
 from backstory.errors import (
     CannotWrite,
     DiskFull,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STEPS_MAX = 2_000
+SOURCE = Path(backstory.__file__).parent
 
 
 @pytest.fixture
@@ -611,6 +615,23 @@ def test_the_home_of_a_move_elsewhere_is_not_moved_again(source: Path, to: Path)
         moved(source, to.with_name("third"))
 
 
-def test_every_file_and_folder_of_a_home_is_known(source: Path, uid: str) -> None:
+@pytest.mark.usefixtures("uid")
+def test_every_kind_of_file_that_the_tests_make_is_known(source: Path) -> None:
     (source / STRANGER).unlink()
     assert home_files.files_of(source).strangers == []
+
+
+def test_every_name_that_is_joined_to_a_home_anywhere_is_known() -> None:
+    named = set[str]()
+    for path in SOURCE.rglob("*.py"):
+        if "agents" in path.parts:
+            # There home is the person's.
+            continue
+        module = ".".join(("backstory", *path.relative_to(SOURCE).with_suffix("").parts))
+        for name in re.findall(r"\bhome / (?:\w+\.)*([A-Z][A-Z_]+)\b", path.read_text("utf-8")):
+            found = getattr(importlib.import_module(module), name, None)
+            named |= {found} if isinstance(found, str) else set()
+
+    marks = {MOVED_TO, MOVED_FROM}
+    assert {"projects", "spool", "locks", "store.db", "config.toml"} <= named
+    assert named <= {*home_files.FILES, *home_files.FOLDERS, *marks}
