@@ -92,7 +92,17 @@ def test_a_public_member_that_the_contract_does_not_know_is_named() -> None:
     assert part_faults(agent) == ["log: is_lgo is no member of LogPart; is_log?"]
 
 
-@pytest.mark.parametrize("part", [each for each in AGENT.__struct_fields__ if each not in ("name", "title")])
+@pytest.mark.parametrize("name", ["../AGENTS.md", "/etc/AGENTS.md", "a/../../b.md", "a\n.md"])
+def test_instructions_lie_below_a_repository(name: str) -> None:
+    agent = msgspec.structs.replace(CLAUDE, instruction_files=(name,))
+    assert part_faults(agent) == [f"instruction_files: {name!r} is no path below a repository"]
+
+
+VALUES = ("name", "title", "instruction_files")
+"""What an agent says of itself; the rest are its parts."""
+
+
+@pytest.mark.parametrize("part", [each for each in AGENT.__struct_fields__ if each not in VALUES])
 def test_a_part_of_another_kind_is_refused_in_every_place(part: str) -> None:
     faults = part_faults(msgspec.structs.replace(CLAUDE, **{part: object()}))
     assert faults and all(fault.startswith(f"{part}: ") and fault.endswith("is missing") for fault in faults)

@@ -19,7 +19,7 @@ from collections import Counter
 from contextlib import suppress
 from difflib import get_close_matches
 from itertools import pairwise
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from random import Random
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -120,6 +120,9 @@ def _name_faults(agent: Agent) -> Iterator[str]:
         yield f"name: {agent.name!r} is no identifier of small letters"
     if not agent.title.strip() or not agent.title.isprintable():
         yield f"title: {agent.title!r} is no line of text"
+    for each in agent.instruction_files:
+        if PurePosixPath(each).is_absolute() or ".." in PurePosixPath(each).parts or not each.isprintable():
+            yield f"instruction_files: {each!r} is no path below a repository"
 
 
 def member_faults(given: object, kind: type, where: str) -> list[str]:

@@ -48,6 +48,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     write: WritePart | None = None
     export: ExportPart | None = None
     session_export: SessionExportPart | None = None
+    instruction_files: tuple[str, ...] = ()
+    """Where it reads instructions of a repository, as paths below the root; the first is where new ones go."""
 
 
 # logs -----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ COMMANDS = {
     "standup": "standup_command",
     "search": "search_report_command",
     "cost": "cost_report_command",
+    "improve": "improve_command",
     "reindex": "reindex_command",
 }
 """The module of each, imported when it is asked for."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from backstory.derive.tally import Tally
     from backstory.model import Turn
     from backstory.store import claims, compactions, copies, costs, run_facts, runs
+    from backstory.store.attempts import Attempt
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
     from backstory.store.derived_tables import StoredRef
@@ -326,6 +327,12 @@ class Reading(Database):
         from backstory.store import work  # few commands report
 
         return self._read(lambda db: work.of_session(db, id_of(session)))
+
+    def attempts(self, session: Session | int) -> tuple[list[WorkTurn], list[Attempt]]:
+        """A session's turns, and what was tried in it and by its subagents; see attempts.of_session."""
+        from backstory.store import attempts  # few commands report
+
+        return self._read(lambda db: attempts.of_session(db, id_of(session)))
 
     def counted_turns(self, asked: Asked) -> frozenset[str]:
         """The uids of the turns that ``add_turns`` looks at; of a project's store, which holds few."""

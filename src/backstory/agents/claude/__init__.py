@@ -15,5 +15,5 @@ from backstory.agents.contract import Agent
 
 AGENT = Agent(
     name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering(),
-    own_log=OwnLogs(), resume=Resuming(), write=Writing(),
+    own_log=OwnLogs(), resume=Resuming(), write=Writing(), instruction_files=("CLAUDE.md", ".claude/CLAUDE.md"),
 )  # fmt: skip

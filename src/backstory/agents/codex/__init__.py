@@ -11,5 +11,6 @@ from backstory.agents.codex.write import Writing
 from backstory.agents.contract import Agent
 
 AGENT = Agent(
-    name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(), write=Writing()
-)
+    name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(), write=Writing(),
+    instruction_files=("AGENTS.md",),
+)  # fmt: skip

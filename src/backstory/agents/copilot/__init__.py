@@ -19,4 +19,5 @@ AGENT = Agent(
     database=Databases(),
     resume=Resuming(),
     export=Export(),
+    instruction_files=(".github/copilot-instructions.md", "AGENTS.md"),
 )
