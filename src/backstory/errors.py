@@ -1233,7 +1233,8 @@ class HomeWasMoved(BackstoryError):
     def __init__(self, home: Path, to: Path) -> None:
         import os
 
-        gone = "" if os.access(to, os.X_OK) else f" (it cannot be reached now; to begin anew here, remove {home / 'moved-to'})"
+        anew = f" (it cannot be reached now; to begin anew here, remove {home / 'moved-to'})"
+        gone = "" if os.access(to, os.X_OK) else anew
         super().__init__(f"The home {home} was moved to {to}{gone}: set BACKSTORY_HOME={_quoted(to)}")
 
 

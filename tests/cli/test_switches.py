@@ -286,4 +286,6 @@ def test_a_variable_that_makes_no_sense_is_named(filled: Shell) -> None:
     done = filled("ingest", BACKSTORY_INDEX_ENABLED="maybe")
 
     assert done.code == 64
-    assert "BACKSTORY_INDEX_ENABLED" in done.err
+    assert "BACKSTORY_INDEX_ENABLED cannot be 'maybe': it must be true or false" in done.err
+    listed = filled("config", "list", BACKSTORY_INDEX_ENABLED="maybe")
+    assert "BACKSTORY_INDEX_ENABLED cannot be 'maybe'" in listed.err
