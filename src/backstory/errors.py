@@ -1297,12 +1297,12 @@ class HomeNotMoved(BackstoryError):
 
 
 class HomeNotFound(BackstoryError):
-    """The folder to move is no home of ours."""
+    """The folder to move is no home of ours, or the home that was moved is not where it was moved to."""
 
     exit_code = 66
 
     def __init__(self, source: Path, why: str) -> None:
-        super().__init__(f"{source} {why}. Nothing was moved. FROM is the folder that holds store.db.")
+        super().__init__(f"{source} {why}. Nothing was moved.")
 
 
 class HomeOfOther(BackstoryError):

@@ -608,6 +608,21 @@ def test_a_folder_of_another_user_is_no_target(source: Path, to: Path, monkeypat
 
 
 @pytest.mark.usefixtures("uid")
+def test_nothing_more_is_moved_to_a_disk_that_is_not_mounted(source: Path, to: Path) -> None:
+    write(to, "config.toml", b"theirs")
+    moved(source, to)
+    shutil.rmtree(to)
+
+    for there in (False, True):
+        if there:
+            to.mkdir()
+        with pytest.raises(HomeNotFound):
+            moved(source, to)
+
+    assert names(source) == ["config.toml", MOVED_TO, STRANGER]
+
+
+@pytest.mark.usefixtures("uid")
 def test_the_home_of_a_move_elsewhere_is_not_moved_again(source: Path, to: Path) -> None:
     moved(source, to)
 

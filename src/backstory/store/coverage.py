@@ -177,8 +177,3 @@ def are_alike(db: apsw.Connection, source: str) -> bool:
         not rule_of(db, source).repositories
         and not db.execute(f"select exists (select 1 from {source}.meta where key = ?)", (OUTDATED,)).get
     )
-
-
-def restricts(db: apsw.Connection) -> bool:
-    """Whether the store's rule leaves sessions out."""
-    return bool(rule_of(db).repositories)

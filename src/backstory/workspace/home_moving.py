@@ -142,6 +142,9 @@ def _kept(real: Path, to: Path, earlier: MovedFrom | None, *, is_over: bool) -> 
             raise HomeNotWhole(to, earlier.source, to / moved_home.MOVED_FROM)
         return earlier.kept
     kept = frozenset(files_of(to).units)
+    if is_over and not kept:
+        # Perhaps a disk that is not mounted.
+        raise HomeNotFound(to, f"does not hold the home that was moved to it from {real}")
     if not is_over and any(each.startswith(DATABASES) for each in kept):
         raise HomeHasStore(real, to)
     return kept
@@ -178,7 +181,7 @@ def _carry_over(move: Move, progress: Progress, stack: ExitStack) -> None:
 def _check_source(source: Path, real: Path, to: Path, current: Path) -> None:
     """Refuse a folder that is no home of ours: its files would only be called like ours."""
     if not real.is_dir():
-        raise HomeNotFound(source, "is no folder")
+        raise HomeNotFound(source, "is no folder: name the one that holds store.db")
     target = to.resolve()
     if target == real:
         raise HomeNotMoved(f"{to} is {source}: name another folder.")
@@ -191,7 +194,7 @@ def _check_source(source: Path, real: Path, to: Path, current: Path) -> None:
     if connection.exists(store):
         connection.check_header(store)
     elif moved_home.moved_to(real) is None and not (real == current.resolve() and files_of(real).units):
-        raise HomeNotFound(source, "holds no home store")
+        raise HomeNotFound(source, "holds no home store: name the folder that holds store.db")
 
 
 def _check_target(to: Path) -> None:
