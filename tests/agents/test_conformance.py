@@ -11,7 +11,7 @@ import pytest
 
 from backstory import agents
 from backstory.agents.conformance import behaviour_faults, check, log_faults, output_faults, part_faults
-from backstory.agents.contract import Exit, InUse, SidecarContent, SteerState, Streamed
+from backstory.agents.contract import Exit, InUse, NotRun, SidecarContent, SteerState, Streamed
 from backstory.agents.turn_fold import TurnState
 from backstory.model import AssistantText, LogIdentity, Parsed, Unknown, UserMessage
 from tests.agents import example
@@ -20,7 +20,7 @@ from tests.support.reading import cases, log_of
 from tests.support.streaming import STREAMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from backstory.agents.contract import Agent, LogReader
 
@@ -404,3 +404,17 @@ def test_an_output_that_is_read_wrongly_is_named(said: Any, ending: Any, fault: 
     agent = msgspec.structs.replace(CLAUDE, run=run)
     assert part_faults(agent) == []
     assert any(fault in each for each in output_faults(agent, STREAMS / "claude" / "hello.jsonl"))
+
+
+def test_an_agent_whose_advice_is_empty_is_told() -> None:
+    class Silent:
+        settings = " "
+
+        def allow_rule(self, tool_name: str, words: Sequence[str]) -> str | None:
+            return ""
+
+        def why_not_run(self, output: str) -> NotRun | None:
+            return NotRun.REFUSED
+
+    faults = behaviour_faults(msgspec.structs.replace(CLAUDE, guide=Silent()))
+    assert [each.partition(":")[0] for each in faults] == ["guide.allow_rule", "guide.settings", "guide.why_not_run"]

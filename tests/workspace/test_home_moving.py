@@ -643,7 +643,7 @@ def test_every_name_that_is_joined_to_a_home_anywhere_is_known() -> None:
             # There home is the person's.
             continue
         module = ".".join(("backstory", *path.relative_to(SOURCE).with_suffix("").parts))
-        for name in re.findall(r"\bhome / (?:\w+\.)*([A-Z][A-Z_]+)\b", path.read_text("utf-8")):
+        for name in re.findall(r"(?:\b|_)home / (?:\w+\.)*([A-Z][A-Z_]+)\b", path.read_text("utf-8")):
             found = getattr(importlib.import_module(module), name, None)
             named |= {found} if isinstance(found, str) else set()
 

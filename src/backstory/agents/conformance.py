@@ -53,7 +53,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from backstory.agents.contract import LogReader, OwnLogPart, ResumePart, RunPart, SteerPart, WritePart
+    from backstory.agents.contract import GuidePart, LogReader, OwnLogPart, ResumePart, RunPart, SteerPart, WritePart
 
 HOME = Path("/nonexistent/home")
 ODD_LINES = (
@@ -172,6 +172,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += _resume_faults(agent.resume)
     if agent.write is not None:
         faults += _write_faults(agent, agent.write)
+    if agent.guide is not None:
+        faults += _guide_faults(agent.guide)
     return faults
 
 
@@ -299,6 +301,16 @@ def _write_faults(agent: Agent, write: WritePart) -> Iterator[str]:
     found = [text for *_, event in reading.rows for text in (*_said(event), *_returned(event))]
     if missing := {"Look", "I look.", *(each.result for each in call)} - set(found):
         yield f"write.lines: the agent's own reader does not find {sorted(missing)}"
+
+
+def _guide_faults(guide: GuidePart) -> Iterator[str]:
+    rule = guide.allow_rule("a tool of nobody", ["some", "words"])
+    if rule is not None and not rule.strip():
+        yield "guide.allow_rule: an empty rule"
+    if not guide.settings.strip():
+        yield "guide.settings: it is not said where rules stand"
+    if guide.why_not_run("") is not None:
+        yield "guide.why_not_run: an empty output says nothing"
 
 
 def _steer_faults(steer: SteerPart) -> Iterator[str]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
     from backstory.store.derived_tables import StoredRef
+    from backstory.store.habits import HabitRows
     from backstory.store.moves import Moves
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
@@ -327,6 +328,14 @@ class Reading(Database):
         from backstory.store import work  # few commands report
 
         return self._read(lambda db: work.of_session(db, id_of(session)))
+
+    def habits(self, asked: Asked) -> HabitRows:
+        """What was done in the turns that count here, for reports that look for what recurs. Raises StoreDamaged."""
+        from backstory.store import habits
+
+        wanted = self._asked(asked)
+        with checked(self.path):
+            return self._counted(lambda db, known: habits.rows(db, known, wanted), habits.HabitRows())
 
     def attempts(self, session: Session | int) -> tuple[list[WorkTurn], list[Attempt]]:
         """A session's turns, and what was tried in it and by its subagents; see attempts.of_session."""

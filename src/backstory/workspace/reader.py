@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 
+    from backstory.conversation.board import Offer
     from backstory.derive.secrets import Redactor
     from backstory.export.shared import Point, SharedSession
     from backstory.model import Event
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from backstory.workspace.attempts import SessionAttempts
     from backstory.workspace.contexts import SessionContext
     from backstory.workspace.entries import Entry, Form, OutlineEntry
+    from backstory.workspace.habits import Habits
     from backstory.workspace.listing import Listing
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.records import Path
@@ -115,6 +117,12 @@ class Reader:
         from backstory.workspace.work import done_in
 
         return done_in(self._listing, wanted)
+
+    def habits(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> Habits:
+        """What was done with agents in some time, each turn once; ``report`` receives (done, total) steps."""
+        from backstory.workspace.habits import habits_of
+
+        return habits_of(self._listing, wanted, report)
 
     def attempts(
         self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress
@@ -271,11 +279,16 @@ class Reader:
 
         return compared(left, right)
 
-    def context(self, located: LocatedSession, budget: int, *, explain: bool = False) -> SessionContext:
-        """What the next run of a session receives of it, in at most ``budget`` characters."""
+    def context(
+        self, located: LocatedSession, budget: int, *, explain: bool = False, offer: Offer | None = None
+    ) -> SessionContext:
+        """What the next run of a session receives before its prompt, in at most ``budget`` characters.
+
+        ``offer``: with these notes of the board.
+        """
         from backstory.workspace.contexts import session_context
 
-        return session_context(located, budget, explain=explain)
+        return session_context(located, budget, explain=explain, offer=offer)
 
     def search(self, query: SearchQuery, cancellation: Cancellation | None = None) -> SearchResult:
         """What the home store has of it. Raises Cancelled where another thread asked for the ``cancellation``."""
