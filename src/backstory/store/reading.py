@@ -147,6 +147,10 @@ class Reading(Database):
         """The ids of these sessions, and of their subagents."""
         return self._read_if_begun(lambda db: scoped.with_subagents(db, session_ids), frozenset())
 
+    def grown_in(self, folder: str, since_ms: int) -> str | None:
+        """The uid of the session of a folder whose log was written last, if that was since then (ms since 1970)."""
+        return self._read_if_begun(lambda db: scoped.grown_in(db, folder, since_ms), None)
+
     def present(self, uids: Sequence[str]) -> set[str]:
         """Those of these uids whose sessions are here."""
         return self._read_if_begun(lambda db: sessions.present(db, uids), set())

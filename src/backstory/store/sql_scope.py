@@ -91,7 +91,8 @@ class Guard:
 
     def fill(self, db: apsw.Connection) -> None:
         """Make the table of the sessions that may be seen, and the function that masks."""
-        db.create_scalar_function(f"masked{self._end}", self._masked, 1, deterministic=True)
+        add: Callable[..., None] = db.create_scalar_function
+        add(f"masked{self._end}", self._masked, 1, deterministic=True)
         db.execute(f"create temp table scope{self._end}(id integer primary key)")
         # One text, because binding many values takes longer.
         ids = ",".join(map(str, sorted(self.scope.session_ids)))
