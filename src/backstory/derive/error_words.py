@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
@@ -52,6 +54,12 @@ _COMMON = frozenset({
     "exit", "fail", "failed", "failure", "file", "for", "found", "from", "go", "in", "is", "it", "line", "no", "not",
     "of", "on", "or", "run", "running", "status", "test", "tests", "that", "the", "this", "to", "was", "with",
 })  # fmt: skip
+_NAMED_TASK = lazy_regex(r"[a-z][a-z:_-]*")
+_RUNNING = frozenset({"run", "exec", "x", "pr", "issue", "compose"})
+_LOOKING = frozenset({
+    "file", "find", "git branch", "git diff", "git fetch", "git log", "git rev-parse", "git show", "git status", "grep",
+    "head", "jq", "rg", "sed", "stat", "tail", "tree", "wc", "which",
+})  # fmt: skip
 _PASSING = frozenset({"cd", "echo", "export", "source", "set", "sleep", "pwd", "ls", "cat", "true", ":"})
 """Commands that only stand beside the one that matters."""
 _FILTERS = frozenset(
@@ -77,14 +85,35 @@ def words(line: str) -> frozenset[str]:
 
 
 def key_lines(text: str) -> list[str]:
-    """The lines of a text that say what went wrong, the first of them; where none does, its first lines."""
+    """The lines of a text that say what went wrong, the first of them; of a short text all, where none does the first.
+
+    >>> key_lines("x.go:1: unused\\n[lint] ERROR task failed")
+    ['[lint] ERROR task failed', 'x.go:1: unused']
+    """
     lines = [line.strip() for line in _some(text) if any(map(str.isalnum, line))]
+    if len(lines) <= KEY_LINES_MAX:
+        return sorted(dict.fromkeys(lines), key=lambda line: not _TELLS.search(line))
     telling = [line for line in lines if _TELLS.search(line)]
     return list(dict.fromkeys(telling or lines[:2]))[:KEY_LINES_MAX]
 
 
-def likeness(asked: Sequence[frozenset[str]], text: str) -> tuple[float, str]:
-    """How much of some lines is in a text, from 0 to 1, and the line of it that is most like one of them."""
+class Alike(Struct, frozen=True):
+    """How much of each of some lines is in a text, from 0 to 1, and the line of it that is most like one of them."""
+
+    shares: tuple[float, ...]
+    line: str
+
+    def score(self, weights: Sequence[float] = ()) -> float:
+        """How much of all of them, from 0 to 1; of several lines one may say it all. ``weights``: what each says."""
+        weights = weights or [1.0] * len(self.shares)
+        if not sum(weights):
+            return 0.0
+        said = [share * weight for share, weight in zip(self.shares, weights, strict=True)]
+        return (max(said) / max(weights) + sum(said) / sum(weights)) / 2
+
+
+def alike(asked: Sequence[frozenset[str]], text: str) -> Alike:
+    """How much of some lines, each given by its words, is in a text."""
     best = [0.0] * len(asked)
     at, most = "", 0.0
     for line in _some(text):
@@ -94,8 +123,7 @@ def likeness(asked: Sequence[frozenset[str]], text: str) -> tuple[float, str]:
                 best[n] = share
                 if share > most:
                     at, most = line.strip(), share
-    # What says most about an error may be one line of several.
-    return (max(best) + sum(best) / len(best)) / 2 if best else 0.0, at
+    return Alike(tuple(best), at)
 
 
 def says_failure(text: str) -> bool:
@@ -103,26 +131,58 @@ def says_failure(text: str) -> bool:
     return bool(_TOLD_BY_LINE.search("\n".join(_some(text))))
 
 
-def command_words(command: str) -> frozenset[str]:
-    """The words of what a command is about: without the folder it goes to, and without filters of its output.
+class CommandWords(Struct, frozen=True):
+    """What a command is about. ``parts``: its programs, each with what it is told to do; ``words``: all its words."""
 
-    >>> sorted(command_words("cd /w/x && GOFLAGS=-v go test ./cmd/... 2>&1 | tail -20"))
-    ['cmd', 'go', 'test']
+    parts: frozenset[str]
+    words: frozenset[str]
+
+
+def command_words(command: str) -> CommandWords:
+    """What a command is about: without the folder it goes to, and without filters of its output.
+
+    >>> found = command_words("cd /w/x && GOFLAGS=-v go test ./cmd/... 2>&1 | tail -20")
+    >>> sorted(found.parts), sorted(found.words)
+    (['go test'], ['cmd', 'go', 'test'])
     """
+    kept = _kept_parts(command)
+    found = frozenset(word for each in kept for word in _COMMAND_WORD.findall(each.lower()))
+    return CommandWords(parts=frozenset(map(_told, kept)), words=found)
+
+
+def same_command(one: CommandWords, other: CommandWords) -> bool:
+    """Whether another command does what one does, and perhaps more: of their words a few may differ."""
+    shared = len(one.words & other.words)
+    if not one.parts or not one.parts <= other.parts:
+        return False
+    alike = shared >= SAME_SHARE * len(one.words | other.words)
+    return alike or shared == min(len(one.words), len(other.words))
+
+
+def only_looks(command: str) -> bool:
+    """Whether a command only shows something, as far as its words tell."""
+    return all(part in _LOOKING or part.partition(" ")[0] in _LOOKING for part in map(_told, _kept_parts(command)))
+
+
+def _kept_parts(command: str) -> list[str]:
     kept = list[str]()
     for segment in _SEGMENT.split(command[: LINE_CHARS_MAX * 4]):
         first, *piped = _REDIRECTION.sub("", segment).split("|")
         parts = [first, *(each for each in piped if _program(each) not in _FILTERS)]
         kept += [_ASSIGNED.sub("", each.strip()) for each in parts if _program(each) not in _PASSING]
-    return frozenset(word for each in kept for word in _COMMAND_WORD.findall(each.lower()))
+    return [each for each in kept if each]
 
 
-def same_command(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether two commands do the same: by their words, of which a few may differ."""
-    shared = len(one & other)
-    if not shared:
-        return False
-    return shared >= SAME_SHARE * len(one | other) or (shared > 1 and shared == min(len(one), len(other)))
+def _told(part: str) -> str:
+    """A program with what it is told to do: ``git merge``, ``npm run build``."""
+    words = [word for word in part.split() if not word.startswith("-")][:3]
+    if not words:
+        return ""
+    program = words[0].rpartition("/")[2]
+    count = 1 if len(words) > 1 and _NAMED_TASK.fullmatch(words[1]) else 0
+    if len(words) > 1 and words[1] in _RUNNING:
+        count = 2
+    return " ".join([program, *words[1 : 1 + count]])
 
 
 def rare_words(line: str, most: int) -> list[str]:

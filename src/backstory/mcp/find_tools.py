@@ -208,11 +208,12 @@ def _fix_lines(fix: Fix, label: str) -> str:
     if fix.line:
         lines.append(f"    {shortened(fix.line, LINE_CHARS)}")
     if fix.worked is None:
-        lines.append("  the same call was not seen to succeed later in that session")
-    else:
+        lines.append("  the same call was not seen to succeed later in that session; what came next:")
         lines += [line for step in fix.steps for line in _step_lines(step, cited)]
+    else:
         if fix.steps_left_out:
-            lines.append(f"  … and {fix.steps_left_out} earlier steps")
+            lines.append(f"  … {fix.steps_left_out} earlier steps")
+        lines += [line for step in fix.steps for line in _step_lines(step, cited)]
         lines.append(f"  worked: {cited.at(fix.worked)} {_named(fix.worked)}")
     lines.append(f"  read: get_session(session={label!r}, at={fix.failed.seq})")
     return "\n".join(lines)
@@ -220,7 +221,8 @@ def _fix_lines(fix: Fix, label: str) -> str:
 
 def _step_lines(step: Attempt, cited: _Cited) -> list[str]:
     is_change = step.call.tool in (ToolKind.EDIT, ToolKind.WRITE)
-    lines = [f"  {'changed' if is_change else 'ran'}: {cited.at(step)} {_named(step)}"]
+    done = "changed" if is_change else "read" if step.call.tool == ToolKind.READ else "ran"
+    lines = [f"  {done}: {cited.at(step)} {_named(step)}"]
     changed = list(changed_lines(step.call)) if is_change else []
     lines += [f"    {sign or '#'} {shortened(line, LINE_CHARS)}" for sign, line in changed[:CHANGES_SHOWN]]
     if len(changed) > CHANGES_SHOWN:

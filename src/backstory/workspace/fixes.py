@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.derive.error_words import (
+    Alike,
+    CommandWords,
+    alike,
     command_words,
     key_lines,
-    likeness,
+    only_looks,
     rare_words,
     same_command,
     says_failure,
     words,
 )
 from backstory.derive.essence import essence
+from backstory.derive.notices import is_refusal
 from backstory.model import Tool, ToolResult
 from backstory.workspace.entries import entries_of
 from backstory.workspace.located import LocatedSession
@@ -38,6 +42,10 @@ HITS_PER_SESSION = 3
 CALLS_BEHIND = 150
 """Within so many calls behind the one that failed the same one has to succeed."""
 STEPS_MAX = 8
+NEXT_MAX = 3
+"""Where nothing worked, so many of the calls that came next are shown."""
+NOT_RUN = ("Sibling tool call errored", "<tool_use_error>Sibling tool call")
+"""How a result begins of a call that was not made because another one failed."""
 LINES_ASKED = 3
 WORDS_ASKED = (6, 3)
 CHANGES = (Tool.EDIT, Tool.WRITE)
@@ -62,18 +70,27 @@ class Fix(Struct, frozen=True, kw_only=True):
 
 def find_fixes(store: Store, wanted: Filter, error: str, limit: int) -> list[Fix]:
     """Where an error or a failed command was met in the sessions that are wanted: the likeliest first, fixes before."""
-    search = _Search(store, wanted, error)
-    found: dict[object, Fix] = {}
-    for each in search.fixes():
+    kept, seen = list[Fix](), set[object]()
+    for each in sorted(_Search(store, wanted, error).fixes(), key=_rank, reverse=True):
         # A session that was resumed or forked has a copy of it.
-        key = (each.worked or each.failed).at, essence(each.failed.call)
-        if key not in found or _rank(each) > _rank(found[key]):
-            found[key] = each
-    return sorted(found.values(), key=_rank, reverse=True)[:limit]
+        ends = {(part.at, essence(part.call)) for part in (each.failed, each.worked) if part is not None}
+        if not ends & seen:
+            kept.append(each)
+        seen |= ends
+    return kept[:limit]
 
 
 def _rank(fix: Fix) -> tuple[bool, float, int]:
-    return fix.worked is not None, round(fix.likeness, 1), fix.failed.at or 0
+    return fix.worked is not None, round(fix.likeness, 2), fix.failed.at or 0
+
+
+class _Failed(Struct, frozen=True):
+    """A call that failed, and how like the error it is."""
+
+    located: LocatedSession
+    attempt: Attempt
+    alike: Alike
+    is_same_command: bool
 
 
 class _Search:
@@ -82,16 +99,32 @@ class _Search:
         self._lines = key_lines(error)
         self._asked = [found for each in self._lines if (found := words(each))]
         is_command = len(error.strip().splitlines()) == 1
-        self._command = command_words(error.strip().removeprefix("$ ")) if is_command else frozenset[str]()
+        self._command = command_words(error.strip().removeprefix("$ ")) if is_command else None
 
     def fixes(self) -> Iterator[Fix]:
         """Each failed call that is like the error, with what came behind it."""
-        for attempt in self._candidates():
-            session = self._store.session(attempt.session_id)
-            located = LocatedSession(self._store, session)
-            score, line = self._score(located, attempt)
+        failed = list(self._failed())
+        # A line that every failure of a tool has says less than one that few have.
+        met = [sum(each.alike.shares[n] > LIKE_LEAST for each in failed) for n in range(len(self._asked))]
+        weights = [1 / max(count, 1) for count in met]
+        for each in failed:
+            score = 1.0 if each.is_same_command else each.alike.score(weights)
             if score >= LIKE_LEAST:
-                yield self._followed(located, attempt, score, line)
+                yield self._followed(each, score)
+
+    def _failed(self) -> Iterator[_Failed]:
+        sessions: dict[int, LocatedSession] = {}
+        for attempt in self._candidates():
+            at = attempt.session_id
+            if at not in sessions:
+                sessions[at] = LocatedSession(self._store, self._store.session(at))
+            text = _printed(sessions[at], attempt)
+            if not _has_failed(attempt, text):
+                continue
+            is_same = self._command is not None and same_command(self._command, _command_of(attempt))
+            found = alike(self._asked, text)
+            line = next(iter(key_lines(text)), "") if is_same else found.line
+            yield _Failed(sessions[at], attempt, Alike(found.shares, line), is_same)
 
     def _candidates(self) -> Iterator[Attempt]:
         """Calls that have words of the error, in what they were given or printed, each once."""
@@ -119,42 +152,47 @@ class _Search:
                     )  # fmt: skip
                     yield from (hit.event_id for hit in found.hits)
 
-    def _score(self, located: LocatedSession, attempt: Attempt) -> tuple[float, str]:
-        """How much a call that failed is like what is asked for, and the line that shows it."""
-        text = _printed(located, attempt)
-        if not attempt.failed and not says_failure(text):
-            return 0.0, ""
-        score, line = likeness(self._asked, text)
-        if self._command and same_command(self._command, _command_of(attempt)):
-            said = next(iter(key_lines(text)), "")
-            return max(score, 1.0), line if score >= LIKE_LEAST else said
-        return score, line
-
-    def _followed(self, located: LocatedSession, attempt: Attempt, score: float, line: str) -> Fix:
+    def _followed(self, found: _Failed, score: float) -> Fix:
         steps: list[Attempt] = []
+        located, attempt, line = found.located, found.attempt, found.alike.line
         failed, failures = attempt, 1
         asked = [words(line)] if line else self._asked
         worked = None
         for each in self._store.attempts(located.session, attempt.seq, CALLS_BEHIND):
             if not _is_same(attempt, each):
-                steps += [each] if _matters(each) else []
+                steps += [each] if _matters(attempt, each) else []
                 continue
             text = _printed(located, each)
-            if not each.failed and not says_failure(text) and each.result is not None:
+            if each.result is not None and not each.failed and not says_failure(text):
                 worked = each
                 break
-            if likeness(asked, text)[0] >= LIKE_LEAST:
+            if alike(asked, text).score() >= LIKE_LEAST:
                 failed, failures, steps = each, failures + 1, []
-        shown = steps[-STEPS_MAX:] if worked is not None else []
+        # Without a success: what was tried instead.
+        shown = steps[-STEPS_MAX:] if worked is not None else steps[:NEXT_MAX]
         return Fix(
             session=located.session, failed=failed, line=line, likeness=score, worked=worked, steps=tuple(shown),
-            steps_left_out=len(steps) - len(shown) if worked is not None else 0, failures=failures,
+            steps_left_out=len(steps) - len(shown), failures=failures,
         )  # fmt: skip
 
 
-def _matters(attempt: Attempt) -> bool:
-    """Whether a call may have been part of a fix: it changed a file or ran something, and did not fail."""
-    return attempt.call.tool in (*CHANGES, Tool.SHELL) and not attempt.failed
+def _has_failed(attempt: Attempt, text: str) -> bool:
+    """Whether a call failed by itself: one that a person refused did not."""
+    return (attempt.failed and not text.startswith(NOT_RUN) and not is_refusal(text)) or says_failure(text)
+
+
+def _matters(failed: Attempt, attempt: Attempt) -> bool:
+    """Whether a call may have been part of a fix: it changed a file or ran something that does more than look.
+
+    Of a tool that works on a file also a look into that file.
+    """
+    if attempt.failed:
+        return False
+    if attempt.call.tool == Tool.SHELL:
+        return not only_looks(essence(attempt.call))
+    if attempt.call.tool == Tool.READ:
+        return failed.call.tool in CHANGES and attempt.call.file_path == failed.call.file_path
+    return attempt.call.tool in CHANGES
 
 
 def _is_same(one: Attempt, other: Attempt) -> bool:
@@ -166,7 +204,7 @@ def _is_same(one: Attempt, other: Attempt) -> bool:
     return one.call.tool_name == other.call.tool_name and one.call.file_path == other.call.file_path
 
 
-def _command_of(attempt: Attempt) -> frozenset[str]:
+def _command_of(attempt: Attempt) -> CommandWords:
     return command_words(essence(attempt.call))
 
 
