@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 
+    from backstory.conversation.board import Offer
     from backstory.derive.secrets import Redactor
     from backstory.export.shared import Point, SharedSession
     from backstory.model import Event
@@ -253,11 +254,16 @@ class Reader:
 
         return compared(left, right)
 
-    def context(self, located: LocatedSession, budget: int, *, explain: bool = False) -> SessionContext:
-        """What the next run of a session receives of it, in at most ``budget`` characters."""
+    def context(
+        self, located: LocatedSession, budget: int, *, explain: bool = False, offer: Offer | None = None
+    ) -> SessionContext:
+        """What the next run of a session receives before its prompt, in at most ``budget`` characters.
+
+        ``offer``: with these notes of the board.
+        """
         from backstory.workspace.contexts import session_context
 
-        return session_context(located, budget, explain=explain)
+        return session_context(located, budget, explain=explain, offer=offer)
 
     def search(self, query: SearchQuery, cancellation: Cancellation | None = None) -> SearchResult:
         """What the home store has of it. Raises Cancelled where another thread asked for the ``cancellation``."""
