@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +11,6 @@ from backstory.cli import output
 from backstory.errors import McpNotInstalled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from backstory.cli.app import App
 
 
@@ -37,17 +34,9 @@ def _serve(app: App) -> None:
             raise
         raise McpNotInstalled from missing
 
-    from backstory.workspace.agent_history import AgentHistory
+    from backstory.mcp.kept import KeptWorkspace
     from backstory.workspace.asking import look_around
 
-    around = look_around(app.environ)
-
-    @contextmanager
-    def open_history(said: Mapping[str, Any]) -> Iterator[AgentHistory]:
-        workspace = app.new_workspace()
-        try:
-            yield AgentHistory(workspace, app.user_home, around, said)
-        finally:
-            workspace.close()
-
-    serve(open_history, __version__, output.trace)
+    files = (app.config.own, *([app.config.project] if app.config.project else []))
+    kept = KeptWorkspace(app.new_workspace, app.user_home, look_around(app.environ), files)
+    serve(kept, __version__, output.trace)
