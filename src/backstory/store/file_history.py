@@ -41,6 +41,7 @@ def touches(db: apsw.Connection, path: str, session_ids: Collection[int], moves:
     patterns = session_filter.patterns_of([path, *(moves.earlier(path) if moves else [])])
     named, renamed = (" or ".join(f"{column} glob ?" for _ in patterns) for column in ("file_path", "to_path"))
     ids = kinds.json_list(session_ids)
+    # Crossed, so that the few files are found first: without statistics all touches would be looked through.
     rows = fetch(
         db,
         Touch,
@@ -48,9 +49,9 @@ def touches(db: apsw.Connection, path: str, session_ids: Collection[int], moves:
         "and session_id in (select value from json_each(?)) union "
         f"select file_id from file_touches where to_path is not null and ({renamed})) "
         "select f.session_id, f.file_path, t.seq, t.action, e.at, u.uid, u.prompt from files n "
-        "join session_files f on f.id = n.id "
-        "join file_touches t on t.file_id = f.id "
-        "join events e on e.session_id = f.session_id and e.seq = t.seq and e.part = t.part "
+        "cross join session_files f on f.id = n.id "
+        "cross join file_touches t on t.file_id = f.id "
+        "cross join events e on e.session_id = f.session_id and e.seq = t.seq and e.part = t.part "
         "left join turns u on u.id = e.turn_id "
         "where f.session_id in (select value from json_each(?)) and u.removed is null "
         "order by e.at desc, f.session_id, t.seq desc limit ?",
