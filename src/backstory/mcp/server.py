@@ -23,8 +23,8 @@ from mcp_types import (
 )
 from mcp_types import Tool as ListedTool
 
-from backstory.errors import BackstoryError
-from backstory.mcp.answer import CHARS_MAX
+from backstory.errors import BackstoryError, SessionAmbiguous
+from backstory.mcp.answer import CHARS_MAX, Answer
 from backstory.mcp.family import schema
 from backstory.mcp.kept import IDLE_S
 from backstory.mcp.tools import TOOLS
@@ -142,7 +142,16 @@ class _Calls:
             remark = history.bring_up_to_date()
             return asked.answer(history, [remark] if remark else []), False
         except BackstoryError as refused:
-            return f"{tool.name}: {refused}"[:CHARS_MAX], True
+            return _refusal(tool, refused), True
         except Exception as fault:
             self._trace(fault)
             return f"{tool.name} failed: {type(fault).__name__}. The server's stderr says more.", True
+
+
+def _refusal(tool: type[Tool], refused: BackstoryError) -> str:
+    """What is said of a call that cannot be answered. Some messages quote titles of sessions: these are history, too."""
+    answer = Answer()
+    if isinstance(refused, SessionAmbiguous):
+        answer.add_cut(str(refused))
+        return answer.text([f"{tool.name}: several sessions are called so; give more of the uid."])
+    return answer.text([f"{tool.name}: {refused}"])
