@@ -149,7 +149,7 @@ class _Calls:
 
 
 def _refusal(tool: type[Tool], refused: BackstoryError) -> str:
-    """What is said of a call that cannot be answered. Some messages quote titles of sessions: these are history, too."""
+    """What is said of a call that cannot be answered. Some messages quote titles, which are history."""
     answer = Answer()
     if isinstance(refused, SessionAmbiguous):
         answer.add_cut(str(refused))
