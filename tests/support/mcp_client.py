@@ -115,8 +115,7 @@ class History:
 
     def write_log(self, session: str, cwd: Path, records: list[bytes], minutes: int = 0, parent: str = "") -> Path:
         """A log of a session; ``parent``: of a subagent of that one."""
-        folder = self.shell.home / ".claude" / "projects" / str(cwd).replace("/", "-")
-        path = folder / parent / "subagents" / f"agent-{session}.jsonl" if parent else folder / f"{session}.jsonl"
+        path = self.log_of(session, cwd, parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = []
         for number, record in enumerate(records):
@@ -131,6 +130,11 @@ class History:
         # A log that was just written would be of the session that asks.
         os.utime(path, (LONG_AGO_S, LONG_AGO_S))
         return path
+
+    def log_of(self, session: str, cwd: Path, parent: str = "") -> Path:
+        """Where the log of a session lies."""
+        folder = self.shell.home / ".claude" / "projects" / str(cwd).replace("/", "-")
+        return folder / parent / "subagents" / f"agent-{session}.jsonl" if parent else folder / f"{session}.jsonl"
 
     def client(self, cwd: Path | None = None, **environ: str) -> Client:
         """A client whose server is started in a folder."""
