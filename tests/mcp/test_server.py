@@ -81,12 +81,14 @@ def test_a_client_of_the_newer_protocol_needs_no_handshake(shared: History) -> N
 
 
 def test_every_tool_answers(client: Client) -> None:
-    for tool, arguments in {
+    every: dict[str, dict[str, Any]] = {
         "search_sessions": {"query": "parser"}, "get_session": {"session": HERE},
         "expand": {"session": HERE, "from_seq": 1, "to_seq": 3}, "find_fix": {"error": "QuokkaError: unexpected token"},
         "file_history": {"path": "parser.py"}, "session_store_sql": {"query": "select uid from sessions"},
         "board": {"action": "list"},
-    }.items():  # fmt: skip
+    }  # fmt: skip
+    assert every.keys() == TOOLS.keys()
+    for tool, arguments in every.items():
         said = client.call(tool, **arguments)
         assert not said.is_error
         assert len(said.text) <= CHARS_MAX
@@ -94,7 +96,7 @@ def test_every_tool_answers(client: Client) -> None:
 
 
 def test_wrong_arguments_are_answered_with_what_is_wrong(client: Client) -> None:
-    wrong = [
+    wrong: list[tuple[str, dict[str, Any], str]] = [
         ("search_sessions", {}, "missing required field `query`"),
         ("search_sessions", {"query": "x", "limit": 0}, "`int` >= 1"),
         ("search_sessions", {"query": "x", "limit": 51}, "`int` <= 50"),
@@ -350,8 +352,8 @@ def test_without_any_history_the_tools_say_so(history: History, tmp_path: Path) 
     assert "Nothing was imported yet." in client.call("search_sessions", query="marmot").text
     assert "No earlier failure" in client.call("find_fix", error="marmot").text
     assert "No session touched" in client.call("file_history", path="marmot").text
-    for tool, arguments in (("get_session", {"session": "x"}), ("session_store_sql", {"query": "select 1 from turns"})):
-        assert client.call(tool, **arguments).is_error
+    assert client.call("get_session", session="x").is_error
+    assert client.call("session_store_sql", query="select 1 from turns").is_error
     assert not (tmp_path / "nothing").exists()
     assert client.close() == (0, "")
 
@@ -372,7 +374,7 @@ def test_without_the_extra_one_sentence_says_how_to_install_it(shared: History, 
 
 
 def test_memory_is_flat_over_many_calls(client: Client) -> None:
-    kinds = [
+    kinds: list[tuple[str, dict[str, Any]]] = [
         ("search_sessions", {"query": "parser"}), ("get_session", {"session": HERE}),
         ("find_fix", {"error": "QuokkaError: unexpected token"}), ("file_history", {"path": "parser.py"}),
         ("session_store_sql", {"query": "select tool_name, count(*) from tool_calls group by 1"}),
