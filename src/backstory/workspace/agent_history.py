@@ -9,7 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory.conversation.board import AGENT
+from backstory.derive.index_text import searchable
 from backstory.errors import RecordNotFound
+from backstory.export.full_form import FullForms
+from backstory.model import AssistantText, UserMessage
+from backstory.search.snippet import snippet
 from backstory.workspace.asking import asking_session
 from backstory.workspace.board import key_of
 from backstory.workspace.entries import entries_of
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from backstory.search.query import Excerpt
     from backstory.store import Session
     from backstory.store.file_history import Touch
     from backstory.store.readonly import Answer
@@ -37,6 +42,8 @@ if TYPE_CHECKING:
     from backstory.workspace.workspace import Workspace
 
 SQL_TIMEOUT_S = 10.0
+EXCERPT_CHARS_MAX = 500_000
+"""Of a longer text only so much is looked at for the words around a hit."""
 
 
 class ReadSession(Struct, frozen=True, kw_only=True):
@@ -94,6 +101,18 @@ class AgentHistory:
         """The best hit of each session that has these words."""
         query = SearchQuery(text=text, repository=repository, agent=agent, since=since, limit=limit)
         return self._workspace.reader.search(self._limited(query))
+
+    def excerpt(self, hit: Excerpt, query: str, mask: Callable[[str], str]) -> str:
+        """The words around a hit, of the text as it may be shown: of half a secret nobody could tell what it is."""
+        event = hit.stored.event
+        if not isinstance(event, UserMessage | AssistantText):
+            event = self._forms.expand(hit.stored)
+        searched = searchable(event)
+        return snippet(mask(searched[1][:EXCERPT_CHARS_MAX]), query)[0] if searched else ""
+
+    @cached_property
+    def _forms(self) -> FullForms:
+        return FullForms(self._workspace.home_store)
 
     def _limited(self, query: SearchQuery) -> SearchQuery:
         own = () if self.asking is None else (self.asking.uid,)
