@@ -9,10 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory.conversation.board import AGENT
-from backstory.derive.index_text import searchable
 from backstory.errors import RecordNotFound
-from backstory.export.full_form import FullForms
-from backstory.model import AssistantText, UserMessage
+from backstory.search.query import whole_texts
 from backstory.search.snippet import snippet
 from backstory.workspace.asking import asking_session
 from backstory.workspace.board import key_of
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.search.query import Excerpt
-    from backstory.store import Session
+    from backstory.store import Session, StoredEvent
     from backstory.store.file_history import Touch
     from backstory.store.readonly import Answer
     from backstory.workspace.asking import Surroundings
@@ -104,15 +102,14 @@ class AgentHistory:
 
     def excerpt(self, hit: Excerpt, query: str, mask: Callable[[str], str]) -> str:
         """The words around a hit, of the text as it may be shown: of half a secret nobody could tell what it is."""
-        event = hit.stored.event
-        if not isinstance(event, UserMessage | AssistantText):
-            event = self._forms.expand(hit.stored)
-        searched = searchable(event)
-        return snippet(mask(searched[1][:EXCERPT_CHARS_MAX]), query)[0] if searched else ""
+        text = self._whole_text(hit.stored)[:EXCERPT_CHARS_MAX]
+        shown = mask(text)
+        # Where nothing was masked the excerpt is what it would be again.
+        return hit.snippet if shown == text else snippet(shown, query)[0]
 
     @cached_property
-    def _forms(self) -> FullForms:
-        return FullForms(self._workspace.home_store)
+    def _whole_text(self) -> Callable[[StoredEvent], str]:
+        return whole_texts(self._workspace.home_store)
 
     def _limited(self, query: SearchQuery) -> SearchQuery:
         own = () if self.asking is None else (self.asking.uid,)
