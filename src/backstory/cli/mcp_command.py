@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
 
 
+BY_HAND = "This talks to an agent's client, not to a person: put it into the client's settings. Ctrl-D ends it."
+
+
 @click.group("mcp", invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
@@ -37,6 +40,8 @@ def _serve(app: App) -> None:
     from backstory.mcp.kept import KeptWorkspace
     from backstory.workspace.asking import look_around
 
+    if output.can_ask():
+        output.talk(BY_HAND)
     files = (app.config.own, *([app.config.project] if app.config.project else []))
     kept = KeptWorkspace(app.new_workspace, app.user_home, look_around(app.environ), files)
     serve(kept, __version__, output.trace)
