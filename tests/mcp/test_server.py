@@ -396,7 +396,13 @@ def test_without_the_extra_one_sentence_says_how_to_install_it(shared: History, 
 # a thousand calls
 
 
-def test_memory_is_flat_over_many_calls(client: Client) -> None:
+def cpu_s(client: Client) -> float:
+    with open(f"/proc/{client.process.pid}/stat") as status:  # noqa: PTH123 - a file of the kernel
+        user, system = status.read().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def test_memory_is_flat_over_many_calls_and_a_call_takes_20_ms_at_most(client: Client) -> None:
     kinds: list[tuple[str, dict[str, Any]]] = [
         ("search_sessions", {"query": "parser"}), ("get_session", {"session": HERE}),
         ("find_fix", {"error": "QuokkaError: unexpected token"}), ("file_history", {"path": "parser.py"}),
@@ -404,8 +410,9 @@ def test_memory_is_flat_over_many_calls(client: Client) -> None:
         ("expand", {"session": HERE, "from_seq": 1, "to_seq": 20}),
     ]  # fmt: skip
     for count in (120, 240):
-        before = memory_kb(client)
+        before, used_s = memory_kb(client), cpu_s(client)
         for number in range(count):
             tool, arguments = kinds[number % len(kinds)]
             assert not client.call(tool, **arguments).is_error
     assert memory_kb(client) - before < 8 * KB
+    assert cpu_s(client) - used_s < 0.02 * count
