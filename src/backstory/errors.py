@@ -48,6 +48,27 @@ class SessionNotFound(BackstoryError):
         super().__init__(f"No session matches {wanted!r}. Try: backstory list --all")
 
 
+class OutOfScope(BackstoryError):
+    """An agent asked for a session that its server does not answer from."""
+
+    exit_code = 66
+
+    def __init__(self, wanted: str, name: str) -> None:
+        super().__init__(
+            f"Session {wanted!r:.80} is not of {name}, and this server answers from that alone. "
+            "The person can widen it: backstory config set mcp.scope all"
+        )
+
+
+class McpNotInstalled(BackstoryError):
+    """The packages of the extra ``mcp`` are missing."""
+
+    exit_code = 69
+
+    def __init__(self) -> None:
+        super().__init__("`backstory mcp` needs one more package. Install it with: pip install 'backstory[mcp]'")
+
+
 class SessionDiverged(BackstoryError):
     """Two stores have different turns of one session: one of them is an older copy, or both continued."""
 
