@@ -8,6 +8,7 @@ from backstory.agents.claude.places import NAME
 from backstory.agents.claude.reports import Reports
 from backstory.agents.claude.resume import Resuming
 from backstory.agents.claude.run import Runs
+from backstory.agents.claude.settings import Servers, Skills
 from backstory.agents.claude.sidecars import Sidecars
 from backstory.agents.claude.steer import Steering
 from backstory.agents.claude.write import Writing
@@ -15,5 +16,5 @@ from backstory.agents.contract import Agent
 
 AGENT = Agent(
     name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering(),
-    own_log=OwnLogs(), resume=Resuming(), write=Writing(),
+    own_log=OwnLogs(), resume=Resuming(), write=Writing(), servers=Servers(), skills=Skills(),
 )  # fmt: skip

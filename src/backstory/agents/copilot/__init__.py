@@ -8,6 +8,7 @@ from backstory.agents.copilot.export import Export
 from backstory.agents.copilot.log import Documents, Logs
 from backstory.agents.copilot.places import NAME
 from backstory.agents.copilot.resume import Resuming
+from backstory.agents.copilot.settings import Servers, Skills
 from backstory.agents.copilot.sidecars import Sidecars
 
 AGENT = Agent(
@@ -19,4 +20,6 @@ AGENT = Agent(
     database=Databases(),
     resume=Resuming(),
     export=Export(),
+    servers=Servers(),
+    skills=Skills(),
 )
