@@ -41,6 +41,27 @@ class SessionNotFound(BackstoryError):
         super().__init__(f"No session matches {wanted!r}. Try: backstory list --all")
 
 
+class OutOfScope(BackstoryError):
+    """An agent asked for a session that its server does not answer from."""
+
+    exit_code = 66
+
+    def __init__(self, wanted: str, name: str) -> None:
+        super().__init__(
+            f"Session {wanted!r:.80} is not of {name}, and this server answers from that alone. "
+            "The person can widen it: backstory config set mcp.scope all"
+        )
+
+
+class McpNotInstalled(BackstoryError):
+    """The packages of the extra ``mcp`` are missing."""
+
+    exit_code = 69
+
+    def __init__(self) -> None:
+        super().__init__("`backstory mcp` needs one more package. Install it with: pip install 'backstory[mcp]'")
+
+
 class SessionDiverged(BackstoryError):
     """Two stores have different turns of one session: one of them is an older copy, or both continued."""
 
@@ -1002,6 +1023,59 @@ class NoBranches(BackstoryError):
 
     def __init__(self, session: str, what: str) -> None:
         super().__init__(f"{session} has no {what}.")
+
+
+class BoardNameUnusable(BackstoryError):
+    """The name of a board's item is not kebab-case, or too long. ``proposed``: one like it that can be used, or ""."""
+
+    exit_code = 64
+
+    def __init__(self, name: str, proposed: str, most: int) -> None:
+        instead = f" Try: {proposed}" if proposed else ""
+        super().__init__(
+            f"{name[:80]!r} cannot be the name of an item: names are lower-case letters and digits, in words joined by "
+            f"single hyphens, at most {most} characters.{instead}"
+        )
+
+
+class BoardTextUnusable(BackstoryError):
+    """The text of a board's item, or its description, is empty or too long."""
+
+    exit_code = 64
+
+
+class BoardFull(BackstoryError):
+    """The board has as many items as it takes."""
+
+    exit_code = 65
+
+    def __init__(self, repository: str, branch: str, items: int) -> None:
+        super().__init__(
+            f"The board of {repository} ({branch}) is full: it has {items} items. Nothing was added. Make room with "
+            "`backstory board prune`, which removes the agents' items read least, or `backstory board rm NAME`."
+        )
+
+
+class BoardItemNotFound(BackstoryError):
+    """The board has no item of this name."""
+
+    exit_code = 66
+
+    def __init__(self, name: str, known: Collection[str], repository: str, branch: str) -> None:
+        near = nearest(name, known)
+        meant = f" Did you mean {near}?" if near else ""
+        super().__init__(
+            f"The board of {repository} ({branch}) has no item {name[:80]!r}.{meant} Try: backstory board list"
+        )
+
+
+class BoardItemAmbiguous(BackstoryError):
+    """Both an agent and a person wrote an item of this name."""
+
+    exit_code = 64
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"An agent and a person both wrote {name!r}. Say which one: --src agent or --src user")
 
 
 class BranchNameTaken(BackstoryError):

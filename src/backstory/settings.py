@@ -108,12 +108,23 @@ class SearchSettings(Table, frozen=True):
     limit = Setting("search.limit", 20, "number of sessions that `search` shows", least=1)
 
 
+class McpSettings(Table, frozen=True):
+    """What agents may ask of history."""
+
+    scope = Setting(
+        "mcp.scope",
+        "here",
+        "sessions that `backstory mcp` answers from: here (the repository it is started in) or all",
+        ("here", "all"),
+    )
+
+
 SETTINGS: tuple[Setting[Any], ...] = (
     IngestSettings.agents, IngestSettings.exclude, IngestSettings.is_automatic, RunSettings.agent,
     RunSettings.permission_name, RunSettings.context_chars, RunSettings.silence_s, CompactionSettings.chars,
     CompactionSettings.chars_for, CompactionSettings.agent, CompactionSettings.model, CompactionSettings.timeout_s,
     ListSettings.limit,
-    SearchSettings.limit,
+    SearchSettings.limit, McpSettings.scope,
 )  # fmt: skip
 AGENT_PROGRAM = Setting(
     "agents.NAME",
@@ -149,6 +160,11 @@ class Settings(Table, frozen=True):
     def search(self) -> SearchSettings:
         """How search answers."""
         return SearchSettings(self.value_of)
+
+    @property
+    def mcp(self) -> McpSettings:
+        """What agents may ask of history."""
+        return McpSettings(self.value_of)
 
     def program_of(self, agent: str) -> str:
         """The program that was set for an agent; nothing where it is the one on PATH."""

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.cli import COMMANDS, cli, output
-from backstory.cli.harmless import clean, clean_json
+from backstory.derive.harmless import clean, clean_json
 from tests.support.machines import CLAUDE_FOLDER
 
 if TYPE_CHECKING:

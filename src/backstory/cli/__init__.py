@@ -60,6 +60,7 @@ GROUPS = {
     },
     "Set up": {
         "config": "Show and change settings.",
+        "mcp": "Serve history to an agent as tools (MCP).",
         "completion": "Print the completion script for a shell.",
         "help": "Show the help of a command.",
     },

@@ -39,7 +39,9 @@ _UNSAFE = lazy_regex(r"[^A-Za-z0-9_.~-]")
 class Redactor:
     """Masks the secrets of what it is given; remembers which it met. One report or file uses one of these."""
 
-    def __init__(self, home: str = "") -> None:
+    def __init__(self, home: str = "", *, people: bool = True) -> None:
+        """``people``: also their names in paths; without them paths stay what they are."""
+        self._people = people
         self.counts: dict[str, int] = {}
         """How many times something was masked, by the name of its shape."""
         self._masks: dict[tuple[bool, str], str] = {}
@@ -61,7 +63,7 @@ class Redactor:
         if len(text) < KNOWN_CHARS_MIN:
             return text
         for _ in range(ROUNDS_MAX):
-            found = _apart([*findings_in(text), *self._known_in(text)])
+            found = _apart([*self._findings_in(text), *self._known_in(text)])
             if not found:
                 break
             known = len(self._known)
@@ -71,6 +73,9 @@ class Redactor:
             if is_whole and len(self._known) == known:
                 break
         return text
+
+    def _findings_in(self, text: str) -> Iterator[Finding]:
+        return (each for each in findings_in(text) if self._people or each.name != "user")
 
     def _with_masks(self, text: str, found: list[Finding]) -> str:
         pieces, at = list[str](), 0

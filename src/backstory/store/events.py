@@ -77,6 +77,15 @@ def of_records(db: apsw.Connection, session_id: int, seqs: Sequence[int]) -> lis
     return _unpacked(db, rows)
 
 
+def seqs_around(db: apsw.Connection, session_id: int, seq: int, before: int, after: int) -> list[int]:
+    """The numbers of records with events that are shown: so many before one, itself, and so many behind it."""
+    where = f"session_id = ? and kind in {kinds.READ}"
+    earlier = f"select distinct seq from events where {where} and seq < ? order by seq desc limit ?"
+    later = f"select distinct seq from events where {where} and seq >= ? order by seq limit ?"
+    found = [*db.execute(earlier, (session_id, seq, before)), *db.execute(later, (session_id, seq, after + 1))]
+    return sorted(int(str(each)) for (each,) in found)
+
+
 def get(db: apsw.Connection, event_id: int) -> StoredEvent | None:
     """The event with this id."""
     rows = db.execute(f"select {_COLUMNS} from events where id = ?", (event_id,)).fetchall()

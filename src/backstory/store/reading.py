@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.derive.tally import Tally
     from backstory.model import Turn
-    from backstory.store import claims, compactions, copies, costs, run_facts, runs
+    from backstory.store import claims, compactions, copies, costs, run_facts, runs, scoped
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
     from backstory.store.derived_tables import StoredRef
@@ -42,6 +42,7 @@ else:
     costs = lazy_module("backstory.store.costs")
     run_facts = lazy_module("backstory.store.run_facts")
     runs = lazy_module("backstory.store.runs")
+    scoped = lazy_module("backstory.store.scoped")
 
 F = TypeVar("F", bound=SessionFilter)
 ROWS_MAX = 10_000
@@ -136,6 +137,14 @@ class Reading(Database):
     def listed_among(self, session_ids: Sequence[int]) -> set[int]:
         """Those of these sessions that ``sessions`` returns."""
         return self._read_if_begun(lambda db: sessions.listed_among(db, session_ids), set())
+
+    def ids_of(self, wanted: SessionFilter, among: Sequence[int] | None = None) -> frozenset[int]:
+        """The ids of the sessions that a filter lets through, with their subagents; ``among``: only of these."""
+        return self._read_if_begun(lambda db: scoped.ids(db, self._as_recorded(wanted), among), frozenset())
+
+    def with_subagents(self, session_ids: Sequence[int]) -> frozenset[int]:
+        """The ids of these sessions, and of their subagents."""
+        return self._read_if_begun(lambda db: scoped.with_subagents(db, session_ids), frozenset())
 
     def present(self, uids: Sequence[str]) -> set[str]:
         """Those of these uids whose sessions are here."""
@@ -333,6 +342,10 @@ class Reading(Database):
     def events(self, session: Session | int, *, after: tuple[int, int] = (0, -1), limit: int = -1) -> list[StoredEvent]:
         """A session's events in order, from the one behind ``after`` = (seq, part) on."""
         return self._read(lambda db: events.of_session(db, id_of(session), after=after, limit=limit))
+
+    def seqs_around(self, session: Session | int, seq: int, before: int, after: int) -> list[int]:
+        """The numbers of records with events around one: so many before it, itself, and so many behind it."""
+        return self._read(lambda db: events.seqs_around(db, id_of(session), seq, before, after))
 
     def outline(self, session: Session | int) -> list[OutlinedEvent]:
         """Every event of a session without what it says, in order."""

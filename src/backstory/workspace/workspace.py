@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from backstory.config import Config
     from backstory.ingest.report import Report
     from backstory.store import Session, Store
+    from backstory.workspace.board import Board
     from backstory.workspace.decisions import Decisions, Late
     from backstory.workspace.importing import Machine, Progress
     from backstory.workspace.reader import Reader
@@ -97,6 +98,21 @@ class Workspace(Stores):
         from backstory.workspace.decisions import Decisions
 
         return Decisions(self.machine_store, self.known_projects)
+
+    def board(
+        self,
+        repository: str | None = None,
+        branch: str | None = None,
+        *,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> Board:
+        """The context board of the folder's repository and branch, or of others: ``owner/name`` or ``local:FOLDER``.
+
+        ``report`` is called with what a reader should know and nothing fails of.
+        """
+        from backstory.workspace.board import Board, key_of
+
+        return Board(self.home_store, key_of(self.folder, repository, branch), report)
 
     def rename(self, located: LocatedSession, name: str) -> Sequence[Late]:
         """Name a session in every store that holds it; returns the stores that will catch up at the next ingest."""

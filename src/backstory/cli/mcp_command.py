@@ -1,0 +1,43 @@
+"""``backstory mcp``: history for agents, as tools of the Model Context Protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory import __version__
+from backstory.cli import output
+from backstory.errors import McpNotInstalled
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+    from backstory.workspace.agent_history import AgentHistory
+
+
+@click.group("mcp", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Serve history to an agent over stdin and stdout (MCP).
+
+    The tools answer from the repository that the server is started in, unless your own setting mcp.scope is all.
+    An agent starts this by itself once it is told to; it ends when the agent closes its end.
+    """
+    if ctx.invoked_subcommand is None:
+        _serve(ctx.obj)
+
+
+def _serve(app: App) -> None:
+    try:
+        from backstory.mcp.server import serve
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
+            raise
+        raise McpNotInstalled from missing
+
+    def open_history() -> AgentHistory:
+        from backstory.workspace.agent_history import AgentHistory
+
+        return AgentHistory(app.workspace, app.user_home)
+
+    serve(open_history, __version__, output.trace)

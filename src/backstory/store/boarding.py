@@ -1,0 +1,51 @@
+"""The context board of a store: items about repositories and branches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backstory.lazy_module import lazy_module
+from backstory.store.branching import Branching
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backstory.conversation.board import BoardItem, BoardKey
+    from backstory.store import board_items
+    from backstory.store.board_items import NewItem
+else:
+    board_items = lazy_module("backstory.store.board_items")
+
+
+class Boarding(Branching):
+    """The methods of a store about its boards."""
+
+    def board(self, key: BoardKey) -> list[BoardItem]:
+        """The items of a board: agents' and then people's, each by name."""
+        return self._read_if_begun(lambda db: board_items.of_board(db, key), [])
+
+    def boards(self) -> list[BoardKey]:
+        """The boards that hold anything."""
+        return self._read_if_begun(board_items.boards, [])
+
+    def put_board_item(self, key: BoardKey, new: NewItem) -> bool:
+        """Write an item, or write it anew; returns whether it is new. Raises BoardFull."""
+        now = self._now()
+        return self._write(lambda db: board_items.put(db, key, new, now), decided=True)
+
+    def count_board_read(self, item: BoardItem) -> None:
+        """Count that an item was read."""
+        from backstory.conversation.board import BoardKey
+
+        key = BoardKey(item.repository, item.branch)
+        self._change(lambda db: board_items.count_read(db, key, item.src, item.name))
+
+    def remove_board_items(self, items: Sequence[BoardItem]) -> None:
+        """Remove items, for good."""
+        now = self._now()
+        self._change(lambda db: board_items.remove(db, items, now), decided=True)
+
+    def prune_board(self, key: BoardKey, keep: int) -> list[BoardItem]:
+        """Remove the agents' items with the fewest reads per session until ``keep`` are left; returns those."""
+        now = self._now()
+        return self._change(lambda db: board_items.prune(db, key, keep, now), decided=True)
