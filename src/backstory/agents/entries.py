@@ -22,12 +22,18 @@ def entry_in(text: str, file: ServerFile, name: str) -> Any:
     return _table(_parsed(text, file), file.table).get(name)
 
 
+def has_table(text: str, file: ServerFile) -> bool:
+    """Whether settings have the table of entries. Raises NotEditable."""
+    return file.table in _parsed(text, file)
+
+
 def added(text: str, file: ServerFile, name: str, entry: Mapping[str, Any]) -> Edit:
     """What adds an entry to settings that have none of this name. Raises NotEditable."""
     from backstory.agents import json_text, toml_text
 
     before = _parsed(text, file)
-    edit = (toml_text if file.format == "toml" else json_text).insertion(text, file.table, name, entry)
+    insertion = toml_text.insertion if file.format == "toml" else json_text.insertion
+    edit = insertion(text, file.table, name, dict(entry))
     wanted = {**before, file.table: {**_table(before, file.table), name: entry}}
     if _parsed_again(applied(text, [edit]), file) != wanted:
         raise NotEditable("could not be changed in this entry alone")

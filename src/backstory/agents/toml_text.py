@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backstory.agents.text_edit import Edit, NotEditable, newline_of
 from backstory.lazy_regex import lazy_regex
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _HEADER = lazy_regex(r"^[ \t]*\[[^\r\n]*", re.MULTILINE)
 _BARE = lazy_regex(r"[A-Za-z0-9_-]+\Z")
@@ -23,7 +20,7 @@ def parse(text: str) -> Any:
     return tomllib.loads(text)
 
 
-def insertion(text: str, table: str, name: str, value: Mapping[str, Any]) -> Edit:
+def insertion(text: str, table: str, name: str, value: dict[str, Any]) -> Edit:
     """What adds a table ``[table.name]`` behind all that is there."""
     newline = newline_of(text)
     ended = "" if not text or text.endswith("\n") else newline

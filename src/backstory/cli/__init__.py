@@ -61,6 +61,7 @@ GROUPS = {
     "Set up": {
         "config": "Show and change settings.",
         "mcp": "Serve history to an agent as tools (MCP).",
+        "skill": "Teach an agent without MCP to search history.",
         "completion": "Print the completion script for a shell.",
         "help": "Show the help of a command.",
     },
