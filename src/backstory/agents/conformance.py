@@ -28,7 +28,16 @@ from msgspec import Struct
 
 from backstory import agents, ids
 from backstory.agents import contract
-from backstory.agents.contract import Agent, Ending, Exit, LogRoot, SidecarContent, Streamed, UnreadableDatabase
+from backstory.agents.contract import (
+    Agent,
+    Asker,
+    Ending,
+    Exit,
+    LogRoot,
+    SidecarContent,
+    Streamed,
+    UnreadableDatabase,
+)
 from backstory.conversation.carried import Answer, Call, CarriedSession, CarriedTurn, Message, RunCommand
 from backstory.model import (
     KINDS,
@@ -53,7 +62,15 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from backstory.agents.contract import LogReader, OwnLogPart, ResumePart, RunPart, SteerPart, WritePart
+    from backstory.agents.contract import (
+        AskingPart,
+        LogReader,
+        OwnLogPart,
+        ResumePart,
+        RunPart,
+        SteerPart,
+        WritePart,
+    )
 
 HOME = Path("/nonexistent/home")
 ODD_LINES = (
@@ -167,6 +184,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += _own_log_faults(agent.own_log)
     if agent.resume is not None:
         faults += _resume_faults(agent.resume)
+    if agent.asking is not None:
+        faults += _asking_faults(agent.asking)
     if agent.write is not None:
         faults += _write_faults(agent, agent.write)
     return faults
@@ -296,6 +315,13 @@ def _write_faults(agent: Agent, write: WritePart) -> Iterator[str]:
     found = [text for *_, event in reading.rows for text in (*_said(event), *_returned(event))]
     if missing := {"Look", "I look.", *(each.result for each in call)} - set(found):
         yield f"write.lines: the agent's own reader does not find {sorted(missing)}"
+
+
+def _asking_faults(asking: AskingPart) -> Iterator[str]:
+    for said in ({}, {"session_id": None}, {"thread": [1]}, {"metadata": {"id": "a"}}):
+        asker = Asker(environ={}, processes=[(1, "0")], said=said, home=HOME)
+        if (found := asking.native_id(asker)) is not None:
+            yield f"asking.native_id: {found!r} where nothing says that this agent asks"
 
 
 def _steer_faults(steer: SteerPart) -> Iterator[str]:

@@ -45,6 +45,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     steer: SteerPart | None = None
     own_log: OwnLogPart | None = None
     resume: ResumePart | None = None
+    asking: AskingPart | None = None
     write: WritePart | None = None
     export: ExportPart | None = None
     session_export: SessionExportPart | None = None
@@ -412,6 +413,29 @@ class ResumePart(Protocol):
 
     def leave(self, change: IndexChange) -> None:
         """Undo such a change, unless the agent changed that row meanwhile. Raises sqlite3.Error."""
+
+
+# asking -----------------------------------------------------------------------------------------------------------
+
+
+class Asker(Struct, frozen=True, kw_only=True):
+    """What is known of a client that asks a server which it started itself.
+
+    ``environ``: the server's; ``processes``: those above the server, the nearest first, each with its birth in the
+    system's format; ``said``: what came with the question, as the client wrote it; ``home``: the person's home folder.
+    """
+
+    environ: Mapping[str, str]
+    processes: Sequence[tuple[int, str]]
+    said: Mapping[str, Any]
+    home: Path
+
+
+class AskingPart(Protocol):
+    """Knows from which of the agent's own sessions a question comes."""
+
+    def native_id(self, asker: Asker) -> str | None:
+        """The agent's own id of the session; None where it was not this agent that asks, or nothing says."""
 
 
 class WritePart(Protocol):

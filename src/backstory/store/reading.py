@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from backstory.store.search import Filter, SearchResult
     from backstory.store.sidecars import Sidecar
     from backstory.store.sql_functions import FullForm
+    from backstory.store.sql_scope import SqlScope
     from backstory.store.stats import Asked
     from backstory.store.tool_stats import ToolCalls
     from backstory.store.work import DoneDeed, WorkTurn
@@ -145,6 +146,10 @@ class Reading(Database):
     def with_subagents(self, session_ids: Sequence[int]) -> frozenset[int]:
         """The ids of these sessions, and of their subagents."""
         return self._read_if_begun(lambda db: scoped.with_subagents(db, session_ids), frozenset())
+
+    def grown_in(self, folder: str, since_ms: int) -> str | None:
+        """The uid of the session of a folder whose log was written last, if that was since then (ms since 1970)."""
+        return self._read_if_begun(lambda db: scoped.grown_in(db, folder, since_ms), None)
 
     def present(self, uids: Sequence[str]) -> set[str]:
         """Those of these uids whose sessions are here."""
@@ -424,11 +429,12 @@ class Reading(Database):
         parameters: Sequence[Any] = (),
         timeout_s: float = TIMEOUT_S,
         full_form: FullForm | None = None,
+        scope: SqlScope | None = None,
     ) -> Answer:
         """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
         from backstory.store import readonly  # what parses SQL and shell commands is needed by few
 
         return readonly.execute(
             self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form,
-            prices=self.prices_file,
+            prices=self.prices_file, scope=scope,
         )  # fmt: skip

@@ -38,3 +38,13 @@ def with_subagents(db: apsw.Connection, session_ids: Sequence[int]) -> frozenset
         (kinds.json_list(session_ids), Relation.SUBAGENT.value),
     )
     return frozenset(int(str(found)) for (found,) in rows)
+
+
+def grown_in(db: apsw.Connection, folder: str, since_ms: int) -> str | None:
+    """The uid of the session of a folder whose log was written last, if that was since then."""
+    found: str | None = db.execute(
+        "select s.uid from sessions s join logs l on l.session_id = s.id where s.cwd = ? and l.kind = 'file' "
+        "and s.relation is not ? and l.modified >= ? order by l.modified desc, s.id desc limit 1",
+        (folder, Relation.SUBAGENT.value, since_ms),
+    ).get
+    return found

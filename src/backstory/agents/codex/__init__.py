@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backstory.agents.codex.asking import Asking
 from backstory.agents.codex.log import Logs
 from backstory.agents.codex.own_log import OwnLogs
 from backstory.agents.codex.places import NAME
@@ -12,6 +13,14 @@ from backstory.agents.codex.write import Writing
 from backstory.agents.contract import Agent
 
 AGENT = Agent(
-    name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(), write=Writing(),
-    servers=Servers(), skills=Skills(),
-)  # fmt: skip
+    name=NAME,
+    title="Codex CLI",
+    log=Logs(),
+    run=Runs(),
+    own_log=OwnLogs(),
+    resume=Resuming(),
+    asking=Asking(),
+    write=Writing(),
+    servers=Servers(),
+    skills=Skills(),
+)
