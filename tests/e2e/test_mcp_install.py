@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.real_clients import AGENTS
+from tests.support.real_clients import AGENTS, CODEX_CONFIG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from tests.support.real_clients import Machine
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def patient(machine: Machine) -> None:
+    """By itself one client asks its model without the tools of a server that did not answer within a second."""
+    config = machine.root / "home" / ".codex" / "config.in"
+    config.write_text(f"mcp_optional_startup_grace_ms = 60000\n{CODEX_CONFIG}")
+
 
 PROMPT, ANSWER = "Where does the heron nest?", "In-the-reeds-1181."
 CLIENTS = {
