@@ -32,9 +32,9 @@ def added(text: str, file: ServerFile, name: str, entry: Mapping[str, Any]) -> E
     from backstory.agents import json_text, toml_text
 
     before = _parsed(text, file)
+    wanted = {**before, file.table: {**_table(before, file.table), name: entry}}
     insertion = toml_text.insertion if file.format == "toml" else json_text.insertion
     edit = insertion(text, file.table, name, dict(entry))
-    wanted = {**before, file.table: {**_table(before, file.table), name: entry}}
     if _parsed_again(applied(text, [edit]), file) != wanted:
         raise NotEditable("could not be changed in this entry alone")
     return edit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from itertools import zip_longest
 from typing import Any
 
 from backstory.agents.text_edit import Edit, NotEditable, newline_of
@@ -36,20 +37,19 @@ def removal(text: str, table: str, name: str) -> list[Edit]:
     """
     ours = re.compile(rf"[ \t]*\[[ \t]*{_spelt(table)}[ \t]*\.[ \t]*{_spelt(name)}[ \t]*[.\]]")
     headers = list(_HEADER.finditer(text))
-    ends = [*(each.start() for each in headers[1:]), len(text)]
-    found = [
-        Edit(_start(text, each.start(), end), end)
-        for each, end in zip(headers, (_end(text, at, to) for at, to in zip(headers, ends, strict=True)), strict=True)
-        if ours.match(each[0])
-    ]
+    found = []
+    for header, following in zip_longest(headers, headers[1:]):
+        if header is not None and ours.match(header[0]):
+            end = _end(text, header.start(), len(text) if following is None else following.start())
+            found.append(Edit(_start(text, header.start(), end), end))
     if not found:
         raise NotEditable(f"has {table}.{name} in another form than a table with a line of its own")
     return found
 
 
-def _end(text: str, header: re.Match[str], end: int) -> int:
+def _end(text: str, start: int, end: int) -> int:
     """Where the last line with a key ends: comments and empty lines behind it are of what follows."""
-    lines = text[header.start() : end].splitlines(keepends=True)
+    lines = text[start:end].splitlines(keepends=True)
     while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
         end -= len(lines.pop())
     return end
