@@ -187,7 +187,7 @@ def test_settings_of_another_shape_are_not_touched(text: str, file: ServerFile, 
              "[mcp_servers]\nbackstory.command = '/x'\n"],
 )  # fmt: skip
 def test_an_entry_in_a_form_that_is_not_cut_out_alone_is_not_touched(text: str) -> None:
-    assert entry_in(text, TOML, NAME) == {"command": "/x"}
+    assert entry_in(text, TOML, NAME) == ({"command": "/x"},)
     with pytest.raises(NotEditable):
         removed(text, TOML, NAME)
 
@@ -223,7 +223,7 @@ def written(draw: st.DrawFn) -> str:
         return json.dumps(value, ensure_ascii=draw(st.booleans()))
 
     def joined(parts: list[str]) -> str:
-        stray = "," if parts and draw(st.booleans()) else ""
+        stray = "," if bool(parts) and draw(st.booleans()) else ""
         return ",".join(parts) + stray + fill()
 
     return fill() + write(draw(SETTINGS)) + fill()
@@ -233,7 +233,7 @@ def written(draw: st.DrawFn) -> str:
 def test_any_json_is_as_it_was_when_the_entry_is_gone(text: str) -> None:
     before, is_new = json_text.parse(text), not has_table(text, JSON)
     edited, inserted = with_entry(text, JSON)
-    assert entry_in(edited, JSON, NAME) == ENTRY
+    assert entry_in(edited, JSON, NAME) == (ENTRY,)
     after = json_text.parse(edited)
     assert next(iter(after["mcpServers"])) == NAME
     assert applied(edited, removed(edited, JSON, NAME, inserted, with_table=is_new)) == text
@@ -251,7 +251,7 @@ def test_a_damaged_text_is_refused_or_changed_in_the_entry_alone(text: str, nois
     except NotEditable:
         return
     assert edit == Edit(edit.start, edit.start, edit.text)
-    assert entry_in(applied(damaged, [edit]), JSON, NAME) == ENTRY
+    assert entry_in(applied(damaged, [edit]), JSON, NAME) == (ENTRY,)
 
 
 LINES = ["", "# [c]", "[a]", "x = 1", "[mcp_servers.y]", "s = '''", "'''", "l = [", "]", '"a",']

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 REASON_CHARS_MAX = 120
 
 
-def entry_in(text: str, file: ServerFile, name: str) -> Any:
-    """The entry of a name; None where there is none. Raises NotEditable."""
-    return _table(_parsed(text, file), file.table).get(name)
+def entry_in(text: str, file: ServerFile, name: str) -> tuple[Any] | None:
+    """The entry of a name, which may be anything; None where there is none. Raises NotEditable."""
+    entries = _table(_parsed(text, file), file.table)
+    return (entries[name],) if name in entries else None
 
 
 def has_table(text: str, file: ServerFile) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.errors import InstallNoteUnreadable
-from backstory.store.private import make_private_folder, write_private
+from backstory.store.private import as_ours, make_private_folder, write_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,10 @@ class InstallNotes:
         make_private_folder(self.folder)
         beside = file.with_suffix(".new")
         write_private(beside, msgspec.json.encode(note), sync=True)
-        beside.replace(file)
+        try:
+            beside.replace(file)
+        except OSError as refused:
+            raise as_ours(file, refused) from refused
 
     def drop(self, what: str, path: Path) -> None:
         """Remove a note."""

@@ -55,7 +55,7 @@ class _Place(Struct, frozen=True, kw_only=True):
     file: ServerFile
     found: FoundFile
     text: str
-    present: Any
+    present: tuple[Any] | None
     note: InstallNote | None
 
 
@@ -75,11 +75,10 @@ class AgentServers:
         entry = place.part.entry(program.command, program.environ)
         if place.present is None:
             return self._added(place, entry, ADD, place.text, ())
-        if _starts_same(place.present, entry) and _environ(entry).items() <= _environ(place.present).items():
+        (present,) = place.present
+        if _starts_same(present, entry) and _environ(entry).items() <= _environ(present).items():
             return _nothing(place)
-        if not (place.note and _starts_same(place.present, place.note.entry)) or (
-            place.present.keys() - place.note.entry.keys()
-        ):
+        if not (place.note and _starts_same(present, place.note.entry)) or present.keys() - place.note.entry.keys():
             raise EntryNotOurs(place.file.path, NAME)
         cut = _removed(place)
         return self._added(place, entry, UPDATE, applied(place.text, cut), cut)
@@ -93,7 +92,7 @@ class AgentServers:
         if place.present is None:
             raise NotInstalled(NAME, place.file.path)
         known = [place.part.entry(program.command, program.environ), *([place.note.entry] if place.note else [])]
-        if not any(_starts_same(place.present, each) for each in known):
+        if not any(_starts_same(place.present[0], each) for each in known):
             raise EntryNotOurs(place.file.path, NAME)
         cut = _removed(place)
         left = applied(place.text, cut)
