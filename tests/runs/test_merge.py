@@ -113,7 +113,7 @@ def test_json_says_what_changed_under_names_that_stay(original: Bench, copy: Cop
     told = rows(original, "merge", "--trust", str(copy.project))
     assert told.keys() == {
         "store", "other", "trusted", "sessions", "removed", "went_on_there", "went_on_here", "left_out", "queued",
-        "problems",
+        "problems", "board_items",
     }  # fmt: skip
     assert (told["trusted"], told["problems"], told["queued"]) == (True, [], [])
     first, new = told["sessions"]
@@ -144,7 +144,10 @@ def test_of_a_copy_without_trust_the_names_are_left_out_and_that_is_said(origina
     with copy.store as store:
         store.rename(1, "a name of theirs")
     done = ok(original.backstory("merge", str(copy.project)))
-    assert "is not trusted: its names, checkouts and removals were left out. Add --trust to take them." in done.stderr
+    assert (
+        "is not trusted: its names, checkouts, removals and board items were left out. Add --trust to take them."
+        in done.stderr
+    )
     assert rows(original, "list")[0]["name"] == "S1"
     ok(original.backstory("merge", "--trust", str(copy.project)))
     assert rows(original, "list")[0]["name"] == "a name of theirs"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path, PurePath
 
+    from backstory.conversation.board import BoardItem
     from backstory.conversation.carried import Action, CarriedSession, CarriedTurn, Image
     from backstory.model import (
         Event,
@@ -513,6 +514,9 @@ class ExportSource(Protocol):
 
     def tip(self) -> int | None:
         """The event that the next prompt follows, by its id in the rows, of one session; None where none is known."""
+
+    def notes(self) -> Sequence[BoardItem]:
+        """The items of the context boards that go with these sessions."""
 
 
 class SessionFile(Struct, frozen=True, kw_only=True):

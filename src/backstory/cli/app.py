@@ -67,6 +67,10 @@ class App:
     @cached_property
     def workspace(self) -> Workspace:
         """The workspace of the current folder: it resolves the arguments of commands."""
+        return self.new_workspace()
+
+    def new_workspace(self) -> Workspace:
+        """The same, opened anew: a command that goes on for long meets settings and stores as they are by then."""
         return Workspace(
             self._read_config, self.home, self.cwd, store=self.store_path, now=now_ms, environ=self.environ,
             report=output.talk,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,8 +13,9 @@ from backstory.cli import Group, output
 from backstory.errors import McpNotInstalled
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from backstory.cli.app import App
-    from backstory.workspace.agent_history import AgentHistory
 
 
 COMMANDS = {"install": "mcp_install_command", "uninstall": "mcp_uninstall_command"}
@@ -53,9 +55,17 @@ def _serve(app: App) -> None:
             raise
         raise McpNotInstalled from missing
 
-    def open_history() -> AgentHistory:
-        from backstory.workspace.agent_history import AgentHistory
+    from backstory.workspace.agent_history import AgentHistory
+    from backstory.workspace.asking import look_around
 
-        return AgentHistory(app.workspace, app.user_home)
+    around = look_around(app.environ)
+
+    @contextmanager
+    def open_history(said: Mapping[str, Any]) -> Iterator[AgentHistory]:
+        workspace = app.new_workspace()
+        try:
+            yield AgentHistory(workspace, app.user_home, around, said)
+        finally:
+            workspace.close()
 
     serve(open_history, __version__, output.trace)

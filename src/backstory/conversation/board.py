@@ -25,6 +25,8 @@ CONTENT_CHARS_MAX = 4_000
 """Characters are Unicode code points, counted after ``cleaned``."""
 DESCRIPTION_CHARS_MAX = 200
 NAME_CHARS_MAX = 64
+OFFER_SHARE_LEAST = 4
+"""Notes are part of contexts that are at least so many times their size."""
 DEFAULT_BRANCH = "default"
 LOCAL = "local:"
 
@@ -64,6 +66,20 @@ class BoardItem(Struct, frozen=True, kw_only=True):
     def written_by(self) -> str:
         """The name of the agent that wrote it, ``agent`` where that is not known, ``user`` for a person."""
         return USER if self.src == USER else self.author or AGENT
+
+
+class Offer(Struct, frozen=True):
+    """What a run is offered of a board: a text, and the names of the notes in it."""
+
+    text: str = ""
+    names: tuple[str, ...] = ()
+
+    def within(self, context_chars: int) -> Offer:
+        """It, if a context of so many characters has room for it and for the session."""
+        return self if len(self.text) * OFFER_SHARE_LEAST <= context_chars else NO_OFFER
+
+
+NO_OFFER = Offer()
 
 
 def repository_key(repository: str | None, folder: str) -> str:

@@ -59,7 +59,7 @@ class JsonExport:
         """How many sessions, turns and events were written, and bytes of logs."""
 
     def lines(self, chosen: Sequence[Chosen], *, removed: bool) -> Iterator[bytes]:
-        """All lines. ``removed``: also which sessions people removed."""
+        """All lines. ``removed``: also which sessions people removed, and the context boards."""
         yield _encoded(
             Head(
                 format=FORMAT, made_by=f"backstory {__version__}", exported=iso(self._now) or "",
@@ -78,6 +78,10 @@ class JsonExport:
                 if session_identity(line.uid) not in written:
                     written.add(session_identity(line.uid))
                     yield _encoded(line)
+        for each in chosen if removed else ():
+            # What an untrusted store says is given to nobody.
+            for note in [] if each.store.is_elsewhere else each.store.portable(portable.notes):
+                yield self._line(note, ("repository", "branch", "description", "content"))
         yield _encoded(End(sessions=self.counts["sessions"]))
 
     def _session(self, store: Store, session_id: int, written: set[str]) -> Iterator[bytes]:

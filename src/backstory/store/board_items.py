@@ -10,7 +10,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from backstory import errors
-from backstory.bounds import iso
+from backstory.bounds import TIME_MAX_MS, iso
 from backstory.conversation import board
 from backstory.conversation.board import BoardItem, BoardKey, Src
 from backstory.store.rows import fetch
@@ -46,6 +46,48 @@ class NewItem(NamedTuple):
     description: str
     content: str
     author: str | None
+
+
+class ItemCopy(NamedTuple):
+    """An item on its way to another store: all of its row."""
+
+    repository: str
+    branch: str
+    src: str
+    name: str
+    description: str
+    content: str
+    author: str | None
+    read_count: int
+    created: int
+    changed: int
+    removed: int
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What it is filed under."""
+        return self.repository, self.branch, self.src, self.name
+
+    @property
+    def said(self) -> tuple[str, str, str]:
+        """What it says, and who says so."""
+        return self.description, self.content, self.author or ""
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it is as ours are made; another program may have written anything."""
+        texts = (*self.key, *self.said)
+        numbers = (self.read_count, self.created, self.changed)
+        return (
+            all(isinstance(each, str) for each in texts)
+            and all(isinstance(each, int) and 0 <= each <= TIME_MAX_MS for each in numbers)
+            and self.src in (board.AGENT, board.USER)
+            and self.removed in (0, 1)
+            and board.is_name(self.name)
+            and len(self.content) <= board.CONTENT_CHARS_MAX
+            and len(self.description) <= board.DESCRIPTION_CHARS_MAX
+            and bool(self.content) != bool(self.removed)
+        )
 
 
 class _Row(NamedTuple):
@@ -121,6 +163,45 @@ def prune(db: apsw.Connection, key: BoardKey, keep: int, now: int) -> list[Board
     gone = board.to_prune(of_board(db, key), keep)
     remove(db, gone, now)
     return gone
+
+
+def copies(db: apsw.Connection) -> list[ItemCopy]:
+    """Every item of every board, removed ones too, for another store; none of a row that breaks the rules."""
+    names = ", ".join(ItemCopy._fields)
+    rows = fetch(db, ItemCopy, f"select {names} from context_items order by repository, branch, src, name")
+    return [each for each in rows if each.is_valid]
+
+
+def adopt(db: apsw.Connection, theirs: Iterable[ItemCopy]) -> int:
+    """Take over what was written or removed later in another store; returns how many items that changed.
+
+    A board may have more items than fit then: it takes no new one until there is room.
+    """
+    known = {each.key: each for each in copies(db)}
+    changed = 0
+    for other in theirs:
+        mine = known.get(other.key)
+        later = other if mine is None else merged(mine, other)
+        if other.is_valid and later != mine:
+            _write(db, later)
+            changed += mine is not None or not other.removed
+    return changed
+
+
+def merged(mine: ItemCopy, other: ItemCopy) -> ItemCopy:
+    """Of two copies of an item the one that was changed later, in whichever order they meet.
+
+    Reads that were counted in both are not added: what was read since a copy was made cannot be told from it.
+    """
+    later = max(mine, other, key=lambda each: (each.changed, each.removed, *each.said, each.created, each.read_count))
+    if mine.removed or other.removed or mine.created != other.created:
+        return later
+    return later._replace(read_count=max(mine.read_count, other.read_count))
+
+
+def _write(db: apsw.Connection, item: ItemCopy) -> None:
+    places = ", ".join("?" * len(item))
+    db.execute(f"insert or replace into context_items({', '.join(ItemCopy._fields)}) values ({places})", item)
 
 
 def _where(key: BoardKey) -> Sequence[str]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from backstory.conversation.board import BoardItem, BoardKey
     from backstory.store import board_items
-    from backstory.store.board_items import NewItem
+    from backstory.store.board_items import ItemCopy, NewItem
 else:
     board_items = lazy_module("backstory.store.board_items")
 
@@ -27,6 +27,17 @@ class Boarding(Branching):
     def boards(self) -> list[BoardKey]:
         """The boards that hold anything."""
         return self._read_if_begun(board_items.boards, [])
+
+    def board_copies(self) -> list[ItemCopy]:
+        """Every item of every board, removed ones too, for another store."""
+        return self._read_if_begun(board_items.copies, [])
+
+    def take_board_items(self, theirs: Sequence[ItemCopy]) -> int:
+        """Take over what was written or removed later in another store that is trusted; returns how many changed."""
+        known = {each.key: each for each in self.board_copies()}
+        if all(each.key in known and board_items.merged(known[each.key], each) == known[each.key] for each in theirs):
+            return 0
+        return self._write(lambda db: board_items.adopt(db, theirs), decided=True)
 
     def put_board_item(self, key: BoardKey, new: NewItem) -> bool:
         """Write an item, or write it anew; returns whether it is new. Raises BoardFull."""

@@ -86,6 +86,12 @@ def seqs_around(db: apsw.Connection, session_id: int, seq: int, before: int, aft
     return sorted(int(str(each)) for (each,) in found)
 
 
+def seqs_after(db: apsw.Connection, session_id: int, first: int, limit: int) -> list[int]:
+    """The numbers of records with events, from one on."""
+    sql = "select distinct seq from events where session_id = ? and seq >= ? order by seq limit ?"
+    return [int(str(each)) for (each,) in db.execute(sql, (session_id, first, limit))]
+
+
 def get(db: apsw.Connection, event_id: int) -> StoredEvent | None:
     """The event with this id."""
     rows = db.execute(f"select {_COLUMNS} from events where id = ?", (event_id,)).fetchall()

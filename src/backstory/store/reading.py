@@ -14,7 +14,7 @@ from backstory.store.session_filter import ListFilter, SessionFilter
 from backstory.store.sessions import Cursor, Session, Sort, SortKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     import apsw
 
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.derive.tally import Tally
     from backstory.model import Turn
-    from backstory.store import claims, compactions, copies, costs, run_facts, runs, scoped
+    from backstory.store import attempts, claims, compactions, copies, costs, file_history, run_facts, runs, scoped
+    from backstory.store.attempts import Attempt
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
     from backstory.store.derived_tables import StoredRef
+    from backstory.store.file_history import Touch
     from backstory.store.moves import Moves
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
@@ -37,10 +39,12 @@ if TYPE_CHECKING:
     from backstory.store.tool_stats import ToolCalls
     from backstory.store.work import DoneDeed, WorkTurn
 else:
+    attempts = lazy_module("backstory.store.attempts")
     claims = lazy_module("backstory.store.claims")
     compactions = lazy_module("backstory.store.compactions")
     copies = lazy_module("backstory.store.copies")
     costs = lazy_module("backstory.store.costs")
+    file_history = lazy_module("backstory.store.file_history")
     run_facts = lazy_module("backstory.store.run_facts")
     runs = lazy_module("backstory.store.runs")
     scoped = lazy_module("backstory.store.scoped")
@@ -146,6 +150,18 @@ class Reading(Database):
     def with_subagents(self, session_ids: Sequence[int]) -> frozenset[int]:
         """The ids of these sessions, and of their subagents."""
         return self._read_if_begun(lambda db: scoped.with_subagents(db, session_ids), frozenset())
+
+    def touches(self, path: str, session_ids: Collection[int]) -> list[Touch]:
+        """The calls that touched a file or folder in these sessions, the newest first; a copy of a call is none."""
+        return self._read_if_begun(lambda db: file_history.touches(db, path, session_ids, self.moves), [])
+
+    def attempts(self, session: Session | int, after: int, limit: int) -> list[Attempt]:
+        """The calls of a session behind a record, in order, each with what came of it."""
+        return self._read(lambda db: attempts.of_session(db, id_of(session), after, limit))
+
+    def attempt_of(self, event_id: int) -> Attempt | None:
+        """The call that an event is, or whose result it is."""
+        return self._read(lambda db: attempts.of_event(db, event_id))
 
     def grown_in(self, folder: str, since_ms: int) -> str | None:
         """The uid of the session of a folder whose log was written last, if that was since then (ms since 1970)."""
@@ -352,6 +368,10 @@ class Reading(Database):
         """The numbers of records with events around one: so many before it, itself, and so many behind it."""
         return self._read(lambda db: events.seqs_around(db, id_of(session), seq, before, after))
 
+    def seqs_after(self, session: Session | int, first: int, limit: int) -> list[int]:
+        """The numbers of records with events, from one on."""
+        return self._read(lambda db: events.seqs_after(db, id_of(session), first, limit))
+
     def outline(self, session: Session | int) -> list[OutlinedEvent]:
         """Every event of a session without what it says, in order."""
         return self._read(lambda db: events.outline(db, id_of(session)))
@@ -420,6 +440,12 @@ class Reading(Database):
         from backstory.store import search
 
         return self._read(lambda db: search.listed(db, self._as_recorded(wanted), limit=limit))
+
+    def about(self, words: str, wanted: Filter) -> list[str]:
+        """The uids of the sessions that are about something, in words; as ``topics.about`` says."""
+        from backstory.store import topics
+
+        return self._read_if_begun(lambda db: topics.about(db, words, self._as_recorded(wanted)), [])
 
     def execute_read_only(
         self,

@@ -155,6 +155,7 @@ class Replication(Boarding):
                 except Exception as refused:
                     pulled.refuse(step, refused)
         self._adopt_moves(source)
+        self.take_board_items(source.board_copies())
         pulled.raise_trouble(source.path)
         return pulled.copied
 

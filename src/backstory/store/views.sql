@@ -447,18 +447,29 @@ union all
 select s.id, 'session_state', iif(s.last_native_id <> '', 'processing', 'closed') from main.sessions s
 where s.id not in (select id from temp.claimed);
 
--- dynamic_context_items: Copilot's shape of a context board. No board is kept yet, so it has no rows.
+-- dynamic_context_items: Copilot's shape of the context boards: one row per repository, branch, src and name.
 create temp view dynamic_context_items(
-  repository,         -- owner/name
-  branch,             -- git branch
-  src,                -- who put it there
+  repository,         -- owner/name, else local: and a folder
+  branch,             -- git branch, else default
+  src,                -- who wrote it: agent, user
   name,               -- what it is called
   description,        -- in a line
   content,            -- the item
   read_count,         -- how often it was read
-  count               -- how often it was put there
+  count               -- how many sessions began on its board since it was made
 ) as
-select null, null, null, null, null, null, null, null where false;
+select i.repository, i.branch, i.src, i.name, i.description, i.content, i.read_count,
+  (select count(*) from main.sessions s where s.repository = i.repository and s.relation is null
+    and s.elsewhere is null and s.created >= strftime('%Y-%m-%dT%H:%M:%fZ', i.created / 1000.0, 'unixepoch')
+    and iif(s.branch is null or s.branch in ('', 'HEAD') or (length(s.branch) in (40, 64)
+      and s.branch not glob '*[^0-9a-f]*'), 'default', s.branch) = i.branch)
+  + iif(i.repository glob 'local:*', (select count(*) from main.sessions s where s.repository is null
+    and s.relation is null and s.elsewhere is null
+    and 'local:' || here(coalesce(s.root, s.cwd, s.project), s.created) = i.repository
+    and s.created >= strftime('%Y-%m-%dT%H:%M:%fZ', i.created / 1000.0, 'unixepoch')
+    and iif(s.branch is null or s.branch in ('', 'HEAD') or (length(s.branch) in (40, 64)
+      and s.branch not glob '*[^0-9a-f]*'), 'default', s.branch) = i.branch), 0)
+from main.context_items i where not i.removed;
 
 -- assistant_usage_events: Copilot's shape of usage: one row per turn with known tokens.
 create temp view assistant_usage_events(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from backstory.agents.contract import AskingPart
     from backstory.workspace.workspace import Workspace
 
 GREW_WITHIN_MS = 60_000
@@ -66,14 +67,19 @@ def _of_run(workspace: Workspace, around: Surroundings) -> str | None:
 def _of_agents(
     workspace: Workspace, around: Surroundings, said: Mapping[str, Any], user_home: Path
 ) -> Iterator[str | None]:
-    asker = Asker(environ=workspace.environ, processes=around.processes, said=said, home=user_home)
-    for name in agents.names():
-        try:
-            asking = agents.load(name).asking
-        except AgentUnusable:
-            continue
-        if asking is not None:
-            yield asking.native_id(asker)
+    parts = [part for name in agents.names() if (part := _part(name)) is not None]
+    # An agent may have been started by another one: what comes with the question is of the one that asks it.
+    nothing: tuple[Mapping[str, str], Sequence[tuple[int, str]]] = ({}, ())
+    for environ, processes in (nothing, (workspace.environ, around.processes)):
+        asker = Asker(environ=environ, processes=processes, said=said, home=user_home)
+        yield from (part.native_id(asker) for part in parts)
+
+
+def _part(name: str) -> AskingPart | None:
+    try:
+        return agents.load(name).asking
+    except AgentUnusable:
+        return None
 
 
 def _top(workspace: Workspace, words: str) -> str:

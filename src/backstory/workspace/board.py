@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from backstory import errors
 from backstory.conversation import board as rules
-from backstory.conversation.board import BoardItem, BoardKey
+from backstory.conversation.board import NO_OFFER, BoardItem, BoardKey, Offer
 from backstory.derive.remotes import repository_name
 from backstory.projects import git
 from backstory.store.board_items import NewItem
@@ -99,6 +99,18 @@ class Board:
             return found
         return next((each for each in self.items() if (each.src, each.name) == (found.src, found.name)), found)
 
+    def offer(self, prompt: str) -> Offer:
+        """The items that share words or paths with a prompt, for a run. This is no read.
+
+        A store that nobody trusts offers nothing.
+        """
+        items = [] if self.store.is_elsewhere else self.store.board(self.key)
+        if not items:
+            return NO_OFFER
+        from backstory.conversation.board_offer import offer
+
+        return offer(items, prompt)
+
     def find(self, name: str, src: Src | None = None) -> BoardItem:
         """An item by its name; this is no read. Raises BoardItemNotFound, BoardItemAmbiguous."""
         items = self.items()
@@ -109,13 +121,17 @@ class Board:
             raise errors.BoardItemAmbiguous(name)
         return found[0]
 
+    def check_name(self, name: str) -> None:
+        """Raises BoardNameUnusable where no item may be called so."""
+        if not rules.is_name(name):
+            raise errors.BoardNameUnusable(name, rules.proposed_name(name), rules.NAME_CHARS_MAX)
+
     def add(self, name: str, content: str, *, description: str = "", agent: str | None = None) -> Added:
         """Write an item, or write it anew: an agent's, or a person's if ``agent`` is None.
 
         Raises BoardNameUnusable, BoardTextUnusable, BoardFull.
         """
-        if not rules.is_name(name):
-            raise errors.BoardNameUnusable(name, rules.proposed_name(name), rules.NAME_CHARS_MAX)
+        self.check_name(name)
         new = NewItem(
             src=rules.USER if agent is None else rules.AGENT,
             name=name,

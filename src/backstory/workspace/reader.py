@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 
+    from backstory.conversation.board import Offer
     from backstory.derive.secrets import Redactor
     from backstory.export.shared import Point, SharedSession
     from backstory.model import Event
@@ -120,6 +121,12 @@ class Reader:
         from backstory.workspace.stats import count_calls
 
         return count_calls(self._listing, query, report)
+
+    def about(self, words: str, wanted: SessionFilter) -> SessionFilter:
+        """The same filter for sessions that are about something, in words: see ``Store.about``."""
+        from backstory.workspace import searching
+
+        return searching.about(self._listing, words, wanted)
 
     def session(self, store: Store, session: Session) -> ListedSession:
         """One session that was found in a store, as it is listed."""
@@ -253,11 +260,16 @@ class Reader:
 
         return compared(left, right)
 
-    def context(self, located: LocatedSession, budget: int, *, explain: bool = False) -> SessionContext:
-        """What the next run of a session receives of it, in at most ``budget`` characters."""
+    def context(
+        self, located: LocatedSession, budget: int, *, explain: bool = False, offer: Offer | None = None
+    ) -> SessionContext:
+        """What the next run of a session receives before its prompt, in at most ``budget`` characters.
+
+        ``offer``: with these notes of the board.
+        """
         from backstory.workspace.contexts import session_context
 
-        return session_context(located, budget, explain=explain)
+        return session_context(located, budget, explain=explain, offer=offer)
 
     def search(self, query: SearchQuery, cancellation: Cancellation | None = None) -> SearchResult:
         """What the home store has of it. Raises Cancelled where another thread asked for the ``cancellation``."""

@@ -457,7 +457,9 @@ class SessionRuns:
         self, lease: SessionLease, request: Request, prompt: QueuedPrompt | None = None, *, is_asked: bool = True
     ) -> Generator[RunEvent, None, Outcome]:
         number = self._store.turn_count(self._session) + 1
-        yield Started(session=self._session, number=number, agent=request.agent, prompt=prompt)
+        yield Started(
+            session=self._session, number=number, agent=request.agent, prompt=prompt, offered=request.offer.names
+        )
         turn = ScheduledTurn(store=self._store, session=self._session, request=request)
         for before in self._scheduler.before_turn:
             before(turn)
@@ -594,6 +596,7 @@ class SessionRuns:
             permissions=request.permissions,
             context_chars=finished.context_chars,
             context_max=request.context_chars,
+            offered=request.offer.names,
             meter=meter,
             whole=self._whole() if is_here else None,
         )
