@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -130,3 +131,34 @@ def test_an_agents_model_is_told_of_the_skill_until_it_is_uninstalled(machine: M
                f"$B skill uninstall {agent} --scope {scope}; {ask}")  # fmt: skip
     about = "Search and read earlier coding-agent sessions on this machine."
     assert [about in json.dumps(each) for each in machine.asked()] == [False, True, False]
+
+
+OTHER = {
+    "claude": ("claude mcp add -s user other -- /bin/true", "claude mcp remove -s user other"),
+    "codex": ("codex mcp add other -- /bin/true", "codex mcp remove other"),
+}
+"""How the clients' own commands add another server, and remove it."""
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_clients_own_commands_know_the_server_and_keep_it_when_they_write_their_settings_anew(
+    machine: Machine, agent: str
+) -> None:
+    file, (add, remove) = settings_of(machine, agent), OTHER[agent]
+    printed = machine.do(
+        f"$B mcp install {agent} >&2; {add} >&2; {agent} mcp list; cp {file} used; $B mcp uninstall {agent} >&2;"
+        f"cp {file} left; {remove} >&2"
+    )
+    (line,) = [line for line in printed.splitlines() if line.startswith("backstory")]
+    assert ("Connected" if agent == "claude" else "enabled") in line
+    used, left = ((machine.work / name).read_text() for name in ("used", "left"))
+    assert used.count("backstory") >= 2
+    assert "backstory" not in left
+    assert "/bin/true" in left
+    if agent == "claude":
+        # As this client itself writes the file: an entry fewer, and not a byte besides.
+        settings = json.loads(used)
+        del settings["mcpServers"]["backstory"]
+        assert left == json.dumps(settings, indent=2, ensure_ascii=False)
+    else:
+        assert left == re.sub(r"\n\[mcp_servers\.backstory(?:\.env)?\]\n(?:.+\n)+", "", used)
