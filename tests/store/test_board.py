@@ -15,6 +15,7 @@ from backstory.ingest.reindex import reindex
 from backstory.model import UserMessage
 from backstory.store import Workplace, open_store
 from backstory.store.board_items import ItemCopy, NewItem, merged
+from backstory.store.moves import Move
 from tests.support.clock import NOW, Clock
 from tests.support.machines import CLAUDE_FOLDER, Machine, looked_up
 from tests.support.portable import Importer, exported
@@ -206,6 +207,34 @@ def test_a_new_item_is_not_pruned_before_one_that_many_sessions_did_not_read(sto
     clock.ms += 1
     put(store, "new")
     assert [each.name for each in store.prune_board(KEY, 1)] == ["unread"]
+
+
+def test_a_board_goes_along_with_a_folder_that_is_moved(store: Store, clock: Clock) -> None:
+    before, now = BoardKey("local:/old", "main"), BoardKey("local:/new", "main")
+    put(store, "a", key=before)
+    begin(store, clock, Workplace(project="/old", cwd="/old/sub", root="/old", branch="main"))
+    clock.ms += 1
+    store.change_moves(lambda known: [*known, Move(old="/old", new="/new", at=clock.ms)])
+    begin(store, clock, Workplace(project="/new", cwd="/new", root="/new", branch="main"))
+    assert counts(store, now) == {"a": (0, 2)}
+    assert counts(store, before) == {}
+    assert store.boards() == [now]
+    assert [(row[0], row[6]) for row in store.execute_read_only(SHOWN).rows] == [("local:/new", 2)]
+    store.count_board_read(store.board(now)[0])
+    assert not put(store, "a", "another text", key=now)
+    assert counts(store, now) == {"a": (1, 2)}
+    assert looked_up(store.path, "select repository from context_items") == [("local:/new",)]
+
+
+def test_what_is_written_in_the_old_folder_since_is_of_another_board(store: Store, clock: Clock) -> None:
+    before, now = BoardKey("local:/old", "main"), BoardKey("local:/new", "main")
+    put(store, "a", key=before)
+    clock.ms += 1
+    store.change_moves(lambda known: [*known, Move(old="/old", new="/new", at=clock.ms)])
+    clock.ms += 1
+    put(store, "b", key=before)
+    store.remove_board_items(store.board(now))
+    assert (counts(store, before), counts(store, now)) == ({"b": (0, 0)}, {})
 
 
 def test_a_backup_has_the_board(store: Store, clock: Clock, tmp_path: Path) -> None:

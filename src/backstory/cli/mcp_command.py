@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,8 +12,6 @@ from backstory.cli import Group, output
 from backstory.errors import McpNotInstalled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from backstory.cli.app import App
 
 
@@ -55,17 +52,9 @@ def _serve(app: App) -> None:
             raise
         raise McpNotInstalled from missing
 
-    from backstory.workspace.agent_history import AgentHistory
+    from backstory.mcp.kept import KeptWorkspace
     from backstory.workspace.asking import look_around
 
-    around = look_around(app.environ)
-
-    @contextmanager
-    def open_history(said: Mapping[str, Any]) -> Iterator[AgentHistory]:
-        workspace = app.new_workspace()
-        try:
-            yield AgentHistory(workspace, app.user_home, around, said)
-        finally:
-            workspace.close()
-
-    serve(open_history, __version__, output.trace)
+    files = (app.config.own, *([app.config.project] if app.config.project else []))
+    kept = KeptWorkspace(app.new_workspace, app.user_home, look_around(app.environ), files)
+    serve(kept, __version__, output.trace)

@@ -44,6 +44,11 @@ class BoardKey(Struct, frozen=True):
     repository: str
     branch: str = DEFAULT_BRANCH
 
+    @property
+    def folder(self) -> str | None:
+        """The folder that it is about; None where that is a repository with a name."""
+        return self.repository.removeprefix(LOCAL) if self.repository.startswith(LOCAL) else None
+
 
 class BoardItem(Struct, frozen=True, kw_only=True):
     """A note on a board. ``created`` and ``changed`` are ms since 1970."""

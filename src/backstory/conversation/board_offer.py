@@ -105,9 +105,11 @@ def _paths(text: str) -> Iterator[str]:
 
 
 def _block(item: BoardItem, room: int) -> str:
-    """A note as it is offered, cut to the room there is; "" where that is too little."""
+    """A note as it is offered, cut to the room there is; "" where that is too little, or there is nothing in it."""
     head = f"* {item.name}, by {_author(item)}:"
     text = "\n".join(_quoted([cleaned_line(item.description), *cleaned(item.content).split("\n")]))
+    if not text:
+        return ""
     if len(head) + 1 + len(text) <= room:
         return f"{head}\n{text}"
     left = room - len(head) - len(_CUT) - 2

@@ -17,9 +17,9 @@ from backstory.ingest.json_session import Ids, StagedSession
 from backstory.store.json_lines import (
     FORMAT,
     LINE_BYTES_MAX,
+    BoardLine,
     End,
     Head,
-    BoardLine,
     RemovedLine,
     SessionEnd,
     SessionLine,

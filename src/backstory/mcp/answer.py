@@ -68,7 +68,7 @@ class Answer:
 
     def text(self, remarks: Sequence[str]) -> str:
         """The whole answer. ``remarks``: sentences of ours, the most important first."""
-        said = "\n".join(each for each in remarks if each)
+        said = "\n".join(self.shown(" ".join(each.split())) for each in remarks if each)
         if not self._blocks:
             return said[: self._most]
         history = "\n".join([DATA_ONLY, self._open, *self._blocks, self._close])

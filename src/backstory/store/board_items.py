@@ -13,6 +13,7 @@ from backstory import errors
 from backstory.bounds import TIME_MAX_MS, iso
 from backstory.conversation import board
 from backstory.conversation.board import BoardItem, BoardKey, Src
+from backstory.store import kinds
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -20,20 +21,18 @@ if TYPE_CHECKING:
 
     import apsw
 
-COUNTED = (
+    from backstory.store.moves import Moves
+
+_COUNTED = (
     "s.relation is null and s.elsewhere is null and "
     "iif(s.branch is null or s.branch in ('', 'HEAD') or (length(s.branch) in (40, 64) and "
     "s.branch not glob '*[^0-9a-f]*'), 'default', s.branch) = ?2"
 )
 """Sessions of a branch that count: none that go on with others, subagents', nor any taken from an untrusted store."""
-_BEGAN = (
-    f"select s.created from sessions s where s.repository = ?1 and {COUNTED} union all "
-    "select s.created from sessions s where s.repository is null and ?1 glob 'local:*' "
-    f"and 'local:' || coalesce(s.root, s.cwd, s.project) = ?1 and {COUNTED}"
-)
-_LISTED = (
-    "select src, name, description, content, author, read_count, created, changed from context_items "
-    "where repository = ? and branch = ? and not removed order by src, name"
+_BEGAN = f"select s.created, '' from sessions s where s.repository = ?1 and {_COUNTED}"
+_BEGAN_IN_FOLDERS = (
+    "select s.created, coalesce(s.root, s.cwd, s.project) from sessions s where s.repository is null "
+    f"and coalesce(s.root, s.cwd, s.project) in (select value from json_each(?1)) and {_COUNTED}"
 )
 _THIS = "repository = ? and branch = ? and src = ? and name = ? and not removed"
 
@@ -53,7 +52,7 @@ class ItemCopy(NamedTuple):
 
     repository: str
     branch: str
-    src: str
+    src: Src
     name: str
     description: str
     content: str
@@ -90,38 +89,71 @@ class ItemCopy(NamedTuple):
         )
 
 
-class _Row(NamedTuple):
-    src: Src
-    name: str
-    description: str
-    content: str
-    author: str | None
-    read_count: int
-    created: int
-    changed: int
+_COLUMNS = ", ".join(ItemCopy._fields)
 
 
-def of_board(db: apsw.Connection, key: BoardKey) -> list[BoardItem]:
-    """The items of a board: agents' and then people's, each by name."""
-    rows = fetch(db, _Row, _LISTED, (key.repository, key.branch))
-    if not rows:
-        return []
-    began = sorted(str(each) for (each,) in db.execute(_BEGAN, (key.repository, key.branch)))
-    return [
-        BoardItem(
-            repository=key.repository,
-            branch=key.branch,
-            count=len(began) - bisect_left(began, iso(row.created) or ""),
-            **row._asdict(),
-        )
-        for row in rows
-    ]
+def of_board(db: apsw.Connection, key: BoardKey, moves: Moves) -> list[BoardItem]:
+    """The items of a board: agents' and then people's, each by name. A board goes along with a folder that is moved."""
+    found: dict[tuple[str, str], ItemCopy] = {}
+    for each in _recorded(db, key, moves):
+        filed = each.src, each.name
+        found[filed] = merged(found[filed], each) if filed in found else each
+    items = [each for _, each in sorted(found.items()) if not each.removed]
+    began = _began(db, key, moves) if items else []
+    return [_item(each, key, len(began) - bisect_left(began, iso(each.created) or "")) for each in items]
 
 
-def boards(db: apsw.Connection) -> list[BoardKey]:
+def _item(row: ItemCopy, key: BoardKey, count: int) -> BoardItem:
+    return BoardItem(
+        repository=key.repository, branch=key.branch, src=row.src, name=row.name, description=row.description,
+        content=row.content, author=row.author, read_count=row.read_count, count=count, created=row.created,
+        changed=row.changed,
+    )  # fmt: skip
+
+
+def _recorded(db: apsw.Connection, key: BoardKey, moves: Moves) -> list[ItemCopy]:
+    """The rows of a board, also those that were recorded for the folder that it was in before."""
+    folder = key.folder
+    names = [key.repository, *(f"{board.LOCAL}{each}" for each in moves.earlier(folder or ""))]
+    sql = f"select {_COLUMNS} from context_items where branch = ? and repository in (select value from json_each(?))"
+    rows = fetch(db, ItemCopy, sql, (key.branch, kinds.json_list(names)))
+    if folder is None or not moves:
+        return rows
+    return [each for each in rows if moves.here(each.repository.removeprefix(board.LOCAL), iso(each.created)) == folder]
+
+
+def _began(db: apsw.Connection, key: BoardKey, moves: Moves) -> list[str]:
+    """When the sessions of a board began, the earliest first."""
+    folder = key.folder
+    if folder is None:
+        rows = fetch(db, tuple[str, str], _BEGAN, (key.repository, key.branch))
+        return sorted(at for at, _ in rows)
+    folders = kinds.json_list([folder, *moves.earlier(folder)])
+    rows = fetch(db, tuple[str, str], _BEGAN_IN_FOLDERS, (folders, key.branch))
+    return sorted(at for at, path in rows if moves.here(path, at) == folder)
+
+
+def gather(db: apsw.Connection, key: BoardKey, moves: Moves) -> None:
+    """Have the rows of a board, before it is changed, be filed under the folder that it is in now."""
+    rows = _recorded(db, key, moves) if moves and key.folder is not None else []
+    for row in rows:
+        if row.repository != key.repository:
+            db.execute(
+                "delete from context_items where repository = ? and branch = ? and src = ? and name = ?", row.key
+            )
+            adopt(db, [row._replace(repository=key.repository)])
+
+
+def boards(db: apsw.Connection, moves: Moves) -> list[BoardKey]:
     """The boards that hold anything."""
-    sql = "select distinct repository, branch from context_items where not removed order by repository, branch"
-    return fetch(db, BoardKey, sql)
+    sql = "select distinct repository, branch, created from context_items where not removed"
+    rows = fetch(db, tuple[str, str, int], sql)
+    return sorted({_key_now(*row, moves) for row in rows}, key=lambda key: (key.repository, key.branch))
+
+
+def _key_now(repository: str, branch: str, created: int, moves: Moves) -> BoardKey:
+    folder = BoardKey(repository).folder
+    return BoardKey(repository if folder is None else f"{board.LOCAL}{moves.here(folder, iso(created))}", branch)
 
 
 def count_read(db: apsw.Connection, key: BoardKey, src: Src, name: str) -> None:
@@ -133,7 +165,10 @@ def count_read(db: apsw.Connection, key: BoardKey, src: Src, name: str) -> None:
 
 
 def put(db: apsw.Connection, key: BoardKey, new: NewItem, now: int) -> bool:
-    """Write an item, or write it anew: its counts stay. Returns whether it is new; raises BoardFull."""
+    """Write an item, or write it anew: its counts stay. Returns whether it is new; raises BoardFull.
+
+    The board was gathered.
+    """
     where = (*_where(key), new.src, new.name)
     is_known = db.execute(f"select 1 from context_items where {_THIS}", where).get
     count = "select count(*) from context_items where repository = ? and branch = ? and not removed"
@@ -158,17 +193,16 @@ def remove(db: apsw.Connection, items: Iterable[BoardItem], now: int) -> None:
     )
 
 
-def prune(db: apsw.Connection, key: BoardKey, keep: int, now: int) -> list[BoardItem]:
+def prune(db: apsw.Connection, key: BoardKey, keep: int, moves: Moves, now: int) -> list[BoardItem]:
     """Remove agents' items until ``keep`` are left, or none of agents is; returns those."""
-    gone = board.to_prune(of_board(db, key), keep)
+    gone = board.to_prune(of_board(db, key, moves), keep)
     remove(db, gone, now)
     return gone
 
 
 def copies(db: apsw.Connection) -> list[ItemCopy]:
     """Every item of every board, removed ones too, for another store; none of a row that breaks the rules."""
-    names = ", ".join(ItemCopy._fields)
-    rows = fetch(db, ItemCopy, f"select {names} from context_items order by repository, branch, src, name")
+    rows = fetch(db, ItemCopy, f"select {_COLUMNS} from context_items order by repository, branch, src, name")
     return [each for each in rows if each.is_valid]
 
 
@@ -201,7 +235,7 @@ def merged(mine: ItemCopy, other: ItemCopy) -> ItemCopy:
 
 def _write(db: apsw.Connection, item: ItemCopy) -> None:
     places = ", ".join("?" * len(item))
-    db.execute(f"insert or replace into context_items({', '.join(ItemCopy._fields)}) values ({places})", item)
+    db.execute(f"insert or replace into context_items({_COLUMNS}) values ({places})", item)
 
 
 def _where(key: BoardKey) -> Sequence[str]:

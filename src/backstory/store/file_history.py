@@ -39,17 +39,23 @@ TOUCHES_MAX = 20_000
 def touches(db: apsw.Connection, path: str, session_ids: Collection[int], moves: Moves | None) -> list[Touch]:
     """The touches of a file or folder in these sessions, the newest first; each call once, where it was made first."""
     patterns = session_filter.patterns_of([path, *(moves.earlier(path) if moves else [])])
-    named = " or ".join("f.file_path glob ? or t.to_path glob ?" for _ in patterns)
+    named, renamed = (" or ".join(f"{column} glob ?" for _ in patterns) for column in ("file_path", "to_path"))
+    ids = kinds.json_list(session_ids)
+    # Crossed, so that the few files are found first: without statistics all touches would be looked through.
     rows = fetch(
         db,
         Touch,
-        "select f.session_id, f.file_path, t.seq, t.action, e.at, u.uid, u.prompt from session_files f "
-        "join file_touches t on t.file_id = f.id "
-        "join events e on e.session_id = f.session_id and e.seq = t.seq and e.part = t.part "
+        f"with files(id) as materialized (select id from session_files where ({named}) "
+        "and session_id in (select value from json_each(?)) union "
+        f"select file_id from file_touches where to_path is not null and ({renamed})) "
+        "select f.session_id, f.file_path, t.seq, t.action, e.at, u.uid, u.prompt from files n "
+        "cross join session_files f on f.id = n.id "
+        "cross join file_touches t on t.file_id = f.id "
+        "cross join events e on e.session_id = f.session_id and e.seq = t.seq and e.part = t.part "
         "left join turns u on u.id = e.turn_id "
-        f"where ({named}) and f.session_id in (select value from json_each(?)) and u.removed is null "
+        "where f.session_id in (select value from json_each(?)) and u.removed is null "
         "order by e.at desc, f.session_id, t.seq desc limit ?",
-        (*(each for each in patterns for _ in range(2)), kinds.json_list(session_ids), TOUCHES_MAX),
+        (*patterns, ids, *patterns, ids, TOUCHES_MAX),
     )
     first: dict[tuple[str | None, str, int | None, str], int] = {}
     for each in rows:

@@ -13,9 +13,9 @@ from backstory.bounds import iso
 from backstory.store import board_items, decisions, kinds, sessions
 from backstory.store.board_items import ItemCopy
 from backstory.store.json_lines import (
+    BoardLine,
     BranchLine,
     LogLine,
-    BoardLine,
     RemovedLine,
     SessionLine,
     SummaryLine,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import secrets
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -64,6 +65,31 @@ class SqlScope(Struct, frozen=True, kw_only=True):
     repository: str | None = None
 
 
+class _Template(Struct, frozen=True):
+    """Views for a question before their names are drawn. ``tables``: those that they read; ``shown``: their names."""
+
+    text: str
+    tables: tuple[str, ...]
+    shown: frozenset[str]
+
+
+_END = "_@"
+"""Stands for the end of a drawn name."""
+
+
+@cache
+def _template(helpers: str, sql: str) -> _Template:
+    sql = _COMMENT.sub("", sql)
+    tables, shown = dict.fromkeys(found[1] for found in _TABLE.findall(sql)), sorted(set(_VIEW.findall(sql)))
+    renamed = rf"create temp view \g<1>{_END}"
+    inner = _OWN.sub(rf"temp.\g<1>{_END}", _VIEW.sub(renamed, sql))
+    # The right side of a left join could not be a view without all of it being read first; its rows are those that
+    # the left side names.
+    inner = _TABLE.sub(lambda found: found[0] if found[1] else f"temp.{found[2]}_of{_END}", inner)
+    whole = (f"create temp view {name} as select * from temp.{name}{_END};" for name in shown)
+    return _Template("".join([_VIEW.sub(renamed, helpers), inner, *whole]), tuple(tables), frozenset(shown))
+
+
 class Guard:
     """The scope of one question: its views, and what the authorizer lets through."""
 
@@ -78,16 +104,10 @@ class Guard:
 
         ``helpers``: views that say of rows of others what they are; they stay views of everything.
         """
-        sql = _COMMENT.sub("", sql)
-        end, tables = self._end, dict.fromkeys(found[1] for found in _TABLE.findall(sql))
-        self._shown |= set(_VIEW.findall(sql))
-        inner = _OWN.sub(rf"temp.\g<1>{end}", _VIEW.sub(rf"create temp view \g<1>{end}", sql))
-        # The right side of a left join could not be a view without all of it being read first; its rows are those
-        # that the left side names.
-        inner = _TABLE.sub(lambda found: found[0] if found[1] else f"temp.{found[2]}_of{end}", inner)
-        shown = (f"create temp view {name} as select * from temp.{name}{end};" for name in sorted(self._shown))
-        of_tables = (self._table_view(db, each) for each in tables)
-        return "".join([*of_tables, _VIEW.sub(rf"create temp view \g<1>{end}", helpers), inner, *shown])
+        template = _template(helpers, sql)
+        self._shown |= template.shown
+        of_tables = "".join(self._table_view(db, each) for each in template.tables)
+        return of_tables + template.text.replace(_END, self._end)
 
     def fill(self, db: apsw.Connection) -> None:
         """Make the table of the sessions that may be seen, and the function that masks."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from backstory.conversation.board import AGENT
 from backstory.errors import RecordNotFound
 from backstory.workspace.asking import asking_session
 from backstory.workspace.board import key_of
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from backstory.store.file_history import Touch
     from backstory.store.readonly import Answer
     from backstory.workspace.asking import Surroundings
+    from backstory.workspace.board import Board
     from backstory.workspace.entries import Entry, Form
     from backstory.workspace.fixes import Fix
     from backstory.workspace.located import LocatedSession
@@ -156,6 +158,15 @@ class AgentHistory:
     def entries(self, located: LocatedSession, seqs: Sequence[int], form: Form) -> tuple[Entry, ...]:
         """The events of these records."""
         return entries_of(located, seqs, form)
+
+    @property
+    def agent(self) -> str:
+        """Who asks, as notes name their writer."""
+        return self.asking.agents[-1] if self.asking is not None and self.asking.agents else AGENT
+
+    def board(self, branch: str | None, report: Callable[[str], None]) -> Board:
+        """The context board of the repository; ``report`` receives what should be known and is no error."""
+        return self._workspace.board(branch=branch, report=report)
 
     def labels(self, uids: Sequence[str]) -> dict[str, str]:
         """What every tool takes for these sessions, by their uids."""

@@ -24,9 +24,8 @@ from backstory.derive.error_words import (
 )
 from backstory.derive.essence import essence
 from backstory.derive.notices import is_refusal
+from backstory.export.full_form import FullForms
 from backstory.model import Tool, ToolResult
-from backstory.workspace.entries import entries_of
-from backstory.workspace.located import LocatedSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +40,7 @@ CANDIDATES_MAX = 24
 HITS_PER_SESSION = 3
 CALLS_BEHIND = 150
 """Within so many calls behind the one that failed the same one has to succeed."""
+CALLS_AT_ONCE = 30
 STEPS_MAX = 8
 NEXT_MAX = 3
 """Where nothing worked, so many of the calls that came next are shown."""
@@ -87,7 +87,6 @@ def _rank(fix: Fix) -> tuple[bool, float, int]:
 class _Failed(Struct, frozen=True):
     """A call that failed, and how like the error it is."""
 
-    located: LocatedSession
     attempt: Attempt
     alike: Alike
     is_same_command: bool
@@ -96,6 +95,7 @@ class _Failed(Struct, frozen=True):
 class _Search:
     def __init__(self, store: Store, wanted: Filter, error: str) -> None:
         self._store, self._wanted = store, wanted
+        self._forms = FullForms(store)
         self._lines = key_lines(error)
         self._asked = [found for each in self._lines if (found := words(each))]
         is_command = len(error.strip().splitlines()) == 1
@@ -113,18 +113,14 @@ class _Search:
                 yield self._followed(each, score)
 
     def _failed(self) -> Iterator[_Failed]:
-        sessions: dict[int, LocatedSession] = {}
         for attempt in self._candidates():
-            at = attempt.session_id
-            if at not in sessions:
-                sessions[at] = LocatedSession(self._store, self._store.session(at))
-            text = _printed(sessions[at], attempt)
+            text = self._printed(attempt)
             if not _has_failed(attempt, text):
                 continue
             is_same = self._command is not None and same_command(self._command, _command_of(attempt))
             found = alike(self._asked, text)
             line = next(iter(key_lines(text)), "") if is_same else found.line
-            yield _Failed(sessions[at], attempt, Alike(found.shares, line), is_same)
+            yield _Failed(attempt, Alike(found.shares, line), is_same)
 
     def _candidates(self) -> Iterator[Attempt]:
         """Calls that have words of the error, in what they were given or printed, each once."""
@@ -152,17 +148,38 @@ class _Search:
                     )  # fmt: skip
                     yield from (hit.event_id for hit in found.hits)
 
+    def _printed(self, attempt: Attempt) -> str:
+        """All that a call returned."""
+        if attempt.result_seq is None or attempt.result is None:
+            return ""
+        of_call = attempt.result.tool_use_id
+        for stored in self._store.events_of(attempt.session_id, [attempt.result_seq]):
+            if isinstance(stored.event, ToolResult) and stored.event.tool_use_id == of_call:
+                full = self._forms.expand(stored)
+                return full.content if isinstance(full, ToolResult) else stored.event.content
+        return attempt.result.content
+
+    def _behind(self, attempt: Attempt) -> Iterator[Attempt]:
+        """The calls behind one in its session, read as they are asked for."""
+        after, left = attempt.seq, CALLS_BEHIND
+        while left > 0:
+            found = self._store.attempts(attempt.session_id, after, min(CALLS_AT_ONCE, left))
+            yield from found
+            if len(found) < CALLS_AT_ONCE:
+                return
+            after, left = found[-1].seq, left - len(found)
+
     def _followed(self, found: _Failed, score: float) -> Fix:
         steps: list[Attempt] = []
-        located, attempt, line = found.located, found.attempt, found.alike.line
+        attempt, line = found.attempt, found.alike.line
         failed, failures = attempt, 1
         asked = [words(line)] if line else self._asked
         worked = None
-        for each in self._store.attempts(located.session, attempt.seq, CALLS_BEHIND):
+        for each in self._behind(attempt):
             if not _is_same(attempt, each):
                 steps += [each] if _matters(attempt, each) else []
                 continue
-            text = _printed(located, each)
+            text = self._printed(each)
             if each.result is not None and not each.failed and not says_failure(text):
                 worked = each
                 break
@@ -170,8 +187,9 @@ class _Search:
                 failed, failures, steps = each, failures + 1, []
         # Without a success: what was tried instead.
         shown = steps[-STEPS_MAX:] if worked is not None else steps[:NEXT_MAX]
+        session = self._store.session(attempt.session_id)
         return Fix(
-            session=located.session, failed=failed, line=line, likeness=score, worked=worked, steps=tuple(shown),
+            session=session, failed=failed, line=line, likeness=score, worked=worked, steps=tuple(shown),
             steps_left_out=len(steps) - len(shown), failures=failures,
         )  # fmt: skip
 
@@ -206,14 +224,3 @@ def _is_same(one: Attempt, other: Attempt) -> bool:
 
 def _command_of(attempt: Attempt) -> CommandWords:
     return command_words(essence(attempt.call))
-
-
-def _printed(located: LocatedSession, attempt: Attempt) -> str:
-    """All that a call returned."""
-    if attempt.result_seq is None or attempt.result is None:
-        return ""
-    of_call = attempt.result.tool_use_id
-    for entry in entries_of(located, [attempt.result_seq], "full"):
-        if isinstance(entry.event, ToolResult) and entry.event.tool_use_id == of_call:
-            return entry.event.content
-    return attempt.result.content
