@@ -116,6 +116,11 @@ def test_a_table_that_was_made_for_the_entry_goes_with_it_and_one_that_was_there
     assert applied(other, removed(other, JSON, NAME, with_table=True)) == '{"mcpServers": {"y": 1}}'
 
 
+def test_a_comment_in_a_table_that_was_made_for_the_entry_stays_with_the_table() -> None:
+    text = '{\n  "mcpServers": {\n    // mine\n    "backstory": {}\n  }\n}'
+    assert applied(text, removed(text, JSON, NAME, with_table=True)) == '{\n  "mcpServers": {\n    // mine\n  }\n}'
+
+
 TABLES = {
     "empty": ("", '[mcp_servers.backstory]\na = 1\n'),
     "no newline at the end": ("# x\nm = 1", "# x\nm = 1\n\n[mcp_servers.backstory]\na = 1\n"),
@@ -180,6 +185,12 @@ def test_settings_of_another_shape_are_not_touched(text: str, file: ServerFile, 
     with pytest.raises(NotEditable) as refused:
         added(text, file, NAME, ENTRY)
     assert str(refused.value).startswith(why)
+
+
+def test_the_line_that_cannot_be_read_is_named_also_below_comments() -> None:
+    with pytest.raises(NotEditable) as refused:
+        added('{\n  // a\n  /* b\n  c */ "x": 1,\n  y: 2\n}', JSON, NAME, ENTRY)
+    assert "line 5 " in str(refused.value)
 
 
 @pytest.mark.parametrize(

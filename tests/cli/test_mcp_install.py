@@ -65,6 +65,8 @@ def test_the_change_is_shown_and_then_written_and_the_second_time_nothing_is(bar
     assert all(line.startswith("+ ") for line in lines)
     assert "heron-7" not in done.out + done.err
     assert done.err == f"Written: {bare.home}/.claude.json\n"
+    (note,) = (bare.home / "backstory" / "installed").iterdir()
+    assert "heron-7" not in note.read_text()
     text = (bare.home / ".claude.json").read_text()
     again = bare("mcp", "install", "claude")
     assert (again.code, again.out) == (0, "")
@@ -266,6 +268,20 @@ def test_every_command_of_the_skill_is_one_with_these_options(line: list[str]) -
     assert command is not None
     known = {name for param in command.params for name in param.opts}
     assert {word for word in words if word.startswith("-")} <= known
+
+
+def test_the_commands_of_the_skill_find_and_read_what_it_says_they_do(read_once: Shell) -> None:
+    (fields,) = [line for line in skill_text().splitlines() if line.startswith("- The best hit")]
+    (hit, *_) = read_once("search", "--json", "the").json()["hits"]
+    assert set(fields.replace(",", "").split("`")[3::2]) <= hit.keys()
+    for line in commands_taught():
+        if line[0] == "show":
+            words = [
+                hit["session"] if word == "SESSION" else f"@{hit['seq']}" if word[0] == "@" else word for word in line
+            ]
+            done = read_once(*words)
+            assert (done.code, bool(done.out)) == (0, True), line
+    assert read_once("search", "--json", "nonesuchword").code == 1
 
 
 def test_every_option_that_the_skill_names_is_one_of_search() -> None:

@@ -68,7 +68,8 @@ def _without_comments(text: str) -> Iterator[str]:
             break
         end = token.end()
         if token["space"] is not None:
-            yield " "
+            # Lines stay lines, for what an error says.
+            yield "\n" * token[0].count("\n") or " "
             continue
         if comma and token[0] not in ("}", "]"):
             yield ","
@@ -96,7 +97,8 @@ def insertion(text: str, table: str, name: str, value: Any) -> Edit:
 
 
 def removal(text: str, table: str, name: str, *, with_table: bool) -> list[Edit]:
-    """What removes a member ``name`` of the object ``table``; ``with_table``: also that, where nothing else is in it.
+    """What removes a member ``name`` of the object ``table``; ``with_table``: also that, where nothing else, no comment
+    either, is in it.
 
     Raises NotEditable where there is none.
     """
@@ -106,7 +108,7 @@ def removal(text: str, table: str, name: str, *, with_table: bool) -> list[Edit]
     member = inner.named(name) if inner is not None else None
     if outer is None or inner is None or member is None:
         raise NotEditable(f"has no {table}.{name}")
-    if with_table and len(inner.members) == 1:
+    if with_table and _is_alone(text, inner, member):
         return _cut(text, top, outer)
     return _cut(text, inner, member)
 
@@ -135,7 +137,7 @@ def _object_at(text: str, start: int) -> _Object:
             depth -= 1
         if depth == 1 and key is None and mark[0] == '"':
             key = token
-        elif key is not None and mark != "," and depth <= 1 and (depth == 1 or mark != "}"):
+        elif depth == 1 and key is not None and mark != ",":
             value, end = token.start() if value is None else value, token.end()
         if key is not None and value is not None and (depth == 0 or (depth == 1 and mark == ",")):
             members.append(_Member(json.loads(key[0]), key.start(), value, end, token.end() if mark == "," else end))
@@ -194,12 +196,16 @@ def _indent_at(text: str, at: int) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
+def _is_alone(text: str, within: _Object, member: _Member) -> bool:
+    """Whether an object has nothing else, no comment either."""
+    return not (text[within.open + 1 : member.start] + text[member.comma : within.close]).strip()
+
+
 def _cut(text: str, within: _Object, member: _Member) -> list[Edit]:
     """What takes a member away, with its line and the comma that would be one too many."""
     at = within.members.index(member)
     is_last = at == len(within.members) - 1
-    rest = text[within.open + 1 : member.start] + text[member.comma : within.close]
-    if len(within.members) == 1 and not rest.strip():
+    if _is_alone(text, within, member):
         return [Edit(within.open + 1, within.close)]
     start, end = member.start, member.comma
     line = _LINE_BEFORE.search(text, within.open, member.start)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output
-from backstory.workspace.settings_change import ADD, NONE, SCOPES, UPDATE, USER
+from backstory.workspace.settings_change import ADD, NONE, REMOVE, SCOPES, UPDATE, USER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ scope_option = click.option(
     help="For you in every folder, or for everybody in this project.",
 )  # fmt: skip
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change; write nothing.")
-DONE = {ADD: "Written", UPDATE: "Brought up to date", "remove": "Removed"}
+DONE = {ADD: "Written", UPDATE: "Brought up to date", REMOVE: "Removed"}
 
 
 def show_and_write(
