@@ -70,7 +70,10 @@ def test_a_client_that_names_its_session_beside_each_call(machine: History) -> N
     assert answers(machine, said=SAID) == []
 
 
-@pytest.mark.parametrize("said", [{"x-codex-turn-metadata": each} for each in (None, [], "x", {}, {"thread_id": [1]})])
+NONSENSE: list[Any] = [None, [], "x", {}, {"thread_id": [1]}]
+
+
+@pytest.mark.parametrize("said", [{"x-codex-turn-metadata": each} for each in NONSENSE])
 def test_nonsense_beside_a_call_is_no_session(machine: History, said: dict[str, Any]) -> None:
     assert answers(machine, said=said) == ["mine", "helps"]
     asker = Asker(environ={}, processes=[], said=said, home=machine.shell.home)
@@ -116,12 +119,11 @@ def test_the_session_that_asks_can_still_be_read_when_it_is_named(machine: Histo
 
 
 def test_files_and_fixes_of_the_session_that_asks_are_left_out(history: History) -> None:
-    environ = {"CLAUDE_CODE_SESSION_ID": HERE}
-    for tool, arguments in (
-        ("file_history", {"path": "parser.py"}),
-        ("find_fix", {"error": "QuokkaError: unexpected"}),
-    ):
+    asked_for: dict[str, dict[str, Any]] = {
+        "file_history": {"path": "parser.py"}, "find_fix": {"error": "QuokkaError: unexpected"},
+    }  # fmt: skip
+    for tool, arguments in asked_for.items():
         assert history.call(tool, **arguments).history
-        said = history.call(tool, environ=environ, **arguments)
+        said = history.call(tool, environ={"CLAUDE_CODE_SESSION_ID": HERE}, **arguments)
         assert not said.history
         assert TOLD in said.text

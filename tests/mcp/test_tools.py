@@ -269,7 +269,8 @@ def test_the_history_of_a_file_names_changes_reads_and_the_prompt(shared: Histor
 
 @pytest.mark.parametrize("name", ["query", "sql"])
 def test_sql_is_answered_under_either_name(shared: History, name: str) -> None:
-    said = shared.call("session_store_sql", **{name: "select uid, 1 as one from sessions"})
+    statement: dict[str, Any] = {name: "select uid, 1 as one from sessions"}
+    said = shared.call("session_store_sql", **statement)
     columns, row = said.history.split("\n")
     assert columns == "uid | one"
     uid, one = json.loads(row)
@@ -401,4 +402,4 @@ def test_titles_in_an_error_are_data_too(history: History) -> None:
 
 def label(history: History) -> str:
     """What tools call the session of this folder."""
-    return re.findall(r"Session (\w+)", history.call("get_session", session=HERE).history)[0]
+    return str(re.findall(r"Session (\w+)", history.call("get_session", session=HERE).history)[0])

@@ -153,6 +153,31 @@ def test_of_a_copy_without_trust_the_names_are_left_out_and_that_is_said(origina
     assert rows(original, "list")[0]["name"] == "a name of theirs"
 
 
+def test_of_a_board_item_the_later_text_or_removal_counts(original: Bench, copy: Copy) -> None:
+    def board(bench: Bench, store: str, *words: str) -> None:
+        ok(bench.backstory("board", *words, "--trust", "--repo", "me/tool", "--store", store))
+
+    ours, theirs = str(original.project / ".backstory" / "sessions.bks"), str(copy.path)
+    for name in ("both", "gone"):
+        board(original, ours, "add", name, "older")
+    shutil.copy(ours, theirs)
+    board(copy, theirs, "add", "both", "newer")
+    board(copy, theirs, "add", "new", "text")
+    board(copy, theirs, "rm", "gone")
+    board(original, ours, "add", "mine", "text")
+    untrusted = Copy(copy, "untrusted")
+    assert rows(original, "merge", str(untrusted.path))["board_items"] == 0
+    merged = ok(original.backstory("merge", "--trust", str(copy.project)))
+    assert merged.stdout.startswith("Merged: 3 board items.")
+    items = rows(original, "board", "list", "--repo", "me/tool", "--store", ours)["items"]
+    assert {each["name"]: each["content"] for each in items} == {"both": "newer", "mine": "text", "new": "text"}
+    assert ok(original.backstory("merge", "--trust", str(copy.project))).stdout.startswith("Nothing to merge")
+    # The home store has what its projects' stores have.
+    ok(original.backstory("ingest"))
+    items = rows(original, "board", "list", "--repo", "me/tool")["items"]
+    assert {each["name"] for each in items} == {"both", "mine", "new"}
+
+
 def test_a_session_that_went_on_where_it_was_not_removed_is_said_and_is_at_home_again(
     original: Bench, copy: Copy
 ) -> None:

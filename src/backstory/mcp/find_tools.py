@@ -55,7 +55,9 @@ class SearchSessions(Tool, frozen=True, kw_only=True):
         if found.relaxed:
             said.append("No session has all of these words; these have some.")
         sessions = found.sessions + found.near
-        if not shown:
+        if result.missing_store is not None:
+            said.append("Nothing was imported yet. The person can do that: backstory ingest")
+        elif not shown:
             said.append(f"Nothing found for {self.query!r:.200}. Try fewer or other words.")
         elif shown < sessions or found.truncated:
             said.append(

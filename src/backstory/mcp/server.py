@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
+import threading
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from backstory.mcp.family import Tool
     from backstory.mcp.kept import KeptWorkspace
 
+GRACE_S = 2.0
+"""A call that lasts longer is not waited for when a signal ends the server."""
 COLLECT_EVERY = 16
 """After so many answers memory is looked through for what nobody uses."""
 INSTRUCTIONS = (
@@ -74,6 +78,10 @@ async def _serve(calls: _Calls, version: str) -> None:
 async def _stop_on_signal(scope: anyio.CancelScope) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
+            # What a call writes is written whole or not at all, so nothing is lost where it lasts.
+            last = threading.Timer(GRACE_S, os._exit, (0,))
+            last.daemon = True
+            last.start()
             scope.cancel()
 
 

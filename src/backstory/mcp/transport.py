@@ -18,6 +18,7 @@ from mcp_types import (
     PARSE_ERROR,
     ErrorData,
     JSONRPCError,
+    JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
     jsonrpc_message_adapter,
@@ -36,6 +37,8 @@ LINE_BYTES_MAX = 4 * 1024 * 1024
 WAITING_MAX = 16
 """So many requests may wait for an answer; then the client has to wait before it is read again."""
 READ_BYTES = 64 * 1024
+END_S = 15.0
+"""So long the last answers may take once the client has closed its end."""
 WRITE_BYTES = 4096
 """So much can be written without blocking wherever something can be written."""
 
@@ -67,7 +70,7 @@ class _Wire:
     def __init__(self, source: int, sink: int) -> None:
         self._source, self._sink = source, sink
         self._room = anyio.Semaphore(WAITING_MAX, max_value=WAITING_MAX)
-        self._writing = anyio.Lock()
+        self._writing, self._reader_left = anyio.Lock(), anyio.Event()
 
     async def read(self, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         """Pass on what comes until the client closes its end."""
@@ -78,6 +81,20 @@ class _Wire:
                         await self._refuse(None, INVALID_REQUEST, f"a line of more than {LINE_BYTES_MAX:,} bytes")
                     elif line.strip():
                         await self._pass_on(line, incoming)
+                await self._wait_for_answers()
+
+    async def _wait_for_answers(self) -> None:
+        """Let what was asked before the client closed its end be answered, if it still reads."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stop_waiting, tasks.cancel_scope)
+            with anyio.move_on_after(END_S):
+                for _ in range(WAITING_MAX):
+                    await self._room.acquire()
+            tasks.cancel_scope.cancel()
+
+    async def _stop_waiting(self, scope: anyio.CancelScope) -> None:
+        await self._reader_left.wait()
+        scope.cancel()
 
     async def _lines(self) -> AsyncIterator[bytes | None]:
         """Each line; None for one that is too long, of which nothing is kept."""
@@ -106,6 +123,8 @@ class _Wire:
     async def _pass_on(self, line: bytes, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            if isinstance(message, JSONRPCNotification) and _has_id(line):
+                raise ValueError("an id that is neither a number nor a text")
         except (ValueError, RecursionError):
             code, why = _why_not(line)
             await self._refuse(_id_of(line), code, why)
@@ -144,6 +163,7 @@ class _Wire:
                 data = data[os.write(self._sink, data) :]
             except OSError:
                 # Nobody reads any more. The end of stdin, which comes with it, ends the rest.
+                self._reader_left.set()
                 return
 
 
@@ -157,6 +177,14 @@ def _why_not(line: bytes) -> tuple[int, str]:
 
 class _WithId(msgspec.Struct):
     id: int | str | None = None
+
+
+class _WithAnyId(msgspec.Struct):
+    id: Any = msgspec.UNSET
+
+
+def _has_id(line: bytes) -> bool:
+    return msgspec.json.decode(line, type=_WithAnyId).id is not msgspec.UNSET
 
 
 def _id_of(line: bytes) -> int | str | None:

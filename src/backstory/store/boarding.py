@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from backstory.conversation.board import BoardKey
 from backstory.lazy_module import lazy_module
 from backstory.store.branching import Branching
+from backstory.store.database import believed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import apsw
 
@@ -20,21 +21,29 @@ if TYPE_CHECKING:
 else:
     board_items = lazy_module("backstory.store.board_items")
 
+R = TypeVar("R")
+
 
 class Boarding(Branching):
     """The methods of a store about its boards."""
 
     def board(self, key: BoardKey) -> list[BoardItem]:
         """The items of a board: agents' and then people's, each by name."""
-        return self._read_if_begun(lambda db: board_items.of_board(db, key, self.moves), [])
+        return self._believed(lambda db: board_items.of_board(db, key, self.moves))
 
     def boards(self) -> list[BoardKey]:
         """The boards that hold anything."""
-        return self._read_if_begun(lambda db: board_items.boards(db, self.moves), [])
+        return self._believed(lambda db: board_items.boards(db, self.moves))
 
     def board_copies(self) -> list[ItemCopy]:
         """Every item of every board, removed ones too, for another store."""
-        return self._read_if_begun(board_items.copies, [])
+        return self._believed(board_items.copies)
+
+    def _believed(self, question: Callable[[apsw.Connection], list[R]]) -> list[R]:
+        """Rows of a store; none of one that is not there yet. Another program may have written anything."""
+        nothing: list[R] = []
+        with believed(self.path):
+            return self._read_if_begun(question, nothing)
 
     def take_board_items(self, theirs: Sequence[ItemCopy]) -> int:
         """Take over what was written or removed later in another store that is trusted; returns how many changed."""

@@ -116,7 +116,8 @@ class AgentHistory:
 
     def sessions(self, ids: Sequence[int]) -> dict[int, Session]:
         """These sessions by their ids."""
-        return {each.id: each for each in self._workspace.home_store.several_sessions(ids)}
+        found = self._workspace.home_store.several_sessions(ids) if ids else []
+        return {each.id: each for each in found}
 
     def sql(self, statement: str, mask: Callable[[str], str], limit: int) -> Answer:
         """The answer to one reading statement over the views of the sessions that may be asked for."""

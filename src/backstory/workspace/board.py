@@ -137,7 +137,7 @@ class Board:
             name=name,
             description=_checked("description", rules.cleaned_line(description), rules.DESCRIPTION_CHARS_MAX),
             content=_checked("content", rules.cleaned(content), rules.CONTENT_CHARS_MAX),
-            author=agent,
+            author=rules.cleaned_line(agent or "")[: rules.NAME_CHARS_MAX] or None,
         )
         if not new.content:
             raise errors.BoardTextUnusable("The item is empty. Give its text behind its name, or on stdin.")
