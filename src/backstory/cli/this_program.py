@@ -94,7 +94,7 @@ def _variables(app: App) -> Iterator[tuple[str, str]]:
     if any(app.environ.get(name) for name in HOME_VARIABLES):
         yield HOME_VARIABLES[0], str(app.cwd / app.home)
     asked = _Asked(app.environ)
-    for name in agents.names():
+    for name in agents.with_part("log"):
         agents.load(name).log.roots(asked, app.user_home)
     for name in sorted(asked.names):
         if value := app.environ.get(name):

@@ -109,7 +109,7 @@ class AgentServers:
     def _place(self, agent: str, scope: str) -> _Place:
         part = agents.load(agent).servers
         if part is None:
-            raise AgentWithout(agent, "MCP servers", agents_with_servers())
+            raise AgentWithout(agent, "MCP servers", agents.with_part("servers"))
         project = self._project if scope == PROJECT else None
         file = part.file(self._environ, self._user_home, project)
         found = found_file(file.path, project)
@@ -145,11 +145,6 @@ class AgentServers:
             edits=(*shown(place.text, cut), *shown(text, [edit])), remarks=_remarks(place), note=note,
             earlier=place.note,
         )  # fmt: skip
-
-
-def agents_with_servers() -> list[str]:
-    """The agents whose clients start MCP servers."""
-    return [name for name in agents.names() if agents.load(name).servers is not None]
 
 
 def _removed(place: _Place) -> tuple[Edit, ...]:

@@ -80,17 +80,12 @@ class AgentSkills:
     def _place(self, agent: str, scope: str) -> tuple[Path, FoundFile, InstallNote | None]:
         part = agents.load(agent).skills
         if part is None:
-            raise AgentWithout(agent, "skills", agents_with_skills())
+            raise AgentWithout(agent, "skills", agents.with_part("skills"))
         project = self._project if scope == PROJECT else None
         path = part.folder(self._environ, self._user_home, project) / NAME / FILE
         found = found_file(path, project)
         check_writable(found)
         return path, found, self._notes.of(SKILL, found.path)
-
-
-def agents_with_skills() -> list[str]:
-    """The agents whose clients read skills."""
-    return [name for name in agents.names() if agents.load(name).skills is not None]
 
 
 def _is_as_noted(found: FoundFile, note: InstallNote | None) -> bool:
