@@ -42,10 +42,4 @@ ANSWERS = sql_list(model.ANSWER_KINDS)
 FROM_MODEL = sql_list(model.MODEL_KINDS)
 TOOLS = sql_list(model.TOOL_KINDS)
 CALLS = sql_list([model.ToolCall])
-READ = sql_list(
-    [
-        model.UserMessage, model.AssistantText, model.ToolCall, model.ToolResult, model.Error, model.Plan,
-        model.Compacted, model.Command,
-    ]
-)  # fmt: skip
-"""What is read of a session by one who wants to know what happened in it."""
+READ = sql_list(model.READ_KINDS)
