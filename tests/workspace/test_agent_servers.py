@@ -196,6 +196,14 @@ def test_a_program_that_moved_takes_the_place_of_the_old_one(home: Home, data: b
     assert home.tree() == before
 
 
+def test_a_home_that_moved_takes_the_place_of_the_old_one(home: Home) -> None:
+    home.install()
+    elsewhere = structs.replace(PROGRAM, environ={"BACKSTORY_HOME": "/elsewhere"})
+    assert home.install(program=elsewhere).action == "update"
+    assert home.entry()["env"] == {"BACKSTORY_HOME": "/elsewhere"}
+    assert home.install(program=elsewhere).action == "none"
+
+
 def test_the_old_program_is_removed_by_the_new_one(home: Home) -> None:
     home.install("codex")
     home.uninstall("codex", program=MOVED)
@@ -379,6 +387,19 @@ def test_what_another_program_wrote_between_reading_and_writing_is_kept(home: Ho
         home.servers.perform(change)
     home.uninstall()
     assert file.read_bytes() == b'{"newer": true}\n'
+
+
+def test_a_file_that_appears_after_the_last_look_is_not_replaced(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_link = os.link
+
+    def late(source: Path, target: Path) -> None:
+        target.write_bytes(b'{"newer": true}')
+        real_link(source, target)
+
+    monkeypatch.setattr("os.link", late)
+    with pytest.raises(SettingsChanged):
+        home.install()
+    assert home.file("claude").read_bytes() == b'{"newer": true}'
 
 
 def test_a_file_of_ours_that_somebody_filled_at_the_last_moment_is_not_removed(home: Home) -> None:
