@@ -110,6 +110,7 @@ def test_boards_are_of_a_repository_and_a_branch(bare: Shell) -> None:
     board = bare("board", "list", "--json").json()
     assert (board["repository"], board["branch"]) == ("me/tool", "main")
     assert items(bare, "--branch", "other") == []
+    assert "This repository has some on (--branch): main" in bare("board", "list", "--branch", "other").err
     subprocess.run(["git", "symbolic-ref", "HEAD", "refs/heads/other"], cwd=bare.cwd, check=True)
     assert items(bare) == []
     for words in (["--branch", "main"], ["--repo", "https://github.com/me/tool", "--branch", "main"]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from backstory.conversation.board import BoardItem, Src, cleaned, cleaned_line, 
 from backstory.conversation.board_offer import CHARS_MAX, ITEMS_MAX, chosen, offer
 from backstory.conversation.context import CLOSE, OPEN, build_context_prompt, strip_context, with_offer
 
-PROMPT = "Why do the checkout tests of src/payments.py fail?"
+PROMPT = "Why do the checkout tests and/or src/payments.py fail? E.g. those."
 
 
 def item(name: str = "a", content: str = "text", **changed: Any) -> BoardItem:
@@ -50,6 +51,7 @@ def test_a_note_that_shares_words_or_a_path_with_the_prompt_is_offered(fits: Boa
         item(content="Why do they do that? Of the other, why."),
         item(content="One word alone: checkout."),
         item(content="src/other.py"),
+        item(content="this and/or that, e.g. these"),
     ],
 )
 def test_a_note_that_shares_nothing_that_says_something_is_not_offered(other: BoardItem) -> None:
@@ -66,6 +68,13 @@ def test_the_best_come_first_and_a_word_that_all_have_says_little() -> None:
     assert names([*common, item("best", "checkout and payments")])[0] == "best"
 
 
+def test_a_word_of_any_length_is_looked_at_once() -> None:
+    for blob in ("a" * 40_000, "a-" * 20_000, "a." * 20_000, "a/" * 20_000, "aB" * 20_000, "." * 40_000):
+        began = process_time()
+        names([item(content=blob[:4_000])], blob)
+        assert process_time() - began < 2
+
+
 def test_five_notes_are_offered_at_most() -> None:
     assert len(names([item(f"checkout-{n}") for n in range(9)])) == ITEMS_MAX
 
@@ -74,10 +83,19 @@ def test_an_offer_has_two_thousand_characters_at_most_and_says_what_is_left_out(
     made = offer([item(f"checkout-{n}", "checkout " * 400) for n in range(5)], PROMPT)
     assert 1_500 < len(made.text) <= CHARS_MAX
     assert "(The rest of this note is left out here.)" in made.text
-    assert made.names == ("checkout-0",)
+    assert made.names == ("checkout-0", "checkout-1", "checkout-2")
+    assert len(offer([item("checkout", "checkout " * 400)], PROMPT).text) > CHARS_MAX - 20
     small = offer([item(f"checkout-{n}", "checkout " * 20) for n in range(5)], PROMPT)
     assert len(small.names) == 5
     assert "left out" not in small.text
+
+
+@pytest.mark.parametrize("letters", range(1, 12))
+def test_a_note_is_cut_between_letters_and_each_of_its_lines_stays_quoted(letters: int) -> None:
+    made = offer([item("checkout", f"{'x' * letters}\n\n" * 2_000)], PROMPT).text
+    _, _, *quoted, cut, _ = made.split("\n")
+    assert cut == "(The rest of this note is left out here.)"
+    assert {line[:2] for line in quoted} == {"> "}
 
 
 def test_where_nothing_fits_nothing_is_said() -> None:

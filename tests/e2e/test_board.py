@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,6 +38,8 @@ def test_an_agent_receives_the_notes_that_fit_and_the_prompt_stays_as_typed(mach
     for store in (machine.store, machine.home_store):
         assert [turn.prompt for each in store.sessions() for turn in store.turns(each)] == [PROMPT]
         assert store.search("KESTREL").hits == []
+    # The agent's own log of the run is no session of its own.
+    assert [each["count"] for each in json.loads(machine.do("$B board list --json"))["items"]] == [1, 1, 1]
     machine.check()
 
 

@@ -391,6 +391,55 @@ def test_a_secret_that_a_piece_cuts_is_masked_on_both_sides(history: History) ->
             arguments = arguments_of(said, "expand")
 
 
+def test_a_secret_that_a_title_or_an_excerpt_would_cut_is_masked(history: History) -> None:
+    for place in range(0, 200, 9):
+        session = f"{LARGE[:-3]}{place:03}"
+        prompt = "kiwi " + "a " * (place // 2) + TOKEN + " and " + "b " * 80
+        output = f"{'c' * 30} kiwi={'d' * (place // 3)} {TOKEN} {'e' * 40} kiwi {TOKEN}{'f' * 3}"
+        records = [*asked(prompt), *called("Bash", "b1", {"command": f"kiwi {'g' * place} {TOKEN}"}, output)]
+        history.write_log(session, history.work, records, 3)
+    history.shell("ingest")
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("search_sessions", {"query": "kiwi", "limit": 50}), ("search_sessions", {"query": "kiwi ghp*", "limit": 50}),
+        ("get_session", {"session": session, "max_chars": 2000}), ("session_store_sql", {"query": SHORTENED}),
+    ]  # fmt: skip
+    for tool, arguments in calls:
+        said = history.call(tool, **arguments)
+        assert said.history
+        for start in range(4, len(TOKEN) - 8):
+            assert TOKEN[start : start + 8] not in said.text
+
+
+SHORTENED = "select s.summary, substr(t.user_message, 1, 100) from sessions s join turns t on t.session_id = s.id"
+
+
+def test_a_name_that_sessions_elsewhere_have_too_means_the_one_here(history: History) -> None:
+    uids = [each["uid"] for each in history.shell("list", "--all", "--json").json()]
+    for uid in uids:
+        assert history.shell("rename", uid, "launch").code == 0
+    assert "marmot" in history.call("get_session", session="launch").history
+    assert "zebra" in history.call("get_session", session="launch", cwd=history.other).history
+
+
+def test_what_a_person_removed_is_not_read(history: History) -> None:
+    """A branch that was left behind, and then removed."""
+    from backstory.store import open_store
+
+    with open_store(history.shell.store, shared=True) as store:
+        (session,) = [each for each in store.sessions() if each.native_id == HERE]
+        turn = store.turns(session)[0]
+        import apsw
+
+        db = apsw.Connection(str(history.shell.store))
+        db.execute("update turns set removed = 1 where uid = ?", (turn.uid,))
+        db.close()
+    with pytest.raises(errors.RecordNotFound):
+        history.call("get_session", session=HERE)
+    with pytest.raises(errors.RecordNotFound):
+        history.call("expand", session=HERE, from_seq=0, to_seq=90)
+    assert not history.call("file_history", path="parser.py").history
+
+
 def test_titles_in_an_error_are_data_too(history: History) -> None:
     from backstory.mcp.server import _refusal
 

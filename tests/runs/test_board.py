@@ -12,8 +12,12 @@ import pytest
 
 from backstory.conversation.context import CLOSE, OPEN, strip_context
 from backstory.store import open_store
+from backstory.store.queue import Kind, Options, QueuedPrompt
+from backstory.workspace.unsent import command_for
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.bench import Bench
 
 PROMPT = "Why do the checkout tests fail?"
@@ -119,3 +123,11 @@ def test_a_queued_prompt_is_offered_notes_when_it_runs_and_none_if_it_says_so(no
     noted.backstory("followup", "--no-run", PROMPT)
     noted.backstory("queue", "run", script=[GOOD])
     assert NOTE in noted.sent()
+    noted.backstory("followup", "--no-run", "--no-board", PROMPT)
+    noted.backstory("queue", "run", script=[GOOD])
+    assert NOTE not in noted.sent().partition("## User")[0]
+
+
+def test_a_prompt_that_could_not_be_queued_is_repeated_as_it_was_asked_for(tmp_path: Path) -> None:
+    prompt = QueuedPrompt(uid="Q", session_uid="S", kind=Kind.FOLLOWUP, content="go", options=Options(no_board=True))
+    assert command_for(prompt, "S1", tmp_path, None) == "backstory followup -S S1 --no-board -- go"

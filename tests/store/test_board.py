@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +10,10 @@ from hypothesis import strategies as st
 
 from backstory import errors
 from backstory.conversation.board import ITEMS_KEPT, ITEMS_MAX, BoardKey
+from backstory.derive.secrets import Redactor
 from backstory.ingest.reindex import reindex
 from backstory.model import UserMessage
-from backstory.store import Workplace, open_store
+from backstory.store import Workplace, connection, open_store
 from backstory.store.board_items import ItemCopy, NewItem, merged
 from backstory.store.moves import Move
 from tests.support.clock import NOW, Clock
@@ -22,6 +22,10 @@ from tests.support.portable import Importer, exported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    import apsw
 
     from backstory.store import Store
 
@@ -237,6 +241,23 @@ def test_what_is_written_in_the_old_folder_since_is_of_another_board(store: Stor
     assert (counts(store, before), counts(store, now)) == ({"b": (0, 0)}, {})
 
 
+def test_what_is_written_and_removed_is_on_the_disk_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    lasting = connection.lasting
+
+    def noted(db: apsw.Connection, path: Path) -> AbstractContextManager[None]:
+        synced.append(path.name)
+        return lasting(db, path)
+
+    monkeypatch.setattr(connection, "lasting", noted)
+    put(store, "a")
+    assert len(synced) == 1
+    store.count_board_read(store.board(KEY)[0])
+    assert len(synced) == 1
+    store.remove_board_items(store.board(KEY))
+    assert len(synced) == 2
+
+
 def test_a_backup_has_the_board(store: Store, clock: Clock, tmp_path: Path) -> None:
     put(store, "a")
     begin(store, clock)
@@ -339,6 +360,28 @@ def test_an_export_of_an_untrusted_store_has_no_board(store: Store, clock: Clock
     begin(store, clock)
     store.is_elsewhere = True
     assert b'"board_item"' not in exported(store)
+
+
+def test_an_export_that_is_masked_is_imported_also_where_masks_are_longer(store: Store, tmp_path: Path) -> None:
+    put(store, "a", "TOKEN=abc123xyz789 " * 210)
+    redactor = Redactor()
+    redactor.learn("TOKEN=abc123xyz789")
+    data = exported(store, redactor=redactor)
+    assert b"abc123xyz789" not in data
+    bring = Importer(tmp_path / "there")
+    assert bring(data).board_items == 1
+    assert "abc123" not in bring.store.board(KEY)[0].content
+
+
+def test_rows_of_another_program_that_break_the_rules_are_no_items(store: Store) -> None:
+    put(store, "a")
+    for name, content in [("'A B'", "'x'"), ("'b'", "x'00ff'"), ("'c'", f"'{'x' * 4_001}'"), ("'d'", "''")]:
+        looked_up(
+            store.path,
+            "insert into context_items(repository, branch, src, name, content, created, changed) "
+            f"values ('me/tool', 'main', 'agent', {name}, {content}, 1, 1)",
+        )
+    assert list(counts(store)) == ["a"]
 
 
 @pytest.mark.parametrize(

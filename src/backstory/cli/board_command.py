@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import Group, output
-from backstory.cli.options import GIT_BRANCH, REPOSITORY, json_option, readable, store_option
+from backstory.cli.options import BOARD_ITEM, GIT_BRANCH, REPOSITORY, json_option, readable, store_option
 from backstory.cli.prompt_input import READS_STDIN, PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
 from backstory.conversation import board as rules
@@ -71,7 +71,10 @@ def _list(app: App, lists_all: bool, repo: str | None, branch: str | None, as_js
         return
     for line in _lines(items):
         output.data(line)
-    if not items:
+    if not items and (others := board.branches):
+        there = output.one_liner(", ".join(others))
+        output.talk(f"The board of {_called(board)} has no items. This repository has some on (--branch): {there}")
+    elif not items:
         output.talk(f"The board of {_called(board)} has no items. To add one: backstory board add NAME TEXT")
     elif sys.stdout.isatty():
         output.talk(f"{len(items)} of {rules.ITEMS_MAX} items on the board of {_called(board)}.")
@@ -105,7 +108,7 @@ def _about(item: BoardItem) -> str:
 
 
 @command.command("add")
-@click.argument("name")
+@click.argument("name", type=BOARD_ITEM)
 @click.argument("text", nargs=-1)
 @click.option("--description", "-d", default=None, metavar="LINE", help="What the item is about, in one line.")
 @click.option("--agent", metavar="NAME", help="The agent that writes it; its items may be pruned.  [default: you]")
@@ -166,7 +169,7 @@ def _content(ctx: click.Context, text: tuple[str, ...], known: BoardItem | None)
 
 
 @command.command("show")
-@click.argument("name")
+@click.argument("name", type=BOARD_ITEM)
 @_src_option
 @_board_options
 @json_option
@@ -213,7 +216,7 @@ def _prune(app: App, keep: int, repo: str | None, branch: str | None, as_json: b
 
 
 @command.command("rm")
-@click.argument("name")
+@click.argument("name", type=BOARD_ITEM)
 @_src_option
 @_board_options
 @json_option

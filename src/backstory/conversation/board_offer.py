@@ -7,6 +7,7 @@ history, and it is escaped as history is, so none can end the context that it st
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from backstory.conversation.board import NO_OFFER, USER, Offer, cleaned, cleaned_line, is_name
@@ -23,11 +24,16 @@ if TYPE_CHECKING:
 ITEMS_MAX = 5
 CHARS_MAX = 2_000
 """Characters of everything that is offered, our own words included."""
+NO_LIMIT = 1 << 30
+SHARE_LEAST = 320
 CUT_LEAST = 200
 """Less of a note than this is not offered."""
 PROMPT_CHARS = 20_000
 """Of a longer prompt so much of its beginning and of its end is compared."""
 WORD_LETTERS_LEAST = 3
+FILE_CHARS_MAX = 255
+WORDS_KNOWN_MAX = 20_000
+"""So many words are remembered with their form."""
 NAMED_WORTH, SAID_WORTH, PATH_WORTH = 2.0, 1.0, 3.0
 """What a shared word counts in a name or description, and in the text of a note; and what a shared path counts."""
 WORTH_LEAST = 2.0
@@ -42,18 +48,26 @@ _UNSEEN = lazy_regex(
     "[\u00ad\u034f\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
 """Characters that nobody sees, or that change the order of those that are seen."""
-_PATH = lazy_regex(r"[\w.@~+-]*(?:/[\w.@+-]+)+/?|\b[\w-]{2,}(?:\.[\w-]+)*\.[A-Za-z][A-Za-z0-9]{0,7}\b")
+_NO_BLANKS = lazy_regex(r"[\w.@~+/-]+")
+_FILE = lazy_regex(r"\w[\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,7}")
 _WORD = lazy_regex(r"[^\W_]+")
 _CJK = lazy_regex(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 _NO_AUTHOR = lazy_regex(r"[^\w.+-]+")
 
 
 def offer(items: Sequence[BoardItem], prompt: str) -> Offer:
-    """The notes that share words or paths with a prompt, the best first, within 5 notes and 2,000 characters."""
+    """The notes that share words or paths with a prompt, the best first, within 5 notes and 2,000 characters.
+
+    Where not all of them fit whole, one takes at most half of the room that is left, so that the next has some.
+    """
     room = CHARS_MAX - len(_HEAD) - len(_END) - 2
     blocks, names = list[str](), list[str]()
-    for item in chosen(items, prompt):
-        block = _block(item, room - 1)
+    best = chosen(items, prompt)
+    wholes = [len(_block(each, NO_LIMIT)) + 1 for each in best]
+    for n, item in enumerate(best):
+        is_all = sum(wholes[n:]) <= room or n == len(best) - 1
+        share = room if is_all else max(room // 2, SHARE_LEAST)
+        block = _block(item, min(share, room) - 1)
         if block:
             blocks.append(block)
             names.append(item.name)
@@ -83,25 +97,33 @@ def chosen(items: Sequence[BoardItem], prompt: str) -> list[BoardItem]:
 
 def _words(text: str) -> Iterator[str]:
     """The words of a text that say something, each in one of its forms; of what is written without spaces, pairs."""
-    for word in _WORD.findall(text):
+    for word in dict.fromkeys(_WORD.findall(text)):
         for part in (word, *identifier_parts(word)):
             small = part.lower()
             if small.isascii():
                 if len(small) >= WORD_LETTERS_LEAST and not small.isdigit() and small not in FUNCTION_WORDS:
-                    yield min([small, *forms(small)])
+                    yield _in_one_form(small)
             elif found := _CJK.findall(small):
                 yield from (run[n : n + 2] for run in found for n in range(max(len(run) - 1, 1)))
             else:
                 yield small
 
 
+@lru_cache(WORDS_KNOWN_MAX)
+def _in_one_form(word: str) -> str:
+    return min([word, *forms(word)])
+
+
 def _paths(text: str) -> Iterator[str]:
-    """The paths of a text, and the names of the files at their ends."""
-    for path in _PATH.findall(text):
-        whole = path.strip("./~").lower()
-        if whole:
-            yield whole
-            yield whole.rpartition("/")[2]
+    """The paths of a text, and the names of the files at their ends; ``and/or`` is none."""
+    for word in dict.fromkeys(_NO_BLANKS.findall(text)):
+        path = word.strip("./~").lower()
+        name = path.rpartition("/")[2]
+        is_file = len(name) <= FILE_CHARS_MAX and _FILE.fullmatch(name) and len(name.partition(".")[0]) > 1
+        if is_file:
+            yield name
+        if path != name and (is_file or path.count("/") > 1 or word.startswith(("/", "~/", "./", "../"))):
+            yield path
 
 
 def _block(item: BoardItem, room: int) -> str:
@@ -113,7 +135,11 @@ def _block(item: BoardItem, room: int) -> str:
     if len(head) + 1 + len(text) <= room:
         return f"{head}\n{text}"
     left = room - len(head) - len(_CUT) - 2
-    return f"{head}\n{text[:left].rstrip()}\n{_CUT}" if left >= CUT_LEAST else ""
+    if left < CUT_LEAST:
+        return ""
+    # What is left of a line's quotation mark is no line.
+    whole = text[:left].rstrip("> \n")
+    return f"{head}\n{whole}\n{_CUT}"
 
 
 def _quoted(lines: Iterable[str]) -> Iterator[str]:

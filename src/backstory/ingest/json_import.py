@@ -26,7 +26,7 @@ from backstory.store.json_lines import (
     decoder,
     ms_of,
 )
-from backstory.store.portable import note_of
+from backstory.store.portable import item_of
 from backstory.store.staging import Rows
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class JsonImport:
         """The sessions, as they came."""
         self.removed: list[tuple[str, int]] = []
         """The sessions that were removed where the export was made, and when, ms."""
-        self.notes: list[ItemCopy] = []
+        self.board_items: list[ItemCopy] = []
         """The items of context boards."""
 
     @property
@@ -137,7 +137,7 @@ class JsonImport:
             case RemovedLine() if session is None:
                 self.removed.append((line.uid, ms_of(line.at) or 0))
             case BoardLine() if session is None:
-                self.notes.append(note_of(line))
+                self.board_items.append(item_of(line))
             case End() if session is None:
                 if line.sessions != len(self.uids):
                     raise Wrong(f"it says {line.sessions} sessions, and the file has {len(self.uids)}")

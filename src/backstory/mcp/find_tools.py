@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from backstory.derive.essence import changed_lines, essence
-from backstory.mcp.answer import Answer, shortened
+from backstory.mcp.answer import Answer
 from backstory.mcp.family import SINCE, Tool, minute, moment, without_asking
 from backstory.model import Tool as ToolKind
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 CHANGES_SHOWN = 6
 COMMAND_CHARS = 300
+TITLE_CHARS = 120
+PROMPT_CHARS = 200
 LINE_CHARS = 300
 RECORDS_SHOWN = 6
 
@@ -48,8 +50,8 @@ class SearchSessions(Tool, frozen=True, kw_only=True):
         found, answer, said = result.findings, Answer(), list[str]()
         shown = 0
         for hit in found.excerpts:
-            answer.redactor.learn(hit.stored.event)
-            if not answer.add(_hit_lines(hit, result.labels)):
+            excerpt = history.excerpt(hit, self.query, answer.redactor.text)
+            if not answer.add(_hit_lines(hit, result.labels, answer, excerpt)):
                 break
             shown += 1
         if found.relaxed:
@@ -91,7 +93,7 @@ class FileHistory(Tool, frozen=True, kw_only=True):
         answer, shown = Answer(), 0
         for session_id in list(by_session)[: self.limit]:
             session = sessions[session_id]
-            if not answer.add(_touch_lines(session, by_session[session_id], labels[session.uid])):
+            if not answer.add(_touch_lines(session, by_session[session_id], labels[session.uid], answer)):
                 break
             shown += 1
         said = []
@@ -123,7 +125,7 @@ class FindFix(Tool, frozen=True, kw_only=True):
         labels = history.labels([each.session.uid for each in fixes])
         answer, shown = Answer(), 0
         for fix in fixes:
-            if not answer.add(_fix_lines(fix, labels[fix.session.uid])):
+            if not answer.add(_fix_lines(fix, _Cited(labels[fix.session.uid], answer))):
                 break
             shown += 1
         said = []
@@ -149,25 +151,26 @@ def _only_here(history: AgentHistory) -> str:
     )
 
 
-def _hit_lines(hit: Excerpt, labels: dict[str, str]) -> str:
+def _hit_lines(hit: Excerpt, labels: dict[str, str], answer: Answer, excerpt: str) -> str:
     session = hit.session
     facts = [
         minute(hit.stored.at) or session.created[:16].replace("T", " "), ", ".join(session.agents),
         session.shown_project, session.branch or "",
     ]  # fmt: skip
-    title = hit.shown.shown_title or session.shown_title or "(no prompt)"
-    head = f"{labels[session.uid]} @{hit.stored.seq} · {' · '.join(filter(None, facts))} · {shortened(title, 120)}"
-    return f"{head}\n   {hit.scope}: {hit.snippet}"
+    title = answer.begun(hit.shown.shown_title or session.shown_title or "(no prompt)", TITLE_CHARS)
+    head = f"{labels[session.uid]} @{hit.stored.seq} · {' · '.join(filter(None, facts))} · {title}"
+    return f"{head}\n   {hit.scope}: {excerpt}"
 
 
-def _session_words(session: Session, label: str) -> str:
+def _session_words(session: Session, label: str, answer: Answer) -> str:
     facts = [", ".join(session.agents), session.shown_project, session.branch or ""]
-    return f"{label} · {' · '.join(filter(None, facts))} · {shortened(session.shown_title or '(no prompt)', 120)}"
+    title = answer.begun(session.shown_title or "(no prompt)", TITLE_CHARS)
+    return f"{label} · {' · '.join(filter(None, facts))} · {title}"
 
 
-def _touch_lines(session: Session, touches: list[Touch], label: str) -> str:
+def _touch_lines(session: Session, touches: list[Touch], label: str, answer: Answer) -> str:
     changes = [each for each in touches if each.action != "read"]
-    lines = [f"{minute(touches[0].at)} {_session_words(session, label)}"]
+    lines = [f"{minute(touches[0].at)} {_session_words(session, label, answer)}"]
     for path in dict.fromkeys(each.path for each in touches):
         of_path = [each for each in touches if each.path == path]
         done = [f"{each.action} @{each.seq}" for each in of_path if each.action != "read"][::-1]
@@ -181,7 +184,7 @@ def _touch_lines(session: Session, touches: list[Touch], label: str) -> str:
         lines.append(f"   {path}: {'; '.join(parts)}")
     first = (changes or touches)[-1]
     if first.prompt:
-        lines.append(f"   asked: {shortened(' '.join(first.prompt.split()), 200)}")
+        lines.append(f"   asked: {answer.begun(first.prompt, PROMPT_CHARS)}")
     return "\n".join(lines)
 
 
@@ -194,21 +197,21 @@ class _Cited(Struct, frozen=True):
     """How the records of one session are cited."""
 
     label: str
+    answer: Answer
 
     def at(self, attempt: Attempt) -> str:
         """A call's record."""
         return f"{self.label} @{attempt.seq}"
 
 
-def _fix_lines(fix: Fix, label: str) -> str:
-    cited = _Cited(label)
+def _fix_lines(fix: Fix, cited: _Cited) -> str:
     times = f", {fix.failures} times" if fix.failures > 1 else ""
     lines = [
-        f"{minute(fix.failed.at)} {_session_words(fix.session, label)}",
-        f"  failed{times}: {cited.at(fix.failed)} {_named(fix.failed)}",
+        f"{minute(fix.failed.at)} {_session_words(fix.session, cited.label, cited.answer)}",
+        f"  failed{times}: {cited.at(fix.failed)} {_named(fix.failed, cited)}",
     ]
     if fix.line:
-        lines.append(f"    {shortened(fix.line, LINE_CHARS)}")
+        lines.append(f"    {cited.answer.short(fix.line, LINE_CHARS)}")
     if fix.worked is None:
         lines.append("  the same call was not seen to succeed later in that session; what came next:")
         lines += [line for step in fix.steps for line in _step_lines(step, cited)]
@@ -216,21 +219,22 @@ def _fix_lines(fix: Fix, label: str) -> str:
         if fix.steps_left_out:
             lines.append(f"  … {fix.steps_left_out} earlier steps")
         lines += [line for step in fix.steps for line in _step_lines(step, cited)]
-        lines.append(f"  worked: {cited.at(fix.worked)} {_named(fix.worked)}")
-    lines.append(f"  read: get_session(session={label!r}, at={fix.failed.seq})")
+        lines.append(f"  worked: {cited.at(fix.worked)} {_named(fix.worked, cited)}")
+    lines.append(f"  read: get_session(session={cited.label!r}, at={fix.failed.seq})")
     return "\n".join(lines)
 
 
 def _step_lines(step: Attempt, cited: _Cited) -> list[str]:
     is_change = step.call.tool in (ToolKind.EDIT, ToolKind.WRITE)
     done = "changed" if is_change else "read" if step.call.tool == ToolKind.READ else "ran"
-    lines = [f"  {done}: {cited.at(step)} {_named(step)}"]
+    lines = [f"  {done}: {cited.at(step)} {_named(step, cited)}"]
     changed = list(changed_lines(step.call)) if is_change else []
-    lines += [f"    {sign or '#'} {shortened(line, LINE_CHARS)}" for sign, line in changed[:CHANGES_SHOWN]]
+    lines += [f"    {sign or '#'} {cited.answer.short(line, LINE_CHARS)}" for sign, line in changed[:CHANGES_SHOWN]]
     if len(changed) > CHANGES_SHOWN:
         lines.append(f"    … and {len(changed) - CHANGES_SHOWN} more lines")
     return lines
 
 
-def _named(attempt: Attempt) -> str:
-    return f"{attempt.call.tool_name}: {shortened(' '.join(essence(attempt.call).split()), COMMAND_CHARS)}"
+def _named(attempt: Attempt, cited: _Cited) -> str:
+    command = " ".join(essence(attempt.call).split())
+    return f"{attempt.call.tool_name}: {cited.answer.short(command, COMMAND_CHARS)}"

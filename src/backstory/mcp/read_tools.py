@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from msgspec import Meta
 
 from backstory.errors import RecordNotFound
-from backstory.mcp.answer import CHARS_MAX, Answer, shortened
+from backstory.mcp.answer import CHARS_MAX, CUT, Answer
 from backstory.mcp.family import SESSION, Tool, minute
 from backstory.mcp.record_words import event_words
 
@@ -44,9 +44,9 @@ class GetSession(Tool, frozen=True, kw_only=True):
     def answer(self, history: AgentHistory, remarks: list[str]) -> str:
         read = history.around(history.find(self.session), self.at, self.before, self.after)
         label, answer = history.label(read.located), Answer(self.max_chars)
-        answer.add_cut(head_line(read, label))
+        answer.add_cut(_head_line(read, label, answer))
         if not self.at:
-            answer.add_cut("\n".join(_prompt_lines(read)))
+            answer.add_cut("\n".join(_prompt_lines(read, answer)))
         left_from, is_cut = self._add_records(read, answer)
         said = []
         if is_cut:
@@ -67,9 +67,9 @@ class GetSession(Tool, frozen=True, kw_only=True):
         for entry in read.entries:
             if words := event_words(entry.event):
                 room = most * 4 if entry.outline.seq == self.at else most
-                text = answer.shown(words)
-                is_cut = is_cut or len(text) > room
-                lines.append((entry.outline.seq, f"@{entry.outline.seq} {shortened(text, room)}"))
+                text = answer.short(words, room)
+                is_cut = is_cut or (CUT in text and CUT not in words)
+                lines.append((entry.outline.seq, f"@{entry.outline.seq} {text}"))
         earlier = [line for seq, line in lines if seq < self.at]
         later = [(seq, line) for seq, line in lines if seq >= self.at]
         # So much of the room is for what came before.
@@ -155,7 +155,7 @@ def _piece_end(text: str, most: int) -> int:
     return max(most, 1)
 
 
-def head_line(read: ReadSession, label: str) -> str:
+def _head_line(read: ReadSession, label: str, answer: Answer) -> str:
     """A session in a line: what it is called, who worked where and when, and how long it is."""
     session = read.session
     facts = [
@@ -163,13 +163,14 @@ def head_line(read: ReadSession, label: str) -> str:
         f"{session.created[:16].replace('T', ' ')} to {minute(session.last_active)}", f"{session.turns} turns",
         f"{session.events} events",
     ]  # fmt: skip
-    return f"Session {label} · {' · '.join(filter(None, facts))} · {shortened(session.heading or '(no prompt)', 200)}"
+    title = answer.begun(session.heading or "(no prompt)", PROMPT_CHARS)
+    return f"Session {label} · {' · '.join(filter(None, facts))} · {title}"
 
 
-def _prompt_lines(read: ReadSession) -> list[str]:
+def _prompt_lines(read: ReadSession, answer: Answer) -> list[str]:
     turns = [each for each in read.turns if each.removed is None and each.live is None]
     lines = [
-        f"  turn {each.number} @{each.turn.first_seq}: {shortened(' '.join(each.turn.prompt.split()), PROMPT_CHARS)}"
+        f"  turn {each.number} @{each.turn.first_seq}: {answer.begun(each.turn.prompt, PROMPT_CHARS)}"
         for each in turns[:TURNS_SHOWN]
     ]
     if len(turns) > len(lines):

@@ -116,7 +116,7 @@ def _recorded(db: apsw.Connection, key: BoardKey, moves: Moves) -> list[ItemCopy
     folder = key.folder
     names = [key.repository, *(f"{board.LOCAL}{each}" for each in moves.earlier(folder or ""))]
     sql = f"select {_COLUMNS} from context_items where branch = ? and repository in (select value from json_each(?))"
-    rows = fetch(db, ItemCopy, sql, (key.branch, kinds.json_list(names)))
+    rows = [each for each in fetch(db, ItemCopy, sql, (key.branch, kinds.json_list(names))) if each.is_valid]
     if folder is None or not moves:
         return rows
     return [each for each in rows if moves.here(each.repository.removeprefix(board.LOCAL), iso(each.created)) == folder]

@@ -47,7 +47,7 @@ class Boarding(Branching):
 
     def take_board_items(self, theirs: Sequence[ItemCopy]) -> int:
         """Take over what was written or removed later in another store that is trusted; returns how many changed."""
-        known = {each.key: each for each in self.board_copies()}
+        known = {each.key: each for each in self.board_copies()} if theirs else {}
         if all(each.key in known and board_items.merged(known[each.key], each) == known[each.key] for each in theirs):
             return 0
         return self._write(lambda db: board_items.adopt(db, theirs), decided=True)

@@ -125,7 +125,7 @@ def removed(db: apsw.Connection) -> list[RemovedLine]:
     return [RemovedLine(uid=uid, at=iso(at) or "") for uid, at in rows]
 
 
-def notes(db: apsw.Connection) -> list[BoardLine]:
+def board_lines(db: apsw.Connection) -> list[BoardLine]:
     """The items of every board, and what is left of removed ones."""
     return [
         BoardLine(
@@ -136,7 +136,7 @@ def notes(db: apsw.Connection) -> list[BoardLine]:
     ]
 
 
-def note_of(line: BoardLine) -> ItemCopy:
+def item_of(line: BoardLine) -> ItemCopy:
     """A line as an item. Raises ValueError for one that is not as ours are made."""
     fields: dict[str, Any] = {name: getattr(line, name) for name in ItemCopy._fields}
     times = {"created": ms_of(line.created), "changed": ms_of(line.changed)}

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from backstory.conversation.board import AGENT
 from backstory.errors import RecordNotFound
+from backstory.search.query import whole_texts
+from backstory.search.snippet import snippet
 from backstory.workspace.asking import asking_session
 from backstory.workspace.board import key_of
 from backstory.workspace.entries import entries_of
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from backstory.store import Session
+    from backstory.search.query import Excerpt
+    from backstory.store import Session, StoredEvent
     from backstory.store.file_history import Touch
     from backstory.store.readonly import Answer
     from backstory.workspace.asking import Surroundings
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from backstory.workspace.workspace import Workspace
 
 SQL_TIMEOUT_S = 10.0
+EXCERPT_CHARS_MAX = 500_000
+"""Of a longer text only so much is looked at for the words around a hit."""
 
 
 class ReadSession(Struct, frozen=True, kw_only=True):
@@ -94,6 +99,17 @@ class AgentHistory:
         """The best hit of each session that has these words."""
         query = SearchQuery(text=text, repository=repository, agent=agent, since=since, limit=limit)
         return self._workspace.reader.search(self._limited(query))
+
+    def excerpt(self, hit: Excerpt, query: str, mask: Callable[[str], str]) -> str:
+        """The words around a hit, of the text as it may be shown: of half a secret nobody could tell what it is."""
+        text = self._whole_text(hit.stored)[:EXCERPT_CHARS_MAX]
+        shown = mask(text)
+        # Where nothing was masked the excerpt is what it would be again.
+        return hit.snippet if shown == text else snippet(shown, query)[0]
+
+    @cached_property
+    def _whole_text(self) -> Callable[[StoredEvent], str]:
+        return whole_texts(self._workspace.home_store)
 
     def _limited(self, query: SearchQuery) -> SearchQuery:
         own = () if self.asking is None else (self.asking.uid,)

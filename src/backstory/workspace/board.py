@@ -75,10 +75,15 @@ def _repository_named(folder: Path, words: str) -> str:
 
 
 class Board:
-    """A board. ``key`` says which; ``report`` is called with what a reader should know and nothing fails of."""
+    """A board. ``key`` says which; ``report`` receives sentences about problems that stop nothing."""
 
     def __init__(self, store: Store, key: BoardKey, report: Callable[[str], None] = lambda _: None) -> None:
         self.store, self.key, self._report = store, key, report
+
+    @property
+    def branches(self) -> list[str]:
+        """The branches of the same repository whose boards have items."""
+        return [each.branch for each in self.store.boards() if each.repository == self.key.repository]
 
     def items(self) -> list[BoardItem]:
         """All items: agents' and then people's, each by name. Listing is no read."""

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.errors import OutOfScope
+from backstory.errors import OutOfScope, SessionAmbiguous, SessionNotFound
 from backstory.store.session_filter import SessionFilter
 from backstory.workspace.listing import project_id
 from backstory.workspace.located import LocatedSession
 
 if TYPE_CHECKING:
+    from backstory.store import Session, Store
     from backstory.workspace.workspace import Workspace
 
 ALL = "all"
+TITLE_CHARS = 40
+CANDIDATES_MAX = 10
 
 
 class Scope(Struct, frozen=True, kw_only=True):
@@ -52,7 +55,22 @@ def located_in(workspace: Workspace, scope: Scope, words: str) -> LocatedSession
     number = words[:1] in "Ss" and words[1:].isdecimal()
     if number and project is not home and project.exists and not project.is_elsewhere:
         return LocatedSession(project, project.session(words))
-    session = home.session(words)
+    try:
+        session = home.session(words)
+    except SessionAmbiguous:
+        # Those of other repositories are none of the candidates, and are not named.
+        session = _the_one_in(home, scope, words)
     if scope.is_here and session.id not in home.ids_of(scope.wanted, [session.id]):
         raise OutOfScope(words, scope.name or "")
     return LocatedSession(home, session)
+
+
+def _the_one_in(home: Store, scope: Scope, words: str) -> Session:
+    """The only session of the scope that several are meant by."""
+    seen = home.several_sessions(sorted(home.ids_of(scope.wanted)))
+    found = [each for each in seen if each.uid.startswith(words.upper()) or words in (each.name, each.native_id)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise SessionNotFound(words)
+    raise SessionAmbiguous(words, [f"{each.uid} ({each.shown_title[:TITLE_CHARS]})" for each in found[:CANDIDATES_MAX]])

@@ -511,7 +511,9 @@ class SessionRuns:
             turn = to_continue(self._home, self._store, stopped)
             if turn is None:
                 return None
-            request = request_for(self._workspace, self._store, self._session, CONTINUE_PROMPT, stopped.options)
+            # What an agent is told to go on with is no prompt that notes could fit.
+            options = msgspec.structs.replace(stopped.options, no_board=True)
+            request = request_for(self._workspace, self._store, self._session, CONTINUE_PROMPT, options)
             if (yield from self._summarised(turn, only_if_due=True)):
                 request, finished = yield from self._continued(lease, request, turn)
                 yield from self._over(request, finished, is_asked=True)

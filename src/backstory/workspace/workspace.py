@@ -111,8 +111,7 @@ class Workspace(Stores):
     ) -> Board:
         """The context board of the folder's repository and branch, or of others: ``owner/name`` or ``local:FOLDER``.
 
-        ``folder``: another one than the workspace's. ``report`` is called with what a person should know and
-        is no error.
+        ``folder``: another one than the workspace's. ``report`` receives sentences about problems that stop nothing.
         """
         from backstory.workspace.board import Board, key_of
 
