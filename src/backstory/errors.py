@@ -515,6 +515,81 @@ class NotConfirmed(BackstoryError):
         super().__init__(f"{what} was not confirmed, so nothing was changed. Add --yes to skip the question.")
 
 
+class NoRepository(BackstoryError):
+    """A folder is in no git repository."""
+
+    exit_code = 66
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} is in no git repository, so there is no file of instructions to add to.")
+
+
+class OutsideRepository(BackstoryError):
+    """A file of instructions is not in the repository, or a link leads out of it."""
+
+    exit_code = 77
+
+    def __init__(self, path: Path, root: Path) -> None:
+        super().__init__(f"{path} is not a file of the repository {root}, or leads out of it. Nothing was changed.")
+
+
+class InstructionsUnreadable(BackstoryError):
+    """A file of instructions cannot be read."""
+
+    exit_code = 66
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(f"Cannot read {path}: {detail}. Choose another file with --file.")
+
+
+class InstructionsNotText(BackstoryError):
+    """A file of instructions is not in UTF-8."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is not UTF-8 text, so it was not changed. Convert it, or choose another with --file.")
+
+
+class NotWritable(BackstoryError):
+    """A file that a command would change is read-only."""
+
+    exit_code = 77
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is read-only, so it was not changed.")
+
+
+class FileChanged(BackstoryError):
+    """A file changed after it was read to be changed."""
+
+    exit_code = 75
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} was changed meanwhile, so it was not written. Repeat the command.")
+
+
+class UncommittedChanges(BackstoryError):
+    """A file would be changed that git could not bring back. ``why``: a clause."""
+
+    exit_code = 64
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} was not changed: {why}. Commit it first, or add --dirty.")
+
+
+class OnlyToLookAt(BackstoryError):
+    """Proposals from another repository's sessions cannot be written."""
+
+    exit_code = 64
+
+    def __init__(self) -> None:
+        super().__init__(
+            "With --repo the proposals are only shown: --apply writes into the repository you are in. "
+            "Go to that repository, and leave --repo away."
+        )
+
+
 class SessionBusy(BackstoryError):
     """The session is running. ``holder`` names who runs it."""
 

@@ -287,6 +287,29 @@ def test_stdin_may_be_a_file(shared: History, tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1, 2]
 
 
+def test_pipes_that_never_block_are_waited_for(shared: History) -> None:
+    """A client may have both ends in that mode."""
+    theirs_in, ours_in = os.pipe()
+    ours_out, theirs_out = os.pipe()
+    for each in (theirs_in, theirs_out):
+        os.set_blocking(each, False)
+    with subprocess.Popen(
+        [sys.executable, "-m", "backstory", "mcp"], cwd=shared.work, env=shared.shell.environ, stdin=theirs_in,
+        stdout=theirs_out, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        os.close(theirs_in)
+        os.close(theirs_out)
+        with open(ours_in, "wb", buffering=0) as stdin, open(ours_out, "rb") as stdout:  # noqa: PTH123 - pipes
+            stdin.write(lines(*HANDSHAKE))
+            assert json.loads(stdout.readline())["id"] == 1
+            for number in range(2, 2 + WAITING_MAX):
+                stdin.write(lines(call(number, "get_session", session=HERE)))
+            assert [json.loads(stdout.readline())["id"] for _ in range(WAITING_MAX)] == list(range(2, 2 + WAITING_MAX))
+            stdin.close()
+            assert stdout.read() == b""
+        assert process.wait(60) == 0
+
+
 # what changes meanwhile
 
 

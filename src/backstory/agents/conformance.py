@@ -19,7 +19,7 @@ from collections import Counter
 from contextlib import suppress
 from difflib import get_close_matches
 from itertools import pairwise
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from random import Random
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
     from backstory.agents.contract import (
         AskingPart,
+        GuidePart,
         LogReader,
         OwnLogPart,
         ResumePart,
@@ -139,6 +140,9 @@ def _name_faults(agent: Agent) -> Iterator[str]:
         yield f"name: {agent.name!r} is no identifier of small letters"
     if not agent.title.strip() or not agent.title.isprintable():
         yield f"title: {agent.title!r} is no line of text"
+    for each in agent.instruction_files:
+        if PurePosixPath(each).is_absolute() or ".." in PurePosixPath(each).parts or not each.isprintable():
+            yield f"instruction_files: {each!r} is no path below a repository"
 
 
 def member_faults(given: object, kind: type, where: str) -> list[str]:
@@ -190,6 +194,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += _asking_faults(agent.asking)
     if agent.write is not None:
         faults += _write_faults(agent, agent.write)
+    if agent.guide is not None:
+        faults += _guide_faults(agent.guide)
     if agent.servers is not None:
         faults += _server_faults(agent.servers)
     if agent.skills is not None:
@@ -350,6 +356,16 @@ def _skill_faults(skills: SkillPart) -> Iterator[str]:
         folder = skills.folder({}, HOME, None if below == HOME else below)
         if not folder.is_relative_to(below):
             yield f"skills.folder: {folder} is no folder below {below}"
+
+
+def _guide_faults(guide: GuidePart) -> Iterator[str]:
+    rule = guide.allow_rule("a tool of nobody", ["some", "words"])
+    if rule is not None and not rule.strip():
+        yield "guide.allow_rule: an empty rule"
+    if not guide.settings.strip():
+        yield "guide.settings: it is not said where rules stand"
+    if guide.why_not_run("") is not None:
+        yield "guide.why_not_run: an empty output says nothing"
 
 
 def _steer_faults(steer: SteerPart) -> Iterator[str]:

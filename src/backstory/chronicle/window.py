@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.bounds import time_ms
 from backstory.workspace.sessions import Page
 
 if TYPE_CHECKING:
@@ -31,6 +32,5 @@ def nearest_day(reader: Reader, wanted: SessionFilter, zone: tzinfo | None = Non
     newest = Page(limit=1)
     found = reader.sessions(replace(wanted, since=None, until=wanted.since), newest).sessions
     found = found or reader.sessions(replace(wanted, since=None, until=None), newest).sessions
-    if not found or not found[0].last_active:
-        return None
-    return datetime.fromtimestamp(found[0].last_active / 1000, zone).date().isoformat()
+    newest_ms = time_ms(found[0].last_active) if found else None
+    return datetime.fromtimestamp(newest_ms / 1000, zone).date().isoformat() if newest_ms else None

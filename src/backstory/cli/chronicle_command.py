@@ -10,6 +10,9 @@ COMMANDS = {
     "standup": "standup_command",
     "search": "search_report_command",
     "cost": "cost_report_command",
+    "tips": "tips_command",
+    "cost-tips": "cost_tips_command",
+    "improve": "improve_command",
     "reindex": "reindex_command",
 }
 """The module of each, imported when it is asked for."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
 
 
+BY_HAND = "This talks to an agent's client, which `backstory mcp install` has start it, not to a person. Ctrl-D ends it."
 COMMANDS = {"install": "mcp_install_command", "uninstall": "mcp_uninstall_command"}
 """The module of each, imported when it is asked for."""
 
@@ -55,6 +56,8 @@ def _serve(app: App) -> None:
     from backstory.mcp.kept import KeptWorkspace
     from backstory.workspace.asking import look_around
 
+    if output.can_ask():
+        output.talk(BY_HAND)
     files = (app.config.own, *([app.config.project] if app.config.project else []))
     kept = KeptWorkspace(app.new_workspace, app.user_home, look_around(app.environ), files)
     serve(kept, __version__, output.trace)

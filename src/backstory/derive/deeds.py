@@ -63,7 +63,7 @@ _VERBS: dict[str, dict[str, DeedKind]] = {
 }  # fmt: skip
 _FIRST_WORD = frozenset({"go", "cargo", "swift", "dotnet", "mix", "deno", "docker"})
 """Of these only the first word is what is done; what follows may be any name. The others take several goals."""
-_ASKING = frozenset({"--help", "-h", "--version", "--dry-run", "--collect-only", "-list"})
+ASKING = frozenset({"--help", "-h", "--version", "--dry-run", "--collect-only", "-list"})
 """With one of these a program only says something."""
 _COMMITTING = frozenset({"commit", "cherry-pick", "revert", "merge"})
 _VERBS |= {"gradlew": _VERBS["gradle"], "mvnw": _VERBS["mvn"], "just": _VERBS["make"], "mise": _VERBS["make"]}
@@ -86,7 +86,7 @@ def commands_of(call: ToolCall) -> list[Deed]:
         return []
     found = []
     for simple in shell_parse.simple_commands(script):
-        kind = _kind(simple.words)
+        kind = kind_of(simple.words)
         if kind is not None:
             found.append(Deed(kind=kind, text=" ".join(word or "…" for word in simple.words)))
     return found
@@ -124,13 +124,14 @@ def succeeded(kind: DeedKind, is_error: bool | None, output: str | None) -> bool
     return None if is_error is None else True
 
 
-def _kind(words: Sequence[str | None]) -> DeedKind | None:
-    program, *rest = _run_by(words) or [None]
+def kind_of(words: Sequence[str | None]) -> DeedKind | None:
+    """What a simple command does; None if nothing that a person would report."""
+    program, *rest = run_by(words) or [None]
     if program is None:
         return None
     name = program.rpartition("/")[2]
     plain = list(_plain(rest))
-    if not _ASKING.isdisjoint(rest):
+    if not ASKING.isdisjoint(rest):
         return None
     match name:
         case "git":
@@ -163,7 +164,7 @@ def _commits(words: list[str | None]) -> bool:
     )
 
 
-def _run_by(words: Sequence[str | None]) -> list[str | None]:
+def run_by(words: Sequence[str | None]) -> list[str | None]:
     """The words of the program that really runs: behind ``uv run``, ``python -m`` or ``npx``."""
     left = list(words)
     while left and left[0] is not None:

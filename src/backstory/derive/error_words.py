@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LINES_LOOKED_AT = 400
 """Of a long output so many lines at its beginning, and so many at its end, are looked at."""
 LINE_CHARS_MAX = 500
+TEXT_CHARS_MAX = 4_000_000
 KEY_LINES_MAX = 6
 SAME_SHARE = 0.6
 """Two commands are the same if they share so many of their words."""
@@ -29,19 +30,19 @@ _TELLS = lazy_regex(
     r"\b(?:errors?|fail(?:ed|ure|s|ing)?|exceptions?|panic|traceback|cannot|can't|could ?n.t|unable|undefined|"
     r"not found|no such|denied|refused|invalid|unexpected|unknown|missing|timed? ?out|conflict|fatal|abort(?:ed|ing)?|"
     r"unresolved|undeclared|mismatch|violat\w+|rejected|not (?:a|an|allowed|permitted|defined|installed|supported))\b|"
-    r"\w+(?:Error|Exception)\b|--- FAIL|^E\s{2,}",
+    r"\b\w{1,80}(?:Error|Exception)\b|--- FAIL|^E\s{2,}",
     re.IGNORECASE,
 )
 _TOLD_BY_LINE = lazy_regex(
-    r"^\s*(?:--- FAIL|FAIL\b|FAILED\b|error(?:\[\w+\])?:|Error:|ERROR\b|fatal:|panic:|Traceback \(|E\s{3}|npm ERR!|"
+    r"^[ \t]*(?:--- FAIL|FAIL\b|FAILED\b|error(?:\[\w+\])?:|Error:|ERROR\b|fatal:|panic:|Traceback \(|E\s{3}|npm ERR!|"
     r"✗|✖|×|\w*(?:Error|Exception):)|\bcommand not found\b|^make: \*\*\*|"
     r"\b[1-9]\d* (?:failed|errors?|issues?|problems?)\b",
     re.MULTILINE,
 )
-_PATH = lazy_regex(r"(?<![\w.-])(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@+-]+)+/?|(?:[\w.@+-]+/)+[\w.@+-]+")
+_PATH = lazy_regex(r"(?<![\w.-])(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@+-]+)+/?|(?<![\w.@+-])(?:[\w.@+-]+/)+[\w.@+-]+")
 _PLACE = lazy_regex(r"(?<=[\w)\]]):\d+(?::\d+)?|\(\d+,\s*\d+\)|\bline \d+")
 _HASH = lazy_regex(
-    r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    r"\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
 )
 _NUMBER = lazy_regex(r"\d+(?:[.,:]\d+)*(?:ns|us|µs|ms|s|m|h|kb|mb|gb|b|%)?\b")
 _WORD = lazy_regex(r"[^\W\d_][\w.@+-]*[\w+]|[^\W\d_]|#")
@@ -202,9 +203,10 @@ def _share(asked: frozenset[str], found: frozenset[str]) -> float:
 
 
 def _weight(some: Iterable[str]) -> float:
-    return sum(COMMON_WEIGHT if each in _COMMON else 1.0 for each in some)
+    return sum(COMMON_WEIGHT if len(each) == 1 or each in _COMMON else 1.0 for each in some)
 
 
 def _some(text: str) -> list[str]:
-    lines = text[: 1 << 20].splitlines()
-    return lines if len(lines) <= 2 * LINES_LOOKED_AT else lines[:LINES_LOOKED_AT] + lines[-LINES_LOOKED_AT:]
+    lines = text.splitlines() if len(text) < TEXT_CHARS_MAX else text[:TEXT_CHARS_MAX].splitlines()
+    some = lines if len(lines) <= 2 * LINES_LOOKED_AT else lines[:LINES_LOOKED_AT] + lines[-LINES_LOOKED_AT:]
+    return [line[:LINE_CHARS_MAX] for line in some]

@@ -14,7 +14,7 @@ from backstory.model import Tool as ToolKind
 if TYPE_CHECKING:
     from backstory.search.query import Excerpt
     from backstory.store import Session
-    from backstory.store.attempts import Attempt
+    from backstory.store.calls_made import CallMade
     from backstory.store.file_history import Touch
     from backstory.workspace.agent_history import AgentHistory
     from backstory.workspace.fixes import Fix
@@ -199,7 +199,7 @@ class _Cited(Struct, frozen=True):
     label: str
     answer: Answer
 
-    def at(self, attempt: Attempt) -> str:
+    def at(self, attempt: CallMade) -> str:
         """A call's record."""
         return f"{self.label} @{attempt.seq}"
 
@@ -224,7 +224,7 @@ def _fix_lines(fix: Fix, cited: _Cited) -> str:
     return "\n".join(lines)
 
 
-def _step_lines(step: Attempt, cited: _Cited) -> list[str]:
+def _step_lines(step: CallMade, cited: _Cited) -> list[str]:
     is_change = step.call.tool in (ToolKind.EDIT, ToolKind.WRITE)
     done = "changed" if is_change else "read" if step.call.tool == ToolKind.READ else "ran"
     lines = [f"  {done}: {cited.at(step)} {_named(step, cited)}"]
@@ -235,6 +235,6 @@ def _step_lines(step: Attempt, cited: _Cited) -> list[str]:
     return lines
 
 
-def _named(attempt: Attempt, cited: _Cited) -> str:
+def _named(attempt: CallMade, cited: _Cited) -> str:
     command = " ".join(essence(attempt.call).split())
     return f"{attempt.call.tool_name}: {cited.answer.short(command, COMMAND_CHARS)}"

@@ -37,6 +37,7 @@ LINE_BYTES_MAX = 4 * 1024 * 1024
 WAITING_MAX = 16
 """So many requests may wait for an answer; then the client has to wait before it is read again."""
 READ_BYTES = 64 * 1024
+PAUSE_S = 0.01
 END_S = 15.0
 """So long the last answers may take once the client has closed its end."""
 WRITE_BYTES = 4096
@@ -112,13 +113,17 @@ class _Wire:
                 kept += rest
 
     async def _some(self) -> bytes:
-        # A regular file can always be read, and cannot be waited for.
-        with suppress(OSError):
-            await anyio.wait_readable(self._source)
-        try:
-            return os.read(self._source, READ_BYTES)
-        except OSError:
-            return b""
+        while True:
+            # A regular file can always be read, and cannot be waited for.
+            with suppress(OSError):
+                await anyio.wait_readable(self._source)
+            try:
+                return os.read(self._source, READ_BYTES)
+            except BlockingIOError:
+                # Another process that reads the same pipe was quicker.
+                await anyio.sleep(PAUSE_S)
+            except OSError:
+                return b""
 
     async def _pass_on(self, line: bytes, incoming: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         try:
@@ -136,7 +141,9 @@ class _Wire:
         await incoming.send(SessionMessage(message, metadata))
 
     async def _is_settled(self) -> None:
-        self._room.release()
+        # What is sent without having been asked for made no use of a place.
+        with suppress(ValueError):
+            self._room.release()
 
     async def _refuse(self, message_id: Any, code: int, why: str) -> None:
         await self._put(JSONRPCError(jsonrpc="2.0", id=message_id, error=ErrorData(code=code, message=why)))
@@ -147,7 +154,7 @@ class _Wire:
             async for sent in outgoing:
                 await self._put(sent.message)
                 if isinstance(sent.message, JSONRPCResponse | JSONRPCError):
-                    self._room.release()
+                    await self._is_settled()
 
     async def _put(self, message: Any) -> None:
         line = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
@@ -161,6 +168,8 @@ class _Wire:
                 await anyio.wait_writable(self._sink)
             try:
                 data = data[os.write(self._sink, data) :]
+            except BlockingIOError:
+                await anyio.sleep(PAUSE_S)
             except OSError:
                 # Nobody reads any more. The end of stdin, which comes with it, ends the rest.
                 self._reader_left.set()

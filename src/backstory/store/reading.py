@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.derive.tally import Tally
     from backstory.model import Turn
-    from backstory.store import attempts, claims, compactions, copies, costs, file_history, run_facts, runs, scoped
+    from backstory.store import calls_made, claims, compactions, copies, costs, file_history, run_facts, runs, scoped
     from backstory.store.attempts import Attempt
+    from backstory.store.calls_made import CallMade
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
     from backstory.store.derived_tables import StoredRef
     from backstory.store.file_history import Touch
+    from backstory.store.habits import HabitRows
     from backstory.store.moves import Moves
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from backstory.store.tool_stats import ToolCalls
     from backstory.store.work import DoneDeed, WorkTurn
 else:
-    attempts = lazy_module("backstory.store.attempts")
+    calls_made = lazy_module("backstory.store.calls_made")
     claims = lazy_module("backstory.store.claims")
     compactions = lazy_module("backstory.store.compactions")
     copies = lazy_module("backstory.store.copies")
@@ -155,13 +157,13 @@ class Reading(Database):
         """The calls that touched a file or folder in these sessions, the newest first; a copy of a call is none."""
         return self._read_if_begun(lambda db: file_history.touches(db, path, session_ids, self.moves), [])
 
-    def attempts(self, session: Session | int, after: int, limit: int) -> list[Attempt]:
+    def calls_behind(self, session: Session | int, after: int, limit: int) -> list[CallMade]:
         """The calls of a session behind a record, in order, each with what came of it."""
-        return self._read(lambda db: attempts.of_session(db, id_of(session), after, limit))
+        return self._read(lambda db: calls_made.of_session(db, id_of(session), after, limit))
 
-    def attempt_of(self, event_id: int) -> Attempt | None:
+    def call_of(self, event_id: int) -> CallMade | None:
         """The call that an event is, or whose result it is."""
-        return self._read(lambda db: attempts.of_event(db, event_id))
+        return self._read(lambda db: calls_made.of_event(db, event_id))
 
     def grown_in(self, folder: str, since_ms: int) -> str | None:
         """The uid of the session of a folder whose log was written last, if that was since then (ms since 1970)."""
@@ -341,6 +343,20 @@ class Reading(Database):
         from backstory.store import work  # few commands report
 
         return self._read(lambda db: work.of_session(db, id_of(session)))
+
+    def habits(self, asked: Asked) -> HabitRows:
+        """What was done in the turns that count here, for reports that look for what recurs. Raises StoreDamaged."""
+        from backstory.store import habits
+
+        wanted = self._asked(asked)
+        with checked(self.path):
+            return self._counted(lambda db, known: habits.rows(db, known, wanted), habits.HabitRows())
+
+    def attempts(self, session: Session | int) -> tuple[list[WorkTurn], list[Attempt]]:
+        """A session's turns, and what was tried in it and by its subagents; see attempts.of_session."""
+        from backstory.store import attempts  # few commands report
+
+        return self._read(lambda db: attempts.of_session(db, id_of(session)))
 
     def counted_turns(self, asked: Asked) -> frozenset[str]:
         """The uids of the turns that ``add_turns`` looks at; of a project's store, which holds few."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.store import Filter, Session, Store
-    from backstory.store.attempts import Attempt
+    from backstory.store.calls_made import CallMade
 
 LIKE_LEAST = 0.5
 """An output with less of the error in it is of another error."""
@@ -59,11 +59,11 @@ class Fix(Struct, frozen=True, kw_only=True):
     """
 
     session: Session
-    failed: Attempt
+    failed: CallMade
     line: str
     likeness: float
-    worked: Attempt | None
-    steps: tuple[Attempt, ...]
+    worked: CallMade | None
+    steps: tuple[CallMade, ...]
     steps_left_out: int
     failures: int
 
@@ -87,7 +87,7 @@ def _rank(fix: Fix) -> tuple[bool, float, int]:
 class _Failed(Struct, frozen=True):
     """A call that failed, and how like the error it is."""
 
-    attempt: Attempt
+    attempt: CallMade
     alike: Alike
     is_same_command: bool
 
@@ -122,11 +122,11 @@ class _Search:
             line = next(iter(key_lines(text)), "") if is_same else found.line
             yield _Failed(attempt, Alike(found.shares, line), is_same)
 
-    def _candidates(self) -> Iterator[Attempt]:
+    def _candidates(self) -> Iterator[CallMade]:
         """Calls that have words of the error, in what they were given or printed, each once."""
         seen = set[tuple[int, int, int]]()
         for event_id in self._hits():
-            attempt = self._store.attempt_of(event_id)
+            attempt = self._store.call_of(event_id)
             if attempt is None or attempt.result is None:
                 continue
             if attempt.call.tool != Tool.SHELL and not attempt.failed:
@@ -148,7 +148,7 @@ class _Search:
                     )  # fmt: skip
                     yield from (hit.event_id for hit in found.hits)
 
-    def _printed(self, attempt: Attempt) -> str:
+    def _printed(self, attempt: CallMade) -> str:
         """All that a call returned."""
         if attempt.result_seq is None or attempt.result is None:
             return ""
@@ -159,18 +159,18 @@ class _Search:
                 return full.content if isinstance(full, ToolResult) else stored.event.content
         return attempt.result.content
 
-    def _behind(self, attempt: Attempt) -> Iterator[Attempt]:
+    def _behind(self, attempt: CallMade) -> Iterator[CallMade]:
         """The calls behind one in its session, read as they are asked for."""
         after, left = attempt.seq, CALLS_BEHIND
         while left > 0:
-            found = self._store.attempts(attempt.session_id, after, min(CALLS_AT_ONCE, left))
+            found = self._store.calls_behind(attempt.session_id, after, min(CALLS_AT_ONCE, left))
             yield from found
             if len(found) < CALLS_AT_ONCE:
                 return
             after, left = found[-1].seq, left - len(found)
 
     def _followed(self, found: _Failed, score: float) -> Fix:
-        steps: list[Attempt] = []
+        steps: list[CallMade] = []
         attempt, line = found.attempt, found.alike.line
         failed, failures = attempt, 1
         asked = [words(line)] if line else self._asked
@@ -194,12 +194,12 @@ class _Search:
         )  # fmt: skip
 
 
-def _has_failed(attempt: Attempt, text: str) -> bool:
+def _has_failed(attempt: CallMade, text: str) -> bool:
     """Whether a call failed by itself: one that a person refused did not."""
     return (attempt.failed and not text.startswith(NOT_RUN) and not is_refusal(text)) or says_failure(text)
 
 
-def _matters(failed: Attempt, attempt: Attempt) -> bool:
+def _matters(failed: CallMade, attempt: CallMade) -> bool:
     """Whether a call may have been part of a fix: it changed a file or ran something that does more than look.
 
     Of a tool that works on a file also a look into that file.
@@ -213,7 +213,7 @@ def _matters(failed: Attempt, attempt: Attempt) -> bool:
     return attempt.call.tool in CHANGES
 
 
-def _is_same(one: Attempt, other: Attempt) -> bool:
+def _is_same(one: CallMade, other: CallMade) -> bool:
     """Whether a call is tried again: the same command; of other tools the same tool on the same file."""
     if one.call.tool != other.call.tool:
         return False
@@ -222,5 +222,5 @@ def _is_same(one: Attempt, other: Attempt) -> bool:
     return one.call.tool_name == other.call.tool_name and one.call.file_path == other.call.file_path
 
 
-def _command_of(attempt: Attempt) -> CommandWords:
+def _command_of(attempt: CallMade) -> CommandWords:
     return command_words(essence(attempt.call))

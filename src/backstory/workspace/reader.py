@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
     from backstory.store.stats import By
+    from backstory.workspace.attempts import SessionAttempts
     from backstory.workspace.contexts import SessionContext
     from backstory.workspace.entries import Entry, Form, OutlineEntry
+    from backstory.workspace.habits import Habits
     from backstory.workspace.listing import Listing
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.records import Path
@@ -115,6 +117,23 @@ class Reader:
         from backstory.workspace.work import done_in
 
         return done_in(self._listing, wanted)
+
+    def habits(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> Habits:
+        """What was done with agents in some time, each turn once; ``report`` receives (done, total) steps."""
+        from backstory.workspace.habits import habits_of
+
+        return habits_of(self._listing, wanted, report)
+
+    def attempts(
+        self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress
+    ) -> tuple[SessionAttempts, ...]:
+        """What was tried in the sessions that were active in some time, each turn once, the first begun first.
+
+        ``report``: (done, total) sessions.
+        """
+        from backstory.workspace.attempts import tried_in
+
+        return tried_in(self._listing, wanted, report)
 
     def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
         """How often tools were called in listed sessions, each call once; ``report``: (done, total) sessions."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backstory.agents.claude.asking import Asking
+from backstory.agents.claude.guide import Guide
 from backstory.agents.claude.log import Logs
 from backstory.agents.claude.own_log import OwnLogs
 from backstory.agents.claude.places import NAME
@@ -17,5 +18,6 @@ from backstory.agents.contract import Agent
 
 AGENT = Agent(
     name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering(),
-    own_log=OwnLogs(), resume=Resuming(), asking=Asking(), write=Writing(), servers=Servers(), skills=Skills(),
+    own_log=OwnLogs(), resume=Resuming(), asking=Asking(), write=Writing(),
+    instruction_files=("CLAUDE.md", ".claude/CLAUDE.md"), guide=Guide(), servers=Servers(), skills=Skills(),
 )  # fmt: skip
