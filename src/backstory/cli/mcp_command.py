@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
 
 
-BY_HAND = "This talks to an agent's client, which `backstory mcp install` has start it, not to a person. Ctrl-D ends it."
+BY_HAND = "This talks to an agent's client, which `backstory mcp install` has start it. Ctrl-D ends it."
 COMMANDS = {"install": "mcp_install_command", "uninstall": "mcp_uninstall_command"}
 """The module of each, imported when it is asked for."""
 
