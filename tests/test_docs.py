@@ -21,7 +21,7 @@ FILE_FORMAT = (ROOT / "docs" / "file-format.md").read_text("utf-8")
 COMING_FROM = (ROOT / "docs" / "coming-from.md").read_text("utf-8")
 EXIT_CODES = (ROOT / "docs" / "exit-codes.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
-GUIDES = ("runs.md", "trust.md")
+GUIDES = ("runs.md", "trust.md", "mcp.md")
 
 
 @pytest.fixture(scope="module")

@@ -1522,3 +1522,97 @@ class NoteUnreadable(BackstoryError):
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(f"{path} says which files were put back, and cannot be read ({detail[:200]}). Move it aside.")
+
+
+class InstallNoteUnreadable(BackstoryError):
+    """What was put into another program's settings is not known any more."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(
+            f"{path} says what was put into an agent's settings, and cannot be read ({detail[:200]}). Move it aside."
+        )
+
+
+class SettingsUnusable(BackstoryError):
+    """An agent's settings that cannot be changed by one entry alone. ``why`` is said behind "it"."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(
+            f"{path} was left as it is: it {why}. Put it right, or change it by hand; `backstory mcp` is the server."
+        )
+
+
+class SettingsReadOnly(BackstoryError):
+    """An agent's settings may not be written."""
+
+    exit_code = 77
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} was left as it is: it is read-only. Allow writing it (chmod u+w), and repeat this.")
+
+
+class SettingsChanged(BackstoryError):
+    """Another program changed a file between reading and writing it."""
+
+    exit_code = 75
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} was changed at this moment by another program. It was left as it is; try again.")
+
+
+class EntryNotOurs(BackstoryError):
+    """The settings have an entry of our name that was not added from here."""
+
+    exit_code = 73
+
+    def __init__(self, path: Path, name: str) -> None:
+        super().__init__(
+            f"{path} has another server called {name!r}, or one that was changed by hand. It was left alone. "
+            "Remove or rename that entry there, and repeat this."
+        )
+
+
+class SkillNotOurs(BackstoryError):
+    """There is a skill of our name that was not written from here, or that was changed."""
+
+    exit_code = 73
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} was not written by backstory, or was changed since. It was left alone. Move it aside, and repeat "
+            "this."
+        )
+
+
+class NotInstalled(BackstoryError):
+    """There is nothing to uninstall."""
+
+    exit_code = 66
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__(f"There is no {name} in {path}, so nothing was changed.")
+
+
+class AgentWithout(BackstoryError):
+    """An agent whose client has no such settings."""
+
+    exit_code = 64
+
+    def __init__(self, agent: str, what: str, known: Sequence[str]) -> None:
+        super().__init__(f"backstory knows no {what} of {agent}. Agents with {what}: {', '.join(known)}.")
+
+
+class ProgramNotUsable(BackstoryError):
+    """This program could not be started by another one."""
+
+    exit_code = 69
+
+    def __init__(self, command: Sequence[str], why: str) -> None:
+        super().__init__(
+            f"An agent could not start {' '.join(command)!a} ({why}), so nothing was written. Install backstory "
+            "(pipx install 'backstory[mcp]'), and run the installed one."
+        )

@@ -330,6 +330,12 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "config list": [(), ("--json",)],
     "config get": [("run.agent",), (EVIL_NAME,)],
     "config set": [("run.agent", EVIL_NAME), (EVIL_NAME, "1")],
+    "mcp install": [("claude", "--dry-run"), ("codex",), ("codex", "--json"), ("claude", "--scope", "project"),
+                    (EVIL_NAME,)],
+    "mcp uninstall": [("claude",), ("codex", "--json"), (EVIL_NAME,)],
+    "skill show": [()],
+    "skill install": [("claude",), ("codex", "--json"), ("copilot", "--scope", "project"), (EVIL_NAME,)],
+    "skill uninstall": [("claude",), (EVIL_NAME,)],
     "completion": [("bash",), (EVIL_NAME,)],
     "help": [(), ("search",), (EVIL_NAME,)],
 }  # fmt: skip

@@ -62,6 +62,7 @@ GROUPS = {
     "Set up": {
         "config": "Show and change settings.",
         "mcp": "Serve history to an agent as tools (MCP).",
+        "skill": "Teach an agent without MCP to search history.",
         "migrate-home": "Move the home store, with all beside it, to another folder.",
         "completion": "Print the completion script for a shell.",
         "help": "Show the help of a command.",

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 import click
 
 from backstory import __version__
-from backstory.cli import output
+from backstory.cli import Group, output
 from backstory.errors import McpNotInstalled
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
 
 
-BY_HAND = "This talks to an agent's client, not to a person: put it into the client's settings. Ctrl-D ends it."
+BY_HAND = "This talks to an agent's client, which `backstory mcp install` has start it. Ctrl-D ends it."
+COMMANDS = {"install": "mcp_install_command", "uninstall": "mcp_uninstall_command"}
+"""The module of each, imported when it is asked for."""
 
 
-@click.group("mcp", invoke_without_command=True)
+class _Family(Group):
+    """Its commands, each in a module of its own."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"backstory.cli.{COMMANDS[cmd_name]}").command
+        return command
+
+
+@click.group("mcp", cls=_Family, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Serve history to an agent over stdin and stdout (MCP).
 
     The tools answer from the repository that the server is started in, unless your own setting mcp.scope is all.
-    An agent starts this by itself once it is told to; it ends when the agent closes its end.
+    An agent starts this by itself once `mcp install` has told it to; it ends when the agent closes its end.
     """
     if ctx.invoked_subcommand is None:
         _serve(ctx.obj)

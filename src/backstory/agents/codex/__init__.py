@@ -9,10 +9,12 @@ from backstory.agents.codex.own_log import OwnLogs
 from backstory.agents.codex.places import NAME
 from backstory.agents.codex.resume import Resuming
 from backstory.agents.codex.run import Runs
+from backstory.agents.codex.settings import Servers, Skills
 from backstory.agents.codex.write import Writing
 from backstory.agents.contract import Agent
 
 AGENT = Agent(
     name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(),
-    asking=Asking(), write=Writing(), instruction_files=("AGENTS.md",), guide=Guide(),
+    asking=Asking(), write=Writing(), instruction_files=("AGENTS.md",), guide=Guide(), servers=Servers(),
+    skills=Skills(),
 )  # fmt: skip
