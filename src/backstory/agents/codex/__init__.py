@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backstory.agents.codex.asking import Asking
 from backstory.agents.codex.commits import Commits
 from backstory.agents.codex.guide import Guide
 from backstory.agents.codex.log import Logs
@@ -9,10 +10,12 @@ from backstory.agents.codex.own_log import OwnLogs
 from backstory.agents.codex.places import NAME
 from backstory.agents.codex.resume import Resuming
 from backstory.agents.codex.run import Runs
+from backstory.agents.codex.settings import Servers, Skills
 from backstory.agents.codex.write import Writing
 from backstory.agents.contract import Agent
 
 AGENT = Agent(
-    name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(), write=Writing(),
-    instruction_files=("AGENTS.md",), guide=Guide(), commits=Commits(),
+    name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(),
+    asking=Asking(), write=Writing(), instruction_files=("AGENTS.md",), guide=Guide(), servers=Servers(),
+    skills=Skills(), commits=Commits(),
 )  # fmt: skip
