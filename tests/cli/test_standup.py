@@ -45,6 +45,10 @@ class Log:
             self._add("assistant", [{"type": "text", "text": answer}], at, stop_reason="end_turn" if stop else None)
         return self
 
+    def call(self, name: str, given: dict[str, Any], at: str = "2026-05-04T10") -> None:
+        """A call whose result never came."""
+        self._add("assistant", [{"type": "tool_use", "id": f"c{self._at}", "name": name, "input": given}], at)
+
     def _add(self, kind: str, content: Any, at: str, **message: Any) -> None:
         self._at += 1
         if kind == "assistant":
@@ -99,6 +103,61 @@ def item(bare: Shell, log: Log, *words: str) -> dict[str, Any]:
 )
 def test_how_far_a_session_is(bare: Shell, steps: tuple[Step, ...], answer: str, expected: str) -> None:
     assert item(bare, Log().turn("go", *steps, answer=answer))["status"] == expected
+
+
+REFUSAL = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+LONG = "\n".join(["1 failed, 30 passed", *(f"note {number}" for number in range(40))])
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        # What a person refused was not done, whatever they said about it.
+        ((EDIT, COMMIT, ("Bash", {"command": "pytest -q"}, REFUSAL, True)), "done"),
+        ((EDIT, COMMIT, ("Bash", {"command": "pytest -q"}, f"{REFUSAL}\nthe user said:\nnot\nnow", True)), "done"),
+        # What decides stands before the last lines of a long output.
+        ((EDIT, ("Bash", {"command": "pytest -q | tail -50"}, LONG, False)), "stuck"),
+        ((EDIT, ("Bash", {"command": "git commit -qam x && git push"}, f"[main 1a2b3c4] x\n{LONG}", True)), "done"),
+        # Scratch files and repositories, and an agent's own files, are no work on the project.
+        ((("Write", {"file_path": "/tmp/try.py", "content": "a"}, "ok", False),), "done"),
+        ((("Write", {"file_path": "/home/a/.claude/plans/p.md", "content": "a"}, "ok", False),), "done"),
+        ((EDIT, ("Bash", {"command": "cd /tmp/x && git init && git commit -m x"}, "[main 1a2b3c4] x", False)),
+         "in progress"),
+        ((("Write", {"file_path": "/q/a.py", "content": "a"}, "ok", False),), "in progress"),
+    ],
+)  # fmt: skip
+def test_only_what_was_done_to_the_project_says_how_far_it_is(
+    bare: Shell, steps: tuple[Step, ...], expected: str
+) -> None:
+    assert item(bare, Log().turn("go", *steps))["status"] == expected
+
+
+def test_words_before_a_call_that_never_returned_are_no_answer(bare: Shell) -> None:
+    log = Log().turn("go", answer="Let me look.", stop=False)
+    log.call("Bash", {"command": "ls"})
+    found = item(bare, log)
+    assert (found["status"], found["reason"]) == ("in progress", "the last prompt was not answered")
+
+
+def test_files_outside_the_project_stand_apart_from_its_own(bare: Shell) -> None:
+    scratch = ("Write", {"file_path": "/tmp/try.py", "content": "a"}, "ok", False)
+    found = item(
+        bare, Log().turn("go", EDIT, ("Write", {"file_path": "/q/a.py", "content": "a"}, "ok", False), scratch)
+    )
+    assert (found["files"], found["files_elsewhere"]) == (["src/a.py"], ["/q/a.py"])
+    assert "Files: src/a.py · 1 file elsewhere" in bare("chronicle", "standup", *DAY, TZ="UTC").out
+
+
+def test_files_are_shown_below_the_project_also_after_it_was_moved(bare: Shell) -> None:
+    old, new = bare.home / "old", bare.home / "new"
+    new.mkdir()
+    edit = ("Edit", {"file_path": f"{old}/src/a.py", "old_string": "a", "new_string": "b"}, "done", False)
+    Log(cwd=str(old)).turn("go", edit).put(bare)
+    assert bare("ingest").code == 0
+    moved = bare("project", "move", str(old), str(new))
+    assert moved.code == 0, moved.err
+    (found,) = reported(bare)
+    assert (found["files"], found["files_elsewhere"]) == (["src/a.py"], [])
 
 
 def test_a_turn_that_the_person_stopped_is_stuck_until_the_next_one_is_answered(bare: Shell) -> None:

@@ -8,6 +8,7 @@ import click
 
 from backstory.chronicle.window import DAY_MS, last
 from backstory.cli import output
+from backstory.cli.counting import counting
 from backstory.cli.report_options import print_where_there_is, report_options
 from backstory.workspace.sessions import SessionFilter
 from backstory.workspace.workspace import now_ms
@@ -27,13 +28,15 @@ def command(app: App, here: bool, chosen: Chosen, as_markdown: bool, as_json: bo
     The last 24 hours, in every project. --since workday: from the beginning of the last working day.
     """
     from backstory.chronicle import standup
+    from backstory.chronicle.progress import RULE
 
     if explain:
-        output.data(standup.RULE)
+        output.data(RULE)
         return
     app.bring_up_to_date()
     wanted = last(SessionFilter(**chosen.shared, everywhere=not here), now_ms(), DAY_MS)
-    found = standup.standup(app.reader, wanted)
+    with counting("Reading sessions") as report:
+        found = standup.standup(app.reader, wanted, report)
     if not found.places:
         print_where_there_is(app, wanted)
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.standup import Status
+from backstory.chronicle.progress import Status
 from backstory.cli import output
 from backstory.cli.layout import flowing, room_beside
 from backstory.cli.report_options import window
@@ -15,7 +15,8 @@ from backstory.export.safe_markdown import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.chronicle.standup import Check, Item, Place, Standup
+    from backstory.chronicle.progress import Check, Results
+    from backstory.chronicle.standup import Item, Place, Standup
     from backstory.store.derived_tables import StoredRef
 
 FILES_SHOWN = 5
@@ -49,7 +50,7 @@ def _text(report: Standup) -> Iterator[str]:
 
 
 def _ordered(place: Place) -> Iterator[tuple[Status, Item]]:
-    yield from ((status, item) for status in Status for item in place.items if item.status == status)
+    yield from ((status, item) for status in Status for item in place.items if item.progress.status == status)
 
 
 def _place(place: Place) -> str:
@@ -64,21 +65,24 @@ def _facts(item: Item) -> Iterator[str]:
         facts.append(money(cost))
     yield " · ".join(each for each in facts if each)
     yield f"Asked: {output.one_line(first.prompt, 200)}"
-    if came := list(_came(item)):
+    if came := list(came_lines(item.results)):
         yield " · ".join(came)
     if item.refs:
         yield "Named: " + ", ".join(map(_ref, item.refs[:REFS_SHOWN])) + _more(len(item.refs) - REFS_SHOWN)
-    yield f"{item.status.capitalize()}: {item.reason}"
-    if item.open:
-        yield f"Open: {item.open}"
+    yield f"{item.progress.status.capitalize()}: {item.progress.reason}"
+    if item.progress.open:
+        yield f"Open: {item.progress.open}"
 
 
-def _came(item: Item) -> Iterator[str]:
-    if item.files:
-        yield "Files: " + ", ".join(item.files[:FILES_SHOWN]) + _more(len(item.files) - FILES_SHOWN)
-    if item.commits:
-        yield output.counted(item.commits, "commit")
-    yield from map(_check, item.checks)
+def came_lines(results: Results) -> Iterator[str]:
+    """What came of work, a few words each: files, commits, checks."""
+    if results.files:
+        yield "Files: " + ", ".join(results.files[:FILES_SHOWN]) + _more(len(results.files) - FILES_SHOWN)
+    if results.elsewhere:
+        yield output.counted(len(results.elsewhere), "file") + " elsewhere"
+    if results.commits:
+        yield output.counted(results.commits, "commit")
+    yield from map(_check, results.checks)
 
 
 def _check(check: Check) -> str:
@@ -100,13 +104,13 @@ def _markdown(report: Standup) -> Iterator[str]:
     yield f"# Stand-up {window(report.wanted)}"
     for place in report.places:
         yield from ("", f"## {plain(_place(place))}")
-        counts = Counter(item.status for item in place.items)
+        counts = Counter(item.progress.status for item in place.items)
         for status in Status:
             if not counts[status]:
                 continue
             yield from ("", f"### {status.capitalize()}", "")
             for item in place.items:
-                if item.status == status:
+                if item.progress.status == status:
                     yield from _item_markdown(item)
 
 

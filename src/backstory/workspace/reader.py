@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from backstory.workspace.targets import Branch, Target
     from backstory.workspace.transcript import ListedTurn, Transcript
     from backstory.workspace.trees import Comparison, SessionTree
-    from backstory.workspace.work import SessionWork
+    from backstory.workspace.work import SessionWork, WorkDone
 
 
 def _ignore(_remark: str) -> None:
@@ -109,11 +109,20 @@ class Reader:
 
         return count_turns_by(self._listing, query, groupings, report)
 
-    def work(self, wanted: SessionFilter) -> tuple[SessionWork, ...]:
-        """What was done in the sessions that were active in some time, each turn once, the last active first."""
+    def work(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> WorkDone:
+        """What was done in the sessions that were active in some time, each turn once, the last active first.
+
+        ``report`` receives (done, total) sessions.
+        """
         from backstory.workspace.work import done_in
 
-        return done_in(self._listing, wanted)
+        return done_in(self._listing, wanted, report)
+
+    def work_of(self, located: LocatedSession) -> SessionWork:
+        """What was done in one session, in all of its turns."""
+        from backstory.workspace.work import work_of
+
+        return work_of(located.store, located.session, self.session(located.store, located.session))
 
     def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
         """How often tools were called in listed sessions, each call once; ``report``: (done, total) sessions."""
