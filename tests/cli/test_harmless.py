@@ -255,6 +255,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
                           ("--explain",), ("--repo", EVIL_NAME)],
     "chronicle cost": [("--since", "2020"), ("--since", "2020", "--md"), ("--since", "2020", "--json"),
                        ("--repo", EVIL_NAME), ("--explain", "--repo", EVIL_NAME)],
+    "chronicle search": [("the",), ("the", "--md"), ("the", "--json"), (EVIL_NAME,), ("--explain", EVIL_NAME)],
     "chronicle reindex": [()],
     "list": [("--all",), ("--all", "--json"), ("--all", "--grep", EVIL_NAME), ("-a", EVIL_NAME),
              ("--store", f"/no/{EVIL_NAME}")],

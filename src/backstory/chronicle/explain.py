@@ -27,15 +27,15 @@ def cost_queries(report: CostReport) -> dict[str, str]:
     """What each part of a cost report is named, and its query."""
     wanted = report.query.wanted
     uids = [each.key.value for each in report.groups["session"] if each.key.value] if wanted.is_chosen else None
-    sessions = _sessions(uids)
+    sessions = sessions_with_subagents(uids)
     return {"total": _usage(sessions, wanted, None)} | {
         f"by {by}": _usage(sessions, wanted, column) for by, column in GROUP_COLUMNS.items()
     }
 
 
-def _sessions(uids: Iterable[str] | None) -> str:
+def sessions_with_subagents(uids: Iterable[str] | None = None) -> str:
     """The sessions that are listed, each with its subagents' sessions: id, and uid and place of the listed one."""
-    chosen = "" if uids is None else f" and s.uid in ({', '.join(map(_quoted, uids))})"
+    chosen = "" if uids is None else f" and s.uid in ({', '.join(map(quoted, uids))})"
     return (
         "with recursive l(id, uid, place) as (\n"
         f"  select id, uid, coalesce(repository, main_folder(project)) from sessions s "
@@ -58,9 +58,10 @@ def _usage(sessions: str, wanted: SessionFilter, column: str | None) -> str:
 
 def _in_time(wanted: SessionFilter) -> str:
     bounds = ((">=", wanted.since), ("<", wanted.until))
-    conditions = [f"u.at {sign} {_quoted(str(iso(ms)))}" for sign, ms in bounds if ms is not None]
+    conditions = [f"u.at {sign} {quoted(str(iso(ms)))}" for sign, ms in bounds if ms is not None]
     return f"\nwhere {' and '.join(conditions)}" if conditions else ""
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text as SQL has it."""
     return "'" + text.replace("'", "''") + "'"

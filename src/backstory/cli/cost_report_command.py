@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.chronicle.window import DAY_MS, last
+from backstory.chronicle.window import DAY_MS
 from backstory.cli import output
 from backstory.cli.counting import counting
-from backstory.cli.report_options import print_where_there_is, report_options
-from backstory.workspace.sessions import SessionFilter
+from backstory.cli.report_options import print_report, print_where_there_is, report_options, wanted_by
 from backstory.workspace.stats import StatsQuery
-from backstory.workspace.workspace import now_ms
 
 if TYPE_CHECKING:
     from backstory.chronicle.cost import CostReport
     from backstory.cli.app import App
-    from backstory.store.session_filter import SessionFilter as Chosen
+    from backstory.cli.report_options import Asked, Form
 
 DAYS = 30
 DEAREST = 10
@@ -26,30 +24,36 @@ DEAREST = 10
 
 @click.command("cost")
 @report_options
-@click.option("--explain", is_flag=True, help="Print the SQL that returns the same numbers, for backstory sql.")
 @click.pass_obj
-def command(app: App, here: bool, chosen: Chosen, as_markdown: bool, as_json: bool, explain: bool) -> None:
+def command(app: App, asked: Asked, form: Form) -> None:
     """Sum up what agents used and cost: by day, agent, model, repository and session.
 
-    The last 30 days, in every project. A turn that several sessions hold counts once; what subagents used counts with
-    their session. Costs: $1.20 reported, ~$1.20 computed, $1.20–$1.50 between, ≥ $1.20 at least, – unknown.
+    The last 30 days, in every project; WORDS narrow it to what is about them. A turn that several sessions hold counts
+    once; what subagents used counts with their session. Costs: $1.20 reported, ~$1.20 computed, $1.20–$1.50 between,
+    ≥ $1.20 at least, – unknown.
     """
     app.bring_up_to_date()
     from backstory.chronicle import cost
 
-    wanted = last(SessionFilter(**chosen.shared, everywhere=not here), now_ms(), DAYS * DAY_MS)
+    wanted = wanted_by(app, asked, DAYS * DAY_MS)
     with counting("Counting turns") as report:
         found = cost.cost_report(app.reader, StatsQuery(wanted=wanted), dearest=DEAREST, report=report)
-    if not found.total.sessions and not explain:
-        print_where_there_is(app, wanted)
-    if as_json:
-        output.json(cost.as_json(found))
-    elif explain:
+    if form.explain:
         _print_queries(found)
-    elif found.total.sessions:
-        from backstory.cli import cost_view
+        return
+    if not found.total.sessions:
+        print_where_there_is(app, wanted)
+    if not (found.total.sessions or form.json):
+        return
+    from backstory.cli.cost_view import markdown_lines, text_lines
+    from backstory.cli.stats_table import print_unknown
 
-        (cost_view.print_markdown if as_markdown else cost_view.print_text)(found)
+    print_report(
+        app, form, found, as_json=cost.as_json, text_lines=text_lines, markdown_lines=markdown_lines,
+        kind="a report of what agents used and cost",
+    )  # fmt: skip
+    if not (form.json or form.markdown):
+        print_unknown(found.total, found.undated)
 
 
 def _print_queries(found: CostReport) -> None:

@@ -23,25 +23,20 @@ MOST_SHOWN = 10
 """So many groups are shown, except of days; --json has all."""
 
 
-def print_text(report: CostReport) -> None:
-    """Print the sums, then a table of each grouping."""
-    lines = [output.style(f"Cost {window(report.query.wanted)}", bold=True)]
-    lines += [f"{output.style(f'{name:<8}', dim=True)}  {value}" for name, value in _summary(report)]
+def text_lines(report: CostReport) -> Iterator[str]:
+    """Yield the sums, then a table of each grouping."""
+    yield output.style(f"Cost {window(report.query.wanted)}", bold=True)
+    yield from (f"{output.style(f'{name:<8}', dim=True)}  {value}" for name, value in _summary(report))
     for by in GROUPINGS:
         shown = _shown(report, by)
-        lines += ["", *stats_table.group_lines(shown, head=by, name=lambda each: _name(report, by, each))]  # noqa: B023
-        lines += [output.style(each, dim=True) for each in _left_out(report, by)]
-    output.pages(lines)
-    stats_table.print_unknown(report.total, report.undated)
+        yield ""
+        yield from stats_table.group_lines(shown, head=by, name=lambda each: _name(report, by, each))  # noqa: B023
+        yield from (output.style(each, dim=True) for each in _left_out(report, by))
 
 
-def print_markdown(report: CostReport) -> None:
-    """Print the same as Markdown."""
-    output.pages(_markdown(report))
-
-
-def _markdown(report: CostReport) -> Iterator[str]:
-    yield f"# Cost {window(report.query.wanted)}"
+def markdown_lines(report: CostReport) -> Iterator[str]:
+    """Yield the same as Markdown."""
+    yield f"# Cost {plain(window(report.query.wanted))}"
     yield ""
     yield from (f"- {name}: {plain(value)}" for name, value in _summary(report))
     for by in GROUPINGS:

@@ -1,58 +1,154 @@
-"""What reports share on the command line: their options, their time in words, and what an empty one says."""
+"""What reports share on the command line: their options, the sessions they are about, and how they are printed."""
 
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from msgspec import Struct
 
-from backstory.chronicle.window import nearest_day
+from backstory.chronicle.window import last, nearest_day
 from backstory.cli import output
 from backstory.cli.filters import filter_options
 from backstory.cli.list_remarks import why_no_sessions
-from backstory.cli.options import json_option, store_option
+from backstory.cli.options import RUNNING_AGENT, json_option, readable, store_option
+from backstory.cli.trusting import trust_option
+from backstory.workspace.sessions import SessionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from backstory.cli.app import App
-    from backstory.workspace.sessions import SessionFilter
+    from backstory.store.session_filter import SessionFilter as Chosen
 
-_OPTIONS = (
-    click.option("--here", is_flag=True, help="Only this project's sessions."),
-    filter_options,
+
+class Form(Struct, frozen=True, kw_only=True):
+    """How a report is printed: as text, or in one of these ways. ``writer``: the agent that phrases it."""
+
+    markdown: bool
+    json: bool
+    explain: bool
+    writer: str | None
+    model: str | None
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """Which sessions a report is asked about."""
+
+    here: bool
+    chosen: Chosen
+    words: str
+
+
+_FORMS = (
     click.option("--md", "as_markdown", is_flag=True, help="Print Markdown."),
     json_option,
+    click.option("--explain", is_flag=True, help="Print the rules, and the SQL that returns the same numbers."),
+    click.option("--write", "writer", type=RUNNING_AGENT, metavar="AGENT", help="Let this agent phrase it, in a run."),
+    click.option("--model", "-m", metavar="NAME", help="With --write: the model, in the agent's words."),
+    trust_option,
+    store_option,
+)
+_SESSIONS = (
+    click.argument("words", nargs=-1),
+    click.option("--here", is_flag=True, help="Only this project's sessions."),
+    filter_options,
 )
 
 
-def report_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every report: ``here``, ``chosen`` (a SessionFilter), ``as_markdown`` and ``as_json``."""
+def form_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say how a report is printed: the command receives them as ``form``."""
 
     @wraps(function)
-    def with_form(*args: Any, **how: Any) -> Any:
-        if how["as_markdown"] + how["as_json"] + how.get("explain", False) > 1:
-            raise click.UsageError("Choose one of --md, --json and --explain.")
-        return function(*args, **how)
+    def with_form(
+        *args: Any, as_markdown: bool, as_json: bool, explain: bool, writer: str | None, model: str | None, **how: Any
+    ) -> Any:
+        if as_markdown + as_json + explain + (writer is not None) > 1:
+            raise click.UsageError("Choose one of --md, --json, --explain and --write.")
+        if model is not None and writer is None:
+            raise click.UsageError("--model needs --write: a report is computed without a model.")
+        form = Form(markdown=as_markdown, json=as_json, explain=explain, writer=writer, model=model)
+        return function(*args, form=form, **how)
 
-    for option in reversed((*_OPTIONS, store_option)):
-        with_form = option(with_form)
-    return with_form
+    return _with(with_form, _FORMS)
+
+
+def report_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a report about several sessions: the command receives ``asked`` and ``form``."""
+
+    @wraps(function)
+    def with_sessions(*args: Any, words: tuple[str, ...], here: bool, chosen: Chosen, **how: Any) -> Any:
+        return function(*args, asked=Asked(here=here, chosen=chosen, words=readable(" ".join(words))), **how)
+
+    return _with(form_options(with_sessions), _SESSIONS)
+
+
+def _with(function: Callable[..., Any], options: Iterable[Callable[..., Any]]) -> Callable[..., Any]:
+    for option in reversed(tuple(options)):
+        function = option(function)
+    return function
+
+
+def wanted_by(app: App, asked: Asked, span_ms: int | None) -> SessionFilter:
+    """The sessions that a report is about: of the last ``span_ms`` where no time was asked for; None: of all time."""
+    wanted = SessionFilter(**asked.chosen.shared, everywhere=not asked.here)
+    if span_ms is not None:
+        wanted = last(wanted, app.workspace.now(), span_ms)
+    return app.reader.about(asked.words, wanted) if asked.words else wanted
+
+
+def print_report(
+    app: App,
+    form: Form,
+    report: Any,
+    *,
+    as_json: Callable[[Any], Any],
+    text_lines: Callable[[Any], Iterable[str]],
+    markdown_lines: Callable[[Any], Iterable[str]],
+    kind: str,
+) -> None:
+    """Print a report in the form that is asked for, secrets masked, or let an agent phrase it. ``kind``: what it is."""
+    report = _masked(app, report, is_shared=form.markdown or form.writer is not None)
+    if form.json:
+        output.json(as_json(report))
+    elif form.writer is not None:
+        _write(app, form, kind, "\n".join(markdown_lines(report)))
+    else:
+        output.pages((markdown_lines if form.markdown else text_lines)(report))
+
+
+def _masked(app: App, report: Any, *, is_shared: bool) -> Any:
+    """A report without secrets; in a form that is made for others also without people's names in paths."""
+    from backstory.derive.secrets import Redactor
+
+    redactor = Redactor(str(app.user_home) if is_shared else "", people=is_shared)
+    return redactor.value(report) if redactor.learn(report) else report
+
+
+def _write(app: App, form: Form, kind: str, facts: str) -> NoReturn:
+    """Run an agent that phrases a report, in a session of its own; ends with the exit code of ``run``."""
+    from backstory.cli.report_writing import write
+
+    click.get_current_context().exit(write(app, str(form.writer), form.model, kind, facts))
 
 
 def window(wanted: SessionFilter) -> str:
-    """The time that a report is about, in words: ``from 2026-01-01 to 2026-01-30 18:00``."""
+    """What a report is about, in words: ``about "the parser" from 2026-01-01 to 2026-01-30 18:00``."""
+    about = f'about "{output.clean(wanted.about)}" ' if wanted.about else ""
     since, until = wanted.since, wanted.until
     if since is None and until is None:
-        return "of all time"
+        return f"{about}of all time"
     begin = "" if since is None else f"from {output.local(since)}"
     end = "until now" if until is None else f"to {output.local(until)}"
-    return f"{begin} {end}".strip()
+    return f"{about}{begin} {end}".strip()
 
 
 def print_where_there_is(app: App, wanted: SessionFilter) -> None:
     """Print where else there is history, when a report's time holds none."""
+    if wanted.about:
+        output.talk(f"No session in this time is about {wanted.about!r}. All of them: backstory search {wanted.about}")
+        return
     day = nearest_day(app.reader, wanted)
     if day is None:
         output.talk(why_no_sessions(app, wanted))

@@ -25,17 +25,8 @@ MARKS = {Status.DONE: ("✓", "green"), Status.IN_PROGRESS: ("…", "yellow"), S
 _REFS = {"pr": "PR", "issue": "issue", "commit": "commit"}
 
 
-def print_text(report: Standup) -> None:
-    """Print each place with its work: what is stuck last, where the eye rests."""
-    output.pages(_text(report))
-
-
-def print_markdown(report: Standup) -> None:
-    """Print the same as Markdown."""
-    output.pages(_markdown(report))
-
-
-def _text(report: Standup) -> Iterator[str]:
+def text_lines(report: Standup) -> Iterator[str]:
+    """Yield each place with its work: what is stuck last, where the eye rests."""
     yield output.style(f"Stand-up {window(report.wanted)}", bold=True)
     for place in report.places:
         yield ""
@@ -100,8 +91,9 @@ def _more(count: int) -> str:
     return f" and {count:,} more" if count > 0 else ""
 
 
-def _markdown(report: Standup) -> Iterator[str]:
-    yield f"# Stand-up {window(report.wanted)}"
+def markdown_lines(report: Standup) -> Iterator[str]:
+    """Yield the same as Markdown."""
+    yield f"# Stand-up {plain(window(report.wanted))}"
     for place in report.places:
         yield from ("", f"## {plain(_place(place))}")
         counts = Counter(item.progress.status for item in place.items)

@@ -431,14 +431,15 @@ def _user(found: re.Match[str]) -> Iterator[Finding]:
         yield Finding("user", found.start(1), found.end(1), found.group(1))
 
 
-def findings_in(text: str) -> Iterator[Finding]:
-    """Every secret of a text, by the order of the shapes; two may overlap."""
+def findings_in(text: str, *, people: bool = True) -> Iterator[Finding]:
+    """Every secret of a text, by the order of the shapes; two may overlap. ``people``: names of people, too."""
     lowered = _lowered(text)
     yield from private_keys_in(text)
     yield from tokens_in(text)
     yield from logins_in(text, lowered)
     yield from named_in(text, lowered)
-    yield from users_in(text, lowered)
+    if people:
+        yield from users_in(text, lowered)
 
 
 def _lowered(text: str) -> str:

@@ -37,9 +37,13 @@ _UNSAFE = lazy_regex(r"[^A-Za-z0-9_.~-]")
 
 
 class Redactor:
-    """Masks the secrets of what it is given; remembers which it met. One report or file uses one of these."""
+    """Masks the secrets of what it is given; remembers which it met. One report or file uses one of these.
 
-    def __init__(self, home: str = "") -> None:
+    ``home``: the path of a home folder, which is masked; ``people``: mask people's names in such paths, too.
+    """
+
+    def __init__(self, home: str = "", *, people: bool = True) -> None:
+        self._people = people
         self.counts: dict[str, int] = {}
         """How many times something was masked, by the name of its shape."""
         self._masks: dict[tuple[bool, str], str] = {}
@@ -50,18 +54,20 @@ class Redactor:
         if "/" in home[1:] and not any(users_in(home, home.lower())):
             self._remember(home, Finding("home", 0, 0, home))
 
-    def learn(self, value: Any) -> None:
-        """Remember the secrets of a text, or of a value as JSON or an event has it."""
+    def learn(self, value: Any) -> bool:
+        """Remember the secrets of a text, or of a value as JSON or an event has it; whether it has any."""
         before = dict(self.counts)
         self.value(value)
+        has_any = self.counts != before
         self.counts = before
+        return has_any
 
     def text(self, text: str) -> str:
         """The text with its secrets masked."""
         if len(text) < KNOWN_CHARS_MIN:
             return text
         for _ in range(ROUNDS_MAX):
-            found = _apart([*findings_in(text), *self._known_in(text)])
+            found = _apart([*findings_in(text, people=self._people), *self._known_in(text)])
             if not found:
                 break
             known = len(self._known)
@@ -110,7 +116,8 @@ class Redactor:
             return msgspec.json.decode(self.text(msgspec.json.encode(value).decode()))
         if isinstance(value, dict):
             return self._dict(value, depth)
-        return type(value)(self._items(value, depth))
+        # A NamedTuple takes its items apart.
+        return getattr(type(value), "_make", type(value))(self._items(value, depth))
 
     def _dict(self, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
         if len(value) == 1 and (masked_bytes := self._base64(value)) is not None:
@@ -150,7 +157,7 @@ class Redactor:
         text = str(value)
         if (isinstance(value, int) and kind != "password") or not is_secret(kind, text, quoted=True):
             return self._value(value, depth + 1)
-        found = _apart([*findings_in(text), Finding(kind, 0, len(text), text)])
+        found = _apart([*findings_in(text, people=self._people), Finding(kind, 0, len(text), text)])
         return self._mask(text, found[0])
 
     def _mask(self, text: str, found: Finding) -> str:

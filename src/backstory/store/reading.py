@@ -403,6 +403,12 @@ class Reading(Database):
 
         return self._read(lambda db: search.listed(db, self._as_recorded(wanted), limit=limit))
 
+    def about(self, words: str, wanted: Filter) -> list[str]:
+        """The uids of the sessions that are about something, in words; as ``topics.about`` says."""
+        from backstory.store import topics
+
+        return self._read_if_begun(lambda db: topics.about(db, words, self._as_recorded(wanted)), [])
+
     def execute_read_only(
         self,
         sql: str,

@@ -10,7 +10,7 @@ from msgspec import Struct
 from backstory.bounds import iso
 from backstory.lazy_regex import lazy_regex
 from backstory.model import Relation
-from backstory.store import claims, lineage
+from backstory.store import claims, kinds, lineage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,8 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     since: int | None = None
     until: int | None = None
     """The first moment that is too late."""
+    uids: tuple[str, ...] | None = None
+    """Only these sessions."""
 
     @property
     def shared(self) -> Mapping[str, Any]:
@@ -73,6 +75,9 @@ def conditions(wanted: SessionFilter) -> tuple[list[str], list[object]]:
             sentence, bound = condition(value)
             conditions.append(sentence)
             values += bound
+    if wanted.uids is not None:
+        conditions.append("s.uid in (select value from json_each(?))")
+        values.append(kinds.json_list(wanted.uids))
     if wanted.path is not None:
         sentence, bound = _of_paths([wanted.path, *(wanted.moves.earlier(wanted.path) if wanted.moves else [])])
         conditions.append(sentence)

@@ -130,6 +130,12 @@ class Reader:
 
         return count_calls(self._listing, query, report)
 
+    def about(self, words: str, wanted: SessionFilter) -> SessionFilter:
+        """The same filter for sessions that are about something, in words: see ``Store.about``."""
+        from backstory.workspace import searching
+
+        return searching.about(self._listing, words, wanted)
+
     def session(self, store: Store, session: Session) -> ListedSession:
         """One session that was found in a store, as it is listed."""
         return self._listing.session(store, session)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory.bounds import iso
 from backstory.search.query import Findings, find, find_exact, find_listed, find_pattern
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 
     from backstory.search.query import Excerpt
     from backstory.store import Store
+    from backstory.workspace.listing import Listing
     from backstory.workspace.reader import Sources
+    from backstory.workspace.sessions import SessionFilter as ListedFilter
 
 
 class Mode(Enum):
@@ -109,6 +113,13 @@ def _found(store: Store, query: SearchQuery, wanted: Filter) -> Findings:
     if query.mode is Mode.EXACT:
         return find_exact(store, query.text, wanted, limit=most, hits_per_session=each, sort=query.sort)
     return find(store, query.text, wanted, limit=most, hits_per_session=each, near=query.near, sort=query.sort)
+
+
+def about(listing: Listing, words: str, wanted: ListedFilter) -> ListedFilter:
+    """The same filter for the sessions of a list that are about something, as any of its stores says."""
+    stores = listing.stores(everywhere=wanted.everywhere)
+    found = (store.about(words, Filter(**listing.filter_of(store, wanted).shared)) for store in stores)
+    return replace(wanted, about=words, uids=tuple(dict.fromkeys(chain.from_iterable(found))))
 
 
 def filter_of(sources: Sources, query: SearchQuery) -> Filter:

@@ -27,17 +27,19 @@ class SessionFilter(ListFilter, frozen=True, kw_only=True):
 
     everywhere: bool = False
     """Every project's, not only those of the folder that is asked from."""
+    about: str | None = None
+    """The words by which ``uids`` were chosen."""
 
     @property
     def is_narrow(self) -> bool:
         """Whether sessions of the place are left out that a list shows unasked."""
-        return any((*self.shared.values(), self.title))
+        return any((*self.shared.values(), self.title, self.about))
 
     @property
     def is_chosen(self) -> bool:
         """Whether only some sessions of the machine are asked for, whenever they were."""
         asked = (value for name, value in self.shared.items() if name not in ("since", "until"))
-        return not self.everywhere or any((*asked, self.title))
+        return not self.everywhere or any((*asked, self.title, self.about))
 
 
 class Page(Struct, frozen=True, kw_only=True):
