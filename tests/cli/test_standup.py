@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,17 @@ def reported(bare: Shell, *words: str) -> list[dict[str, Any]]:
     done = bare("chronicle", "standup", "--json", *(words or DAY), TZ="UTC")
     assert done.code == 0, done.err
     return [item | {"place": place} for place in done.json()["places"] for item in place["items"]]
+
+
+def queries(shell: Shell, *words: str) -> dict[str, str]:
+    """The SQL that ``--explain`` prints, by what it is of."""
+    parts = re.split(r"^-- (turns|cost|refs)\n", shell(*words, "--explain").out, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def answer(shell: Shell, query: str) -> list[dict[str, Any]]:
+    found = shell("sql", "--json", query).json()
+    return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
 
 
 def item(bare: Shell, log: Log, *words: str) -> dict[str, Any]:
@@ -174,6 +186,26 @@ def test_it_is_about_the_last_day_unless_told(bare: Shell) -> None:
     done = bare("chronicle", "standup", TZ="UTC")
     assert (done.code, done.out) == (0, "")
     assert "--since 2026-05-04" in done.err
+
+
+@pytest.mark.parametrize("words", [(), ("--agent", "claude"), ("--until", "2026-06-01"), ("--here",)])
+def test_each_number_that_sql_can_return_is_what_its_sql_returns(read_once: Shell, words: tuple[str, ...]) -> None:
+    asked = ("chronicle", "standup", "--since", "2020-01-01", *words)
+    found = [item for place in read_once(*asked, "--json").json()["places"] for item in place["items"]]
+    rows = {part: answer(read_once, query) for part, query in queries(read_once, *asked).items()}
+    assert {each["session"]: each["turns"] for each in found} == {row["uid"]: row["turns"] for row in rows["turns"]}
+    costs = {row["uid"]: row["low_usd"] for row in rows["cost"]}
+    assert {each["session"]: each["low_usd"] for each in found} == {
+        each["session"]: pytest.approx(costs[each["session"]]) for each in found
+    }
+    refs = [(each["session"], ref["type"], ref["value"]) for each in found for ref in each["refs"]]
+    assert sorted(refs) == sorted((row["uid"], row["ref_type"], row["ref_value"]) for row in rows["refs"])
+
+
+def test_what_no_sql_returns_is_named(bare: Shell) -> None:
+    printed = bare("chronicle", "standup", "--explain").out
+    said = printed[printed.index("By no SQL") :].partition("\n\n")[0]
+    assert all(word in said for word in ("status", "files", "commits", "tests", "build"))
 
 
 def test_the_rule_is_printed(bare: Shell) -> None:

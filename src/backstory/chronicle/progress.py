@@ -25,6 +25,10 @@ stuck: the last turn failed, crashed or was cancelled; or the last run of tests 
 was edited, committed or proposed after it.
 in progress: everything else.
 Edits in temporary folders and in hidden folders of a home do not count, nor do calls that a person refused."""
+BY_NO_SQL = """\
+By no SQL: status, reason and open end (the rule above), files (of session_files those edited in the time, without
+what is aside), commits, and how the last tests and the last build ended. They are read from the words of commands and
+from what these returned: tool_calls has both."""
 LINE_CHARS = 200
 
 

@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.store.derived_tables import StoredRef
     from backstory.workspace.reader import Reader
-    from backstory.workspace.sessions import SessionFilter
+    from backstory.workspace.sessions import ListedSession, SessionFilter
     from backstory.workspace.work import SessionWork
 
 
 class Item(Struct, frozen=True, kw_only=True):
-    """A session in a stand-up: how far it is, and what came of it in the time."""
+    """A session in a stand-up: how far it is, and what came of it in the time. ``asked``: the time's first prompt."""
 
-    work: SessionWork
+    session: ListedSession
+    asked: str
+    asked_at: int | None
+    turns: int
+    outcome: str | None
     progress: Progress
     results: Results
     refs: tuple[StoredRef, ...]
@@ -55,13 +59,12 @@ def standup(reader: Reader, wanted: SessionFilter, report: Callable[[int, int], 
     places: dict[tuple[str | None, str | None], list[Item]] = {}
     done = reader.work(wanted, report)
     for work in done.sessions:
-        session = work.session
-        key = session.repository or session.project, session.branch
+        key = work.session.repository or work.session.project, work.session.branch
         places.setdefault(key, []).append(_item(work, wanted, costs))
     return Standup(
         wanted=wanted,
         places=tuple(
-            Place(name=_name(items[0]), project=items[0].work.session.project, branch=branch, items=tuple(items))
+            Place(name=_name(items[0]), project=items[0].session.project, branch=branch, items=tuple(items))
             for (_, branch), items in places.items()
         ),
         undated=done.undated,
@@ -69,12 +72,16 @@ def standup(reader: Reader, wanted: SessionFilter, report: Callable[[int, int], 
 
 
 def _name(item: Item) -> str:
-    return item.work.session.repository or item.work.session.project_name
+    return item.session.repository or item.session.project_name
 
 
 def _item(work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, Cost]) -> Item:
     return Item(
-        work=work,
+        session=work.session,
+        asked=work.turns[0].prompt,
+        asked_at=work.turns[0].started,
+        turns=len(work.turns),
+        outcome=work.turns[-1].outcome,
         progress=progress_of(work),
         results=results_of(work, wanted.since),
         refs=tuple(each for each in work.refs if _is_in(wanted, each.created_at)),
@@ -84,7 +91,9 @@ def _item(work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, C
 
 def _is_in(wanted: SessionFilter, at: int | None) -> bool:
     since, until = wanted.since, wanted.until
-    return at is None or ((since is None or at >= since) and (until is None or at < until))
+    if at is None:
+        return since is None and until is None
+    return (since is None or at >= since) and (until is None or at < until)
 
 
 def as_json(report: Standup) -> dict[str, Any]:
@@ -106,7 +115,7 @@ def as_json(report: Standup) -> dict[str, Any]:
 
 
 def _item_as_json(item: Item) -> dict[str, Any]:
-    session, turns, cost = item.work.session, item.work.turns, item.cost
+    session, cost = item.session, item.cost
     return {
         "session": session.uid,
         "title": session.heading,
@@ -114,10 +123,10 @@ def _item_as_json(item: Item) -> dict[str, Any]:
         "status": item.progress.status,
         "reason": item.progress.reason,
         "open": item.progress.open,
-        "asked": turns[0].prompt,
-        "asked_at": iso(turns[0].started),
-        "turns": len(turns),
-        "outcome": turns[-1].outcome,
+        "asked": item.asked,
+        "asked_at": iso(item.asked_at),
+        "turns": item.turns,
+        "outcome": item.outcome,
         **results_as_json(item.results),
         "refs": [ref_as_json(each) for each in item.refs],
         "cost_usd": cost.usd if cost else None,

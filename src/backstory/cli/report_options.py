@@ -17,7 +17,7 @@ from backstory.cli.trusting import trust_option
 from backstory.workspace.sessions import SessionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from backstory.cli.app import App
     from backstory.store.session_filter import SessionFilter as Chosen
@@ -142,6 +142,12 @@ def window(wanted: SessionFilter) -> str:
     begin = "" if since is None else f"from {output.local(since)}"
     end = "until now" if until is None else f"to {output.local(until)}"
     return f"{about}{begin} {end}".strip()
+
+
+def print_queries(queries: Mapping[str, str]) -> None:
+    """Print queries for ``backstory sql``, each below the name of what it returns."""
+    for part, query in queries.items():
+        output.data(f"-- {part}\n{query};\n")
 
 
 def print_where_there_is(app: App, wanted: SessionFilter) -> None:

@@ -9,11 +9,12 @@ import click
 from backstory.chronicle.window import DAY_MS
 from backstory.cli import output
 from backstory.cli.counting import counting
-from backstory.cli.report_options import print_report, print_where_there_is, report_options, wanted_by
+from backstory.cli.report_options import print_queries, print_report, print_where_there_is, report_options, wanted_by
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.cli.report_options import Asked, Form
+    from backstory.workspace.sessions import SessionFilter
 
 
 @click.command("standup")
@@ -26,13 +27,12 @@ def command(app: App, asked: Asked, form: Form) -> None:
     the last working day.
     """
     from backstory.chronicle import standup
-    from backstory.chronicle.progress import RULE
 
-    if form.explain:
-        output.data(RULE)
-        return
     app.bring_up_to_date()
     wanted = wanted_by(app, asked, DAY_MS)
+    if form.explain:
+        _explain(app, wanted)
+        return
     with counting("Reading sessions") as report:
         found = standup.standup(app.reader, wanted, report)
     if not found.places:
@@ -45,3 +45,14 @@ def command(app: App, asked: Asked, form: Form) -> None:
         app, form, found, as_json=standup.as_json, text_lines=text_lines, markdown_lines=markdown_lines,
         kind="a stand-up: by repository and branch, what is done, in progress and stuck",
     )  # fmt: skip
+
+
+def _explain(app: App, wanted: SessionFilter) -> None:
+    """Print the rule, and the SQL of what SQL can return: all of it can be given to ``backstory sql`` part by part."""
+    from backstory.chronicle.explain import standup_queries
+    from backstory.chronicle.progress import BY_NO_SQL, RULE
+
+    for line in (*RULE.splitlines(), "", *BY_NO_SQL.splitlines()):
+        output.data(f"-- {line}".rstrip())
+    output.data("")
+    print_queries(standup_queries(app.reader, wanted))

@@ -33,9 +33,9 @@ def text_lines(report: Standup) -> Iterator[str]:
         yield output.style(_place(place), bold=True)
         for status, item in _ordered(place):
             mark, colour = MARKS[status]
-            handle = f"  {output.style(mark, fg=colour)} {output.ident(item.work.session.label)} "
-            room = room_beside(4 + len(item.work.session.label) + 1)
-            yield handle + output.one_line(item.work.session.heading, room)
+            handle = f"  {output.style(mark, fg=colour)} {output.ident(item.session.label)} "
+            room = room_beside(4 + len(item.session.label) + 1)
+            yield handle + output.one_line(item.session.heading, room)
             for line in _facts(item):
                 yield from (f"      {each}" for each in flowing(line, 6))
 
@@ -50,12 +50,12 @@ def _place(place: Place) -> str:
 
 
 def _facts(item: Item) -> Iterator[str]:
-    first, cost = item.work.turns[0], item.cost
-    facts = [output.local(first.started), output.counted(len(item.work.turns), "turn")]
+    cost = item.cost
+    facts = [output.local(item.asked_at), output.counted(item.turns, "turn")]
     if cost is not None and cost.low_usd is not None:
         facts.append(money(cost))
     yield " · ".join(each for each in facts if each)
-    yield f"Asked: {output.one_line(first.prompt, 200)}"
+    yield f"Asked: {output.one_line(item.asked, 200)}"
     if came := list(came_lines(item.results)):
         yield " · ".join(came)
     if item.refs:
@@ -107,7 +107,7 @@ def markdown_lines(report: Standup) -> Iterator[str]:
 
 
 def _item_markdown(item: Item) -> Iterator[str]:
-    session = item.work.session
+    session = item.session
     yield f"- **{plain(session.heading or session.label)}** (`{session.label}`)"
     for line in _facts(item):
         yield f"  - {plain(output.one_line(line, 300))}"

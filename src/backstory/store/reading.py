@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from backstory.lazy_module import lazy_module
-from backstory.store import branches, events, moves, sessions, turns
+from backstory.store import branches, events, moves, session_filter, sessions, turns
 from backstory.store.database import Database, T, checked, id_of
 from backstory.store.events import OutlinedEvent, StoredEvent
 from backstory.store.session_filter import ListFilter, SessionFilter
@@ -305,6 +305,10 @@ class Reading(Database):
         wanted = self._asked(asked)
         with checked(self.path):
             self._counted(lambda db, known: tool_stats.add_calls(db, known, wanted, tools, number), None)
+
+    def condition_of(self, wanted: SessionFilter) -> str:
+        """What a filter says of a session beside its time, in SQL; see session_filter.condition_of."""
+        return session_filter.condition_of(self._as_recorded(wanted))
 
     def work(self, session: Session | int) -> tuple[list[WorkTurn], list[DoneDeed]]:
         """A session's turns, and what was done in it and by its subagents; see work.of_session."""

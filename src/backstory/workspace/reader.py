@@ -109,6 +109,10 @@ class Reader:
 
         return count_turns_by(self._listing, query, groupings, report)
 
+    def condition_of(self, wanted: SessionFilter) -> str:
+        """What a filter says of a session ``s`` of ``main.sessions`` beside its time, for ``backstory sql``."""
+        return self._listing.condition_of(wanted)
+
     def work(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> WorkDone:
         """What was done in the sessions that were active in some time, each turn once, the last active first.
 
