@@ -96,8 +96,8 @@ def test_tokens_are_those_that_the_logs_name_without_copies(bare: Shell, agent: 
 @pytest.mark.parametrize(
     "words",
     [
-        (), ("--agent", "claude"), ("--until", "2026-06-01"), ("--repo", "work"), ("--branch", "worktree-*"), ("--ref", "12"),
-        ("--path", "notes.txt"), ("--agent", "codex", "--repo", "irrlicht"), ("file",),
+        (), ("--agent", "claude"), ("--until", "2026-06-01"), ("--repo", "work"), ("--branch", "worktree-*"),
+        ("--ref", "12"), ("--path", "notes.txt"), ("--agent", "codex", "--repo", "irrlicht"), ("file",),
     ],
 )  # fmt: skip
 def test_each_number_is_what_its_sql_returns(read_once: Shell, words: tuple[str, ...]) -> None:

@@ -202,6 +202,84 @@ def test_each_number_that_sql_can_return_is_what_its_sql_returns(read_once: Shel
     assert sorted(refs) == sorted((row["uid"], row["ref_type"], row["ref_value"]) for row in rows["refs"])
 
 
+SPAN = ("chronicle", "standup", "--since", "2026-05-10", "--until", "2026-05-12")
+
+
+@pytest.mark.parametrize(
+    ("days", "nearest"),
+    [
+        (("2026-05-04",), "2026-05-04"), (("2026-05-20",), "2026-05-20"),
+        (("2026-05-04", "2026-05-13"), "2026-05-13"), (("2026-05-09", "2026-05-20"), "2026-05-09"),
+        (("2026-05-20", "2026-06-20", "2026-05-14"), "2026-05-14"),
+    ],
+)  # fmt: skip
+def test_a_time_without_sessions_names_the_nearest_day_that_has_some(
+    bare: Shell, days: tuple[str, ...], nearest: str
+) -> None:
+    for number, day in enumerate(days):
+        Log(f"{number}{SESSION[1:]}").turn("go", at=f"{day}T10").put(bare)
+    assert bare("ingest").code == 0
+    done = bare(*SPAN, TZ="UTC")
+    assert (done.code, done.out) == (0, "")
+    assert f"--since {nearest} --until {nearest}." in done.err
+    assert "backstory chronicle reindex" in done.err
+    assert bare("chronicle", "standup", "--since", nearest, "--until", nearest, TZ="UTC").out
+
+
+def test_the_day_that_is_named_is_one_on_which_something_began(bare: Shell) -> None:
+    # It was answered after midnight.
+    log = Log().turn("go", answer="", at="2026-05-04T23").turn("ok", at="2026-05-05T00")
+    log.put(bare)
+    whole = (bare.home / ".claude" / "projects" / "p" / f"{SESSION}.jsonl").read_text().splitlines(keepends=True)
+    (bare.home / ".claude" / "projects" / "p" / f"{SESSION}.jsonl").write_text("".join([whole[0], *whole[2:]]))
+    assert bare("ingest").code == 0
+    assert "--since 2026-05-04 --until 2026-05-04." in bare(*SPAN, TZ="UTC").err
+
+
+def test_a_turn_without_a_time_is_left_out_and_said_to_be(bare: Shell) -> None:
+    Log().turn("go").put(bare)
+    log = bare.home / ".claude" / "projects" / "p" / f"{SESSION}.jsonl"
+    log.write_text(re.sub(r'"timestamp": "[^"]*", ', "", log.read_text()))
+    Log(OTHER).turn("dated").put(bare)
+    assert bare("ingest").code == 0
+    done = bare("chronicle", "standup", *DAY, TZ="UTC")
+    assert "Asked: dated" in done.out
+    assert "Asked: go" not in done.out
+    assert "1 turn without a time left out." in done.err
+    assert bare("chronicle", "standup", *DAY, "--json", TZ="UTC").json()["undated_turns"] == 1
+
+
+def test_a_machine_without_history_says_how_to_begin(bare: Shell) -> None:
+    done = bare("chronicle", "standup")
+    assert (done.code, done.out) == (0, "")
+    assert "backstory ingest" in done.err
+    assert bare("chronicle", "standup", "--json").json()["places"] == []
+
+
+def test_a_session_without_a_repository_stands_under_its_folder(bare: Shell) -> None:
+    Log(branch="", cwd="/p").turn("go").put(bare)
+    assert bare("ingest").code == 0
+    assert bare("chronicle", "standup", *DAY, TZ="UTC").out.splitlines()[2] == "p"
+
+
+@pytest.mark.parametrize(
+    ("zone", "at", "day", "is_there"),
+    [
+        # The first minute of the next day where days begin first.
+        ("Pacific/Kiritimati", "2026-05-04T10", "2026-05-05", True),
+        ("Pacific/Kiritimati", "2026-05-04T09", "2026-05-05", False),
+        # A day of 23 hours, and one of 25.
+        ("Europe/Berlin", "2026-03-28T23", "2026-03-29", True), ("Europe/Berlin", "2026-03-29T22", "2026-03-29", False),
+        ("Europe/Berlin", "2026-10-25T22", "2026-10-25", True), ("Europe/Berlin", "2026-10-25T23", "2026-10-25", False),
+    ],
+)  # fmt: skip
+def test_days_are_those_of_the_place_where_one_is(bare: Shell, zone: str, at: str, day: str, is_there: bool) -> None:
+    Log().turn("go", at=at).put(bare)
+    assert bare("ingest").code == 0
+    done = bare("chronicle", "standup", "--since", day, "--until", day, TZ=zone)
+    assert bool(done.out) is is_there
+
+
 def test_what_no_sql_returns_is_named(bare: Shell) -> None:
     printed = bare("chronicle", "standup", "--explain").out
     said = printed[printed.index("By no SQL") :].partition("\n\n")[0]

@@ -45,7 +45,7 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 class Standup(Struct, frozen=True, kw_only=True):
-    """The report: places with the last active first. ``undated``: sessions whose logs have no times, left out."""
+    """The report: places with the last active first. ``undated``: turns without a time, left out."""
 
     wanted: SessionFilter
     places: tuple[Place, ...]
@@ -57,8 +57,7 @@ def standup(reader: Reader, wanted: SessionFilter, report: Callable[[int, int], 
     stats = reader.stats(StatsQuery(wanted=wanted, by="session"))
     costs = {each.key.value: each.figures.cost for each in stats.groups}
     places: dict[tuple[str | None, str | None], list[Item]] = {}
-    done = reader.work(wanted, report)
-    for work in done.sessions:
+    for work in reader.work(wanted, report):
         key = work.session.repository or work.session.project, work.session.branch
         places.setdefault(key, []).append(_item(work, wanted, costs))
     return Standup(
@@ -67,7 +66,7 @@ def standup(reader: Reader, wanted: SessionFilter, report: Callable[[int, int], 
             Place(name=_name(items[0]), project=items[0].session.project, branch=branch, items=tuple(items))
             for (_, branch), items in places.items()
         ),
-        undated=done.undated,
+        undated=stats.undated,
     )
 
 
@@ -101,7 +100,7 @@ def as_json(report: Standup) -> dict[str, Any]:
     return {
         "since": iso(report.wanted.since),
         "until": iso(report.wanted.until),
-        "undated_sessions": report.undated,
+        "undated_turns": report.undated,
         "places": [
             {
                 "repository": place.name or None,

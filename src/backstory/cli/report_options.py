@@ -160,6 +160,11 @@ def print_where_there_is(app: App, wanted: SessionFilter) -> None:
         output.talk(why_no_sessions(app, wanted))
     else:
         output.talk(
-            f"No sessions in this time. The nearest are of {day}: --since {day}. If some are missing, "
+            f"No sessions in this time. The nearest are of {day}: {_range(wanted, day)}. If some are missing, "
             "`backstory chronicle reindex` imports them and rebuilds what is derived."
         )
+
+
+def _range(wanted: SessionFilter, day: str) -> str:
+    """The options for a day. Where no end was asked for, it is still now."""
+    return f"--since {day}" if wanted.until is None else f"--since {day} --until {day}"

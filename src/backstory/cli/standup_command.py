@@ -35,6 +35,8 @@ def command(app: App, asked: Asked, form: Form) -> None:
         return
     with counting("Reading sessions") as report:
         found = standup.standup(app.reader, wanted, report)
+    if found.undated:
+        output.talk(f"{output.counted(found.undated, 'turn')} without a time left out.")
     if not found.places:
         print_where_there_is(app, wanted)
     if not (found.places or form.json):

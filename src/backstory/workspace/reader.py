@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from backstory.workspace.targets import Branch, Target
     from backstory.workspace.transcript import ListedTurn, Transcript
     from backstory.workspace.trees import Comparison, SessionTree
-    from backstory.workspace.work import SessionWork, WorkDone
+    from backstory.workspace.work import SessionWork
 
 
 def _ignore(_remark: str) -> None:
@@ -113,7 +113,7 @@ class Reader:
         """What a filter says of a session ``s`` of ``main.sessions`` beside its time, for ``backstory sql``."""
         return self._listing.condition_of(wanted)
 
-    def work(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> WorkDone:
+    def work(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> tuple[SessionWork, ...]:
         """What was done in the sessions that were active in some time, each turn once, the last active first.
 
         ``report`` receives (done, total) sessions.

@@ -39,20 +39,13 @@ class SessionWork(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...]
 
 
-class WorkDone(Struct, frozen=True, kw_only=True):
-    """What was done in the sessions of a list, in its order. ``undated``: sessions of which no turn has a time."""
-
-    sessions: tuple[SessionWork, ...]
-    undated: int
-
-
-def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> WorkDone:
-    """What was done in the sessions of a list, without those that have no turn of their own in the time.
+def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> tuple[SessionWork, ...]:
+    """What was done in the sessions of a list, in its order; those without a turn of their own in the time left out.
 
     ``report`` receives how many sessions were read, of how many.
     """
     placed = listing.placed(wanted)
-    found, met, undated = dict[str, SessionWork](), set[str](), 0
+    found, met = dict[str, SessionWork](), set[str]()
     # The original of a copied turn has the smaller uid.
     for done, (store, session, value) in enumerate(sorted(placed, key=lambda each: each[1].uid)):
         if done % REPORTED_EVERY == 0:
@@ -60,15 +53,11 @@ def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int]
         turns, deeds = store.work(session)
         copied = met & {each.uid for each in turns}
         met |= {each.uid for each in turns}
-        own = [each for each in turns if each.uid not in copied]
-        mine = [each for each in own if _is_in(wanted, each.started)]
-        undated += bool(own) and not mine and all(each.started is None for each in own)
+        mine = [each for each in turns if each.uid not in copied and _is_in(wanted, each.started)]
         if mine:
             before = (each for each in deeds if each.turn_uid not in copied and _is_before(wanted.until, each.at))
             found[session.uid] = _work(store, session, value, mine, before)
-    return WorkDone(
-        sessions=tuple(found[session.uid] for _, session, _ in placed if session.uid in found), undated=undated
-    )
+    return tuple(found[session.uid] for _, session, _ in placed if session.uid in found)
 
 
 def work_of(store: Store, session: Session, value: ListedSession) -> SessionWork:
