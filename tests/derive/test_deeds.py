@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backstory.derive.deeds import Deed, DeedKind, commands_of, is_aside, succeeded, was_refused
+from backstory.derive.check_programs import DeedKind
+from backstory.derive.deeds import Deed, commands_of, is_aside, succeeded, was_refused
 from backstory.model import ToolCall
 
 TEST, BUILD, COMMIT, PR = DeedKind.TEST, DeedKind.BUILD, DeedKind.COMMIT, DeedKind.PULL_REQUEST

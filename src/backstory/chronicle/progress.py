@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.bounds import iso
-from backstory.derive.deeds import CHECKS, DeedKind
+from backstory.derive.check_programs import DeedKind
+from backstory.derive.deeds import CHECKS
 from backstory.workspace.work import below
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from backstory.store.derived_tables import StoredRef
     from backstory.store.work import DoneDeed, WorkTurn
@@ -30,6 +31,12 @@ By no SQL: status, reason and open end (the rule above), files (of session_files
 what is aside), commits, and how the last tests and the last build ended. They are read from the words of commands and
 from what these returned: tool_calls has both."""
 LINE_CHARS = 200
+
+
+def explained() -> Iterator[str]:
+    """The rule, and what no SQL returns, as comments of SQL."""
+    yield from (f"-- {each}".rstrip() for each in (*RULE.splitlines(), "", *BY_NO_SQL.splitlines()))
+    yield ""
 
 
 class Status(StrEnum):

@@ -52,9 +52,8 @@ def command(app: App, asked: Asked, form: Form) -> None:
 def _explain(app: App, wanted: SessionFilter) -> None:
     """Print the rule, and the SQL of what SQL can return: all of it can be given to ``backstory sql`` part by part."""
     from backstory.chronicle.explain import standup_queries
-    from backstory.chronicle.progress import BY_NO_SQL, RULE
+    from backstory.chronicle.progress import explained
 
-    for line in (*RULE.splitlines(), "", *BY_NO_SQL.splitlines()):
-        output.data(f"-- {line}".rstrip())
-    output.data("")
+    for line in explained():
+        output.data(line)
     print_queries(standup_queries(app.reader, wanted))

@@ -10,19 +10,13 @@ from backstory.cli import output
 from backstory.cli.layout import flowing, room_beside
 from backstory.cli.report_options import window
 from backstory.cli.stats_table import money
+from backstory.cli.work_view import MARKS, REFS_SHOWN, came_lines, names, ref_words
 from backstory.export.safe_markdown import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.chronicle.progress import Check, Results
     from backstory.chronicle.standup import Item, Place, Standup
-    from backstory.store.derived_tables import StoredRef
-
-FILES_SHOWN = 5
-REFS_SHOWN = 6
-MARKS = {Status.DONE: ("✓", "green"), Status.IN_PROGRESS: ("…", "yellow"), Status.STUCK: ("✗", "red")}
-_REFS = {"pr": "PR", "issue": "issue", "commit": "commit"}
 
 
 def text_lines(report: Standup) -> Iterator[str]:
@@ -59,36 +53,10 @@ def _facts(item: Item) -> Iterator[str]:
     if came := list(came_lines(item.results)):
         yield " · ".join(came)
     if item.refs:
-        yield "Named: " + ", ".join(map(_ref, item.refs[:REFS_SHOWN])) + _more(len(item.refs) - REFS_SHOWN)
+        yield f"Named: {names([ref_words(each) for each in item.refs], REFS_SHOWN)}"
     yield f"{item.progress.status.capitalize()}: {item.progress.reason}"
     if item.progress.open:
         yield f"Open: {item.progress.open}"
-
-
-def came_lines(results: Results) -> Iterator[str]:
-    """What came of work, a few words each: files, commits, checks."""
-    if results.files:
-        yield "Files: " + ", ".join(results.files[:FILES_SHOWN]) + _more(len(results.files) - FILES_SHOWN)
-    if results.elsewhere:
-        yield output.counted(len(results.elsewhere), "file") + " elsewhere"
-    if results.commits:
-        yield output.counted(results.commits, "commit")
-    yield from map(_check, results.checks)
-
-
-def _check(check: Check) -> str:
-    how = {True: "passed", False: "failed", None: "ended unknown"}[check.ok]
-    return f"{check.kind} {how} (@{check.seq})"
-
-
-def _ref(each: StoredRef) -> str:
-    name = f"#{each.value}" if each.value.isdecimal() else each.value[:40]
-    as_of = f" (as of {output.local(each.created_at)[:10]})" if each.created_at and each.type != "commit" else ""
-    return f"{_REFS.get(each.type, each.type)} {name}{as_of}"
-
-
-def _more(count: int) -> str:
-    return f" and {count:,} more" if count > 0 else ""
 
 
 def markdown_lines(report: Standup) -> Iterator[str]:

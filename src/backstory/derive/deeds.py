@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from backstory.model import ToolCall
 
-__all__ = ["CHECKS", "Deed", "DeedKind", "commands_of", "is_aside", "may_do", "succeeded", "was_refused"]
 
 CHECKS = (DeedKind.TEST, DeedKind.BUILD)
 """What succeeds or fails."""
@@ -131,6 +130,7 @@ _FAILURES = lazy_regex(
 )
 _COMMITTED = lazy_regex(r"^\[\S+(?: [^\]\n]*)? [0-9a-f]{7,40}\] |^Merge made by ", re.MULTILINE)
 """What git prints for a commit."""
+_COMMITTED_AS = lazy_regex(r"^\[\S+(?: [^\]\n]*)? ([0-9a-f]{7,40})\] (.*)$", re.MULTILINE)
 _PROPOSED = lazy_regex(r"^https://\S+/(?:pull|merge_requests)/\d+", re.MULTILINE)
 _NOT_COMMITTED = lazy_regex(
     r"^(?:nothing to commit|nothing added to commit|no changes added to commit|Already up to date\.|Fast-forward"
@@ -176,6 +176,18 @@ def succeeded(deed: Deed, failed: bool | None, output: str | None) -> bool | Non
         # What failed may be something else. A check that fails stops what would have followed it, such as a commit.
         return True if _COMMITTED.search(said) else None
     return None if failed is None else True
+
+
+def made(kind: DeedKind, output: str | None) -> str:
+    """What was made, as the output says: a commit's hash and subject, the address of a pull request; '' for nothing.
+
+    >>> made(DeedKind.COMMIT, "[main (root-commit) 1a2b3c4] Fix it\\n 1 file changed")
+    '1a2b3c4 Fix it'
+    """
+    if kind == DeedKind.COMMIT and (found := _COMMITTED_AS.search(output or "")):
+        return f"{found.group(1)} {found.group(2).strip()}".strip()
+    found = _PROPOSED.search(output or "") if kind == DeedKind.PULL_REQUEST else None
+    return found.group().strip() if found else ""
 
 
 def _was_committed(failed: bool | None, said: str) -> bool | None:

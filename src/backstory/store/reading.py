@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from backstory.store import claims, compactions, copies, costs, run_facts, runs
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
-    from backstory.store.derived_tables import StoredRef
+    from backstory.store.derived_tables import StoredCheckpoint, StoredRef
     from backstory.store.moves import Moves
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
@@ -259,6 +259,12 @@ class Reading(Database):
         from backstory.store import derived_tables  # and what it reads checkpoints with
 
         return self._read(lambda db: derived_tables.refs_of(db, id_of(session)))
+
+    def checkpoints(self, session: Session | int) -> list[StoredCheckpoint]:
+        """The summaries that agents put in the place of their own history, in their order."""
+        from backstory.store import derived_tables  # as for refs
+
+        return self._read(lambda db: derived_tables.checkpoints_of(db, id_of(session)))
 
     def turns(self, session: Session | int) -> list[Turn]:
         """A session's turns, in the order of their prompts."""

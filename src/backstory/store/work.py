@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from backstory.derive.deeds import Deed, DeedKind, commands_of, succeeded, was_refused
+from backstory.derive.check_programs import DeedKind
+from backstory.derive.deeds import Deed, commands_of, made, succeeded, was_refused
 from backstory.model import AssistantText, Outcome, Relation, ToolCall, ToolResult, event_from_json
 from backstory.store import kinds, turns
 from backstory.store.rows import fetch
@@ -42,7 +43,8 @@ class WorkTurn(NamedTuple):
 class DoneDeed(Deed, frozen=True, kw_only=True):
     """One thing that was done at a record. ``ok``: whether it went well; None where nobody knows.
 
-    ``failed``: whether its call did; ``cut``: the record of what that returned, if only a part of it was looked at.
+    ``failed``: whether its call did; ``cut``: the record of what that returned, if only a part of it was looked at;
+    ``made``: the commit or pull request, as far as that says.
     """
 
     session_id: int
@@ -52,6 +54,7 @@ class DoneDeed(Deed, frozen=True, kw_only=True):
     ok: bool | None
     failed: bool | None
     cut: int | None
+    made: str = ""
 
 
 class _Output(NamedTuple):
@@ -91,7 +94,9 @@ def _deeds(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[DoneDeed
             yield DoneDeed(kind=DeedKind.EDIT, text=path, ok=True, cut=None, **where)
         for deed in commands:
             ok = succeeded(deed, failed, said.content)
-            yield DoneDeed(**structs.asdict(deed), **where, ok=ok, cut=said.cut)
+            yield DoneDeed(
+                **structs.asdict(deed), **where, ok=ok, cut=said.cut, made=made(deed.kind, said.content)
+            )  # fmt: skip
 
 
 def _output(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int | None) -> _Output:

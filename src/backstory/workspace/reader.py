@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from backstory.projects.registry import KnownProjects
     from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
+    from backstory.store.derived_tables import StoredCheckpoint
     from backstory.store.stats import By
     from backstory.workspace.contexts import SessionContext
     from backstory.workspace.entries import Entry, Form, OutlineEntry
@@ -127,6 +128,10 @@ class Reader:
         from backstory.workspace.work import work_of
 
         return work_of(located.store, located.session, self.session(located.store, located.session))
+
+    def checkpoints(self, located: LocatedSession) -> list[StoredCheckpoint]:
+        """The summaries that agents put in the place of their own history in a session, in their order."""
+        return located.store.checkpoints(located.session)
 
     def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
         """How often tools were called in listed sessions, each call once; ``report``: (done, total) sessions."""

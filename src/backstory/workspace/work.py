@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backstory.derive.deeds import CHECKS, DeedKind, is_aside, is_below, succeeded, was_refused
+from backstory.derive.check_programs import DeedKind
+from backstory.derive.deeds import CHECKS, is_aside, is_below, made, succeeded, was_refused
 from backstory.model import ToolResult
 
 if TYPE_CHECKING:
@@ -61,19 +62,20 @@ def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int]
 
 
 def work_of(store: Store, session: Session, value: ListedSession) -> SessionWork:
-    """What was done in one session, with all of its turns, copies of others' too."""
+    """What was done in one session, with all of its turns, copies of others' too, and what its commits are called."""
     turns, deeds = store.work(session)
-    return _work(store, session, value, turns, deeds)
+    return _work(store, session, value, turns, deeds, is_named=True)
 
 
 def _work(
-    store: Store, session: Session, value: ListedSession, turns: Iterable[WorkTurn], deeds: Iterable[DoneDeed]
-) -> SessionWork:
+    store: Store, session: Session, value: ListedSession, turns: Iterable[WorkTurn], deeds: Iterable[DoneDeed],
+    *, is_named: bool = False,
+) -> SessionWork:  # fmt: skip
     roots = _roots(store, session)
     counted = [each for each in deeds if not is_aside(each.text if _is_edit(each) else each.folder, roots)]
     return SessionWork(
-        session=value, turns=tuple(turns), deeds=tuple(_settled(store, counted)), refs=tuple(store.refs(session)),
-        roots=roots,
+        session=value, turns=tuple(turns), deeds=tuple(_settled(store, counted, is_named=is_named)),
+        refs=tuple(store.refs(session)), roots=roots,
     )  # fmt: skip
 
 
@@ -97,14 +99,17 @@ def _is_edit(deed: DoneDeed) -> bool:
     return deed.kind == DeedKind.EDIT
 
 
-def _settled(store: Store, deeds: list[DoneDeed]) -> Iterator[DoneDeed]:
-    """The same by the whole of what was returned, where that decides: of the last checks, and of what seems to fail."""
+def _settled(store: Store, deeds: list[DoneDeed], *, is_named: bool) -> Iterator[DoneDeed]:
+    """The same by the whole of what was returned, where that decides: of the last checks, and of what seems to fail.
+
+    ``is_named``: of all commits and pull requests, which it names.
+    """
     from backstory.export.full_form import FullForms  # few sessions end in a long output
 
     forms, left = FullForms(store), set(CHECKS)
     settled: list[DoneDeed] = []
     for deed in reversed(deeds):
-        is_open = deed.kind in left or (deed.kind in _TOLD_BY_OUTPUT and deed.failed)
+        is_open = deed.kind in left or (deed.kind in _TOLD_BY_OUTPUT and (is_named or deed.failed))
         now = _by_whole(store, forms, deed) if is_open and deed.cut is not None else deed
         if now is not None:
             left.discard(now.kind)
@@ -120,7 +125,7 @@ def _by_whole(store: Store, forms: FullForms, deed: DoneDeed) -> DoneDeed | None
     said = "\n".join(each.content for each in map(forms.expand, stored) if isinstance(each, ToolResult))
     if was_refused(deed.failed, said):
         return None
-    return replace(deed, ok=succeeded(deed, deed.failed, said))
+    return replace(deed, ok=succeeded(deed, deed.failed, said), made=made(deed.kind, said))
 
 
 def _is_in(wanted: SessionFilter, at: int | None) -> bool:
