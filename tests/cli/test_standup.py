@@ -280,6 +280,32 @@ def test_days_are_those_of_the_place_where_one_is(bare: Shell, zone: str, at: st
     assert bool(done.out) is is_there
 
 
+@pytest.mark.parametrize(
+    ("monday", "friday"),
+    [("2026-03-30", "2026-03-27T00:00+01:00"), ("2026-10-26", "2026-10-23T00:00+02:00")],
+)
+def test_the_last_working_day_begins_at_its_own_midnight_also_behind_a_change_of_the_clocks(
+    monday: str, friday: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as there:
+        there.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        began = moment("workday", datetime.fromisoformat(f"{monday}T09:00"))
+    time.tzset()
+    assert began == datetime.fromisoformat(friday).timestamp() * 1000
+
+
+def test_everything_shows_how_far_it_is(bare: Shell) -> None:
+    for number in range(3):
+        Log(f"{number}{SESSION[1:]}").turn("go").put(bare)
+    assert bare("ingest").code == 0
+    told: list[tuple[int, int]] = []
+    with open_workspace(bare) as workspace:
+        found = standup(workspace.reader, SessionFilter(everywhere=True), lambda *far: told.append(far))
+    assert told == [(0, 3)]
+    assert sum(len(place.items) for place in found.places) == 3
+
+
 def test_what_no_sql_returns_is_named(bare: Shell) -> None:
     printed = bare("chronicle", "standup", "--explain").out
     said = printed[printed.index("By no SQL") :].partition("\n\n")[0]
