@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+import time
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.chronicle.standup import standup
+from backstory.cli.options import moment
+from backstory.config import Config
+from backstory.workspace.sessions import SessionFilter
+from backstory.workspace.workspace import Workspace
 from tests.support.day_of_work import BUILD, COMMIT, EDIT, FAILING, OTHER, PULL, SESSION, TESTS, Log, Step
 
 if TYPE_CHECKING:
@@ -300,8 +307,9 @@ def test_everything_shows_how_far_it_is(bare: Shell) -> None:
         Log(f"{number}{SESSION[1:]}").turn("go").put(bare)
     assert bare("ingest").code == 0
     told: list[tuple[int, int]] = []
-    with open_workspace(bare) as workspace:
-        found = standup(workspace.reader, SessionFilter(everywhere=True), lambda *far: told.append(far))
+    home = bare.home / "backstory"
+    workspace = Workspace(lambda: Config(home / "config.toml"), home, bare.cwd, now=lambda: 0)
+    found = standup(workspace.reader, SessionFilter(everywhere=True), lambda *far: told.append(far))
     assert told == [(0, 3)]
     assert sum(len(place.items) for place in found.places) == 3
 
