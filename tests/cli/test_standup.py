@@ -91,6 +91,9 @@ LONG = "\n".join(["1 failed, 30 passed", *(f"note {number}" for number in range(
         ((EDIT, ("Bash", {"command": "cd /tmp/x && git init && git commit -m x"}, "[main 1a2b3c4] x", False)),
          "in progress"),
         ((("Write", {"file_path": "/q/a.py", "content": "a"}, "ok", False),), "in progress"),
+        # What a script changed before it failed is changed.
+        ((COMMIT, ("Bash", {"command": "sed -i s/a/b/ src/a.py && ruff check"}, "Exit code 1\nE501", True)),
+         "in progress"),
     ],
 )  # fmt: skip
 def test_only_what_was_done_to_the_project_says_how_far_it_is(

@@ -62,6 +62,8 @@ def kinds(command: str, tool: str = "SHELL") -> list[DeedKind]:
         ("python -W error -m pytest", [TEST]),
         ("./scripts/test-e2e.sh --keep", [TEST]),
         ("bash run_tests.sh", [TEST]),
+        ("python -m build", [BUILD]),
+        ("./build.sh --release", [BUILD]),
         ("coverage run -m pytest", [TEST]),
         ("hatch run test", [TEST]),
         ("npx playwright test", [TEST]),
@@ -84,7 +86,8 @@ def test_what_a_command_does_is_known_by_its_words(command: str, expected: list[
         "git cherry-pick -n a", "cargo clippy",
         "uv add pytest", "uv pip install pytest", "uv run --with pytest app.py", "make -n test", "npm run test:watch",
         "make test-fixtures", "mise run lint", "mise install test", "bazel query test", "git rebase main",
-        "python build.py", "node server.js", "chmod +x test.sh", "gh pr list", "gh pr view create",
+        "python build.py", "node server.js", "node test-server.js", "chmod +x test.sh", "gh pr list",
+        "gh pr view create",
         "cargo test --no-run", "pnpm --filter build install", "timeout 60 sleep 5",
     ],
 )  # fmt: skip

@@ -26,7 +26,7 @@ TESTERS = frozenset(
     {"pytest", "unittest", "py.test", "tox", "nox", "jest", "vitest", "mocha", "rspec", "phpunit", "pest", "ctest",
      "ava", "bats", "prove"}
 )  # fmt: skip
-COMPILERS = frozenset({"tsc", "vue-tsc", "xcodebuild", "webpack", "msbuild", "esbuild", "rollup", "tsup"})
+COMPILERS = frozenset({"tsc", "vue-tsc", "xcodebuild", "webpack", "msbuild", "esbuild", "rollup", "tsup", "build"})
 VERBS: dict[str, dict[str, DeedKind]] = {
     "go": _BOTH,
     "cargo": _BOTH | {"nextest": _TEST, "check": _BUILD},
@@ -91,4 +91,5 @@ ASKING = frozenset(
 """With one of these a program only says something, or runs no test."""
 TEST_FILE = lazy_regex(r"(?:run[-_])?tests?(?:[-_][\w-]*)?\.(?:sh|bash|py|js|mjs|ts)|run[-_]tests?")
 """A program of a project that runs tests, by its name."""
+BUILD_FILE = lazy_regex(r"build(?:[-_][\w-]*)?\.(?:sh|bash)")
 INTERPRETERS = frozenset({"bash", "sh", "zsh", "node", "ruby", "tsx", "ts-node"})

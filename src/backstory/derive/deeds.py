@@ -204,9 +204,9 @@ def _kind(words: Sequence[str | None]) -> DeedKind | None:
     if name in _TOOLS_THAT_KEEP:
         return _kept_by(name, rest)
     plain = list(_plain(rest))
-    if name in programs.TESTERS or programs.TEST_FILE.fullmatch(name):
+    if name in programs.TESTERS or _is_test_file(name):
         return DeedKind.TEST
-    if name in programs.COMPILERS:
+    if name in programs.COMPILERS or programs.BUILD_FILE.fullmatch(name):
         return DeedKind.TEST if "test" in plain else DeedKind.BUILD
     if name == "cmake":
         return DeedKind.BUILD if "--build" in rest else None
@@ -222,6 +222,11 @@ def _kind(words: Sequence[str | None]) -> DeedKind | None:
     found = next((verbs[word] for word in goals if word in verbs), None)
     # ``go test -c`` only compiles.
     return DeedKind.BUILD if found == DeedKind.TEST and name == "go" and "-c" in rest else found
+
+
+def _is_test_file(name: str) -> bool:
+    is_named_so = programs.TEST_FILE.fullmatch(name) is not None
+    return is_named_so and programs.NO_CHECKS.isdisjoint(re.split("[-_.]", name))
 
 
 _TOOLS_THAT_KEEP = frozenset({"git", "gh", "glab", "hg", "sl", "jj", "gt"})

@@ -90,7 +90,7 @@ def _deeds(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[DoneDeed
         if was_refused(failed, said.content):
             continue
         where = {"session_id": session_id, "turn_uid": turn_uid, "seq": seq, "at": at, "failed": failed}
-        for path in [] if failed else changed.get((session_id, seq, part), []):
+        for path in changed.get((session_id, seq, part), []):
             yield DoneDeed(kind=DeedKind.EDIT, text=path, ok=True, cut=None, **where)
         for deed in commands:
             ok = succeeded(deed, failed, said.content)
