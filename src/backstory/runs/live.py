@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from backstory import agents, model
@@ -72,9 +71,7 @@ class LiveRun:
             for _ in range(reads):
                 yield from followed.new()
             if not self.is_running:
-                # A spool that is gone was stored meanwhile, and all but a torn last line was read above.
-                with suppress(FileNotFoundError):
-                    yield from followed.rest()
+                yield from followed.rest()
             followed.close()
 
 
@@ -91,6 +88,11 @@ class FollowedRun:
         """Whether its agent has ended, and all of its output was returned."""
 
     @property
+    def has_output(self) -> bool:
+        """Whether its output could be read: a run may be stored, and its spool removed, before anybody looks."""
+        return bool(self._outputs)
+
+    @property
     def pid(self) -> int | None:
         """The agent's process, while that runs."""
         return self._spool.pid
@@ -101,15 +103,18 @@ class FollowedRun:
         self.is_begun = True
         is_running = self._spool.is_alive
         paths = ((self._spool.stdout, False), (self._spool.stderr, True))
-        if not self._outputs and all(path.exists() for path, _ in paths):
-            self._outputs = [Followed(path, self._reader, is_error=is_error) for path, is_error in paths]
-        for followed, (path, _) in zip(self._outputs, paths, strict=False):
-            for _ in range(_size(path) // READ_BYTES + 1):
+        if not self._outputs:
+            opened = [Followed(path, self._reader, is_error=is_error) for path, is_error in paths]
+            if all(each.is_open for each in opened):
+                self._outputs = opened
+            else:
+                for each in opened:
+                    each.close()
+        for followed in self._outputs:
+            for _ in range(followed.size // READ_BYTES + 1):
                 found += (event for shown in followed.new() for event in shown.events)
             if not is_running:
-                # A spool that is gone was stored, and all of it but a torn last line was read above.
-                with suppress(FileNotFoundError):
-                    found += (event for shown in followed.rest() for event in shown.events)
+                found += (event for shown in followed.rest() for event in shown.events)
         # Before its output is there, its agent is being started.
         if not is_running and (self._outputs or not self._spool.folder.exists()):
             self.is_over = True

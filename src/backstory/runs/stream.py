@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import deque
 from contextlib import suppress
@@ -109,7 +110,10 @@ class Lines:
     """The whole lines of a growing file; an unfinished last line is returned when it is complete."""
 
     def __init__(self, path: Path, start: int = 0) -> None:
-        self._file: IO[bytes] | None = path.open("rb") if path.exists() else None
+        try:
+            self._file: IO[bytes] | None = path.open("rb")
+        except FileNotFoundError:
+            self._file = None
         if self._file is not None:
             self._file.seek(start)
         self._reader = LineReader(start)
@@ -120,6 +124,16 @@ class Lines:
         """Read the next bytes; returns the lines that they complete."""
         self.data = self._file.read(at_most) if self._file else b""
         return self._reader.lines(self.data)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there was a file when this was made."""
+        return self._file is not None
+
+    @property
+    def size(self) -> int:
+        """How long the file is, also if it was removed since it was opened."""
+        return os.fstat(self._file.fileno()).st_size if self._file is not None else 0
 
     @property
     def read_to(self) -> int:
@@ -155,7 +169,7 @@ class Followed:
     def __init__(
         self, path: Path, reader: StreamReader, *, is_error: bool, notes: ArrivalNotes | None = None, start: int = 0
     ) -> None:
-        self._path, self._notes = path, notes
+        self._notes = notes
         self._source = record_source(STDERR if is_error else STREAM, "", LogIdentity(native_id=""), reader=reader)
         self._lines = Lines(path, start)
 
@@ -167,6 +181,16 @@ class Followed:
             self._notes.looked(len(self._lines.data))
         for _, _, line in came:
             yield self._shown(line)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there was an output when this was made; it can be read to its end, also if it is removed."""
+        return self._lines.is_open
+
+    @property
+    def size(self) -> int:
+        """How long the output is by now."""
+        return self._lines.size
 
     @property
     def whole_to(self) -> int:
@@ -184,7 +208,7 @@ class Followed:
 
     def rest(self) -> Iterator[Shown]:
         """Return all output up to now, also an unfinished last line, but nothing that is added meanwhile."""
-        size = self._path.stat().st_size
+        size = self._lines.size
         if self._notes is not None:
             self._notes.looked(max(size - self._lines.read_to, 0))
         for _, _, line in self._lines.up_to(size):

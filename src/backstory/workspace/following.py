@@ -197,6 +197,8 @@ class _Runs:
         self._live: dict[str, FollowedRun] = {}
         self._shown: dict[str, list[Event]] = {}
         """The errors that were shown of each run that is not known to be stored."""
+        self._asked_only = set[str]()
+        """Runs of which nothing but the prompt was shown: their spools were gone before the next look."""
         stored = located.store.turns(located.session)
         going = followed_runs(spools, located.session.uid)
         self._done = {turn.uid for turn in stored if turn.uid not in going or turn.outcome is not None}
@@ -236,6 +238,8 @@ class _Runs:
             yield Grown(turns=turns, events=tuple(FollowedEvent(turn=number, event=each) for each in new))
         if followed.is_over:
             del self._live[uid]
+            if not followed.has_output:
+                self._asked_only.add(uid)
             # Its end is what the store says of it.
             self._stamp = None
 
@@ -252,12 +256,14 @@ class _Runs:
                 continue
             self._done.add(turn.uid)
             shown = self._shown.pop(turn.uid, None)
+            is_asked_only = turn.uid in self._asked_only
             turns, ended = self._turns.touched([turn])
             number = turns[0].number
             events = tuple(
                 FollowedEvent(turn=number, event=each.event, seq=each.seq, part=each.part, at=each.at)
                 for each in store.events(session, after=(turn.first_seq, -1))
-                if each.seq <= turn.last_seq and (shown is None or _is_news(each.event, shown))
+                if each.seq <= turn.last_seq
+                and (each.seq > turn.first_seq if is_asked_only else shown is None or _is_news(each.event, shown))
             )
             yield Grown(turns=turns, events=events, ended=ended)
 
