@@ -109,6 +109,13 @@ def test_words_before_a_call_that_never_returned_are_no_answer(bare: Shell) -> N
     assert (found["status"], found["reason"]) == ("in progress", "the last prompt was not answered")
 
 
+def test_a_commit_whose_call_never_returned_was_not_surely_made(bare: Shell) -> None:
+    log = Log().turn("go", EDIT, answer="Let me commit.", stop=False)
+    log.call(*COMMIT[:2])
+    found = item(bare, log)
+    assert (found["commits"], found["reason"]) == (0, "the last prompt was not answered")
+
+
 def test_files_outside_the_project_stand_apart_from_its_own(bare: Shell) -> None:
     scratch = ("Write", {"file_path": "/tmp/try.py", "content": "a"}, "ok", False)
     found = item(

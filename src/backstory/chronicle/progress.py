@@ -82,7 +82,7 @@ def results_of(work: SessionWork, since: int | None = None) -> Results:
     return Results(
         files=tuple(dict.fromkeys(each for each in inside.values() if each)),
         elsewhere=tuple(path for path, short in inside.items() if short is None),
-        commits=sum(each.kind == DeedKind.COMMIT and each.ok is not False for each in deeds),
+        commits=sum(each.kind == DeedKind.COMMIT and each.ok is True for each in deeds),
         checks=tuple(_last_checks(deeds)),
     )
 
@@ -90,7 +90,7 @@ def results_of(work: SessionWork, since: int | None = None) -> Results:
 def progress_of(work: SessionWork) -> Progress:
     """How far a session is: see RULE."""
     last = work.turns[-1]
-    deeds = [each for each in work.deeds if each.ok is not False or each.kind in CHECKS]
+    deeds = [each for each in work.deeds if each.ok or each.kind in CHECKS]
     if last.outcome in _WAS:
         return _progress(Status.STUCK, f"the last turn {_WAS[last.outcome]}", _last_prompt(last))
     failed = _open_failure(deeds)

@@ -114,7 +114,7 @@ def recap(reader: Reader, located: LocatedSession) -> Recap:
         kept=tuple(
             Kept(kind=each.kind, seq=each.seq, at=each.at, name=line(each.made), command=line(each.text))
             for each in work.deeds
-            if each.kind in _KEPT and each.ok is not False
+            if each.kind in _KEPT and each.ok
         ),
         refs=work.refs,
         progress=_progress(transcript, work),
