@@ -494,6 +494,81 @@ class NotConfirmed(BackstoryError):
         super().__init__(f"{what} was not confirmed, so nothing was changed. Add --yes to skip the question.")
 
 
+class NoRepository(BackstoryError):
+    """A folder is in no git repository."""
+
+    exit_code = 66
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} is in no git repository, so there is no file of instructions to add to.")
+
+
+class OutsideRepository(BackstoryError):
+    """A file of instructions is not in the repository, or a link leads out of it."""
+
+    exit_code = 77
+
+    def __init__(self, path: Path, root: Path) -> None:
+        super().__init__(f"{path} is not a file of the repository {root}, or leads out of it. Nothing was changed.")
+
+
+class InstructionsUnreadable(BackstoryError):
+    """A file of instructions cannot be read."""
+
+    exit_code = 66
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(f"Cannot read {path}: {detail}. Choose another file with --file.")
+
+
+class InstructionsNotText(BackstoryError):
+    """A file of instructions is not in UTF-8."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is not UTF-8 text, so it was not changed. Convert it, or choose another with --file.")
+
+
+class NotWritable(BackstoryError):
+    """A file that a command would change is read-only."""
+
+    exit_code = 77
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is read-only, so it was not changed.")
+
+
+class FileChanged(BackstoryError):
+    """A file changed after it was read to be changed."""
+
+    exit_code = 75
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} was changed meanwhile, so it was not written. Repeat the command.")
+
+
+class UncommittedChanges(BackstoryError):
+    """A file would be changed that git could not bring back. ``why``: a clause."""
+
+    exit_code = 64
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path} was not changed: {why}. Commit it first, or add --dirty.")
+
+
+class OnlyToLookAt(BackstoryError):
+    """Proposals from another repository's sessions cannot be written."""
+
+    exit_code = 64
+
+    def __init__(self) -> None:
+        super().__init__(
+            "With --repo the proposals are only shown: --apply writes into the repository you are in. "
+            "Go to that repository, and leave --repo away."
+        )
+
+
 class SessionBusy(BackstoryError):
     """The session is running. ``holder`` names who runs it."""
 
@@ -1002,6 +1077,59 @@ class NoBranches(BackstoryError):
 
     def __init__(self, session: str, what: str) -> None:
         super().__init__(f"{session} has no {what}.")
+
+
+class BoardNameUnusable(BackstoryError):
+    """The name of a board's item is not kebab-case, or too long. ``proposed``: one like it that can be used, or ""."""
+
+    exit_code = 64
+
+    def __init__(self, name: str, proposed: str, most: int) -> None:
+        instead = f" Try: {proposed}" if proposed else ""
+        super().__init__(
+            f"{name[:80]!r} cannot be the name of an item: names are lower-case letters and digits, in words joined by "
+            f"single hyphens, at most {most} characters.{instead}"
+        )
+
+
+class BoardTextUnusable(BackstoryError):
+    """The text of a board's item, or its description, is empty or too long."""
+
+    exit_code = 64
+
+
+class BoardFull(BackstoryError):
+    """The board has as many items as it takes."""
+
+    exit_code = 65
+
+    def __init__(self, repository: str, branch: str, items: int) -> None:
+        super().__init__(
+            f"The board of {repository} ({branch}) is full: it has {items} items. Nothing was added. Make room with "
+            "`backstory board prune`, which removes the agents' items read least, or `backstory board rm NAME`."
+        )
+
+
+class BoardItemNotFound(BackstoryError):
+    """The board has no item of this name."""
+
+    exit_code = 66
+
+    def __init__(self, name: str, known: Collection[str], repository: str, branch: str) -> None:
+        near = nearest(name, known)
+        meant = f" Did you mean {near}?" if near else ""
+        super().__init__(
+            f"The board of {repository} ({branch}) has no item {name[:80]!r}.{meant} Try: backstory board list"
+        )
+
+
+class BoardItemAmbiguous(BackstoryError):
+    """Both an agent and a person wrote an item of this name."""
+
+    exit_code = 64
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"An agent and a person both wrote {name!r}. Say which one: --src agent or --src user")
 
 
 class BranchNameTaken(BackstoryError):

@@ -11,7 +11,7 @@ import pytest
 
 from backstory import agents
 from backstory.agents.conformance import behaviour_faults, check, log_faults, output_faults, part_faults
-from backstory.agents.contract import Exit, InUse, SidecarContent, SteerState, Streamed
+from backstory.agents.contract import Exit, InUse, NotRun, SidecarContent, SteerState, Streamed
 from backstory.agents.turn_fold import TurnState
 from backstory.model import AssistantText, LogIdentity, Parsed, Unknown, UserMessage
 from tests.agents import example
@@ -20,7 +20,7 @@ from tests.support.reading import cases, log_of
 from tests.support.streaming import STREAMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from backstory.agents.contract import Agent, LogReader
 
@@ -92,7 +92,17 @@ def test_a_public_member_that_the_contract_does_not_know_is_named() -> None:
     assert part_faults(agent) == ["log: is_lgo is no member of LogPart; is_log?"]
 
 
-@pytest.mark.parametrize("part", [each for each in AGENT.__struct_fields__ if each not in ("name", "title")])
+@pytest.mark.parametrize("name", ["../AGENTS.md", "/etc/AGENTS.md", "a/../../b.md", "a\n.md"])
+def test_instructions_lie_below_a_repository(name: str) -> None:
+    agent = msgspec.structs.replace(CLAUDE, instruction_files=(name,))
+    assert part_faults(agent) == [f"instruction_files: {name!r} is no path below a repository"]
+
+
+VALUES = ("name", "title", "instruction_files")
+"""What an agent says of itself; the rest are its parts."""
+
+
+@pytest.mark.parametrize("part", [each for each in AGENT.__struct_fields__ if each not in VALUES])
 def test_a_part_of_another_kind_is_refused_in_every_place(part: str) -> None:
     faults = part_faults(msgspec.structs.replace(CLAUDE, **{part: object()}))
     assert faults and all(fault.startswith(f"{part}: ") and fault.endswith("is missing") for fault in faults)
@@ -394,3 +404,17 @@ def test_an_output_that_is_read_wrongly_is_named(said: Any, ending: Any, fault: 
     agent = msgspec.structs.replace(CLAUDE, run=run)
     assert part_faults(agent) == []
     assert any(fault in each for each in output_faults(agent, STREAMS / "claude" / "hello.jsonl"))
+
+
+def test_an_agent_whose_advice_is_empty_is_told() -> None:
+    class Silent:
+        settings = " "
+
+        def allow_rule(self, tool_name: str, words: Sequence[str]) -> str | None:
+            return ""
+
+        def why_not_run(self, output: str) -> NotRun | None:
+            return NotRun.REFUSED
+
+    faults = behaviour_faults(msgspec.structs.replace(CLAUDE, guide=Silent()))
+    assert [each.partition(":")[0] for each in faults] == ["guide.allow_rule", "guide.settings", "guide.why_not_run"]

@@ -83,6 +83,18 @@ def test_repositories_are_offered_by_their_names_with_and_without_owner(typing: 
     assert last in typing("search", "--repo", last[:4])
 
 
+def test_items_of_the_board_are_offered(bare: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    typing = Typing()
+    for name, value in bare.environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(bare.cwd)
+    for name in ("build-notes", "deploy"):
+        bare("board", "add", name, "text")
+    assert typing("board", "show", "b") == ["build-notes"]
+    assert typing("board", "rm", "") == ["build-notes", "deploy"]
+    assert typing("board", "show", "--branch", "other", "") == []
+
+
 def test_git_branches_are_offered(typing: Typing, read_once: Shell) -> None:
     with open_store(read_once.store) as store:
         branches = store.git_branches()

@@ -146,6 +146,7 @@ class Hostile:
         self("branch", "name", "-S", "S1", f"branch {EVIL_NAME}", expect=0)
         self("rename", "S1", f"name {EVIL_NAME}", expect=0)
         self("followup", "--no-run", "-S", "S1", f"later {EVIL_NAME}", expect=0)
+        self("board", "add", "evil-note", EVIL_NAME, "-d", EVIL_NAME, "--agent", EVIL_NAME, expect=0)
         shutil.copytree(self.project / ".backstory", self.root / COPY / ".backstory")
         self("run", "-a", "claude", "-S", "S1", "since the copy")
 
@@ -256,7 +257,13 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "chronicle recap": [(UID,), (UID, "--md"), (UID, "--json"), (UID, "--explain"), (EVIL_NAME,), ("S1",)],
     "chronicle cost": [("--since", "2020"), ("--since", "2020", "--md"), ("--since", "2020", "--json"),
                        ("--repo", EVIL_NAME), ("--explain", "--repo", EVIL_NAME)],
+    "chronicle tips": [("--since", "2020", "--all"), ("--since", "2020", "--all", "--md"),
+                       ("--since", "2020", "--json"), ("--explain", "--since", "2020"), (EVIL_NAME,)],
+    "chronicle cost-tips": [("--since", "2020", "--all"), ("--since", "2020", "--md"), ("--repo", EVIL_NAME)],
     "chronicle search": [("the",), ("the", "--md"), ("the", "--json"), (EVIL_NAME,), ("--explain", EVIL_NAME)],
+    "chronicle improve": [("--since", "2020"), ("--since", "2020", "--md"), ("--since", "2020", "--json"),
+                          ("--explain",), ("--since", "2020", "--diff"), ("--repo", EVIL_NAME),
+                          ("--file", EVIL_NAME), ("--apply",)],
     "chronicle reindex": [()],
     "list": [("--all",), ("--all", "--json"), ("--all", "--grep", EVIL_NAME), ("-a", EVIL_NAME),
              ("--store", f"/no/{EVIL_NAME}")],
@@ -284,7 +291,13 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "diff": [("-S", UID, "@2", "@9"), ("-S", "S1", "@2", EVIL_NAME), ("-S", UID, "@2", "@9", "--json")],
     "ps": [(), ("--json",), (EVIL_NAME,)],
     "cancel": [("S1",), (EVIL_NAME,)],
-    "context": [(UID,), ("S1", "--explain"), (UID, "--json", "--explain")],
+    "board list": [(), ("--json",), ("--all",), ("--all", "--json"), ("--repo", EVIL_NAME, "--branch", EVIL_NAME)],
+    "board add": [("a-note", EVIL_NAME), ("a-note", "-d", EVIL_NAME, "--agent", EVIL_NAME, "--json", EVIL_NAME),
+                  (EVIL_NAME, "x"), ("a-note", "--repo", EVIL_NAME, "--store", f"/no/{EVIL_NAME}", "x")],
+    "board show": [("evil-note",), ("evil-note", "--json"), (EVIL_NAME,)],
+    "board prune": [("--keep", "0"), ("--keep", "0", "--json")],
+    "board rm": [("evil-note",), ("evil-note", "--json"), (EVIL_NAME,)],
+    "context": [(UID,), ("S1", "--explain"), (UID, "--json", "--explain"), (UID, "--prompt", f"note {EVIL_NAME}")],
     "search": [("needle",), ("needle", "--json"), ("--regex", "needle.*"), ("--exact", EVIL_NAME), (EVIL_NAME,),
                ("--regex", f"({EVIL_NAME}")],
     "sql": [("select * from sessions",), ("select prompt, model from main.turns", "--md"), ("select 1 as 'a\x1b[8m'",),

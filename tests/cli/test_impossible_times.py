@@ -60,7 +60,8 @@ def test_a_store_with_impossible_times_is_listed_shown_and_searched(bare: Shell,
     assert session["last_active"] is None
     for command in (["list", "--all"], ["show", session["uid"]], ["show", session["uid"], "--json"],
                     ["search", "the"], ["tree", session["uid"]], ["context", session["uid"]],
-                    ["sql", "select * from turns"]):  # fmt: skip
+                    ["sql", "select * from turns"], ["chronicle", "tips", "--since", "1970-01-01"],
+                    ["chronicle", "cost", "--since", "1970-01-01"]):  # fmt: skip
         done = bare(*command)
         assert (done.code, "Traceback" in done.err) == (0, False), (command, done.err)
     assert bare("reindex", "--force").code == 0

@@ -6,21 +6,26 @@ import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from click.testing import CliRunner
 
 from backstory.cli import cli
+from backstory.conversation.board import BoardKey
+from backstory.derive.secrets import Redactor
 from backstory.errors import CannotWrite, FileInTheWay
-from backstory.export.exporting import Chosen, Written, everything, export, formats, these
+from backstory.export.exporting import Chosen, Written, everything, export, formats, these, with_notes
 from backstory.model import UserMessage
 from backstory.store import open_store
+from backstory.store.board_items import NewItem
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from backstory.conversation.board import Src
 
 CASES = Path(__file__).parent.parent / "agents" / "cases" / "copilot"
 SESSIONS = Path(".copilot/session-state")
@@ -195,6 +200,79 @@ def test_the_indexes_have_the_names_and_columns_that_migrations_look_for(machine
     with closing(sqlite3.connect(target)) as db:
         found = {name: [row[2] for row in db.execute(f"pragma index_info({name})")] for name in INDEXES}
     assert found == INDEXES
+
+
+NOTES = (
+    "select repository, branch, src, name, description, content, read_count, count from dynamic_context_items "
+    "order by repository, src, name"
+)
+
+
+def put_notes(machine: Machine) -> None:
+    """Notes about two repositories, of an agent and of a person; one was read, one removed."""
+    put(machine, start(repository="octo/app", branch="main", cwd="/w"), prompt("hi"))
+    machine.read("copilot")
+    for repository, src, name in [
+        ("octo/app", "agent", "build"), ("octo/app", "user", "build"), ("octo/app", "agent", "gone"),
+        ("octo/other", "agent", "x"),
+    ]:  # fmt: skip
+        note = NewItem(cast("Src", src), name, "in a line", f"of {repository} hunter22", None)
+        machine.store.put_board_item(BoardKey(repository, "main"), note)
+    build, gone, _ = machine.store.board(BoardKey("octo/app", "main"))
+    machine.store.count_board_read(build)
+    machine.store.remove_board_items([gone])
+
+
+def test_boards_are_written_as_its_client_keeps_them(machine: Machine, target: Path) -> None:
+    put_notes(machine)
+    chosen = with_notes(everything([machine.store]), machine.store, everything=True)
+    written = export("copilot", chosen, target, exact=False, now=NOW, force=False)
+    assert asked(target, NOTES) == [
+        ("octo/app", "main", "agent", "build", "in a line", "of octo/app hunter22", 1, 0),
+        ("octo/app", "main", "user", "build", "in a line", "of octo/app hunter22", 0, 0),
+        ("octo/other", "main", "agent", "x", "in a line", "of octo/other hunter22", 0, 0),
+    ]
+    assert asked(target, NOTES) == machine.store.execute_read_only(NOTES).rows
+    assert written.rows["dynamic_context_items"] == 3
+    # As its client does when an agent reads a note, writes it anew, and when a session begins.
+    with closing(sqlite3.connect(target)) as db, db:
+        db.execute(
+            "update dynamic_context_items set read_count = read_count + 1 where name = 'build' and src = 'agent'"
+        )
+        db.execute(
+            "insert into dynamic_context_items(repository, branch, src, name, description, content) "
+            "values ('octo/app', 'main', 'agent', 'build', 'd', 'new') on conflict(repository, branch, src, name) "
+            "do update set content = excluded.content"
+        )
+        db.execute("update dynamic_context_items set count = count + 1 where repository = 'octo/app'")
+    assert asked(target, NOTES)[0] == ("octo/app", "main", "agent", "build", "in a line", "new", 2, 1)
+
+
+def test_sessions_that_were_chosen_go_with_the_boards_of_their_repositories_alone(
+    machine: Machine, target: Path
+) -> None:
+    put_notes(machine)
+    (session,) = machine.store.sessions()
+    chosen = with_notes(these([(machine.store, session)]), machine.store, everything=False)
+    export("copilot", chosen, target, exact=False, now=NOW, force=False)
+    assert {row[0] for row in asked(target, NOTES)} == {"octo/app"}
+
+
+def test_what_an_untrusted_store_says_is_given_to_no_other_client(machine: Machine, target: Path) -> None:
+    put_notes(machine)
+    machine.store.is_elsewhere = True
+    chosen = with_notes(everything([machine.store]), machine.store, everything=True)
+    export("copilot", chosen, target, exact=False, now=NOW, force=False)
+    assert asked(target, NOTES) == []
+
+
+def test_the_secrets_of_notes_are_masked(machine: Machine, target: Path) -> None:
+    put_notes(machine)
+    redactor = Redactor()
+    redactor.learn("DB_PASSWORD=hunter22")
+    chosen = with_notes(everything([machine.store]), machine.store, everything=True)
+    export("copilot", chosen, target, exact=False, now=NOW, force=False, redactor=redactor)
+    assert {row[5] for row in asked(target, NOTES)} == {"of octo/app [password-1]", "of octo/other [password-1]"}
 
 
 def test_the_file_is_whole_private_and_opens_anywhere(machine: Machine, target: Path) -> None:

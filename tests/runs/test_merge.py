@@ -113,7 +113,7 @@ def test_json_says_what_changed_under_names_that_stay(original: Bench, copy: Cop
     told = rows(original, "merge", "--trust", str(copy.project))
     assert told.keys() == {
         "store", "other", "trusted", "sessions", "removed", "went_on_there", "went_on_here", "left_out", "queued",
-        "problems",
+        "problems", "board_items",
     }  # fmt: skip
     assert (told["trusted"], told["problems"], told["queued"]) == (True, [], [])
     first, new = told["sessions"]
@@ -144,10 +144,38 @@ def test_of_a_copy_without_trust_the_names_are_left_out_and_that_is_said(origina
     with copy.store as store:
         store.rename(1, "a name of theirs")
     done = ok(original.backstory("merge", str(copy.project)))
-    assert "is not trusted: its names, checkouts and removals were left out. Add --trust to take them." in done.stderr
+    assert (
+        "is not trusted: its names, checkouts, removals and board items were left out. Add --trust to take them."
+        in done.stderr
+    )
     assert rows(original, "list")[0]["name"] == "S1"
     ok(original.backstory("merge", "--trust", str(copy.project)))
     assert rows(original, "list")[0]["name"] == "a name of theirs"
+
+
+def test_of_a_board_item_the_later_text_or_removal_counts(original: Bench, copy: Copy) -> None:
+    def board(bench: Bench, store: str, *words: str) -> None:
+        ok(bench.backstory("board", *words, "--trust", "--repo", "me/tool", "--store", store))
+
+    ours, theirs = str(original.project / ".backstory" / "sessions.bks"), str(copy.path)
+    for name in ("both", "gone"):
+        board(original, ours, "add", name, "older")
+    shutil.copy(ours, theirs)
+    board(copy, theirs, "add", "both", "newer")
+    board(copy, theirs, "add", "new", "text")
+    board(copy, theirs, "rm", "gone")
+    board(original, ours, "add", "mine", "text")
+    untrusted = Copy(copy, "untrusted")
+    assert rows(original, "merge", str(untrusted.path))["board_items"] == 0
+    merged = ok(original.backstory("merge", "--trust", str(copy.project)))
+    assert merged.stdout.startswith("Merged: 3 board items.")
+    items = rows(original, "board", "list", "--repo", "me/tool", "--store", ours)["items"]
+    assert {each["name"]: each["content"] for each in items} == {"both": "newer", "mine": "text", "new": "text"}
+    assert ok(original.backstory("merge", "--trust", str(copy.project))).stdout.startswith("Nothing to merge")
+    # The home store has what its projects' stores have.
+    ok(original.backstory("ingest"))
+    items = rows(original, "board", "list", "--repo", "me/tool")["items"]
+    assert {each["name"] for each in items} == {"both", "mine", "new"}
 
 
 def test_a_session_that_went_on_where_it_was_not_removed_is_said_and_is_at_home_again(

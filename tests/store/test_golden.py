@@ -110,6 +110,18 @@ def test_a_golden_store_remembers_what_was_removed(golden: Store) -> None:
         assert db.execute("select count(*) from forgotten").fetchone() == (1,)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_golden_store_has_the_board_that_its_version_knew(version: int, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.bks"
+    shutil.copy(make_golden.GOLDEN / f"store-v{version}.bks", copy)
+    with open_store(copy) as golden:
+        items = golden.board(make_golden.BOARD)
+    assert [(each.src, each.name, each.content, each.author, each.read_count) for each in items] == (version >= 4) * [
+        ("agent", "build-notes", "how agents build it", "codex", 1),
+        ("user", "build-notes", "how users build it", None, 0),
+    ]
+
+
 def test_a_golden_store_can_be_carried_on(golden: Store) -> None:
     session = golden.session("S1")
     assert golden.append_events(session, [UserMessage(content="thanks")]) == 8
@@ -138,6 +150,7 @@ def test_the_script_makes_what_is_kept(tmp_path: Path) -> None:
                 theirs.completed,
             )
             assert [each.event for each in new.events(ours)] == [each.event for each in old.events(theirs)]
+        assert new.board(make_golden.BOARD) == old.board(make_golden.BOARD)
 
 
 # drafts ---------------------------------------------------------------------------------------------------------

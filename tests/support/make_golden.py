@@ -13,11 +13,14 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from backstory.conversation.board import AGENT, USER, BoardKey
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, migrate, open_store
+from backstory.store.board_items import NewItem
 from tests.support.clock import Clock
 
 GOLDEN = Path(__file__).parent.parent / "store" / "golden"
+BOARD = BoardKey("me/tool", "main")
 BEGUN = 1_790_000_000_000
 STEP_MS = 1_000
 OUTPUT = "".join(f"line {n}\n" for n in range(200))
@@ -71,6 +74,21 @@ def _fill(store: Store, clock: Clock) -> None:
     store.append_events(plain, [UserMessage(content="go on"), Plan(name="plan", content="1. go on")])
     store.mark_completed(plain, 1_500, None, success=False)
     store.remove(forgotten)
+    clock.ms += STEP_MS
+    _fill_board(store)
+
+
+def _fill_board(store: Store) -> None:
+    for src, name, author in [
+        (AGENT, "build-notes", "codex"),
+        (AGENT, "outdated", "codex"),
+        (USER, "build-notes", None),
+    ]:
+        text = f"how {src}s build it"
+        store.put_board_item(BOARD, NewItem(src, name, "building", text, author))
+    kept, outdated, _ = store.board(BOARD)
+    store.count_board_read(kept)
+    store.remove_board_items([outdated])
 
 
 if __name__ == "__main__":

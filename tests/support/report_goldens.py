@@ -1,7 +1,7 @@
 """Reports of real logs, as they are printed: ``python -m tests.support.report_goldens`` writes them anew.
 
 ``tests/cli/report_logs.tar.xz`` holds a home folder with logs of several agents: all that began on 20 and 21 January
-2026, and one session of each agent. ``tests/cli/golden_reports/README.md`` says where they come from.
+2026, and one session of each agent. ``tests/cli/golden_log_reports/README.md`` says where they come from.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support.shell import Shell
 
 CLI = Path(__file__).parents[1] / "cli"
 LOGS = CLI / "report_logs.tar.xz"
-GOLDEN = CLI / "golden_reports"
+GOLDEN = CLI / "golden_log_reports"
 REGENERATE = "python -m tests.support.report_goldens"
 DAYS = ("--since", "2026-01-20", "--until", "2026-01-21")
 REPORTS: dict[str, tuple[str, ...]] = {

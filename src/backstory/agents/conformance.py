@@ -19,7 +19,7 @@ from collections import Counter
 from contextlib import suppress
 from difflib import get_close_matches
 from itertools import pairwise
-from pathlib import Path, PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from random import Random
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
@@ -53,7 +53,7 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from backstory.agents.contract import LogReader, OwnLogPart, ResumePart, RunPart, SteerPart, WritePart
+    from backstory.agents.contract import GuidePart, LogReader, OwnLogPart, ResumePart, RunPart, SteerPart, WritePart
 
 HOME = Path("/nonexistent/home")
 ODD_LINES = (
@@ -120,6 +120,9 @@ def _name_faults(agent: Agent) -> Iterator[str]:
         yield f"name: {agent.name!r} is no identifier of small letters"
     if not agent.title.strip() or not agent.title.isprintable():
         yield f"title: {agent.title!r} is no line of text"
+    for each in agent.instruction_files:
+        if PurePosixPath(each).is_absolute() or ".." in PurePosixPath(each).parts or not each.isprintable():
+            yield f"instruction_files: {each!r} is no path below a repository"
 
 
 def member_faults(given: object, kind: type, where: str) -> list[str]:
@@ -169,6 +172,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += _resume_faults(agent.resume)
     if agent.write is not None:
         faults += _write_faults(agent, agent.write)
+    if agent.guide is not None:
+        faults += _guide_faults(agent.guide)
     return faults
 
 
@@ -296,6 +301,16 @@ def _write_faults(agent: Agent, write: WritePart) -> Iterator[str]:
     found = [text for *_, event in reading.rows for text in (*_said(event), *_returned(event))]
     if missing := {"Look", "I look.", *(each.result for each in call)} - set(found):
         yield f"write.lines: the agent's own reader does not find {sorted(missing)}"
+
+
+def _guide_faults(guide: GuidePart) -> Iterator[str]:
+    rule = guide.allow_rule("a tool of nobody", ["some", "words"])
+    if rule is not None and not rule.strip():
+        yield "guide.allow_rule: an empty rule"
+    if not guide.settings.strip():
+        yield "guide.settings: it is not said where rules stand"
+    if guide.why_not_run("") is not None:
+        yield "guide.why_not_run: an empty output says nothing"
 
 
 def _steer_faults(steer: SteerPart) -> Iterator[str]:

@@ -6,6 +6,7 @@ Each part is an object with exactly the members of its class here; ``conformance
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path, PurePath
 
+    from backstory.conversation.board import BoardItem
     from backstory.conversation.carried import Action, CarriedSession, CarriedTurn, Image
     from backstory.model import (
         Event,
@@ -48,6 +50,9 @@ class Agent(Struct, frozen=True, kw_only=True):
     write: WritePart | None = None
     export: ExportPart | None = None
     session_export: SessionExportPart | None = None
+    instruction_files: tuple[str, ...] = ()
+    """Where it reads instructions of a repository, as paths below the root; the first is where new ones go."""
+    guide: GuidePart | None = None
 
 
 # logs -----------------------------------------------------------------------------------------------------------
@@ -488,6 +493,9 @@ class ExportSource(Protocol):
     def tip(self) -> int | None:
         """The event that the next prompt follows, by its id in the rows, of one session; None where none is known."""
 
+    def notes(self) -> Sequence[BoardItem]:
+        """The items of the context boards that go with these sessions."""
+
 
 class SessionFile(Struct, frozen=True, kw_only=True):
     """A file that a session becomes: its path below a folder, and how to fill it.
@@ -526,3 +534,32 @@ class SessionExportPart(Protocol):
 
     def session_files(self, session: ExportSource) -> Sequence[SessionFile]:
         """The files that one session becomes."""
+
+
+# advice ---------------------------------------------------------------------------------------------------------
+
+
+class NotRun(StrEnum):
+    """Why a call did not run."""
+
+    REFUSED = "refused"
+    """A person said no."""
+    DROPPED = "dropped"
+    """Another call beside it failed."""
+
+
+class GuidePart(Protocol):
+    """Which calls the agent asks a person about, and how it is told not to."""
+
+    @property
+    def settings(self) -> str:
+        """Where its allow rules stand: a file and a key in it, or an option of its command line."""
+
+    def allow_rule(self, tool_name: str, words: Sequence[str]) -> str | None:
+        """The rule by which it asks no more about calls of a tool; None if there is none.
+
+        ``words``: with which the command of a call begins; none for a tool that runs no commands.
+        """
+
+    def why_not_run(self, output: str) -> NotRun | None:
+        """Why the call that returned this as an error did not run; None if it did. ``output`` may be cut off."""

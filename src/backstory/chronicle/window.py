@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.bounds import time_ms
 from backstory.workspace.sessions import Page
 
 if TYPE_CHECKING:
@@ -43,9 +44,10 @@ def _newest(reader: Reader, wanted: SessionFilter, since: int | None, until: int
 def _first_after(reader: Reader, wanted: SessionFilter, after: int) -> ListedSession | None:
     """One of the first sessions that were active after a moment: by halves, since lists begin with the newest."""
     newest = _newest(reader, wanted, after, None)
-    if newest is None or newest.last_active is None:
+    last_ms = None if newest is None else time_ms(newest.last_active)
+    if newest is None or last_ms is None:
         return newest
-    low, high, found = 0, (newest.last_active - after) // DAY_MS + 1, newest
+    low, high, found = 0, (last_ms - after) // DAY_MS + 1, newest
     while high - low > 1:
         middle = (low + high) // 2
         earlier = _newest(reader, wanted, after, after + middle * DAY_MS)

@@ -33,6 +33,7 @@ GROUPS = {
         "ps": "List running and pending runs.",
         "cancel": "Stop the running agent.",
         "queue": "Show, edit and run queued prompts.",
+        "board": "Keep notes that later runs are offered.",
         "context": "Preview the context of the next run.",
         "compact": "Summarise the beginning of a long session.",
     },

@@ -11,6 +11,9 @@ COMMANDS = {
     "recap": "recap_command",
     "search": "search_report_command",
     "cost": "cost_report_command",
+    "tips": "tips_command",
+    "cost-tips": "cost_tips_command",
+    "improve": "improve_command",
     "reindex": "reindex_command",
 }
 """The module of each, imported when it is asked for."""

@@ -115,6 +115,17 @@ def session_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     return _starting((name for name in names if name and name == shlex.quote(name)), incomplete)
 
 
+def board_items(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """The items of the board that is meant, with what they are about."""
+    try:
+        asked = ctx.params.get("repo"), ctx.params.get("branch")
+        items = _app(ctx).workspace.board(*asked).items()
+    except BackstoryError:
+        return []
+    about = {each.name: each.description or each.content.partition("\n")[0] for each in items}
+    return [_item(name, described) for name, described in about.items() if name.startswith(incomplete)]
+
+
 def settings(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """The settings, with what they mean."""
     found = _app(ctx).config.every_setting(each.name for each in _agents("") if each.run is not None)

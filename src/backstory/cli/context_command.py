@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import json_option, session_argument, store_option
+from backstory.cli.options import json_option, readable, session_argument, store_option
 from backstory.cli.points import find
 from backstory.workspace import contexts
 
@@ -25,15 +25,19 @@ LEFT_OUT_SHOWN_MAX = 10
 @click.command("context")
 @session_argument
 @click.option("--budget", type=click.IntRange(min=0), help="Characters at most.  [default: run.context_chars]")
+@click.option("--prompt", metavar="TEXT", help="With the notes of the board that this prompt is offered.")
 @click.option("--explain", is_flag=True, help="Show turn by turn how many characters there are, and which are sent.")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, session: str | None, budget: int | None, explain: bool, as_json: bool) -> None:
+def command(
+    app: App, session: str | None, budget: int | None, prompt: str | None, explain: bool, as_json: bool
+) -> None:
     """Preview the context of the next run of SESSION (default: the session last active here)."""
     budget = app.config.settings.run.context_chars if budget is None else budget
     found = find(app, session)
-    context = app.reader.context(found, budget, explain=explain)
+    offer = app.workspace.offer(readable(prompt)) if prompt is not None else None
+    context = app.reader.context(found, budget, explain=explain, offer=offer)
     if as_json:
         output.json(contexts.as_json(context))
         return
@@ -78,5 +82,7 @@ def _explain(context: SessionContext, turns: Sequence[ContextTurn]) -> None:
         output.talk(f"{context.results_left_out:,} results of tools are left out, the oldest first.")
     if is_cut:
         output.talk(f"Turn {turns[-1].turn} alone is larger than the budget, so only its end is sent.")
+    if context.board:
+        output.talk(output.one_liner(f"Before them stand notes of the board: {', '.join(context.board)}."))
     if context.text:
         output.talk(f"With the tags around it, {context.prefix_chars:,} characters go before the prompt.")

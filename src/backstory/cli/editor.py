@@ -26,14 +26,21 @@ HELP = (
     f"{HELP_BEGINS} write the prompt, save, and close the editor to run it.",
     f"{HELP_BEGINS} an empty prompt is not run. Only these lines are removed.",
 )
+ABOUT_TEXT = (
+    "{begins} write the {what}, save, and close the editor to keep it.",
+    "{begins} an empty text changes nothing. Only these lines are removed.",
+)
+"""The help above a text that is no prompt."""
 FROM_STDIN = f"{HELP_BEGINS} the text from stdin is added after the prompt."
 
 
 class Draft:
-    """A prompt while it is written. ``home``: BACKSTORY_HOME."""
+    """A prompt while it is written, or another text: ``what``. ``home``: BACKSTORY_HOME."""
 
-    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, environ: Mapping[str, str], what: str | None = None) -> None:
         self._home, self._environ = home, environ
+        about = tuple(line.format(begins=HELP_BEGINS, what=what) for line in ABOUT_TEXT)
+        self._help = HELP if what is None else about
         self._file: Path | None = None
 
     def write(self, text: str, *, with_stdin: bool) -> str:
@@ -42,7 +49,7 @@ class Draft:
         Raises EditorMissing, EditorFailed, PromptLeftEmpty, PromptNotText, and for its file DiskFull, CannotWrite.
         """
         command = _editor(self._environ)
-        help_lines = (*HELP, FROM_STDIN) if with_stdin else HELP
+        help_lines = (*self._help, FROM_STDIN) if with_stdin else self._help
         self._file = _made(self._home / DRAFTS, "\n".join([text, "", *help_lines, ""]))
         _edit(command, self._file)
         written = self._written().decode("utf-8", "surrogateescape")

@@ -117,6 +117,7 @@ def _export(
         sharing.tell_masked(redactor)
         _print(done, as_json=as_json)
         return
+    chosen = exporting.with_notes(chosen, app.home_store, everything=everything)
     written = exporting.export(
         form, chosen, target.absolute(), exact=exact, force=force, now=now_ms(), redactor=redactor
     )

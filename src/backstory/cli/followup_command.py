@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     "--permissions", type=click.Choice([each.value for each in Permissions]), help="What the agent may do unasked."
 )
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), help="Run it in this folder.")
+@click.option("--no-board", is_flag=True, help="Offer no notes of the board.")
 @session_options
 @click.pass_context
 def command(
@@ -33,6 +34,7 @@ def command(
     model: str | None,
     permissions: str | None,
     cwd: str | None,
+    no_board: bool,
     wanted: str | None,
     name: str | None,
     if_idle: IfIdle,
@@ -48,7 +50,8 @@ def command(
     from backstory.workspace.scheduler import Kind, Options
 
     app: App = ctx.obj
-    options = Options(agent=agent, model=model, permissions=permissions, cwd=str(app.cwd / cwd) if cwd else None)
+    folder = str(app.cwd / cwd) if cwd else None
+    options = Options(agent=agent, model=model, permissions=permissions, cwd=folder, no_board=no_board)
     given = PromptInput(ctx)
     messages = [(Kind.FOLLOWUP, given.text(text))]
     code = send(app, messages, wanted or name, options, if_idle, as_json=as_json)

@@ -47,7 +47,7 @@ READ_BYTES = 1024 * 1024
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @click.option(
     "--trust", is_flag=True,
-    help="Also take over names, checkouts and removals, and treat its logs as this machine's own.",
+    help="Also take over names, checkouts, removals and board items, and treat its logs as this machine's own.",
 )  # fmt: skip
 @json_option
 @store_option
@@ -93,6 +93,8 @@ def _tell(done: Imported) -> None:
             output.talk(f"Not touched, because {why}: {shown}")
     if done.removed:
         output.talk(f"{output.counted(done.removed, 'session')} removed, as where the file was made.")
+    if done.board_items:
+        output.talk(f"{output.counted(done.board_items, 'board item')} imported.")
     if not done.bytes:
         masked = " and their secrets masked" if done.redacted else ""
         output.talk(f"The file was made without the bytes of its logs{masked}: restore has none of them.")

@@ -54,14 +54,14 @@ def command(app: App, other: Path, trust: bool, foreign: bool, as_json: bool) ->
 
 def _lines(merged: Merged) -> Iterator[str]:
     """What changed here: in all, and of each session."""
-    if not merged.sessions and not merged.removed:
+    if not (merged.sessions or merged.removed or merged.board_items):
         yield f"Nothing to merge: all of {merged.other} is here."
         return
     new = sum(each.is_new for each in merged.sessions)
     turns = sum(each.turns_new + each.turns_replaced for each in merged.sessions)
     counts = (
         (new, "new session"), (len(merged.sessions) - new, "changed session"), (turns, "turn"),
-        (len(merged.removed), "removed session"),
+        (len(merged.removed), "removed session"), (merged.board_items, "board item"),
     )  # fmt: skip
     yield f"Merged: {', '.join(output.counted(count, word) for count, word in counts if count)}."
     for each in merged.sessions:
@@ -93,7 +93,7 @@ def _of_session(session: MergedSession) -> Iterator[str]:
 def _remarks(merged: Merged) -> Iterator[str]:
     """What a person should know beside that."""
     if not merged.is_trusted:
-        left_out = "its names, checkouts and removals were left out"
+        left_out = "its names, checkouts, removals and board items were left out"
         yield f"{merged.other} is not trusted: {left_out}. Add --trust to take them."
     for uid in merged.plan.went_on:
         yield f"Session {uid} was removed here and went on there since: it stays."

@@ -159,6 +159,14 @@ class _TextPrinter:
                 output.talk("The agent continues its work.")
 
     def _start(self, started: Started) -> None:
+        self._head(started)
+        if started.offered and output.is_watched():
+            names = output.one_line(
+                f"↳ offered from the board: {', '.join(started.offered)}", max(output.width() - 2, 20)
+            )
+            output.talk(output.style(names, dim=True))
+
+    def _head(self, started: Started) -> None:
         room = max(output.width() - 2, 20)
         if started.prompt is not None:
             # Printed beside the data, as the end of each run is.

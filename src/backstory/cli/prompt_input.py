@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 READS_STDIN, EDITS = "backstory.reads_stdin", "backstory.edits"
 
 
-def input_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of every command with a prompt; ``PromptInput`` reads them."""
+def input_options(function: Callable[..., Any], what: str = "prompt") -> Callable[..., Any]:
+    """Options of every command with a prompt, or another text; ``PromptInput`` reads them."""
     for option in (
         click.option(
             "--stdin/--no-stdin",
@@ -29,7 +29,7 @@ def input_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Wait for piped input, however long. / Do not read stdin: needed in a loop over a pipe.",
         ),
         click.option(
-            "--edit", is_flag=True, expose_value=False, callback=_noted(EDITS), help="Write the prompt in $EDITOR."
+            "--edit", is_flag=True, expose_value=False, callback=_noted(EDITS), help=f"Write the {what} in $EDITOR."
         ),
     ):
         function = option(function)
@@ -44,10 +44,13 @@ def _noted(name: str) -> Callable[[click.Context, click.Parameter, bool | None],
 
 
 class PromptInput:
-    """The prompt of one command. Without words it is read from stdin, or written in an editor."""
+    """The prompt of one command. Without words it is read from stdin, or written in an editor.
 
-    def __init__(self, ctx: click.Context) -> None:
-        self._ctx = ctx
+    ``what``: what is written there, if that is no prompt to be run.
+    """
+
+    def __init__(self, ctx: click.Context, what: str | None = None) -> None:
+        self._ctx, self._what = ctx, what
         self._draft: Draft | None = None
         self._reads_stdin: bool | None = ctx.meta[READS_STDIN]
         self._edits: bool = ctx.meta[EDITS]
@@ -56,6 +59,10 @@ class PromptInput:
     def has_more(self) -> bool:
         """Whether there is a prompt although no words were given."""
         return self._edits_without_words or bool(self._alone.strip())
+
+    def edits_alone(self, words: Sequence[str]) -> bool:
+        """Whether the text will be written in an editor, and no words are given to begin with."""
+        return not words and self._edits_without_words
 
     def text(self, words: Sequence[str]) -> str:
         """Return the prompt: the words, then stdin; empty if there is neither.
@@ -78,7 +85,7 @@ class PromptInput:
         from backstory.cli.editor import Draft
 
         app: App = self._ctx.obj
-        self._draft = Draft(app.home, app.environ)
+        self._draft = Draft(app.home, app.environ, self._what)
         self._ctx.call_on_close(self._draft.keep_unstored)
         return self._draft.write(typed, with_stdin=with_stdin)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     "--permissions", type=click.Choice([each.value for each in Permissions]), help="What the agent may do unasked."
 )
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Run it in this folder.")
+@click.option("--no-board", is_flag=True, help="Offer no notes of the board.")
 @click.option("--cancel-first", "if_busy", flag_value="cancel", help="If it is running: stop it, then run this.")
 @click.option("--wait", "if_busy", flag_value="wait", help="If it is running: queue this and wait for its answer.")
 @click.option("--fail", "if_busy", flag_value="fail", help="If it is running: do nothing and fail (exit code 75).")
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(
     ctx: click.Context, prompt: tuple[str, ...], agent: str | None, model: str | None, is_new: bool, name: str | None,
-    wanted: str | None, at: str | None, permissions: str | None, cwd: Path | None, if_busy: IfBusy | None,
-    as_json: bool,
+    wanted: str | None, at: str | None, permissions: str | None, cwd: Path | None, no_board: bool,
+    if_busy: IfBusy | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Run PROMPT in an agent, with the session so far as context, whichever agent produced it.
 
@@ -74,7 +75,11 @@ def command(
         located = app.find(wanted) if wanted is not None else None
         destination = Destination(located=located, name=name, is_new=is_new)
     options = Options(
-        agent=agent, model=model, permissions=permissions, cwd=str(cwd.absolute()) if cwd is not None else None
+        agent=agent,
+        model=model,
+        permissions=permissions,
+        cwd=str(cwd.absolute()) if cwd is not None else None,
+        no_board=no_board,
     )
     events = scheduler.submit(destination, text, options, if_busy or "queue")
     printer = printer_for(as_json=as_json, was_chosen=bool(fork or wanted or name))

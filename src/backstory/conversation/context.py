@@ -194,7 +194,7 @@ def build_summarized(summary: str | None, text: str) -> str:
 
 
 def _head(summary: str, most: int) -> str:
-    text = _escaped(summary.strip())
+    text = escaped(summary.strip())
     if len(text) > most:
         note = "\n(The rest of this summary is left out here.)"
         text = text[: max(most - len(note), 0)] + note
@@ -236,6 +236,15 @@ def build_context_prompt(context: str, prompt: str) -> str:
     return context_prefix(context) + prompt
 
 
+def with_offer(offered: str, context: str) -> str:
+    """The notes that a run is offered, and the history behind them; both are between the tags of the context.
+
+    >>> with_offer("", "## User"), with_offer("[Notes]", "")
+    ('## User', '[Notes]')
+    """
+    return "\n\n".join(each for each in (offered, context) if each)
+
+
 def context_prefix(context: str) -> str:
     """Exactly what is put before a prompt: cut so many characters off, and the prompt is as typed."""
     return f"{OPEN}\n{context}\n{CLOSE}\n\n" if context else ""
@@ -273,7 +282,8 @@ def told_as(prompt: str) -> tuple[str, model.UserMessage | model.Hook]:
     return prompt, model.UserMessage(content=prompt)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text in which nothing can be taken for a tag of a context."""
     return _LIKE_TAGS.sub("&lt;", text) if "<" in text else text
 
 
@@ -290,16 +300,16 @@ def _cut(text: str, room: int) -> str:
 def event_chars(event: model.Event) -> int:
     """How many characters of a context an event takes, nothing cut."""
     text = _event(event)
-    return len(_escaped(text)) + 2 if text else 0
+    return len(escaped(text)) + 2 if text else 0
 
 
 def _rendered(given: TurnWithEvents) -> Iterator[_Block]:
     if not given.is_rest and given.turn.prompt:
-        yield _Block(f"## User\n{_escaped(given.turn.prompt)}\n")
+        yield _Block(f"## User\n{escaped(given.turn.prompt)}\n")
     for event in given.events:
         text = _event(event)
         if text:
-            yield _Block(f"{_escaped(text)}\n", isinstance(event, model.ToolResult))
+            yield _Block(f"{escaped(text)}\n", isinstance(event, model.ToolResult))
     is_cut_short = given.turn.outcome in (model.Outcome.CANCELLED, model.Outcome.CRASHED)
     if is_cut_short and given.turn.stop_reason != model.STOPPED_TO_COMPACT:
         yield _Block(f"(This turn was {given.turn.outcome} before it was done.)\n")

@@ -70,7 +70,7 @@ def commands_of(call: ToolCall) -> list[Deed]:
     found, simple = [], shell_parse.simple_commands(script)
     begun = given.get("workdir") or given.get("cwd") or ""
     for number, each in enumerate(simple):
-        kind = _kind(each.words)
+        kind = kind_of(each.words)
         if kind is not None:
             text = " ".join(word or "…" for word in each.words)
             folder = _folder(begun if isinstance(begun, str) else "", each)
@@ -196,8 +196,9 @@ def _was_committed(failed: bool | None, said: str) -> bool | None:
     return None if failed is None else not failed and _NOT_COMMITTED.search(said) is None
 
 
-def _kind(words: Sequence[str | None]) -> DeedKind | None:
-    program, *rest = _run_by(words) or [None]
+def kind_of(words: Sequence[str | None]) -> DeedKind | None:
+    """What a simple command does; None if nothing that a person would report."""
+    program, *rest = run_by(words) or [None]
     if program is None or not programs.ASKING.isdisjoint(rest):
         return None
     name = program.rpartition("/")[2]
@@ -253,7 +254,7 @@ def _commits(words: list[str | None]) -> bool:
     )
 
 
-def _run_by(words: Sequence[str | None]) -> list[str | None]:
+def run_by(words: Sequence[str | None]) -> list[str | None]:
     """The words of the program that really runs: behind ``uv run``, ``python -m`` or ``npx``."""
     left = list(words)
     while left and left[0] is not None:
@@ -309,14 +310,15 @@ def _of_script(rest: list[str | None]) -> DeedKind | None:
     first = left[0] if left else None
     if first is None:
         return None
-    return _named(first, programs.SCRIPTS) or (None if first in programs.SCRIPT_RUNNERS else _kind(left))
+    return _named(first, programs.SCRIPTS) or (None if first in programs.SCRIPT_RUNNERS else kind_of(left))
 
 
 def _of_tasks(name: str, rest: list[str | None]) -> DeedKind | None:
     plain, options = shell_parse.operands(rest, programs.MAKE_OPTIONS)
     goals = [word for word in plain if word and "=" not in word and not word.isdecimal() and word not in ("run", "r")]
     if "make" not in name:
-        return _named(goals[0], programs.TASKS) if goals else None
+        most = 2 if len(goals) < len(plain) else 1
+        return next((kind for word in goals[:most] if (kind := _named(word, programs.TASKS))), None)
     if not {"-n", "--just-print", "-q"}.isdisjoint(options):
         return None
     # Without a goal it makes what stands first.

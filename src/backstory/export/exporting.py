@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from backstory import agents
 from backstory.agents.contract import KeptFile, KeptLog, StoreContent
+from backstory.conversation.board import repository_key
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, SqlTooBig
 from backstory.export.full_form import FullForms
 from backstory.export.redacted import RedactedSource, learn
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.agents.contract import Agent, ExportSource, SessionFile
+    from backstory.conversation.board import BoardItem
     from backstory.derive.secrets import Redactor
     from backstory.model import Event
     from backstory.store import Log, Session, Store, StoredEvent
@@ -51,6 +54,8 @@ class Chosen(Struct, frozen=True, kw_only=True):
     store: Store
     ids: list[int] = field(default_factory=list)
     is_all_but: bool = False
+    notes: list[BoardItem] = field(default_factory=list)
+    """The items of context boards that go with them."""
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -113,6 +118,21 @@ def these(found: Iterable[tuple[Store, Session]]) -> list[Chosen]:
     for store, session in found:
         by_store.setdefault(str(store.path), (store, {}))[1][session.id] = None
     return [Chosen(store=store, ids=list(ids)) for store, ids in by_store.values()]
+
+
+def with_notes(chosen: Sequence[Chosen], home: Store, *, everything: bool) -> list[Chosen]:
+    """Sessions with the boards of their repositories, or with ``everything`` all boards; none of an untrusted store.
+
+    ``home``: the store that has the boards.
+    """
+    if home.is_elsewhere:
+        return list(chosen)
+    boards = home.boards()
+    if not everything and boards:
+        wanted = {key for each in chosen for key in _Source(each).repositories()}
+        boards = [each for each in boards if each.repository in wanted]
+    notes = [item for key in boards for item in home.board(key)]
+    return [replace(each, notes=notes if n == 0 else []) for n, each in enumerate(chosen)]
 
 
 def export(
@@ -185,6 +205,7 @@ class _Source:
         self._store = chosen.store
         self._forms = _Forms(chosen.store)
         self._ids, self._is_all_but = frozenset(chosen.ids), chosen.is_all_but
+        self._notes = chosen.notes
 
     @property
     def path(self) -> Path:
@@ -261,6 +282,14 @@ class _Source:
         sql = "select value from context where session_id = ? and key = 'current_message'"
         found = self._ask(sql, sorted(self._ids)).rows
         return found[0][0] if found else None
+
+    def notes(self) -> list[BoardItem]:
+        return self._notes
+
+    def repositories(self) -> set[str]:
+        """What the boards of the sessions are called."""
+        places = self.rows("sessions", ["repository", "coalesce(root, cwd, project)"])
+        return {repository_key(name, folder) for name, folder in places if name or folder}
 
     def sessions_without_logs_of(self, agent: str) -> int:
         """How many of the sessions have no log of that agent's own."""

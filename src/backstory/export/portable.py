@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from backstory import __version__
 from backstory.bounds import iso
+from backstory.conversation.board import CONTENT_CHARS_MAX, DESCRIPTION_CHARS_MAX
 from backstory.conversation.compact import compact_event
 from backstory.derive import index_text
 from backstory.export.full_form import FullForms
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from backstory.derive.secrets import Redactor
     from backstory.export.exporting import Chosen
     from backstory.store import Store, StoredEvent
-    from backstory.store.json_lines import Line, LogLine, SummaryLine, TurnLine
+    from backstory.store.json_lines import BoardLine, Line, LogLine, SummaryLine, TurnLine
     from backstory.store.portable import Extent
 
 L = TypeVar("L")
@@ -59,7 +60,7 @@ class JsonExport:
         """How many sessions, turns and events were written, and bytes of logs."""
 
     def lines(self, chosen: Sequence[Chosen], *, removed: bool) -> Iterator[bytes]:
-        """All lines. ``removed``: also which sessions people removed."""
+        """All lines. ``removed``: also which sessions people removed, and the context boards."""
         yield _encoded(
             Head(
                 format=FORMAT, made_by=f"backstory {__version__}", exported=iso(self._now) or "",
@@ -78,6 +79,10 @@ class JsonExport:
                 if session_identity(line.uid) not in written:
                     written.add(session_identity(line.uid))
                     yield _encoded(line)
+        for each in chosen if removed else ():
+            # What an untrusted store says is given to nobody.
+            for item in [] if each.store.is_elsewhere else each.store.portable(portable.board_lines):
+                yield self._board_item(item)
         yield _encoded(End(sessions=self.counts["sessions"]))
 
     def _session(self, store: Store, session_id: int, written: set[str]) -> Iterator[bytes]:
@@ -173,6 +178,21 @@ class JsonExport:
         for summary in _pages(page):
             if summary.after_seq < extent.session.next_seq:
                 yield self._line(summary, ("summary",))
+
+    def _board_item(self, line: BoardLine) -> bytes:
+        """A line of a board's item: masked, it may be longer, and is cut to what an item may have."""
+        if self._redactor is None:
+            return _encoded(line)
+        mask: Callable[[str], str] = self._redactor.text
+        return _encoded(
+            replace(
+                line,
+                repository=mask(line.repository),
+                branch=mask(line.branch),
+                description=mask(line.description)[:DESCRIPTION_CHARS_MAX],
+                content=mask(line.content)[:CONTENT_CHARS_MAX],
+            )
+        )
 
     def _line(self, line: Line, texts: Iterable[str], *lists: str) -> bytes:
         if self._redactor is None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from backstory.agents.contract import KeptFile, KeptLog
 from backstory.export.full_form import FullForms
 
@@ -15,10 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from backstory.agents.contract import ExportSource
+    from backstory.conversation.board import BoardItem
     from backstory.derive.secrets import Redactor
     from backstory.store import Store
 
 WINDOW = 500
+NOTE_TEXTS = ("repository", "branch", "description", "content")
 
 
 def learn(redactor: Redactor, store: Store, session_ids: Iterable[int]) -> None:
@@ -52,6 +56,13 @@ class RedactedSource:
                 read=self._reading(log.read),
                 beside=self._beside(log.beside),
             )
+
+    def notes(self) -> list[BoardItem]:
+        return [replace(each, **self._masked(each)) for each in self._source.notes()]
+
+    def _masked(self, item: BoardItem) -> dict[str, str]:
+        """What a note says, and whose it is, masked; what it is called keeps the form of a name."""
+        return {each: self._redactor.text(getattr(item, each)) for each in NOTE_TEXTS}
 
     def tip(self) -> int | None:
         return self._source.tip()

@@ -17,6 +17,7 @@ from backstory.ingest.json_session import Ids, StagedSession
 from backstory.store.json_lines import (
     FORMAT,
     LINE_BYTES_MAX,
+    BoardLine,
     End,
     Head,
     RemovedLine,
@@ -25,11 +26,13 @@ from backstory.store.json_lines import (
     decoder,
     ms_of,
 )
+from backstory.store.portable import item_of
 from backstory.store.staging import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from backstory.store.board_items import ItemCopy
     from backstory.store.staging import Staging
 
 STRUCTURES_MAX = 2_000_000
@@ -55,6 +58,8 @@ class JsonImport:
         """The sessions, as they came."""
         self.removed: list[tuple[str, int]] = []
         """The sessions that were removed where the export was made, and when, ms."""
+        self.board_items: list[ItemCopy] = []
+        """The items of context boards."""
 
     @property
     def head(self) -> Head:
@@ -131,6 +136,8 @@ class JsonImport:
                 self._session = None
             case RemovedLine() if session is None:
                 self.removed.append((line.uid, ms_of(line.at) or 0))
+            case BoardLine() if session is None:
+                self.board_items.append(item_of(line))
             case End() if session is None:
                 if line.sessions != len(self.uids):
                     raise Wrong(f"it says {line.sessions} sessions, and the file has {len(self.uids)}")
@@ -139,7 +146,7 @@ class JsonImport:
                 raise Wrong("a line of this type does not belong here")
             case _ if session is None:
                 raise Wrong("it belongs to no session: none has begun")
-            case RemovedLine() | End():
+            case RemovedLine() | BoardLine() | End():
                 raise Wrong("the session before it has not ended")
             case _:
                 session.take(line)

@@ -20,7 +20,8 @@ from msgspec import Struct
 from backstory import agents, ids
 from backstory.agents.bounded import stream_reader
 from backstory.agents.contract import Exit
-from backstory.conversation.context import PREFIX_CHARS, build_context, context_prefix
+from backstory.conversation.board import NO_OFFER, Offer
+from backstory.conversation.context import PREFIX_CHARS, build_context, context_prefix, with_offer
 from backstory.errors import (
     AgentNotStarted,
     BackstoryError,
@@ -83,6 +84,13 @@ class Request(Struct, frozen=True, kw_only=True):
     silence_s: float = 3_600.0
     turn_uid: str | None = None
     """The uid of the turn it becomes, where the prompt was queued under one."""
+    offer: Offer = NO_OFFER
+    """Notes of the board, which are part of the context."""
+
+    @property
+    def history_chars(self) -> int:
+        """How much of the session the context may hold."""
+        return self.context_chars - len(self.offer.within(self.context_chars).text)
 
 
 class Finished(Struct, frozen=True, kw_only=True):
@@ -599,7 +607,9 @@ def _context(store: Store, session: Session, request: Request, agent: RunPart, a
     room = request.context_chars
     if agent.prompt_chars_max is not None:
         room = max(min(room, agent.prompt_chars_max - len(request.prompt) - PREFIX_CHARS), 0)
-    return build_context(store.context_history(session, room, after), budget_chars=room).text
+    offered = request.offer.within(room).text
+    room -= len(offered)
+    return with_offer(offered, build_context(store.context_history(session, room, after), budget_chars=room).text)
 
 
 def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> BackstoryError:

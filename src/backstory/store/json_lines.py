@@ -6,7 +6,7 @@ Every line is a JSON object with its ``type`` first. What has its default is lef
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -219,6 +219,22 @@ class RemovedLine(Line, frozen=True, kw_only=True, tag="removed"):
     at: Time
 
 
+class BoardLine(Line, frozen=True, kw_only=True, tag="board_item"):
+    """An item of a context board, or what is left of one that was removed."""
+
+    repository: str
+    branch: str
+    src: Literal["agent", "user"]
+    name: str
+    description: str = ""
+    content: str = ""
+    author: str | None = None
+    read_count: Count = 0
+    created: Time
+    changed: Time
+    removed: bool = False
+
+
 class End(Line, frozen=True, kw_only=True, tag="end"):
     """The last line: the file is whole."""
 
@@ -227,7 +243,7 @@ class End(Line, frozen=True, kw_only=True, tag="end"):
 
 AnyLine = (
     Head | SessionLine | LogLine | NumbersLine | BytesLine | SidecarLine | TurnLine | EventLine | BranchLine
-    | SummaryLine | SessionEnd | RemovedLine | End
+    | SummaryLine | SessionEnd | RemovedLine | BoardLine | End
 )  # fmt: skip
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.bounds import iso
-from backstory.store import decisions, kinds, sessions
-from backstory.store.json_lines import BranchLine, LogLine, RemovedLine, SessionLine, SummaryLine, TurnLine
+from backstory.store import board_items, decisions, kinds, sessions
+from backstory.store.board_items import ItemCopy
+from backstory.store.json_lines import (
+    BoardLine,
+    BranchLine,
+    LogLine,
+    RemovedLine,
+    SessionLine,
+    SummaryLine,
+    TurnLine,
+    ms_of,
+)
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -113,6 +123,27 @@ def removed(db: apsw.Connection) -> list[RemovedLine]:
     """The sessions that people removed, and when."""
     rows = fetch(db, tuple[str, int], "select uid, at from forgotten order by uid")
     return [RemovedLine(uid=uid, at=iso(at) or "") for uid, at in rows]
+
+
+def board_lines(db: apsw.Connection) -> list[BoardLine]:
+    """The items of every board, and what is left of removed ones."""
+    return [
+        BoardLine(
+            **each._asdict()
+            | {"created": iso(each.created), "changed": iso(each.changed), "removed": bool(each.removed)}
+        )
+        for each in board_items.copies(db)
+    ]
+
+
+def item_of(line: BoardLine) -> ItemCopy:
+    """A line as an item. Raises ValueError for one that is not as ours are made."""
+    fields: dict[str, Any] = {name: getattr(line, name) for name in ItemCopy._fields}
+    times = {"created": ms_of(line.created), "changed": ms_of(line.changed)}
+    item = ItemCopy(**fields | times | {"removed": int(line.removed)})
+    if not item.is_valid:
+        raise ValueError("it is no item of a board: its name or its text is not as they are made")
+    return item
 
 
 def session_ids(db: apsw.Connection) -> list[int]:

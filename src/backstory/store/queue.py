@@ -91,6 +91,8 @@ class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cwd: str | None = None
     after: tuple[str, int] | None = None
     """The turn and the record in it that the prompt is to follow."""
+    no_board: bool = False
+    """Whether the run is offered no notes of the board."""
 
 
 class QueuedPrompt(Struct, frozen=True, kw_only=True):

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from backstory.derive.tally import Tally
     from backstory.model import Turn
     from backstory.store import claims, compactions, copies, costs, run_facts, runs
+    from backstory.store.attempts import Attempt
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
     from backstory.store.derived_tables import StoredCheckpoint, StoredRef
+    from backstory.store.habits import HabitRows
     from backstory.store.moves import Moves
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
@@ -321,6 +323,20 @@ class Reading(Database):
         from backstory.store import work  # few commands report
 
         return self._read(lambda db: work.of_session(db, id_of(session)))
+
+    def habits(self, asked: Asked) -> HabitRows:
+        """What was done in the turns that count here, for reports that look for what recurs. Raises StoreDamaged."""
+        from backstory.store import habits
+
+        wanted = self._asked(asked)
+        with checked(self.path):
+            return self._counted(lambda db, known: habits.rows(db, known, wanted), habits.HabitRows())
+
+    def attempts(self, session: Session | int) -> tuple[list[WorkTurn], list[Attempt]]:
+        """A session's turns, and what was tried in it and by its subagents; see attempts.of_session."""
+        from backstory.store import attempts  # few commands report
+
+        return self._read(lambda db: attempts.of_session(db, id_of(session)))
 
     def counted_turns(self, asked: Asked) -> frozenset[str]:
         """The uids of the turns that ``add_turns`` looks at; of a project's store, which holds few."""

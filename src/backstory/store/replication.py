@@ -11,7 +11,7 @@ import msgspec
 from backstory import errors, ids
 from backstory.lazy_module import lazy_module
 from backstory.store import foreign, moves, sessions
-from backstory.store.branching import Branching
+from backstory.store.boarding import Boarding
 from backstory.store.database import believed
 from backstory.store.sessions import Session
 
@@ -41,7 +41,7 @@ else:
     written = lazy_module("backstory.store.written")
 
 
-class Replication(Branching):
+class Replication(Boarding):
     """The methods of a store that copy sessions between stores."""
 
     def copy_session(self, source: Reading, uid: str) -> None:
@@ -155,6 +155,7 @@ class Replication(Branching):
                 except Exception as refused:
                     pulled.refuse(step, refused)
         self._adopt_moves(source)
+        self.take_board_items(source.board_copies())
         pulled.raise_trouble(source.path)
         return pulled.copied
 

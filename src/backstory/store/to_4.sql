@@ -58,3 +58,20 @@ alter table branches add column moved integer;
 
 -- Turns of logs that we wrote for agents are found by their ids.
 create index idx_turns_written on turns(native_id) where length(native_id) = 36 and substr(native_id, 15, 1) = '5';
+
+-- The board: notes about a repository and a branch.
+create table context_items(
+  id          integer primary key,
+  repository  text not null,             -- owner/name, else local: and a folder
+  branch      text not null,             -- git branch, else default
+  src         text not null,             -- agent | user
+  name        text not null,             -- kebab-case
+  description text not null default '',  -- one line
+  content     text not null default '',  -- at most 4,000 characters; '' where it is removed
+  author      text,                      -- the agent that wrote it; NULL = a person
+  read_count  integer not null default 0,-- how often it was read
+  created     integer not null,          -- ms; sessions that began since then are its count
+  changed     integer not null,          -- when it was last written or removed, ms: of two copies the later one counts
+  removed     integer not null default 0,-- 1: it was removed, and an older copy does not bring it back
+  unique (repository, branch, src, name)
+);

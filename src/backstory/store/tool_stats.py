@@ -54,7 +54,7 @@ def add_calls(db: apsw.Connection, costs: Costs, asked: Asked, tools: dict[str, 
     root_of = members_of(db, costs, asked).root_of
     decoder = msgspec.json.Decoder(_Event)
     codecs: dict[int, EventCodec] = {}
-    copied = _copied(db, costs, asked, root_of)
+    copied = copied_turns(db, costs, asked, root_of)
     for session_id, turn_id, data, at, is_error in _rows(db, asked, sorted(root_of)):
         if turn_id in copied or (asked.is_ranged and (at is None or not asked.includes(at))):
             continue
@@ -66,7 +66,7 @@ def add_calls(db: apsw.Connection, costs: Costs, asked: Asked, tools: dict[str, 
         found.sessions.add(number << 48 | root_of[session_id])
 
 
-def _copied(db: apsw.Connection, costs: Costs, asked: Asked, root_of: Mapping[int, int]) -> set[int]:
+def copied_turns(db: apsw.Connection, costs: Costs, asked: Asked, root_of: Mapping[int, int]) -> set[int]:
     """The turns whose calls count elsewhere."""
     rows, runs = copies_among(db, root_of), runs_among(db, costs)
     hidden = costs.shown_as({each.other_session for each in rows})

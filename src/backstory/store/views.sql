@@ -447,18 +447,34 @@ union all
 select s.id, 'session_state', iif(s.last_native_id <> '', 'processing', 'closed') from main.sessions s
 where s.id not in (select id from temp.claimed);
 
--- dynamic_context_items: Copilot's shape of a context board. No board is kept yet, so it has no rows.
+-- dynamic_context_items: Copilot's shape of the context boards: one row per repository, branch, src and name.
 create temp view dynamic_context_items(
-  repository,         -- owner/name
-  branch,             -- git branch
-  src,                -- who put it there
+  repository,         -- owner/name, else local: and a folder
+  branch,             -- git branch, else default
+  src,                -- who wrote it: agent, user
   name,               -- what it is called
   description,        -- in a line
   content,            -- the item
   read_count,         -- how often it was read
-  count               -- how often it was put there
+  count               -- how many sessions began on its board since it was made
 ) as
-select null, null, null, null, null, null, null, null where false;
+select i.repository, i.branch, i.src, i.name, i.description, i.content, i.read_count,
+  (select count(*) from main.sessions s where s.repository = i.repository and s.relation is null
+    and s.elsewhere is null and s.created >= i.created
+    and iif(s.branch is null or s.branch in ('', 'HEAD') or (length(s.branch) in (40, 64)
+      and s.branch not glob '*[^0-9a-f]*'), 'default', s.branch) = i.branch)
+  + iif(i.repository glob 'local:*', (select count(*) from main.sessions s where s.repository is null
+    and s.relation is null and s.elsewhere is null and s.created >= i.created
+    and 'local:' || here(coalesce(s.root, s.cwd, s.project), s.created) = i.repository
+    and iif(s.branch is null or s.branch in ('', 'HEAD') or (length(s.branch) in (40, 64)
+      and s.branch not glob '*[^0-9a-f]*'), 'default', s.branch) = i.branch), 0)
+from (
+  select iif(s.repository glob 'local:*', 'local:' || here(substr(s.repository, 7), s.created), s.repository) repository,
+    s.branch, s.src, s.name, s.description, s.content, s.read_count, s.created, max(s.changed), s.removed
+  from (select repository, branch, src, name, description, content, read_count, changed, removed,
+    strftime('%Y-%m-%dT%H:%M:%fZ', created / 1000.0, 'unixepoch') as created from main.context_items) s
+  group by 1, 2, 3, 4
+) i where not i.removed;
 
 -- assistant_usage_events: Copilot's shape of usage: one row per turn with known tokens.
 create temp view assistant_usage_events(

@@ -66,19 +66,35 @@ class _Output(NamedTuple):
 
 def of_session(db: apsw.Connection, session_id: int) -> tuple[list[WorkTurn], list[DoneDeed]]:
     """A session's turns, and what was done in it and by its subagents, in order; without what a person removed."""
-    below = [each for (each,) in fetch(db, tuple[int], _BELOW, (session_id,))]
-    deeds = list(_deeds(db, [session_id, *below]))
-    if below:
+    subagents = below(db, session_id)
+    deeds = list(_deeds(db, [session_id, *subagents]))
+    if subagents:
         # Records of several sessions are in order by their times only.
         deeds.sort(key=lambda each: each.at or 0)
-    return fetch(db, WorkTurn, _TURNS, (session_id,)), deeds
+    return turns_of(db, session_id), deeds
+
+
+def turns_of(db: apsw.Connection, session_id: int) -> list[WorkTurn]:
+    """A session's own turns, in order; without those of branches that a person removed."""
+    return fetch(db, WorkTurn, _TURNS, (session_id,))
+
+
+def below(db: apsw.Connection, session_id: int) -> list[int]:
+    """The sessions of a session's subagents, and of theirs."""
+    return [each for (each,) in fetch(db, tuple[int], _BELOW, (session_id,))]
+
+
+def changed_files(db: apsw.Connection, session_ids: Sequence[int]) -> dict[tuple[int, int, int], list[str]]:
+    """The paths of files that calls of these sessions changed, by session, record and part."""
+    changed: dict[tuple[int, int, int], list[str]] = {}
+    for session_id, seq, part, path in fetch(db, tuple[int, int, int, str], _CHANGED, (kinds.json_list(session_ids),)):
+        changed.setdefault((session_id, seq, part), []).append(path)
+    return changed
 
 
 def _deeds(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[DoneDeed]:
     ids = kinds.json_list(session_ids)
-    changed: dict[tuple[int, int, int], list[str]] = {}
-    for session_id, seq, part, path in fetch(db, tuple[int, int, int, str], _CHANGED, (ids,)):
-        changed.setdefault((session_id, seq, part), []).append(path)
+    changed = changed_files(db, session_ids)
     codecs: dict[int, EventCodec] = {}
     for session_id, turn_uid, seq, part, at, data, is_error, result_id in db.execute(_CALLS, (ids,)):
         event = event_from_json(turns.unpack_event(db, codecs, data))

@@ -54,10 +54,10 @@ def make_room(workspace: Workspace, store: Store, session: Session, request: Req
 
 
 def _would_be_cut(store: Store, session: Session, request: Request) -> bool:
-    if store.chars_at_most(session, EVENT_CHARS) <= request.context_chars:
+    room = request.history_chars
+    if store.chars_at_most(session, EVENT_CHARS) <= room:
         return False
-    history = store.context_history(session, request.context_chars, request.after)
-    return build_context(history, budget_chars=request.context_chars).is_cut
+    return build_context(store.context_history(session, room, request.after), budget_chars=room).is_cut
 
 
 def _wait(home: Path, session: Session) -> Iterator[RunEvent]:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from backstory.conversation.context import build_context, context_prefix
+from backstory.conversation.board import NO_OFFER, Offer
+from backstory.conversation.context import build_context, context_prefix, with_offer
 
 if TYPE_CHECKING:
     from backstory.conversation.context import Context
@@ -45,27 +46,35 @@ class SessionContext(Struct, frozen=True, kw_only=True):
     """Results of tools that gave way because a summary is in force."""
     summary: Compaction | None
     """What stands for the turns before them."""
+    board: tuple[str, ...]
+    """The notes of the board that stand before it, by name."""
     prefix_chars: int
     """How many characters go before the prompt, with the tags around the text."""
     explained: tuple[ContextTurn, ...] | None
     """Every turn, the oldest first; None where that was not asked for."""
 
 
-def session_context(located: LocatedSession, budget: int, *, explain: bool) -> SessionContext:
-    """The context of a session's next run."""
+def session_context(
+    located: LocatedSession, budget: int, *, explain: bool, offer: Offer | None = None
+) -> SessionContext:
+    """The context of a session's next run, which is offered these notes."""
     store, session = located.store, located.session
-    context = build_context(store.context_history(session, budget), budget_chars=budget)
+    offered = (offer or NO_OFFER).within(budget)
+    room = budget - len(offered.text)
+    context = build_context(store.context_history(session, room), budget_chars=room)
+    text = with_offer(offered.text, context.text)
     summary = store.compaction_in_force(session)
     return SessionContext(
         uid=session.uid,
-        text=context.text,
+        text=text,
         budget=budget,
         turns=context.turns,
         turns_left_out=context.turns_left_out,
         turns_in_brief=context.turns_in_brief,
         results_left_out=context.results_left_out,
         summary=summary,
-        prefix_chars=len(context_prefix(context.text)),
+        board=offered.names,
+        prefix_chars=len(context_prefix(text)),
         explained=_explained(located, context, summary) if explain else None,
     )
 
@@ -110,6 +119,7 @@ def as_json(context: SessionContext) -> dict[str, Any]:
         "turns_in_brief": context.turns_in_brief,
         "results_left_out": context.results_left_out,
         "summary": _summary_fields(context.summary),
+        "board": list(context.board),
     }
     return fields if context.explained is None else fields | {"explained": context.explained}
 

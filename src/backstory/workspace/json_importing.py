@@ -49,6 +49,8 @@ class Imported(Struct, kw_only=True):
     removed: int
     """How many sessions were removed here, because they were removed where the export was made."""
     failed: list[Failed]
+    board_items: int = 0
+    """How many items of context boards came, changed or went."""
 
 
 def import_json(
@@ -67,7 +69,7 @@ def import_json(
             file=str(path), sessions=len(reader.uids), bytes=reader.head.bytes, redacted=reader.head.redacted,
             trusted=trusted, came={each.value: [] for each in Came}, removed=0, failed=[],
         )  # fmt: skip
-        if not reader.uids and not (trusted and reader.removed):
+        if not reader.uids and not (trusted and (reader.removed or reader.board_items)):
             return done
         if not store.exists and store is not workspace.machine_store:
             workspace.known_projects.begin(store)
@@ -77,6 +79,7 @@ def import_json(
                 note(number, len(reader.uids))
         if trusted:
             done.removed = store.take_removals(reader.removed)
+            done.board_items = store.take_board_items(reader.board_items)
     derived = derive_all(workspace, progress, only_stale=True)
     done.failed += [Failed(session=each.session, reason=f"not derived: {each.reason}") for each in derived.failed]
     return done

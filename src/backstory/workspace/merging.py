@@ -64,6 +64,8 @@ class Merged(Struct, kw_only=True):
     sessions: list[MergedSession] = field(default_factory=list)
     """Those that changed here."""
     removed: list[str] = field(default_factory=list)
+    board_items: int = 0
+    """How many items of context boards came, changed or went."""
     queued: list[QueuedPrompt] = field(default_factory=list)
     """What is queued in the other store, and stays there."""
     problems: list[str] = field(default_factory=list)
@@ -81,6 +83,7 @@ def as_json(merged: Merged) -> dict[str, Any]:
         "went_on_there": merged.plan.went_on,
         "went_on_here": merged.plan.stay,
         "left_out": merged.plan.left_out,
+        "board_items": merged.board_items,
         "queued": [
             {"session": each.session_uid, "kind": str(each.kind), "prompt": each.content, "queued": iso(each.queued)}
             for each in merged.queued
@@ -257,6 +260,7 @@ def _perform(workspace: Workspace, ours: Store, theirs: Store, merged: Merged, p
             note(number, len(plan.taken))
     if merged.is_trusted and ours.exists:
         ours.take_tombstones(theirs)
+        merged.board_items = ours.take_board_items(theirs.board_copies())
     if ours.exists:
         with progress("Deriving") as note:
             failed = reindex(ours, now=workspace.now(), only_stale=True, progress=note).failed

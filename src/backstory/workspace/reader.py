@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pathlib
     from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 
+    from backstory.conversation.board import Offer
     from backstory.derive.secrets import Redactor
     from backstory.export.shared import Point, SharedSession
     from backstory.model import Event
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from backstory.store import Session, Store
     from backstory.store.derived_tables import StoredCheckpoint
     from backstory.store.stats import By
+    from backstory.workspace.attempts import SessionAttempts
     from backstory.workspace.contexts import SessionContext
     from backstory.workspace.entries import Entry, Form, OutlineEntry
+    from backstory.workspace.habits import Habits
     from backstory.workspace.listing import Listing
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.records import Path
@@ -132,6 +135,23 @@ class Reader:
     def checkpoints(self, located: LocatedSession) -> list[StoredCheckpoint]:
         """The summaries that agents put in the place of their own history in a session, in their order."""
         return located.store.checkpoints(located.session)
+
+    def habits(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> Habits:
+        """What was done with agents in some time, each turn once; ``report`` receives (done, total) steps."""
+        from backstory.workspace.habits import habits_of
+
+        return habits_of(self._listing, wanted, report)
+
+    def attempts(
+        self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress
+    ) -> tuple[SessionAttempts, ...]:
+        """What was tried in the sessions that were active in some time, each turn once, the first begun first.
+
+        ``report``: (done, total) sessions.
+        """
+        from backstory.workspace.attempts import tried_in
+
+        return tried_in(self._listing, wanted, report)
 
     def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
         """How often tools were called in listed sessions, each call once; ``report``: (done, total) sessions."""
@@ -277,11 +297,16 @@ class Reader:
 
         return compared(left, right)
 
-    def context(self, located: LocatedSession, budget: int, *, explain: bool = False) -> SessionContext:
-        """What the next run of a session receives of it, in at most ``budget`` characters."""
+    def context(
+        self, located: LocatedSession, budget: int, *, explain: bool = False, offer: Offer | None = None
+    ) -> SessionContext:
+        """What the next run of a session receives before its prompt, in at most ``budget`` characters.
+
+        ``offer``: with these notes of the board.
+        """
         from backstory.workspace.contexts import session_context
 
-        return session_context(located, budget, explain=explain)
+        return session_context(located, budget, explain=explain, offer=offer)
 
     def search(self, query: SearchQuery, cancellation: Cancellation | None = None) -> SearchResult:
         """What the home store has of it. Raises Cancelled where another thread asked for the ``cancellation``."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory import agents
+from backstory.conversation.board import NO_OFFER
 from backstory.conversation.tree import Point, get_ancestry
 from backstory.model import Permissions
 from backstory.runs.runner import Request
@@ -28,11 +29,12 @@ def request_for(
     """A prompt with all that its run needs. ``session`` is None for a new one, ``turn_uid`` for one not queued."""
     settings = workspace.config.settings
     after = Point(*options.after) if options.after else None
+    cwd = Path(options.cwd) if options.cwd else workspace.folder
     agent = options.agent or settings.run.agent or usual_agent(workspace, store, session, after)
     return Request(
         agent=agent,
         prompt=prompt,
-        cwd=Path(options.cwd) if options.cwd else workspace.folder,
+        cwd=cwd,
         model=options.model,
         permissions=Permissions(options.permissions) if options.permissions else settings.run.permissions,
         executable=settings.program_of(agent) or None,
@@ -40,6 +42,7 @@ def request_for(
         after=after,
         silence_s=settings.run.silence_s,
         turn_uid=turn_uid,
+        offer=NO_OFFER if options.no_board else workspace.offer(prompt, cwd),
     )
 
 

@@ -69,6 +69,8 @@ class Started(Struct, frozen=True, kw_only=True):
     agent: str
     prompt: QueuedPrompt | None = None
     """The prompt, where it was queued; None where it is the one that was submitted."""
+    offered: tuple[str, ...] = ()
+    """The notes of the board that the agent is offered, by name."""
 
 
 class Steered(Struct, frozen=True, kw_only=True):
@@ -106,6 +108,8 @@ class Ended(Struct, frozen=True, kw_only=True):
     """How full the session's context is now; None where the turn is not stored here."""
     whole: Whole | None = None
     """What the whole session took; None likewise."""
+    offered: tuple[str, ...] = ()
+    """The notes of the board that its agent was offered, by name."""
     was_elsewhere: bool = False
     """Whether another process ran it; then what it refused and its context are not known."""
 
@@ -247,4 +251,5 @@ def _ended_fields(event: Ended) -> dict[str, Any]:
     if (whole := event.whole) is not None:
         fields |= {"session_duration_ms": whole.duration_ms, "session_cost_usd": whole.cost.usd}
     refused = [{"tool": call.tool_name, "input": call.input} for call in event.refused]
-    return {**fields, "refused": refused, "context_chars": event.context_chars, "context_max": event.context_max}
+    context = {"context_chars": event.context_chars, "context_max": event.context_max, "board": list(event.offered)}
+    return {**fields, "refused": refused, **context}

@@ -457,7 +457,9 @@ class SessionRuns:
         self, lease: SessionLease, request: Request, prompt: QueuedPrompt | None = None, *, is_asked: bool = True
     ) -> Generator[RunEvent, None, Outcome]:
         number = self._store.turn_count(self._session) + 1
-        yield Started(session=self._session, number=number, agent=request.agent, prompt=prompt)
+        yield Started(
+            session=self._session, number=number, agent=request.agent, prompt=prompt, offered=request.offer.names
+        )
         turn = ScheduledTurn(store=self._store, session=self._session, request=request)
         for before in self._scheduler.before_turn:
             before(turn)
@@ -509,7 +511,9 @@ class SessionRuns:
             turn = to_continue(self._home, self._store, stopped)
             if turn is None:
                 return None
-            request = request_for(self._workspace, self._store, self._session, CONTINUE_PROMPT, stopped.options)
+            # What an agent is told to go on with is no prompt that notes could fit.
+            options = msgspec.structs.replace(stopped.options, no_board=True)
+            request = request_for(self._workspace, self._store, self._session, CONTINUE_PROMPT, options)
             if (yield from self._summarised(turn, only_if_due=True)):
                 request, finished = yield from self._continued(lease, request, turn)
                 yield from self._over(request, finished, is_asked=True)
@@ -594,6 +598,7 @@ class SessionRuns:
             permissions=request.permissions,
             context_chars=finished.context_chars,
             context_max=request.context_chars,
+            offered=request.offer.names,
             meter=meter,
             whole=self._whole() if is_here else None,
         )

@@ -79,7 +79,7 @@ def count_turns_by(
 ) -> tuple[Stats, ...]:
     """Count the same turns in several groupings, reading them once."""
     tallies = [Tally() for _ in groupings]
-    for number, (store, asked) in enumerate(_asked(listing, query, groupings, report)):
+    for number, (store, asked) in enumerate(asked_of_each(listing, query, groupings, report)):
         store.add_turns(asked, tallies, number)
     return tuple(_stats(replace(query, by=by), tally) for by, tally in zip(groupings, tallies, strict=True))
 
@@ -95,7 +95,7 @@ def _stats(query: StatsQuery, tally: Tally) -> Stats:
 def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int], None]) -> ToolStats:
     """Count the calls of tools in the sessions that are listed."""
     tools: dict[str, ToolCalls] = {}
-    for number, (store, asked) in enumerate(_asked(listing, query, (None,), report)):
+    for number, (store, asked) in enumerate(asked_of_each(listing, query, (None,), report)):
         store.add_tool_calls(asked, tools, number)
     found = [
         ToolFigures(
@@ -109,7 +109,7 @@ def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int]
     return ToolStats(query=query, tools=tuple(found), sessions=len(sessions))
 
 
-def _asked(
+def asked_of_each(
     listing: Listing, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None]
 ) -> list[tuple[Store, Asked]]:
     """What each store is asked for. What a better store has is counted there."""

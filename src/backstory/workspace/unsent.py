@@ -64,4 +64,5 @@ def _options(text: QueuedPrompt) -> list[str]:
         return []
     asked = text.options
     named = {"--agent": asked.agent, "--model": asked.model, "--permissions": asked.permissions, "--cwd": asked.cwd}
-    return [word for name, value in named.items() if value for word in (name, value)]
+    words = [word for name, value in named.items() if value for word in (name, value)]
+    return [*words, "--no-board"] if asked.no_board else words

@@ -21,6 +21,7 @@ from backstory.errors import (
     SessionAmbiguous,
     SessionNotFound,
     SeveralRunHere,
+    short_reason,
 )  # fmt: skip
 from backstory.lazy_regex import lazy_regex
 from backstory.workspace.located import LocatedSession
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.config import Config
+    from backstory.conversation.board import Offer
     from backstory.ingest.report import Report
     from backstory.store import Session, Store
+    from backstory.workspace.board import Board
     from backstory.workspace.decisions import Decisions, Late
     from backstory.workspace.importing import Machine, Progress
     from backstory.workspace.reader import Reader
@@ -97,6 +100,35 @@ class Workspace(Stores):
         from backstory.workspace.decisions import Decisions
 
         return Decisions(self.machine_store, self.known_projects)
+
+    def board(
+        self,
+        repository: str | None = None,
+        branch: str | None = None,
+        *,
+        folder: Path | None = None,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> Board:
+        """The context board of the folder's repository and branch, or of others: ``owner/name`` or ``local:FOLDER``.
+
+        ``folder``: another one than the workspace's. ``report`` receives sentences about problems that stop nothing.
+        """
+        from backstory.workspace.board import Board, key_of
+
+        return Board(self.home_store, key_of(folder or self.folder, repository, branch), report)
+
+    def offer(self, prompt: str, folder: Path | None = None) -> Offer:
+        """What the board of a folder (None: the workspace's) offers for a prompt; nothing where it cannot be read."""
+        from backstory.conversation.board import NO_OFFER
+
+        if not self.home_store.exists:
+            return NO_OFFER
+        try:
+            return self.board(folder=folder).offer(prompt)
+        except BackstoryError as refused:
+            # Notes are not worth a run.
+            self.report(f"The board could not be read: {short_reason(refused)}")
+            return NO_OFFER
 
     def rename(self, located: LocatedSession, name: str) -> Sequence[Late]:
         """Name a session in every store that holds it; returns the stores that will catch up at the next ingest."""

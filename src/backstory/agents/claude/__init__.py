@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backstory.agents.claude.guide import Guide
 from backstory.agents.claude.log import Logs
 from backstory.agents.claude.own_log import OwnLogs
 from backstory.agents.claude.places import NAME
@@ -15,5 +16,6 @@ from backstory.agents.contract import Agent
 
 AGENT = Agent(
     name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering(),
-    own_log=OwnLogs(), resume=Resuming(), write=Writing(),
+    own_log=OwnLogs(), resume=Resuming(), write=Writing(), instruction_files=("CLAUDE.md", ".claude/CLAUDE.md"),
+    guide=Guide(),
 )  # fmt: skip

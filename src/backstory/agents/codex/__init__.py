@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backstory.agents.codex.guide import Guide
 from backstory.agents.codex.log import Logs
 from backstory.agents.codex.own_log import OwnLogs
 from backstory.agents.codex.places import NAME
@@ -11,5 +12,6 @@ from backstory.agents.codex.write import Writing
 from backstory.agents.contract import Agent
 
 AGENT = Agent(
-    name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(), write=Writing()
-)
+    name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(), write=Writing(),
+    instruction_files=("AGENTS.md",), guide=Guide(),
+)  # fmt: skip

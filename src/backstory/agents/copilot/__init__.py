@@ -5,6 +5,7 @@ from __future__ import annotations
 from backstory.agents.contract import Agent
 from backstory.agents.copilot.database import Databases
 from backstory.agents.copilot.export import Export
+from backstory.agents.copilot.guide import Guide
 from backstory.agents.copilot.log import Documents, Logs
 from backstory.agents.copilot.places import NAME
 from backstory.agents.copilot.resume import Resuming
@@ -19,4 +20,6 @@ AGENT = Agent(
     database=Databases(),
     resume=Resuming(),
     export=Export(),
+    instruction_files=(".github/copilot-instructions.md", "AGENTS.md"),
+    guide=Guide(),
 )

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.agents.contract import ExportSource, KeptLog
+    from backstory.conversation.board import BoardItem
 
 VERSION = 3
 TABLES = ("sessions", "turns", "checkpoints", "session_files", "session_refs", "search_index")
+NOTES = "dynamic_context_items"
 SCHEMA = """
 create table schema_version(version INTEGER NOT NULL);
 create table sessions(
@@ -89,7 +91,7 @@ class SessionStore:
         self._db = sqlite3.connect(path, isolation_level=None)
         self._indexed: dict[str, int] = {}
         self.counts: dict[str, int] = {}
-        """How many rows each table has, once it is whole."""
+        """How many rows each table has, once it is whole; that of notes only where it has any."""
 
     def __enter__(self) -> SessionStore:
         # Until it is whole the file is nobody's, so it needs no journal.
@@ -105,6 +107,8 @@ class SessionStore:
                 self.counts = {
                     table: self._db.execute(f"select count(*) from {table}").fetchone()[0] for table in TABLES
                 }
+                if notes := self._db.execute(f"select count(*) from {NOTES}").fetchone()[0]:
+                    self.counts[NOTES] = notes
                 self._db.execute("commit")
 
     def has(self, native_id: str) -> bool:
@@ -168,6 +172,17 @@ class SessionStore:
             (native_id, kind, value, turn, at),
         )
 
+    def note(self, item: BoardItem) -> None:
+        """An item of a context board."""
+        self._db.execute(
+            "insert or replace into dynamic_context_items(repository, branch, src, name, description, content, "
+            "read_count, count) values (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                item.repository, item.branch, item.src, item.name, item.description, item.content, item.read_count,
+                item.count,
+            ),
+        )  # fmt: skip
+
     def artifact(self, native_id: str, path: str, text: str) -> None:
         """A file of the session's own, for the index alone."""
         if text.strip():
@@ -209,6 +224,8 @@ def write_known(store: SessionStore, source: ExportSource, agent: str, is_made: 
         store.file(name, *file)
     for name, ref in rows("session_refs", "ref_type", "ref_value", "turn_index", "created_at"):
         store.ref(name, *ref)
+    for item in source.notes():
+        store.note(item)
     for log in source.logs():
         if log.agent == agent and log.session_id in names:
             _index_made(store, names[log.session_id], log, is_made)

@@ -1,0 +1,153 @@
+"""Friction in a repository's sessions, and what to tell agents there so that it does not come again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.bounds import iso
+from backstory.chronicle.friction import corrections, left_failing, loops, mistakes, told_again
+from backstory.chronicle.friction.findings import in_order
+from backstory.chronicle.instruction_diff import unified_diff, with_lines
+from backstory.chronicle.proposals import proposals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from backstory.chronicle.friction.findings import Evidence, Finding
+    from backstory.chronicle.proposals import Proposal
+    from backstory.workspace.attempts import SessionAttempts
+    from backstory.workspace.instructions import Instructions
+    from backstory.workspace.reader import Reader
+    from backstory.workspace.sessions import SessionFilter
+
+RULES = "\n".join(
+    (corrections.RULE, left_failing.RULE, loops.RULE, mistakes.RULE, told_again.RULE, """\
+proposed: at most 5, of a rule at most 2: what most sessions have comes first. What was seen once fills up to 3, if the
+person's words are a rule of their own. Nothing that stands in a file of instructions already.""")
+)  # fmt: skip
+
+
+class Friction(Struct, frozen=True, kw_only=True):
+    """What was found in sessions, before it is known where it could be written. ``agents``: those of each session."""
+
+    wanted: SessionFilter
+    sessions: int
+    agents: tuple[tuple[str, ...], ...]
+    findings: tuple[Finding, ...]
+    labels: Mapping[str, str]
+
+
+class Improvements(Struct, frozen=True, kw_only=True):
+    """The report. ``sessions``: how many were read; ``labels``: what commands take for each session.
+
+    ``file``: the one that is proposed to be changed, '' where none can be, for the reason in ``why``.
+    """
+
+    wanted: SessionFilter
+    sessions: int
+    findings: tuple[Finding, ...]
+    proposals: tuple[Proposal, ...]
+    labels: Mapping[str, str]
+    file: str
+    why: str
+    diff: str
+
+
+def read_friction(reader: Reader, wanted: SessionFilter, report: Callable[[int, int], None]) -> Friction:
+    """Find friction in the sessions that a filter asks for. ``report`` receives how many were read, of how many."""
+    read = reader.attempts(wanted, report)
+    findings = tuple(in_order(find(read)))
+    uids = dict.fromkeys(each.session_uid for finding in findings for each in finding.evidence)
+    return Friction(
+        wanted=wanted,
+        sessions=len(read),
+        agents=tuple(each.session.agents for each in read),
+        findings=findings,
+        labels=reader.labels(list(uids)) | {each.session.uid: each.session.label for each in read},
+    )
+
+
+def find(read: Sequence[SessionAttempts]) -> list[Finding]:
+    """What every rule finds. A correction that was typed in several sessions is no explanation besides."""
+    corrected = corrections.corrections(read)
+    known = {(each.session_uid, each.seq) for finding in corrected for each in finding.evidence}
+    again = told_again.told_again(read)
+    return [
+        *corrected,
+        *left_failing.left_failing(read),
+        *loops.loops(read),
+        *mistakes.mistakes(read),
+        *mistakes.useless_checks(read),
+        *mistakes.useless_options(read),
+        *mistakes.missing_paths(read),
+        *(each for each in again if not known.issuperset((e.session_uid, e.seq) for e in each.evidence)),
+    ]
+
+
+def improvements(
+    friction: Friction, instructions: Instructions | None, mask: Callable[[str], str], why: str = ""
+) -> Improvements:
+    """What to tell agents. ``mask`` hides secrets; ``why``: for what reason there are no ``instructions``."""
+    texts = () if instructions is None else instructions.texts
+    found = proposals(friction.findings, texts, instructions.has if instructions else None, mask)
+    return Improvements(
+        wanted=friction.wanted,
+        sessions=friction.sessions,
+        findings=friction.findings,
+        proposals=tuple(found),
+        labels=friction.labels,
+        file=instructions.file.name if instructions else "",
+        why=instructions.why if instructions else why,
+        diff=diff_of(instructions, found) if instructions else "",
+    )
+
+
+def diff_of(instructions: Instructions, chosen: Iterable[Proposal]) -> str:
+    """The change of the file, with some of the proposals."""
+    file = instructions.file
+    after = with_lines(file.text, [each.text for each in chosen])
+    return unified_diff(_real_name(instructions), None if file.content is None else file.text, after)
+
+
+def content_with(instructions: Instructions, chosen: Iterable[Proposal]) -> bytes:
+    """The file's new content, with some of the proposals."""
+    return with_lines(instructions.file.text, [each.text for each in chosen]).encode()
+
+
+def _real_name(instructions: Instructions) -> str:
+    """Where the file really is: git changes no file behind a link."""
+    file = instructions.file
+    return file.target.relative_to(file.root).as_posix()
+
+
+def as_json(report: Improvements) -> dict[str, Any]:
+    """A report as ``chronicle improve --json`` prints it."""
+    return {
+        "since": iso(report.wanted.since),
+        "until": iso(report.wanted.until),
+        "sessions": report.sessions,
+        "file": report.file or None,
+        "file_reason": report.why or None,
+        "proposals": [
+            {"text": each.text, **_finding_as_json(each.finding)} for each in report.proposals
+        ],
+        "findings": [_finding_as_json(each) for each in report.findings],
+        "diff": report.diff or None,
+    }  # fmt: skip
+
+
+def _finding_as_json(finding: Finding) -> dict[str, Any]:
+    return {
+        "rule": finding.rule,
+        "about": finding.about,
+        "seen_in": finding.sessions,
+        "evidence": [_evidence_as_json(each) for each in finding.evidence],
+    }
+
+
+def _evidence_as_json(each: Evidence) -> dict[str, Any]:
+    return {
+        "session": each.session_uid, "seq": each.seq, "at": iso(each.at), "words": each.words, "reason": each.reason,
+    }  # fmt: skip

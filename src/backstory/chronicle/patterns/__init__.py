@@ -1,0 +1,1 @@
+"""Patterns in how a person works with agents: one a module, each a pure function from habits to findings."""

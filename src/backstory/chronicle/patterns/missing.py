@@ -1,0 +1,65 @@
+"""Files that sessions look for again and again, and that are not there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backstory.chronicle.patterns.finding import Evidence, Finding, Pattern, grouped, share_of_call
+from backstory.chronicle.patterns.rereads import below
+from backstory.lazy_regex import lazy_regex
+from backstory.model import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backstory.workspace.habits import HabitCall, Habits
+
+NAME = "missing"
+SESSIONS_MIN = 2
+ABSENT = lazy_regex(r"(?i)does not exist|no such file|ENOENT|not found")
+_LOOKING = frozenset({Tool.READ, Tool.GREP, Tool.GLOB})
+_MEANT = lazy_regex(r"[Dd]id you mean ([^\s?]+)\?")
+RULE = (
+    f"In {SESSIONS_MIN} sessions or more of a place a call read or searched the same path, and there was "
+    "nothing; no session ever read or wrote it. About what it cost: the calls' shares of their turns, one "
+    "request of all."
+)
+
+
+def find(habits: Habits) -> Iterator[Finding]:
+    """A finding for each path."""
+    missed = [each for each in habits.calls if _is_missed(habits, each)]
+    turns = {turn.uid: turn for turn in habits.turns}
+    for calls in grouped(missed, key=lambda call: (habits.place(call.session), _below(habits, call))):
+        if len({each.session for each in calls}) < SESSIONS_MIN:
+            continue
+        path, place = _below(habits, calls[0]), habits.named(habits.place(calls[0].session))
+        meant = next((found.group(1) for each in calls if (found := _MEANT.search(each.output))), None)
+        where = habits.instructions({each.agent for each in calls})
+        yield Finding(
+            pattern=NAME,
+            is_calls=True,
+            problem=f"{path} was looked for {len(calls)} times in {place}, and is not there",
+            action=f"Add to {where}: “{path} is {meant}”" if meant else f"Add to {where} where to find what {path} was "
+            "thought to hold; if it was named there, correct that",
+            evidence=tuple(
+                Evidence(
+                    session=each.session, context=each.context, seqs=(each.seq,), text=f"{each.tool_name} {each.path}",
+                    usd=share_of_call(habits, turns.get(each.turn)),
+                )
+                for each in calls
+            ),
+        )  # fmt: skip
+
+
+def _below(habits: Habits, call: HabitCall) -> str:
+    return below(habits, call.session, call.path or "")
+
+
+def _is_missed(habits: Habits, call: HabitCall) -> bool:
+    if not call.is_error or not call.path or call.tool not in _LOOKING or call.path in habits.touched:
+        return False
+    return ABSENT.search(call.output) is not None
+
+
+PATTERN = Pattern(name=NAME, rule=RULE, is_cost=False, find=find)

@@ -1,0 +1,176 @@
+"""What to tell agents, from friction: a sentence each, of commands that ran and words that were typed. Pure.
+
+Nothing that a tool or a page returned can stand in one. What is quoted stands on one line, as a quotation.
+"""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory.chronicle.friction.findings import Finding, Rule, in_order
+from backstory.chronicle.friction.typed import is_quotable, words_of
+from backstory.derive.checks import CheckKind, check_of
+from backstory.export.safe_markdown import plain
+from backstory.lazy_regex import lazy_regex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+PROPOSALS_MAX = 5
+PROPOSALS_MIN = 3
+"""So many are filled up with what was seen only once."""
+OF_A_RULE_MAX = 2
+COMMAND_CHARS_MAX = 100
+LINES_ABOVE = 6
+_COMMAND = lazy_regex(r"[\w./@+:=,-]+(?: [\w./@+:=,-]+)*")
+_PATH = lazy_regex(r"[\w./@+-]+")
+_RUN = {CheckKind.TEST: "Run tests with", CheckKind.BUILD: "Build with", CheckKind.LINT: "Lint with"}
+
+
+class Proposal(Struct, frozen=True, kw_only=True):
+    """A sentence for agents, as Markdown in one line, and why. ``core``: what of it must not stand there already."""
+
+    text: str
+    core: tuple[str, ...]
+    finding: Finding
+
+
+def proposals(
+    findings: Iterable[Finding], texts: Sequence[str], has: Callable[[str], bool] | None, mask: Callable[[str], str]
+) -> list[Proposal]:
+    """The sentences to propose, those with most evidence first; nothing that ``texts`` say already.
+
+    ``has``: whether a path below the repository is there, None if nobody can look; ``mask``: hides a text's secrets.
+    """
+    ordered = [each for finding in in_order(findings) if (each := _proposal(finding, texts, has, mask)) is not None]
+    repeated = [each for each in ordered if each.finding.is_repeated]
+    single = [each for each in ordered if not each.finding.is_repeated]
+    chosen = list(_few_of_a_rule(_each_once(repeated)))[:PROPOSALS_MAX]
+    return [*chosen, *list(_few_of_a_rule(single))[: max(0, PROPOSALS_MIN - len(chosen))]]
+
+
+def _each_once(ordered: Iterable[Proposal]) -> Iterator[Proposal]:
+    """Without those whose commands an earlier one names, too."""
+    named = set[str]()
+    for each in ordered:
+        if not named.issuperset(each.core):
+            yield each
+        named.update(each.core)
+
+
+def _few_of_a_rule(ordered: Iterable[Proposal]) -> Iterator[Proposal]:
+    counts: dict[Rule, int] = {}
+    for each in ordered:
+        rule = each.finding.rule
+        counts[rule] = counts.get(rule, 0) + 1
+        if counts[rule] <= OF_A_RULE_MAX:
+            yield each
+
+
+def _proposal(
+    finding: Finding, texts: Sequence[str], has: Callable[[str], bool] | None, mask: Callable[[str], str]
+) -> Proposal | None:
+    if not finding.is_standing:
+        return None
+    if finding.quote:
+        return _quotation(finding, texts, mask)
+    commands = [each for each in finding.commands if _is_safe(each, finding.rule) and mask(each) == each]
+    stands = _is_demanded if finding.rule in (Rule.LEFT_FAILING, Rule.LOOP) else _stands
+    commands = [each for each in commands if finding.instead or not stands(each, texts)]
+    core = (finding.instead,) if finding.instead else tuple(commands)
+    if not commands or (finding.instead and stands(finding.instead, texts)):
+        return None
+    if finding.instead and (not _is_safe(finding.instead, finding.rule) or mask(finding.instead) != finding.instead):
+        return None
+    if finding.rule == Rule.MISSING_PATH and has is not None and not _is_elsewhere(finding, has):
+        return None
+    return Proposal(text=_SENTENCES[finding.rule](finding, commands), core=core, finding=finding)
+
+
+def _is_elsewhere(finding: Finding, has: Callable[[str], bool]) -> bool:
+    """Whether a path is still not there, and the one that was found for it is."""
+    return not has(finding.commands[0]) and (not finding.instead or has(finding.instead))
+
+
+def _is_safe(words: str, rule: Rule) -> bool:
+    shape = _PATH if rule == Rule.MISSING_PATH else _COMMAND
+    return len(words) <= COMMAND_CHARS_MAX and shape.fullmatch(words) is not None and is_quotable(words)
+
+
+def _stands(words: str, texts: Iterable[str]) -> bool:
+    return any(f" {words} " in f" {_ENDS.sub(' ', text)} " for text in texts)
+
+
+def _is_demanded(command: str, texts: Iterable[str]) -> bool:
+    """Whether a text says when to run a command, in the same line or just above it, not only that there is one."""
+    for text in texts:
+        lines = text.splitlines()
+        for number, line in enumerate(lines):
+            above = lines[max(0, number - LINES_ABOVE) : number + 1]
+            if _stands(command, [line]) and any(map(_WHEN.search, above)):
+                return True
+    return False
+
+
+_WHEN = lazy_regex(r"\b(?:before|after|always|every|must|required|done|finish\w*|commit\w*)\b", re.IGNORECASE)
+_ENDS = lazy_regex(r"[\s`'\"“”()]+|[.,;:](?=\s|$)")
+
+
+def _quotation(finding: Finding, texts: Iterable[str], mask: Callable[[str], str]) -> Proposal | None:
+    quote = " ".join(finding.quote.split())
+    if not is_quotable(quote) or mask(quote) != quote:
+        return None
+    spoken = f" {' '.join(words_of(quote))} "
+    if any(spoken in f" {' '.join(words_of(unescape(text)))} " for text in texts):
+        return None
+    said = "The user said this" if finding.rule == Rule.TOLD_AGAIN else "The user corrected this"
+    often = f" in {_sessions(finding)}" if finding.is_repeated else " once"
+    return Proposal(text=f"{said}{often}: “{plain(quote).rstrip('.')}”.", core=(quote,), finding=finding)
+
+
+def _left_failing(finding: Finding, commands: Sequence[str]) -> str:
+    often = "once" if not finding.is_repeated else f"in {_sessions(finding)}"
+    return (
+        f"Before you say that work is done, run {_listed(commands)} and fix what fails: failures had to be reported "
+        f"{often}."
+    )
+
+
+def _loop(finding: Finding, commands: Sequence[str]) -> str:
+    return (
+        f"Run {_listed(commands)} after each change, and read all that it reports before the next one: it failed again "
+        f"and again in {_sessions(finding)}."
+    )
+
+
+def _mistake(finding: Finding, commands: Sequence[str]) -> str:
+    if not finding.instead:
+        return f"Do not run `{commands[0]}`: it cannot work here ({_sessions(finding)})."
+    check = check_of(finding.instead.split())
+    begin = _RUN[check.kind] if check is not None else "Use"
+    return f"{begin} `{finding.instead}`; `{commands[0]}` does not work here ({_sessions(finding)})."
+
+
+def _missing(finding: Finding, commands: Sequence[str]) -> str:
+    where = f"There is no `{commands[0]}`"
+    where = f"{where}: it is `{finding.instead}`" if finding.instead else where
+    return f"{where} ({_sessions(finding)} looked for it)."
+
+
+_SENTENCES: dict[Rule, Callable[[Finding, Sequence[str]], str]] = {
+    Rule.LEFT_FAILING: _left_failing, Rule.LOOP: _loop, Rule.MISTAKE: _mistake, Rule.MISSING_PATH: _missing,
+}  # fmt: skip
+
+
+def _listed(commands: Sequence[str]) -> str:
+    shown = [f"`{each}`" for each in commands]
+    return " and ".join((", ".join(shown[:-1]), shown[-1])) if len(shown) > 1 else shown[0]
+
+
+def _sessions(finding: Finding) -> str:
+    count = finding.sessions
+    return "one session" if count == 1 else f"{count} sessions"

@@ -1,0 +1,63 @@
+"""What ``chronicle tips`` and ``chronicle cost-tips`` do alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory.chronicle.window import DAY_MS
+from backstory.cli import output
+from backstory.cli.counting import counting
+from backstory.cli.report_options import print_report, print_where_there_is, wanted_by
+
+if TYPE_CHECKING:
+    from backstory.chronicle.tips import TipsReport
+    from backstory.cli.app import App
+    from backstory.cli.report_options import Asked, Form
+
+DAYS = 30
+YEAR_2020_MS = 1_577_836_800_000
+"""Before that there were no agents."""
+
+all_option = click.option(
+    "--all", "whole", is_flag=True, help="Print every tip, not only the strongest of each pattern."
+)
+
+
+def print_tips(app: App, asked: Asked, form: Form, *, about_costs: bool, whole: bool) -> None:
+    """Look for patterns, and print what was found."""
+    app.bring_up_to_date()
+    from backstory.chronicle import tips
+
+    wanted = wanted_by(app, asked, DAYS * DAY_MS)
+    with counting("Looking for patterns") as report:
+        found = tips.tips(app.reader, wanted, about_costs=about_costs, most=None if whole else tips.MOST, report=report)
+    if form.explain:
+        _print_queries(found, about_costs=about_costs)
+        return
+    if not found.turns:
+        print_where_there_is(app, wanted)
+    elif not found.findings:
+        output.talk(_nothing(found))
+    if not (found.findings or form.json or (about_costs and found.turns)):
+        return
+    from backstory.cli.tips_view import markdown_lines, text_lines
+
+    print_report(
+        app, form, found, as_json=tips.as_json, text_lines=text_lines, markdown_lines=markdown_lines,
+        kind="tips about how a person works with agents",
+    )  # fmt: skip
+
+
+def _nothing(found: TipsReport) -> str:
+    looked_at = f"{output.counted(found.turns, 'turn')} in {output.counted(found.looked_at, 'session')}"
+    longer = " A longer time may show some: --since 2020-01-01" if (found.wanted.since or 0) > YEAR_2020_MS else ""
+    return f"No pattern in {looked_at}: most rules need the same thing in 3 sessions.{longer}"
+
+
+def _print_queries(found: TipsReport, *, about_costs: bool) -> None:
+    from backstory.chronicle.explain_tips import explained
+
+    for each in explained(found, about_costs=about_costs):
+        output.data(each)

@@ -1,0 +1,122 @@
+"""What was tried in a session: shell commands with how each ended, edits, and paths that were not there. Never commits.
+
+What tools returned is read here and goes no further: only how a call ended, in words of ours and of the call.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.derive import shell_parse
+from backstory.derive.check_programs import DeedKind
+from backstory.derive.checks import Check, checks_in
+from backstory.derive.deeds import Deed, succeeded
+from backstory.derive.faults import NO_PATH, READ_CHARS, Fault, fault_in
+from backstory.derive.notices import is_refusal
+from backstory.model import ToolCall, ToolResult, event_from_json
+from backstory.store import kinds, turns, work
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import apsw
+
+    from backstory.store.codec import EventCodec
+    from backstory.store.work import WorkTurn
+
+
+class Ending(StrEnum):
+    """How a call ended."""
+
+    WELL = "well"
+    FAILED = "failed"
+    REFUSED = "refused"
+    """By a person."""
+    UNKNOWN = "unknown"
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One call. ``script``: of a shell; ``edits``: paths that it changed.
+
+    ``path``: what another tool was given; ``is_missing``: it was not there.
+    """
+
+    session_uid: str
+    turn_uid: str | None
+    seq: int
+    at: int | None
+    ended: Ending
+    script: str | None = None
+    checks: tuple[Check, ...] = ()
+    fault: Fault | None = None
+    edits: tuple[str, ...] = ()
+    path: str | None = None
+    is_missing: bool = False
+
+
+def of_session(db: apsw.Connection, session_id: int) -> tuple[list[WorkTurn], list[Attempt]]:
+    """A session's turns, and what was tried in it and, behind that, by its subagents; each in order."""
+    ids = [session_id, *work.below(db, session_id)]
+    return work.turns_of(db, session_id), list(_attempts(db, ids))
+
+
+def _attempts(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[Attempt]:
+    changed = work.changed_files(db, session_ids)
+    codecs: dict[int, EventCodec] = {}
+    for row in db.execute(_CALLS, (kinds.json_list(session_ids),)):
+        session_id, uid, turn_uid, seq, part, at, data, is_error, result_id = row
+        call = event_from_json(turns.unpack_event(db, codecs, data))
+        if not isinstance(call, ToolCall):
+            continue
+        found = _Call(call)
+        output = _output(db, codecs, result_id) if is_error or found.checks else ""
+        ended = found.ended(is_error, output)
+        yield Attempt(
+            session_uid=uid, turn_uid=turn_uid, seq=seq, at=at, ended=ended,
+            script=found.script,
+            checks=found.checks,
+            fault=fault_in(found.script, output) if found.script and ended == Ending.FAILED else None,
+            edits=tuple(changed.get((session_id, seq, part), ())) if ended != Ending.FAILED else (),
+            path=found.path,
+            is_missing=bool(is_error and found.path and NO_PATH.search(output, 0, READ_CHARS)),
+        )  # fmt: skip
+
+
+class _Call:
+    """What a call asks for: a script and the checks in it, or the path of a file."""
+
+    def __init__(self, call: ToolCall) -> None:
+        given: dict[str, Any] = call.input if isinstance(call.input, dict) else {}
+        is_shell = shell_parse.is_shell(call.tool_name, call.tool)
+        self.script = shell_parse.script_of(given) if is_shell else None
+        self.checks = tuple(checks_in(self.script)) if self.script else ()
+        path = given.get("file_path") or given.get("path")
+        self.path = path if isinstance(path, str) and not is_shell else None
+
+    def ended(self, is_error: int | None, output: str) -> Ending:
+        """How it ended, by its result and, for a check whose exit a pipe may hide, by the last words of that."""
+        if is_error and is_refusal(output):
+            return Ending.REFUSED
+        if is_error is None:
+            return Ending.UNKNOWN
+        check = Deed(kind=DeedKind.TEST, text="")
+        went_well = not is_error and not (self.checks and succeeded(check, False, output) is False)
+        return Ending.WELL if went_well else Ending.FAILED
+
+
+def _output(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int | None) -> str:
+    data = db.execute("select data from events where id = ?", (event_id,)).get
+    event = None if data is None else event_from_json(turns.unpack_event(db, codecs, data))
+    return event.content if isinstance(event, ToolResult) else ""
+
+
+_CALLS = f"""
+select e.session_id, s.uid, t.uid, e.seq, e.part, e.at, e.data, c.is_error, c.result_id
+from events e join sessions s on s.id = e.session_id left join turns t on t.id = e.turn_id
+left join call_results c on c.call_id = e.id
+where e.kind in {kinds.CALLS} and t.removed is null and e.session_id in (select value from json_each(?))
+order by e.session_id, e.seq, e.part
+"""
