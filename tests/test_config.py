@@ -45,7 +45,8 @@ def test_without_a_file_everything_is_as_it_is_unless_set(file: Path) -> None:
 
 def typed_values(config: Config) -> dict[str, object]:
     """The values of all attributes of all tables, by the keys of their settings."""
-    tables = [getattr(config.settings, name) for name in ("ingest", "run", "compaction", "list", "search")]
+    names = ("ingest", "run", "compaction", "store", "index", "list", "search", "mcp")
+    tables = [getattr(config.settings, name) for name in names]
     assert all(isinstance(table, Table) for table in tables)
     return {
         each.key: getattr(table, name)

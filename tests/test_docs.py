@@ -21,7 +21,7 @@ FILE_FORMAT = (ROOT / "docs" / "file-format.md").read_text("utf-8")
 COMING_FROM = (ROOT / "docs" / "coming-from.md").read_text("utf-8")
 EXIT_CODES = (ROOT / "docs" / "exit-codes.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
-GUIDES = ("runs.md", "trust.md")
+GUIDES = ("runs.md", "trust.md", "mcp.md")
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,9 @@ def test_the_reader_without_backstory_reads(
 def test_every_command_in_the_documents_exists() -> None:
     documents = README + COMING_FROM + "".join((ROOT / "docs" / name).read_text("utf-8") for name in GUIDES)
     code = re.findall(r"```(?:sh|console)\n(.*?)```|`([^`\n]+)`", documents, re.DOTALL)
-    named = {name for parts in code for part in parts for name in re.findall(r"\bbackstory ([a-z]+)\b", part)}
+    named = {
+        name for parts in code for part in parts for name in re.findall(r"\bbackstory ([a-z]+(?:-[a-z]+)*)\b", part)
+    }
     assert named
     assert named <= set(COMMANDS)
 
@@ -115,7 +117,7 @@ def _commands_of_the_readme() -> dict[str, dict[str, str]]:
     _, _, part = README.partition("\n## Commands\n")
     groups = re.split(r"^\*\*(.+)\*\*$", part.partition("\n## ")[0], flags=re.MULTILINE)
     return {
-        group: dict(re.findall(r"^- `backstory ([a-z]+)`: (.+)$", lines, re.MULTILINE))
+        group: dict(re.findall(r"^- `backstory ([a-z-]+)`: (.+)$", lines, re.MULTILINE))
         for group, lines in zip(groups[1::2], groups[2::2], strict=True)
     }
 

@@ -32,7 +32,7 @@ ROOMS = {
     "ingest": "work", "runs": "work", "search": "work", "export": "work",
     "workspace": "workspace",
     "chronicle": "reports",
-    "cli": "faces",
+    "cli": "faces", "mcp": "faces",
 }  # fmt: skip
 MAY_IMPORT = {
     "nouns": {"nouns"},
@@ -51,6 +51,7 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "zstandard": ("store/codec.py", "agents/azureal/cells.py"),
     "rich": "cli/", "tomlkit": "config.py", "platformdirs": "cli/", "watchfiles": "ingest/watch.py",
     "psutil": ("runs/process.py", "store/waiting.py"),
+    "mcp": "mcp/", "mcp_types": "mcp/", "anyio": "mcp/",
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
 IN_ROOMS = [path for path in MODULES if path not in (SOURCE / "__init__.py", SOURCE / "__main__.py")]

@@ -61,6 +61,7 @@ class Config:
 
     ``is_installed`` is asked of an agent that the project chooses, with the program that the person set for it.
     ``agents`` gives the agents there are; it is called only where a setting names one.
+    ``environ``: its variables stand in for what the files say of some settings (``Setting.has_variable``).
     ``make_folder`` makes the folder of a file that is not there yet; it raises OSError.
     """
 
@@ -71,6 +72,7 @@ class Config:
         *,
         is_installed: Callable[[str, str], bool] = lambda name, program: True,
         agents: Callable[[], Collection[str]] | None = None,
+        environ: Mapping[str, str] | None = None,
         make_folder: Callable[[Path], None] = _make_private_folder,
     ) -> None:
         # In the home folder's own project both may be one file.
@@ -80,6 +82,7 @@ class Config:
         self._wrong: dict[str, str] = {}
         self._own: dict[str, Any] = {}
         self._projects: dict[str, Any] = {}
+        self._environ = environ or {}
         self._ignored: list[str] = []
         self._take_own()
         if self.project is not None:
@@ -147,7 +150,15 @@ class Config:
         return self._ignored[:REMARKS_MAX] + ([f"… and {more} more settings are ignored."] if more > 0 else [])
 
     def get(self, key: str) -> Any:
-        """The value of a setting; raises UnknownSetting, and ConfigBroken where the person's own file is wrong."""
+        """The value of a setting.
+
+        Raises UnknownSetting, ConfigBroken where the person's own file is wrong, SettingRefused where a variable is.
+        """
+        if (said := self._variable(key)) is not None:
+            try:
+                return parse(key, said)
+            except SettingRefused:
+                raise SettingRefused(_known(key).variable, said, self.wrong(key) or "") from None
         own = self._own_value(key)
         if key in self._wrong:
             raise ConfigBroken(self.own, f"{key}: {self._wrong[key]}")
@@ -159,11 +170,20 @@ class Config:
         return Settings(self.get)
 
     def wrong(self, key: str) -> str | None:
-        """What is wrong with the value in the person's own file; None when nothing is."""
+        """What is wrong with the value in the person's own file, or in a variable; None when nothing is."""
+        if (said := self._variable(key)) is not None:
+            return _wrong(_known(key), parse_as(_known(key).default, said))
         return self._wrong.get(key)
 
-    def origin(self, key: str) -> Path | None:
-        """The file that sets it; None when no file does."""
+    def _variable(self, key: str) -> str | None:
+        """What the environment says of a setting; None where it says nothing."""
+        setting = _setting(key)
+        return self._environ.get(setting.variable) or None if setting is not None and setting.has_variable else None
+
+    def origin(self, key: str) -> Path | str | None:
+        """The file, or the variable, that sets it; None when neither does."""
+        if self._variable(key) is not None:
+            return _known(key).variable
         return self.project if key in self._projects else self.own if key in self._own else None
 
     def every_setting(self, agents: Iterable[str] = ()) -> Iterator[Setting[Any]]:

@@ -23,6 +23,13 @@ def nearest(word: str, known: Collection[str]) -> str | None:
     return next(iter(get_close_matches(word, known, n=1, cutoff=0.7)), None)
 
 
+def _quoted(path: Path) -> str:
+    """A path as a shell reads it."""
+    import shlex
+
+    return shlex.quote(str(path))
+
+
 class BackstoryError(Exception):
     """The base class. ``str(error)`` is the message to show; ``exit_code`` is the exit code of the command."""
 
@@ -39,6 +46,27 @@ class SessionNotFound(BackstoryError):
 
     def __init__(self, wanted: str) -> None:
         super().__init__(f"No session matches {wanted!r}. Try: backstory list --all")
+
+
+class OutOfScope(BackstoryError):
+    """An agent asked for a session that its server does not answer from."""
+
+    exit_code = 66
+
+    def __init__(self, wanted: str, name: str) -> None:
+        super().__init__(
+            f"Session {wanted!r:.80} is not of {name}, and this server answers from that alone. "
+            "The person can widen it: backstory config set mcp.scope all"
+        )
+
+
+class McpNotInstalled(BackstoryError):
+    """The packages of the extra ``mcp`` are missing."""
+
+    exit_code = 69
+
+    def __init__(self) -> None:
+        super().__init__("`backstory mcp` needs one more package. Install it with: pip install 'backstory[mcp]'")
 
 
 class SessionDiverged(BackstoryError):
@@ -1271,6 +1299,119 @@ class FolderGone(BackstoryError):
         super().__init__(f"The session {where}. Name the folder to resume it in: --cwd DIR.{moved}")
 
 
+class HomeWasMoved(BackstoryError):
+    """The home was moved to another folder; a command that acted in the old one would begin an empty store."""
+
+    exit_code = 78
+
+    def __init__(self, home: Path, to: Path) -> None:
+        import os
+
+        anew = f" (it cannot be reached now; to begin anew here, remove {home / 'moved-to'})"
+        gone = "" if os.access(to, os.X_OK) else anew
+        super().__init__(f"The home {home} was moved to {to}{gone}: set BACKSTORY_HOME={_quoted(to)}")
+
+
+class HomeIsMoving(BackstoryError):
+    """Another process moves the home now."""
+
+    exit_code = 75
+
+    def __init__(self, home: Path, to: Path) -> None:
+        super().__init__(
+            f"The home {home} is being moved to {to} by another process. Nothing was changed. "
+            "Try again when it is done."
+        )
+
+
+class HomeNotWhole(BackstoryError):
+    """A move into this folder was not finished, so what it holds may be half of a home. ``mark``: what says so."""
+
+    exit_code = 75
+
+    def __init__(self, home: Path, source: Path, mark: Path) -> None:
+        super().__init__(
+            f"{home} does not have all of {source} yet: moving it was not finished. To finish it: "
+            f"backstory migrate-home {_quoted(source)} {_quoted(home)} (to use {home} as it is, remove {mark})"
+        )
+
+
+class HomeInUse(BackstoryError):
+    """Something works in the home, so it is not moved now. ``what``: a clause that names it."""
+
+    exit_code = 75
+
+    def __init__(self, home: Path, what: str, until: str = "Wait until it is over") -> None:
+        super().__init__(f"{what}, so {home} was not moved. {until}, and repeat the command.")
+
+
+class HomeHasStore(BackstoryError):
+    """There is a store where a home would be moved to. Neither was changed."""
+
+    exit_code = 73
+
+    def __init__(self, source: Path, to: Path) -> None:
+        super().__init__(
+            f"{to} has a store already, and two stores do not become one by moving. Nothing was moved. Either move "
+            "to another folder, or merge them, and then use that folder:"
+        )
+        self.below = [
+            f"BACKSTORY_HOME={_quoted(to)} backstory merge --foreign --trust --store {_quoted(to / 'store.db')} "
+            f"{_quoted(source / 'store.db')}"
+        ]
+
+
+class HomeNotMoved(BackstoryError):
+    """A home cannot be moved as a person said. ``why`` is a sentence or two."""
+
+    exit_code = 64
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"Nothing was moved. {why}")
+
+
+class HomeNotFound(BackstoryError):
+    """The folder to move is no home of ours, or the home that was moved is not where it was moved to."""
+
+    exit_code = 66
+
+    def __init__(self, source: Path, why: str) -> None:
+        super().__init__(f"{source} {why}. Nothing was moved.")
+
+
+class HomeOfOther(BackstoryError):
+    """A folder of a move belongs to another user."""
+
+    exit_code = 77
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} belongs to another user. Nothing was moved; choose a folder of your own.")
+
+
+class HomeCopyDiffers(BackstoryError):
+    """What was copied does not read back as what was read. The old home stays in use."""
+
+    exit_code = 74
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(
+            f"{path} did not pass the check: {detail}. The old home was not changed and stays in use; check the disk, "
+            "and repeat the command."
+        )
+
+
+class IndexOff(BackstoryError):
+    """There is no search index, because the settings say so."""
+
+    exit_code = 78
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The search index is off (index.enabled). Turn it on: backstory config set index.enabled true "
+            "(or unset BACKSTORY_INDEX_ENABLED). Then build it: backstory reindex"
+        )
+
+
 class MoveRefused(BackstoryError):
     """A folder cannot have been moved as a person said. ``why`` is a sentence or two."""
 
@@ -1381,3 +1522,97 @@ class NoteUnreadable(BackstoryError):
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(f"{path} says which files were put back, and cannot be read ({detail[:200]}). Move it aside.")
+
+
+class InstallNoteUnreadable(BackstoryError):
+    """What was put into another program's settings is not known any more."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(
+            f"{path} says what was put into an agent's settings, and cannot be read ({detail[:200]}). Move it aside."
+        )
+
+
+class SettingsUnusable(BackstoryError):
+    """An agent's settings that cannot be changed by one entry alone. ``why`` is said behind "it"."""
+
+    exit_code = 65
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(
+            f"{path} was left as it is: it {why}. Put it right, or change it by hand; `backstory mcp` is the server."
+        )
+
+
+class SettingsReadOnly(BackstoryError):
+    """An agent's settings may not be written."""
+
+    exit_code = 77
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} was left as it is: it is read-only. Allow writing it (chmod u+w), and repeat this.")
+
+
+class SettingsChanged(BackstoryError):
+    """Another program changed a file between reading and writing it."""
+
+    exit_code = 75
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} was changed at this moment by another program. It was left as it is; try again.")
+
+
+class EntryNotOurs(BackstoryError):
+    """The settings have an entry of our name that was not added from here."""
+
+    exit_code = 73
+
+    def __init__(self, path: Path, name: str) -> None:
+        super().__init__(
+            f"{path} has another server called {name!r}, or one that was changed by hand. It was left alone. "
+            "Remove or rename that entry there, and repeat this."
+        )
+
+
+class SkillNotOurs(BackstoryError):
+    """There is a skill of our name that was not written from here, or that was changed."""
+
+    exit_code = 73
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} was not written by backstory, or was changed since. It was left alone. Move it aside, and repeat "
+            "this."
+        )
+
+
+class NotInstalled(BackstoryError):
+    """There is nothing to uninstall."""
+
+    exit_code = 66
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__(f"There is no {name} in {path}, so nothing was changed.")
+
+
+class AgentWithout(BackstoryError):
+    """An agent whose client has no such settings."""
+
+    exit_code = 64
+
+    def __init__(self, agent: str, what: str, known: Sequence[str]) -> None:
+        super().__init__(f"backstory knows no {what} of {agent}. Agents with {what}: {', '.join(known)}.")
+
+
+class ProgramNotUsable(BackstoryError):
+    """This program could not be started by another one."""
+
+    exit_code = 69
+
+    def __init__(self, command: Sequence[str], why: str) -> None:
+        super().__init__(
+            f"An agent could not start {' '.join(command)!a} ({why}), so nothing was written. Install backstory "
+            "(pipx install 'backstory[mcp]'), and run the installed one."
+        )

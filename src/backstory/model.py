@@ -216,6 +216,8 @@ CONTENT_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.SAID, KindClass.DONE
 TOOL_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.DONE)
 META_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.META)
 TEXT_KINDS: tuple[type[Event], ...] = (UserMessage, AssistantText)
+READ_KINDS: tuple[type[Event], ...] = (*(each for each in CONTENT_KINDS if each is not Thinking), Command)
+"""What is read of a session by one who wants to know what happened in it."""
 """The words of a person and of the model."""
 MESSAGE_KINDS: tuple[type[Event], ...] = (*TEXT_KINDS, *TOOL_KINDS)
 """What the messages between person, model and tools hold."""

@@ -29,6 +29,13 @@ class Setting(Struct, Generic[T], frozen=True):
     choices: tuple[str, ...] = ()
     least: int = 0
     is_agent: bool = False
+    has_variable: bool = False
+    """A variable of the environment stands in for the files: ``variable``."""
+
+    @property
+    def variable(self) -> str:
+        """The variable's name: of ``store.enabled`` BACKSTORY_STORE_ENABLED."""
+        return f"BACKSTORY_{self.key.upper().replace('.', '_')}"
 
     @overload
     def __get__(self, table: None, owner: type[Table]) -> Setting[T]: ...
@@ -96,6 +103,32 @@ class CompactionSettings(Table, frozen=True):
         return self.chars_for.get(f"{agent}/{model}", self.chars_for.get(agent, self.chars))
 
 
+class StoreSettings(Table, frozen=True):
+    """Whether there is a home store."""
+
+    is_enabled = Setting(
+        "store.enabled",
+        True,
+        "whether logs and runs are put into the home store (false: runs are kept in their project's store only)",
+        has_variable=True,
+    )
+
+
+class IndexSettings(Table, frozen=True):
+    """What can be searched, and what is derived."""
+
+    is_enabled = Setting(
+        "index.enabled", True, "whether there is a search index; after a change: backstory reindex", has_variable=True
+    )
+    repositories = Setting(
+        "index.repositories",
+        list[str](),
+        "repositories that are indexed, by names or globs: app, me/*, github.com/me/app (empty: all); "
+        "after a change: backstory reindex",
+        has_variable=True,
+    )
+
+
 class ListSettings(Table, frozen=True):
     """How sessions are listed."""
 
@@ -108,12 +141,24 @@ class SearchSettings(Table, frozen=True):
     limit = Setting("search.limit", 20, "number of sessions that `search` shows", least=1)
 
 
+class McpSettings(Table, frozen=True):
+    """What agents may ask of history."""
+
+    scope = Setting(
+        "mcp.scope",
+        "here",
+        "sessions that `backstory mcp` answers from: here (the repository it is started in) or all",
+        ("here", "all"),
+    )
+
+
 SETTINGS: tuple[Setting[Any], ...] = (
     IngestSettings.agents, IngestSettings.exclude, IngestSettings.is_automatic, RunSettings.agent,
     RunSettings.permission_name, RunSettings.context_chars, RunSettings.silence_s, CompactionSettings.chars,
     CompactionSettings.chars_for, CompactionSettings.agent, CompactionSettings.model, CompactionSettings.timeout_s,
+    StoreSettings.is_enabled, IndexSettings.is_enabled, IndexSettings.repositories,
     ListSettings.limit,
-    SearchSettings.limit,
+    SearchSettings.limit, McpSettings.scope,
 )  # fmt: skip
 AGENT_PROGRAM = Setting(
     "agents.NAME",
@@ -141,6 +186,16 @@ class Settings(Table, frozen=True):
         return CompactionSettings(self.value_of)
 
     @property
+    def store(self) -> StoreSettings:
+        """Whether there is a home store."""
+        return StoreSettings(self.value_of)
+
+    @property
+    def index(self) -> IndexSettings:
+        """What can be searched, and what is derived."""
+        return IndexSettings(self.value_of)
+
+    @property
     def list(self) -> ListSettings:
         """How sessions are listed."""
         return ListSettings(self.value_of)
@@ -149,6 +204,11 @@ class Settings(Table, frozen=True):
     def search(self) -> SearchSettings:
         """How search answers."""
         return SearchSettings(self.value_of)
+
+    @property
+    def mcp(self) -> McpSettings:
+        """What agents may ask of history."""
+        return McpSettings(self.value_of)
 
     def program_of(self, agent: str) -> str:
         """The program that was set for an agent; nothing where it is the one on PATH."""

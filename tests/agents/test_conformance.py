@@ -11,7 +11,7 @@ import pytest
 
 from backstory import agents
 from backstory.agents.conformance import behaviour_faults, check, log_faults, output_faults, part_faults
-from backstory.agents.contract import Exit, InUse, NotRun, SidecarContent, SteerState, Streamed
+from backstory.agents.contract import Exit, InUse, NotRun, ServerFile, SidecarContent, SteerState, Streamed
 from backstory.agents.turn_fold import TurnState
 from backstory.model import AssistantText, LogIdentity, Parsed, Unknown, UserMessage
 from tests.agents import example
@@ -327,6 +327,23 @@ def written(*changes: tuple[bytes, bytes]) -> Callable[..., Any]:
 def test_a_log_that_would_be_written_wrongly_is_named(member: str, wrong: Any, words: str) -> None:
     agent = msgspec.structs.replace(CLAUDE, write=with_member(CLAUDE.write, member, wrong))
     assert any(each.startswith(words) for each in behaviour_faults(agent))
+
+
+@pytest.mark.parametrize(
+    ("part", "member", "wrong", "words"),
+    [
+        ("servers", "file", lambda environ, home, project: ServerFile(path=home, format="yaml", table="x"), "yaml"),
+        ("servers", "file", lambda environ, home, project: ServerFile(path=home, format="json", table="x"), "project"),
+        ("servers", "entry", lambda command, environ: {"command": command}, "does not start"),
+        ("servers", "entry", lambda command, environ: {"command": command[0], "args": command[1:]}, "does not start"),
+        ("skills", "folder", lambda environ, home, project: home, "skills.folder: /nonexistent/home is no folder"),
+    ],
+)
+def test_settings_that_would_be_looked_for_or_written_wrongly_are_named(
+    part: str, member: str, wrong: Any, words: str
+) -> None:
+    (fault,) = claude_with(part, member, wrong)
+    assert words in fault
 
 
 def test_a_root_that_is_not_in_its_agents_folder_is_named() -> None:

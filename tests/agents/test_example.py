@@ -75,3 +75,13 @@ def test_contributing_says_how_long_the_smallest_agent_is() -> None:
     said = re.search(r"the smallest one,\s+`tests/agents/example/`,\s+has (\d+) lines", CONTRIBUTING.read_text("utf-8"))
     assert said is not None
     assert int(said.group(1)) == len((FOLDER / "__init__.py").read_text("utf-8").splitlines())
+
+
+@pytest.mark.parametrize("text", [OLD, "raise_no_more = 1\n"])
+def test_an_agent_that_cannot_be_used_keeps_no_other_from_being_told_of_the_server(installed: Path, text: str) -> None:
+    (installed / "example_agent" / "__init__.py").write_text(text)
+    done = run(installed, "-m", "backstory", "mcp", "install", "claude")
+    assert done.returncode == 0, done.stderr
+    refused = run(installed, "-m", "backstory", "mcp", "install", "ah")
+    assert "Agents with MCP servers: claude, codex, copilot." in refused.stderr
+    assert run(installed, "-m", "backstory", "mcp", "install", "example").returncode == 64

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.cli import COMMANDS, cli, output
-from backstory.cli.harmless import clean, clean_json
+from backstory.derive.harmless import clean, clean_json
 from tests.support.machines import CLAUDE_FOLDER
 
 if TYPE_CHECKING:
@@ -324,11 +324,19 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "rename": [(UID, f"new {EVIL_NAME}"), (EVIL_NAME, "x")],
     "project move": [(f"/no/{EVIL_NAME}", "."), (EVIL_NAME, EVIL_NAME), (EVIL_NAME, "--undo")],
     "project moves": [(), ("--json",)],
+    "migrate-home": [("no", f"to {EVIL_NAME}"), (EVIL_NAME, EVIL_NAME), (f"../{COPY}", f"to {EVIL_NAME}"),
+                     ("../backstory", f"../to {EVIL_NAME}"), (f"../to {EVIL_NAME}", f"../json {EVIL_NAME}", "--json")],
     "rm": [(UID,), ("S1",), ("-y", UID), (EVIL_NAME,)],
     "backup": [(EVIL_NAME,), ("/no/where/" + EVIL_NAME,)],
     "config list": [(), ("--json",)],
     "config get": [("run.agent",), (EVIL_NAME,)],
     "config set": [("run.agent", EVIL_NAME), (EVIL_NAME, "1")],
+    "mcp install": [("claude", "--dry-run"), ("codex",), ("codex", "--json"), ("claude", "--scope", "project"),
+                    (EVIL_NAME,)],
+    "mcp uninstall": [("claude",), ("codex", "--json"), (EVIL_NAME,)],
+    "skill show": [()],
+    "skill install": [("claude",), ("codex", "--json"), ("copilot", "--scope", "project"), (EVIL_NAME,)],
+    "skill uninstall": [("claude",), (EVIL_NAME,)],
     "completion": [("bash",), (EVIL_NAME,)],
     "help": [(), ("search",), (EVIL_NAME,)],
 }  # fmt: skip

@@ -129,6 +129,13 @@ def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell, words:
     assert modules & (DEAR | {"hashlib", "shutil", "subprocess", "zstandard"}) == set()
 
 
+def test_the_library_for_agents_is_imported_only_by_the_server(read_once: Shell) -> None:
+    for words in (["mcp", "--help"], ["--help"], ["config", "list"]):
+        modules = imported(read_once, *words)
+        assert of_others(modules) & {"mcp", "mcp_types", "anyio", "pydantic", "starlette"} == set(), words
+        assert ours(modules, "mcp.") == set(), words
+
+
 def test_a_line_for_a_prompt_imports_nothing_that_looks_for_logs(read_once: Shell) -> None:
     modules = imported(read_once, "stats", "--line")
     assert (

@@ -12,6 +12,7 @@ from backstory import agents
 from backstory.ingest.ingest import ingest
 from backstory.ingest.reindex import reindex
 from backstory.store import Filter
+from backstory.store.coverage import IndexRule
 from backstory.store.session_filter import ListFilter
 from tests.support import azs_files
 from tests.support.azs_files import AzsFile, answer, call, complete, prompt
@@ -123,6 +124,17 @@ def test_prompts_are_compared_without_the_context_before_them(machine: Machine, 
     logged(machine, worktree, f"{CONTEXT}Paint it", SAID, at="13:00:00")
     read(machine, worktree)
     assert counted(machine) == ["azureal", "claude"]
+
+
+@pytest.mark.parametrize("repositories", [(), ("somewhere/else",)], ids=["covered", "not covered"])
+def test_an_answer_is_proof_also_where_the_index_does_not_cover_it(
+    machine: Machine, worktree: Path, repositories: tuple[str, ...]
+) -> None:
+    machine.store.index_rule = lambda: IndexRule(repositories=repositories)
+    retold(worktree, prompt("Mend it"), answer(SAID), complete(), created="2026-03-15 09:00:00")
+    logged(machine, worktree, "Mend it", SAID)
+    read(machine, worktree)
+    assert counted(machine) == ["claude"]
 
 
 def test_each_prompt_may_have_a_log_of_its_own(machine: Machine, worktree: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_list_for_sql_holds_the_kinds_of_its_group() -> None:
     assert told == {
         "CONTENT": GROUPS["CONTENT_KINDS"], "MESSAGES": GROUPS["MESSAGE_KINDS"], "TEXTS": GROUPS["TEXT_KINDS"],
         "ANSWERS": GROUPS["ANSWER_KINDS"], "FROM_MODEL": GROUPS["MODEL_KINDS"], "TOOLS": GROUPS["TOOL_KINDS"],
-        "CALLS": {"ToolCall"},
+        "CALLS": {"ToolCall"}, "READ": GROUPS["READ_KINDS"],
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,15 @@ def load(name: str) -> Agent:
         if point.name == name:
             return _agent_of(point.load(), name)
     raise UnknownAgent(name, names())
+
+
+def with_part(part: str) -> list[str]:
+    """The agents that have a part, by its name in ``contract.Agent``. One that cannot be used is left out."""
+    found = []
+    for name in names():
+        with suppress(UnknownAgent):
+            found += [name] if getattr(load(name), part) is not None else []
+    return found
 
 
 def is_resumable(name: str) -> bool:

@@ -27,8 +27,17 @@ import msgspec
 from msgspec import Struct
 
 from backstory import agents, ids
-from backstory.agents import contract
-from backstory.agents.contract import Agent, Ending, Exit, LogRoot, SidecarContent, Streamed, UnreadableDatabase
+from backstory.agents import contract, entries
+from backstory.agents.contract import (
+    Agent,
+    Asker,
+    Ending,
+    Exit,
+    LogRoot,
+    SidecarContent,
+    Streamed,
+    UnreadableDatabase,
+)
 from backstory.conversation.carried import Answer, Call, CarriedSession, CarriedTurn, Message, RunCommand
 from backstory.model import (
     KINDS,
@@ -53,9 +62,20 @@ from backstory.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from backstory.agents.contract import GuidePart, LogReader, OwnLogPart, ResumePart, RunPart, SteerPart, WritePart
+    from backstory.agents.contract import (
+        AskingPart,
+        GuidePart,
+        LogReader,
+        OwnLogPart,
+        ResumePart,
+        RunPart,
+        ServerPart,
+        SkillPart,
+        SteerPart,
+        WritePart,
+    )
 
-HOME = Path("/nonexistent/home")
+HOME, PROJECT = Path("/nonexistent/home"), Path("/nonexistent/project")
 ODD_LINES = (
     b"", b" ", b"\0\0", b"\xff\xfe{", b"{", b"{}", b"[]", b"null", b'{"type":3}', b'{"type":{"type":[]}}',
     b'"\\ud800"', b"[" * 50_000,
@@ -170,10 +190,16 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += _own_log_faults(agent.own_log)
     if agent.resume is not None:
         faults += _resume_faults(agent.resume)
+    if agent.asking is not None:
+        faults += _asking_faults(agent.asking)
     if agent.write is not None:
         faults += _write_faults(agent, agent.write)
     if agent.guide is not None:
         faults += _guide_faults(agent.guide)
+    if agent.servers is not None:
+        faults += _server_faults(agent.servers)
+    if agent.skills is not None:
+        faults += _skill_faults(agent.skills)
     return faults
 
 
@@ -301,6 +327,35 @@ def _write_faults(agent: Agent, write: WritePart) -> Iterator[str]:
     found = [text for *_, event in reading.rows for text in (*_said(event), *_returned(event))]
     if missing := {"Look", "I look.", *(each.result for each in call)} - set(found):
         yield f"write.lines: the agent's own reader does not find {sorted(missing)}"
+
+
+def _asking_faults(asking: AskingPart) -> Iterator[str]:
+    for said in ({}, {"session_id": None}, {"thread": [1]}, {"metadata": {"id": "a"}}):
+        asker = Asker(environ={}, processes=[(1, "0")], said=said, home=HOME)
+        if (found := asking.native_id(asker)) is not None:
+            yield f"asking.native_id: {found!r} where nothing says that this agent asks"
+
+
+def _server_faults(servers: ServerPart) -> Iterator[str]:
+    """An entry is found again in the agent's file, and starts what it was made for."""
+    for below in (HOME, PROJECT):
+        file = servers.file({}, HOME, None if below == HOME else below)
+        if not file.path.is_relative_to(below) or file.format not in ("json", "toml") or not file.table:
+            yield f"servers.file: {file!r} is no file of settings below {below}"
+            return
+    command, environ = ["/the/program", "a b"], {"NAME": "value"}
+    entry = servers.entry(command, environ)
+    if (entry.get("command"), entry.get("args")) != (command[0], command[1:]) or "value" not in str(entry):
+        yield f"servers.entry: {entry!r} does not start {command} with {environ}"
+    elif entries.entry_in(entries.added("", file, "x", entry).text, file, "x") != (entry,):
+        yield f"servers.entry: {entry!r} cannot be written as {file.format}"
+
+
+def _skill_faults(skills: SkillPart) -> Iterator[str]:
+    for below in (HOME, PROJECT):
+        folder = skills.folder({}, HOME, None if below == HOME else below)
+        if not folder.is_relative_to(below):
+            yield f"skills.folder: {folder} is no folder below {below}"
 
 
 def _guide_faults(guide: GuidePart) -> Iterator[str]:

@@ -47,12 +47,15 @@ class Agent(Struct, frozen=True, kw_only=True):
     steer: SteerPart | None = None
     own_log: OwnLogPart | None = None
     resume: ResumePart | None = None
+    asking: AskingPart | None = None
     write: WritePart | None = None
     export: ExportPart | None = None
     session_export: SessionExportPart | None = None
     instruction_files: tuple[str, ...] = ()
     """Where it reads instructions of a repository, as paths below the root; the first is where new ones go."""
     guide: GuidePart | None = None
+    servers: ServerPart | None = None
+    skills: SkillPart | None = None
 
 
 # logs -----------------------------------------------------------------------------------------------------------
@@ -417,6 +420,29 @@ class ResumePart(Protocol):
         """Undo such a change, unless the agent changed that row meanwhile. Raises sqlite3.Error."""
 
 
+# asking -----------------------------------------------------------------------------------------------------------
+
+
+class Asker(Struct, frozen=True, kw_only=True):
+    """What is known of a client that asks a server which it started itself.
+
+    ``environ``: the server's; ``processes``: those above the server, the nearest first, each with its birth in the
+    system's format; ``said``: what came with the question, as the client wrote it; ``home``: the person's home folder.
+    """
+
+    environ: Mapping[str, str]
+    processes: Sequence[tuple[int, str]]
+    said: Mapping[str, Any]
+    home: Path
+
+
+class AskingPart(Protocol):
+    """Knows from which of the agent's own sessions a question comes."""
+
+    def native_id(self, asker: Asker) -> str | None:
+        """The agent's own id of the session; None where it was not this agent that asks, or nothing says."""
+
+
 class WritePart(Protocol):
     """Writing a log anew that the agent's own client continues as its own.
 
@@ -534,6 +560,44 @@ class SessionExportPart(Protocol):
 
     def session_files(self, session: ExportSource) -> Sequence[SessionFile]:
         """The files that one session becomes."""
+
+
+# settings -------------------------------------------------------------------------------------------------------
+
+
+class ServerFile(Struct, frozen=True, kw_only=True):
+    """A file in which the agent's client looks for MCP servers.
+
+    ``format``: ``json`` or ``toml``; ``table``: the name of the object or table of servers, by their names.
+    """
+
+    path: Path
+    format: str
+    table: str
+    has_comments: bool = True
+    """Whether the client reads a file with comments; else one with comments is broken for it."""
+    remark: str = ""
+    """What a person still has to do before the client starts a server of this file; empty where nothing."""
+
+
+class ServerPart(Protocol):
+    """The MCP servers that the agent's client starts."""
+
+    def file(self, environ: Mapping[str, str], home: Path, project: Path | None) -> ServerFile:
+        """The file with the servers of a person, or of a project's folder, whether or not it exists."""
+
+    def entry(self, command: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]:
+        """The entry of a server that is started with a command and further variables.
+
+        Its members ``command`` and ``args`` are the command's first word and the others.
+        """
+
+
+class SkillPart(Protocol):
+    """The skills that the agent's client offers its model: a folder each, with a ``SKILL.md``."""
+
+    def folder(self, environ: Mapping[str, str], home: Path, project: Path | None) -> Path:
+        """The folder of a person's skills, or of a project's, whether or not it exists."""
 
 
 # advice ---------------------------------------------------------------------------------------------------------

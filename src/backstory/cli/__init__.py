@@ -61,6 +61,9 @@ GROUPS = {
     },
     "Set up": {
         "config": "Show and change settings.",
+        "mcp": "Serve history to an agent as tools (MCP).",
+        "skill": "Teach an agent without MCP to search history.",
+        "migrate-home": "Move the home store, with all beside it, to another folder.",
         "completion": "Print the completion script for a shell.",
         "help": "Show the help of a command.",
     },
@@ -109,7 +112,7 @@ class Commands(Group):
         name = SLASHED.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"backstory.cli.{name}_command").command
+        command: click.Command = importlib.import_module(f"backstory.cli.{name.replace('-', '_')}_command").command
         return command
 
     def invoke(self, ctx: click.Context) -> object:

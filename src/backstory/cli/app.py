@@ -11,6 +11,7 @@ from backstory.cli import output
 from backstory.config import FILE_NAME, Config
 from backstory.errors import AgentCannotRun, BackstoryError, NoHome, UnknownAgent
 from backstory.projects import git
+from backstory.store.moved_home import check_home
 from backstory.store.private import make_folder
 from backstory.workspace.located import LocatedSession as Found
 from backstory.workspace.stores import project_root
@@ -54,9 +55,20 @@ class App:
 
     @cached_property
     def home(self) -> Path:
-        """The folder of the home store: BACKSTORY_HOME, else the platform's folder for user data."""
+        """The folder of the home store. Raises HomeWasMoved, HomeIsMoving, HomeNotWhole."""
+        check_home(self.home_folder)
+        return self.home_folder
+
+    @cached_property
+    def home_folder(self) -> Path:
+        """BACKSTORY_HOME, else the platform's folder for user data; also one that may not be used now."""
         if chosen := self.environ.get("BACKSTORY_HOME"):
             return Path(chosen).expanduser()
+        return self.default_home
+
+    @cached_property
+    def default_home(self) -> Path:
+        """The platform's folder for user data."""
         import platformdirs
 
         try:
@@ -67,6 +79,10 @@ class App:
     @cached_property
     def workspace(self) -> Workspace:
         """The workspace of the current folder: it resolves the arguments of commands."""
+        return self.new_workspace()
+
+    def new_workspace(self) -> Workspace:
+        """The same, opened anew: a command that goes on for long meets settings and stores as they are by then."""
         return Workspace(
             self._read_config, self.home, self.cwd, store=self.store_path, now=now_ms, environ=self.environ,
             report=output.talk,
@@ -137,6 +153,7 @@ class App:
             git.store_path(project_root(self.cwd)).with_name(FILE_NAME),
             is_installed=self._is_installed,
             agents=_agent_names,
+            environ=self.environ,
             make_folder=make_folder,
         )
         for remark in found.remarks:

@@ -80,6 +80,16 @@ def running_agents(_ctx: click.Context, incomplete: str) -> list[CompletionItem]
     return [_item(each.name, each.title) for each in _agents(incomplete) if each.run is not None]
 
 
+def served_agents(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """The agents whose clients start MCP servers."""
+    return [_item(each.name, each.title) for each in _agents(incomplete) if each.servers is not None]
+
+
+def skilled_agents(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """The agents whose clients read skills."""
+    return [_item(each.name, each.title) for each in _agents(incomplete) if each.skills is not None]
+
+
 def _agents(start: str) -> Iterator[Agent]:
     from backstory import agents as known
 

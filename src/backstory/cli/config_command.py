@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +9,7 @@ import click
 from backstory.cli import Group, output
 from backstory.cli.options import SETTING, json_option
 from backstory.config import AGENT
-from backstory.errors import AgentCannotRun, AgentMissing, ConfigBroken, SettingRefused, UnknownAgent
+from backstory.errors import AgentCannotRun, AgentMissing, SettingRefused, UnknownAgent
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -29,7 +28,10 @@ def command() -> None:
 @click.pass_obj
 def _list(app: App, as_json: bool) -> None:
     """List every setting: its value, which file sets it, and what it means."""
-    rows = [_row(app, setting) for setting in app.config.every_setting(_runnable())]
+    from backstory import agents
+
+    # Those that can be run are those with a program.
+    rows = [_row(app, setting) for setting in app.config.every_setting(agents.with_part("run"))]
     if as_json:
         output.json(rows)
     for row in [] if as_json else rows:
@@ -38,18 +40,8 @@ def _list(app: App, as_json: bool) -> None:
         output.data(f"    {row['meaning']}")
     wrong = next((row for row in rows if row["wrong"]), None)
     if wrong is not None:
-        raise ConfigBroken(app.config.own, f"{wrong['key']}: {wrong['wrong']}")
-
-
-def _runnable() -> list[str]:
-    """The agents that can be run, which are those with a program."""
-    from backstory import agents
-
-    found = []
-    for name in agents.names():
-        with suppress(UnknownAgent):
-            found += [name] if agents.load(name).run is not None else []
-    return found
+        # Its error names the file, or the variable.
+        app.config.get(wrong["key"])
 
 
 def _row(app: App, setting: Setting[Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from backstory.agents import not_read
 from backstory.bounds import OUT_OF_RANGE
 from backstory.cli import output
 from backstory.cli.app import now_ms
+from backstory.cli.home_off import says_off
 from backstory.cli.options import AGENT, json_option, store_option
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.cli.wrapping import wrapped
@@ -45,6 +46,8 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, wat
     With --watch, new lines are searchable within a second. Each import that found something prints a line on stderr;
     with --json each import, the first included, is one line of JSON on stdout.
     """
+    if says_off(app, as_json=as_json):
+        return
     if forgotten and app.home_store.exists:
         app.home_store.unforget()
     if watch:

@@ -44,6 +44,8 @@ class Named(click.types.StringParamType):
 
 AGENT = Named("name", "agents")
 RUNNING_AGENT = Named("name", "running_agents")
+SERVED_AGENT = Named("agent", "served_agents")
+SKILLED_AGENT = Named("agent", "skilled_agents")
 REPOSITORY = Named("name", "repositories")
 GIT_BRANCH = Named("name", "git_branches")
 TOOL = Named("name", "tools")

@@ -19,7 +19,7 @@ import click
 
 from backstory import bounds
 from backstory.bounds import iso as iso
-from backstory.cli import harmless
+from backstory.derive import harmless
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output
+from backstory.cli.home_off import says_off
 from backstory.cli.options import json_option, store_option
 from backstory.errors import StoreNotFound
 from backstory.workspace.importing import Machine, derive_all
@@ -34,6 +35,8 @@ def command(ctx: click.Context, only_derived: bool, events_too: bool, as_json: b
     Sessions whose logs are gone are kept, and counted. It can be stopped at any time.
     """
     app: App = ctx.obj
+    if says_off(app, as_json=as_json):
+        return
     output.talk("Reindexing sessions into the store…")
     machine = Machine(user_home=app.user_home)
     report = None if only_derived else app.workspace.ingest(machine, output.talk, output.progress)

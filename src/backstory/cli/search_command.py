@@ -1,9 +1,11 @@
 """``backstory search``: everything that was ever said or done.
 
 ``--json`` prints ``query``, ``total`` (events, with those that fit nearly), ``truncated`` (there is more), ``relaxed``
-(no event has every word), ``stopped`` (the time was up), ``instead`` (words that occur nowhere, each with what was
-looked for in its place), ``totals`` and ``hits``. ``totals``: ``sessions`` that hold what was asked for, ``hits`` in
-them, ``near_sessions`` that hold it in another way only, and ``at_least``: whether there may be more. Each hit has:
+(no event has every word), ``stopped`` (the time was up), ``not_covered`` (how many sessions index.repositories leaves
+out), ``outdated`` (the settings of the index changed since the last reindex), ``instead`` (words that occur nowhere,
+each with what was looked for in its place), ``totals`` and ``hits``. ``totals``: ``sessions`` that hold what was asked
+for, ``hits`` in them, ``near_sessions`` that hold it in another way only, and ``at_least``: whether there may be more.
+Each hit has:
 
 - ``session`` (what every command takes for it in any folder: the start of its uid), ``uid``, ``number``, ``name``,
   ``title`` (or how its first prompt begins), ``agent``, ``project``, ``repository``, ``branch`` of the session that
@@ -35,6 +37,8 @@ from backstory.workspace import searching
 from backstory.workspace.searching import Mode, SearchQuery
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from backstory.cli.app import App
     from backstory.store.session_filter import SessionFilter
     from backstory.workspace.searching import SearchResult
@@ -132,6 +136,8 @@ def _query(
 
 def _print(app: App, result: SearchResult) -> None:
     findings = result.findings
+    for remark in _left_out(result):
+        output.talk(remark)
     for typed, searched in findings.instead:
         output.talk(f"Nothing has {typed!r}; searched for {searched!r}.")
     if word := _first_word(result):
@@ -145,6 +151,15 @@ def _print(app: App, result: SearchResult) -> None:
     output.pages(lines)
     if findings.truncated or findings.near:
         output.talk(" · ".join(filter(None, hits_view.counted(result))))
+
+
+def _left_out(result: SearchResult) -> Iterator[str]:
+    """What the index does not cover, and what can be done about it."""
+    if count := result.coverage.uncovered:
+        what = f"{output.counted(count, 'session is', 'sessions are')} not covered"
+        yield f"{what} by index.repositories. To change that: backstory config set index.repositories NAMES"
+    if result.coverage.is_outdated:
+        yield "The index is not as its settings say now, so hits may be missing or too many. Next: backstory reindex"
 
 
 def _first_word(result: SearchResult) -> str:

@@ -15,16 +15,14 @@ import click
 from backstory.cli import output
 from backstory.cli.options import json_option, store_option
 from backstory.errors import SqlTooSlow
-from backstory.export.full_form import FullForms
 from backstory.store import readonly
 from backstory.store.reading import ROWS_MAX, TIMEOUT_S
+from backstory.workspace.queries import full_form_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
-    from backstory.model import Event
-    from backstory.store import Store
     from backstory.store.readonly import Answer
 
 CELL_COLUMNS_MAX = 120
@@ -120,7 +118,7 @@ def command(
     store = app.project_store if here else app.home_store
     statement = _statement(sql)
     with _Watch(timeout_s), store:
-        answer = store.execute_read_only(statement, limit, timeout_s=timeout_s, full_form=_full_form(store))
+        answer = store.execute_read_only(statement, limit, timeout_s=timeout_s, full_form=full_form_of(store))
     if as_json:
         _print_json(answer)
     elif as_csv:
@@ -140,18 +138,6 @@ def _statement(sql: str | None) -> str:
     if sql is None and sys.stdin.isatty():
         raise click.UsageError("There is no SQL. Give it as an argument or on stdin, or see --examples.")
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
-
-
-def _full_form(store: Store) -> Callable[[int, int, int | None], Event | None]:
-    forms = FullForms(store)
-
-    def full_form(session_id: int, seq: int, part: int | None) -> Event | None:
-        found = store.events(session_id, after=(seq, -1 if part is None else part - 1), limit=1)
-        if not found or found[0].seq != seq or part not in (None, found[0].part):
-            return None
-        return forms.expand(found[0])
-
-    return full_form
 
 
 class _Watch:

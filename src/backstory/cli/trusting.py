@@ -95,7 +95,12 @@ def _trust(app: App, store: Store) -> None:
 
 def _pull_into_home(app: App, store: Store) -> None:
     """Copy the sessions of a newly trusted store into the home store, marked as from elsewhere."""
+    from backstory.workspace.up_to_date import HOME_OFF
+
     home = app.machine_store
+    if not app.config.settings.store.is_enabled:
+        output.talk(HOME_OFF)
+        return
     try:
         uids = store.uids() if store.exists else []
         known = home.origins(uids)

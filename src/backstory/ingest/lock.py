@@ -1,6 +1,7 @@
 """The lock of an ingest into the home store: a sign for those who would ingest only where nobody else does.
 
 It is a lock on the home folder itself, so that no file is left behind, and the kernel releases it when its holder dies.
+Who follows the logs holds another one all the time, together with all others that do.
 """
 
 from __future__ import annotations
@@ -10,9 +11,33 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from backstory.store.moved_home import refuse_if_moved
+from backstory.store.private import as_ours, make_private_folder
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+WATCHING = "watching"
+"""The file of that lock, in the folder of all locks."""
+
+
+@contextmanager
+def watch_lock(locks: Path) -> Iterator[None]:
+    """Say while the block runs that somebody follows the logs. Raises HomeWasMoved, HomeIsMoving, CannotWrite."""
+    make_private_folder(locks)
+    try:
+        file = os.open(locks / WATCHING, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as refused:
+        raise as_ours(locks / WATCHING, refused) from refused
+    try:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        refuse_if_moved(locks.parent)
+        yield
+    finally:
+        os.close(file)
 
 
 @contextmanager

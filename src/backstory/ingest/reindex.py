@@ -65,6 +65,8 @@ def reindex(
     """
     done = Reindexed()
     todo = store.sessions_to_derive(only_stale=only_stale)
+    if not only_stale and todo:
+        store.begin_reindex()
     with store.bulk(is_bulk=len(todo) >= BULK_SESSIONS):
         for number, session_id in enumerate(todo, 1):
             try:
@@ -79,6 +81,8 @@ def reindex(
                 done.failed.append(Failed(session.uid, in_words(refused)))
             progress(number, len(todo))
     if not only_stale:
+        if store.exists and not done.failed:
+            store.note_reindexed()
         done.gone = store.mark_missing([log.id for log in store.logs() if _is_gone(log)], now)
         done.stored = store.counts()
     return done

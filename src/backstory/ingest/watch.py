@@ -20,8 +20,9 @@ from msgspec import Struct
 from backstory.errors import CannotWrite, DiskFull, StoreBusy, StoreFailed, StoreNotFound, StoreReadOnly
 from backstory.ingest.discover import NEVER_KEPT, Candidate, SidecarFile, shown
 from backstory.ingest.ingest import ingest_these
-from backstory.ingest.lock import ingest_lock
+from backstory.ingest.lock import ingest_lock, watch_lock
 from backstory.ingest.report import Report
+from backstory.projects.home_files import LOCKS
 from backstory.projects.registry import POINTERS, noted
 from backstory.store import append
 
@@ -144,18 +145,19 @@ class Watch:
         raised; the others are reported and tried again.
         """
         try:
-            self._renew()
-            first = self._everything()
-            self._not_read |= {(each.path, each.reason) for each in (*first.errors, *first.not_understood)}
-            yield first
-            while True:
-                began = time.monotonic()
-                report = self._try(self._next_due())
-                if report is not None:
-                    self._note(report)
-                    yield report
-                    time.sleep(min(REST_MAX_S, REST * (time.monotonic() - began)))
-                self._listen()
+            with watch_lock(self._home / LOCKS) if self._is_machine_store else nullcontext():
+                self._renew()
+                first = self._everything()
+                self._not_read |= {(each.path, each.reason) for each in (*first.errors, *first.not_understood)}
+                yield first
+                while True:
+                    began = time.monotonic()
+                    report = self._try(self._next_due())
+                    if report is not None:
+                        self._note(report)
+                        yield report
+                        time.sleep(min(REST_MAX_S, REST * (time.monotonic() - began)))
+                    self._listen()
         finally:
             self._sight.close()
             self._store.close()

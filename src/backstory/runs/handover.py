@@ -56,6 +56,17 @@ class HandoverLock:
             self._file = None
 
 
+def open_clients(folder: Path) -> list[str]:
+    """The sessions that processes have in their hands, by their locks in a folder."""
+    found = []
+    for path in sorted(folder.glob("*.lock")):
+        lock = HandoverLock(folder, path.stem)
+        if not lock.take():
+            found.append(path.stem)
+        lock.release()
+    return found
+
+
 def who_uses(claims: list[InUse], logs: list[Path]) -> str | None:
     """The living process that has a session open, as a clause; None if there is none.
 

@@ -6,6 +6,8 @@ import fcntl
 import os
 from typing import TYPE_CHECKING
 
+from backstory.errors import BackstoryError
+from backstory.store.moved_home import refuse_if_moved
 from backstory.store.private import as_ours, make_private_folder
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ class SessionLock:
         self._file: int | None = None
 
     def take(self) -> bool:
-        """Take the lock; False if somebody else has it."""
+        """Take the lock; False if somebody else has it. Raises HomeWasMoved, HomeIsMoving."""
         make_private_folder(self._path.parent)
         try:
             file = os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600)
@@ -32,6 +34,12 @@ class SessionLock:
         if not _is_taken_for_us(file):
             os.close(file)
             return False
+        try:
+            # Who moves the home asks first which locks are taken; so this is asked once this one is.
+            refuse_if_moved(self._path.parent.parent)
+        except BackstoryError:
+            os.close(file)
+            raise
         holder = f"process {os.getpid()} on {os.uname().nodename}".encode()
         # Some file systems flush a file that is truncated and rewritten, which takes as long as a sync.
         os.pwrite(file, holder, 0)
@@ -64,6 +72,29 @@ class SessionLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+
+def taken_locks(locks: Path) -> list[str]:
+    """The names of the locks in a folder that processes hold, alone or together."""
+    return [path.name for path in sorted(locks.iterdir()) if is_taken(path)] if locks.is_dir() else []
+
+
+def is_taken(path: Path) -> bool:
+    """Whether processes hold the lock on a file or folder, alone or together."""
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        # A file system without locks.
+        return False
+    finally:
+        os.close(file)
+    return False
 
 
 def _is_taken_for_us(file: int) -> bool:

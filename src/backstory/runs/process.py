@@ -112,6 +112,27 @@ def _birth_elsewhere(pid: int) -> str:
         return ""
 
 
+def above() -> list[tuple[int, str]]:
+    """Return the processes above this one, the nearest first, each with its birth."""
+    import psutil
+
+    with suppress(psutil.Error):
+        return [(each.pid, birth(each.pid)) for each in psutil.Process().parents()]
+    return []
+
+
+def variable_above(name: str) -> str | None:
+    """Return a variable of the nearest process above this one that has it, where the system lets it be seen."""
+    import psutil
+
+    with suppress(psutil.Error):
+        for each in psutil.Process().parents():
+            with suppress(psutil.Error, OSError):
+                if value := each.environ().get(name):
+                    return value
+    return None
+
+
 def _ancestors() -> set[int]:
     """Return this process and its ancestors."""
     import psutil

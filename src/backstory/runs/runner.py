@@ -125,7 +125,8 @@ class Unstored(str):
 class Runner:
     """Runs prompts on one machine: ``home`` holds the spool and the locks.
 
-    ``report`` is called with the holder of a queue that is waited for.
+    ``report`` is called with the holder of a queue that is waited for. ``keeps_home``: whether the home store gets
+    what was run.
     """
 
     def __init__(
@@ -135,9 +136,11 @@ class Runner:
         environ: Mapping[str, str],
         now: Callable[[], int],
         report: Callable[[str], None] = lambda _: None,
+        *,
+        keeps_home: Callable[[], bool] = lambda: True,
     ) -> None:
         self._home, self._home_store, self._environ, self._now = home, home_store, environ, now
-        self._report = report
+        self._report, self._keeps_home = report, keeps_home
         self.projects = KnownProjects(home, home_store, now)
 
     def hold(self, store: Store, session: Session, patience_s: float = LOCK_S) -> SessionLease:
@@ -384,6 +387,8 @@ class Runner:
         """A session is known to the machine's store at once: the project's may be gone before its first run ends."""
         home = self._home_store
         try:
+            if not self._keeps_home():
+                return
             if home.path != store.path and not home.has(session.uid) and not home.is_forgotten(session.uid):
                 home.copy_session(store, session.uid)
         except Exception:
@@ -427,9 +432,14 @@ class Runner:
             spooled.read()
             spool.remove()
             return
-        is_level = home.path != store.path and _is_level(home, uid, store.next_seq(uid))
+        keeps_home = self._keeps_home() or home.path == store.path
+        is_level = keeps_home and home.path != store.path and _is_level(home, uid, store.next_seq(uid))
         is_beside = append_run(spooled, store, home if is_level else None)
         dequeue_consumed(store, uid, [spooled.run.turn_uid, *spooled.acknowledged], self._report)
+        if not keeps_home:
+            spool.remove()
+            self._report(f"The home store is off (store.enabled), so the run is in {store.path} only.")
+            return
         try:
             try:
                 home.replicate_session(store, uid, has_all=is_beside)

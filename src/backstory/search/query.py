@@ -106,6 +106,11 @@ def find(
     return _findings(texts, found, query, in_full)
 
 
+def whole_texts(store: Store) -> Callable[[StoredEvent], str]:
+    """Returns all of the searchable text of an event, read from its bytes where the compact form has less."""
+    return _Texts(store).whole
+
+
 def find_listed(store: Store, wanted: Filter, *, limit: int) -> Findings:
     """The sessions that a filter lets through, the last active first: where each names the ref that is asked for."""
     found = store.sessions_named(wanted, limit=limit)

@@ -20,6 +20,7 @@ from backstory.store import (
     branches,
     claims,
     codec,
+    coverage,
     derived_tables,
     event_rows,
     lineage,
@@ -114,21 +115,21 @@ def write(db: apsw.Connection, batch: RecordBatch, waiting: Waiting) -> Written:
         _drop_unfinished(db, session_id, batch.run.turn_uid)
     if log_id is None and batch.kind is not None:
         log_id = _insert_log(db, session_id, batch)
-    turn_uids = _write_parsed(db, session_id, log_id, batch, waiting) if batch.is_parsed else ()
+    turn_uids = _write_parsed(db, session_id, log_id, batch, waiting, is_new=known is None) if batch.is_parsed else ()
     if not batch.is_parsed and log_id is not None:
         _keep_unparsed(db, log_id, batch)
     return Written(log_id=log_id, session_id=session_id, session_is_new=known is None, turn_uids=turn_uids)
 
 
 def _write_parsed(
-    db: apsw.Connection, session_id: int, log_id: int | None, batch: RecordBatch, waiting: Waiting
+    db: apsw.Connection, session_id: int, log_id: int | None, batch: RecordBatch, waiting: Waiting, *, is_new: bool
 ) -> tuple[str, ...]:
     """Store the content of a batch and its bytes; returns the uids of turns that may be copied elsewhere."""
+    was_covered = is_new or coverage.is_covered(db, session_id)
     if log_id is not None:
         _clear_replaced(db, session_id, log_id, batch)
     turn_ids = _write_turns(db, session_id, batch)
     event_ids = insert_events(db, session_id, log_id, batch.events, turn_ids, waiting)
-    turns.note_answers(db, turn_ids, batch.answers)
     if log_id is not None:
         _note_parsed(db, log_id, batch)
         if not batch.is_kept:
@@ -137,6 +138,10 @@ def _write_parsed(
         _update_session(db, session_id, batch)
     else:
         _update_ours(db, session_id, batch, turn_ids)
+    if not is_new:
+        coverage.settle(db, session_id, was_covered=was_covered)
+    if batch.answers and coverage.is_covered(db, session_id):
+        turns.note_answers(db, turn_ids, batch.answers)
     if log_id is not None and batch.created:
         _note_created(db, session_id, log_id, batch.created)
     derived_tables.write(db, session_id, batch.found, turn_ids, event_ids)
@@ -473,7 +478,8 @@ def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> No
         turns.forget_context(db, session_id)
     else:
         _index_again(db, session_id, batch)
-    turns.note_answers(db, turn_ids, {uid: text for uid, text in batch.answers.items() if uid in turn_ids})
+    if batch.answers and coverage.is_covered(db, session_id):
+        turns.note_answers(db, turn_ids, {uid: text for uid, text in batch.answers.items() if uid in turn_ids})
     derived_tables.write(db, session_id, batch.found, turn_ids)
     if batch.log_id is not None:
         titles.note_again(db, session_id, batch.log_id, batch.found)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import apsw
 
 from backstory import errors
-from backstory.store import ctrl_z, foreign, private
+from backstory.store import ctrl_z, foreign, moved_home, private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +89,8 @@ def open_writer(path: Path) -> apsw.Connection:
     if exists(path):
         check_header(path)
     else:
+        if path.name == moved_home.STORE:
+            moved_home.refuse_if_moved(path.parent)
         _begin_file(path)
     with translated(path):
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -98,6 +100,13 @@ def open_writer(path: Path) -> apsw.Connection:
         if db.pragma("page_count") == 0:
             db.execute(f"pragma page_size = {PAGE_SIZE}")
         be_durable(db, always=False)
+    if path.name == moved_home.STORE:
+        # Who moves the home asks first who has its store open; so this is asked once it is open.
+        try:
+            moved_home.refuse_if_moved(path.parent)
+        except BaseException:
+            db.close()
+            raise
     return db
 
 

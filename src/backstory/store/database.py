@@ -12,7 +12,7 @@ import msgspec
 
 from backstory import errors, ids
 from backstory.lazy_module import lazy_module
-from backstory.store import connection, foreign, migrate, moves, sessions
+from backstory.store import connection, coverage, foreign, migrate, moves, sessions
 from backstory.store.segments import has_too_many_segments, is_in_bulk, merge_whole, needs_care, reset_index
 from backstory.store.sessions import Session
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from backstory.store import append
     from backstory.store.append import Written
     from backstory.store.batches import RecordBatch
+    from backstory.store.coverage import IndexRule
     from backstory.store.moves import Moves
 else:
     append = lazy_module("backstory.store.append")
@@ -104,6 +105,8 @@ class Database:
         """Writing raises NotTrusted."""
         self.is_patient = True
         """Whether a writer waits for another one; if not, writing raises StoreBusy at once."""
+        self.index_rule: Callable[[], IndexRule] | None = None
+        """What a person wants to be derived; None: what the store says."""
         self.prices_file: Path | None = None
         """A person's own prices, which stand in for those that come with the program."""
 
@@ -361,11 +364,21 @@ class Database:
                     if self.is_elsewhere:
                         self._disarm(db)
                     self._make_ready(db)
+                    self._follow_rule(db)
             except BaseException:
                 db.close()
                 raise
             self._writer = db
         return self._writer
+
+    def _follow_rule(self, db: apsw.Connection) -> None:
+        """Have the store follow what the settings say of the index, if that is not what it follows."""
+        if self.index_rule is None or self.is_elsewhere:
+            return
+        rule = self.index_rule()
+        if coverage.rule_of(db) != rule:
+            with connection.writing(db, self.path):
+                coverage.follow(db, rule)
 
     def disarm(self) -> list[str]:
         """Take out the triggers that are not ours before anything is written; gives their names.

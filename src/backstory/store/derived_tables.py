@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.lazy_regex import lazy_regex
-from backstory.store import kinds
+from backstory.store import coverage, kinds
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -43,8 +43,11 @@ def write(
 ) -> None:
     """Store what was found in a piece of a session's log. ``turn_ids``: turns.id by turn uid.
 
-    ``event_ids``: events.id by (seq, part) of events that are known; the others are looked up.
+    ``event_ids``: events.id by (seq, part) of events that are known; the others are looked up. Nothing is stored of a
+    session that is not covered.
     """
+    if not coverage.is_covered(db, session_id):
+        return
     if found.results:
         _write_results(db, session_id, found.results, event_ids or {})
     if found.touches:

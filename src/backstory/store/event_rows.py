@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from backstory.derive.index_text import Scope, index_text
+from backstory.store import coverage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,8 +60,10 @@ def delete_summaries(db: apsw.Connection, where: str, values: tuple[object, ...]
 def index_summaries(db: apsw.Connection, session_id: int, texts: list[tuple[int, int, str]]) -> None:
     """Put summaries into the search index: the id, the last record that it covers, the text of each.
 
-    Their rows are below those of events, which have ids from 1 on.
+    Their rows are below those of events, which have ids from 1 on. Nothing of a session that is not to be indexed.
     """
+    if not texts or not coverage.is_indexed(db, session_id):
+        return
     db.executemany(
         "insert into search_index(rowid, content, session_id, source_type, source_id, scope) values (?, ?, ?, ?, ?, ?)",
         [
@@ -88,7 +91,9 @@ def next_event_id(db: apsw.Connection) -> int:
 
 
 def index_texts(db: apsw.Connection, session_id: int, texts: list[Text]) -> None:
-    """Put texts of events into the search index."""
+    """Put texts of events into the search index, unless their session is not to be indexed."""
+    if not texts or not coverage.is_indexed(db, session_id):
+        return
     db.executemany(
         "insert into search_index(rowid, content, session_id, source_type, source_id, scope) "
         "values (?, ?, ?, null, ?, ?)",

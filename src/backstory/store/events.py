@@ -77,6 +77,25 @@ def of_records(db: apsw.Connection, session_id: int, seqs: Sequence[int]) -> lis
     return _unpacked(db, rows)
 
 
+_KEPT = "not exists (select 1 from turns t where t.id = events.turn_id and t.removed is not null)"
+"""Of a branch that a person removed nothing is read."""
+
+
+def seqs_around(db: apsw.Connection, session_id: int, seq: int, before: int, after: int) -> list[int]:
+    """The numbers of records with events that are shown: so many before one, itself, and so many behind it."""
+    where = f"session_id = ? and kind in {kinds.READ} and {_KEPT}"
+    earlier = f"select distinct seq from events where {where} and seq < ? order by seq desc limit ?"
+    later = f"select distinct seq from events where {where} and seq >= ? order by seq limit ?"
+    found = [*db.execute(earlier, (session_id, seq, before)), *db.execute(later, (session_id, seq, after + 1))]
+    return sorted(int(str(each)) for (each,) in found)
+
+
+def seqs_after(db: apsw.Connection, session_id: int, first: int, limit: int) -> list[int]:
+    """The numbers of records with events, from one on."""
+    sql = f"select distinct seq from events where session_id = ? and seq >= ? and {_KEPT} order by seq limit ?"
+    return [int(str(each)) for (each,) in db.execute(sql, (session_id, first, limit))]
+
+
 def get(db: apsw.Connection, event_id: int) -> StoredEvent | None:
     """The event with this id."""
     rows = db.execute(f"select {_COLUMNS} from events where id = ?", (event_id,)).fetchall()

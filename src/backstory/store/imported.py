@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from backstory import ids
-from backstory.store import claims, decisions, foreign, lineage, plan, replicate, sessions, turns
+from backstory.store import claims, coverage, decisions, foreign, lineage, plan, replicate, sessions, turns
 from backstory.store.logs import COPY, JSON
 from backstory.store.rows import fetch, fetch_one
 
@@ -194,11 +194,13 @@ def _put(
 
 def _part_from_ours(db: apsw.Connection, session_id: int) -> None:
     """Have a session be no relative of one that is here from something else than an import."""
+    was_covered = coverage.is_covered(db, session_id)
     db.execute(
         "update sessions set parent_identity = null, relation = null where id = ? and exists ("
         "select 1 from sessions p where substr(p.uid, 11) = sessions.parent_identity and p.imported is null)",
         (session_id,),
     )
+    coverage.settle(db, session_id, was_covered=was_covered)
 
 
 def _copy_decisions(db: apsw.Connection, source: str, uid: str, session_id: int) -> None:

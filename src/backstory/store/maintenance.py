@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.lazy_module import lazy_module
-from backstory.store import connection, logs, moves, sessions
+from backstory.store import connection, coverage, logs, moves, sessions
 from backstory.store.database import id_of
 from backstory.store.ingesting import Ingesting
 from backstory.store.rows import fetch
@@ -138,6 +138,19 @@ class Maintenance(Ingesting):
         """The ids of the sessions to derive again: all, or those that an earlier version derived."""
         self.make_ready()
         return self._read_if_begun(lambda db: rederiving.sessions(db, only_stale=only_stale), list[int]())
+
+    def begin_reindex(self) -> None:
+        """Empty the search index where the settings say that there is none."""
+
+        def begin(db: apsw.Connection) -> None:
+            if not coverage.rule_of(db).enabled:
+                coverage.empty_index(db)
+
+        self._change(begin)
+
+    def note_reindexed(self) -> None:
+        """Note that all is derived as the settings say."""
+        self._change(coverage.note_current)
 
     def clear_derived(self, session_id: int) -> None:
         """Remove what is derived of a session, to derive it again."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from backstory.store import compactions, decisions, derived_tables, kinds, merge_logs, merge_turns, plan
+from backstory.store import compactions, coverage, decisions, derived_tables, kinds, merge_logs, merge_turns, plan
 from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
@@ -247,14 +247,17 @@ def copy_derived(db: apsw.Connection, sides: Sides, *, is_stale: bool) -> None:
     ).get
     stale = "select exists (select 1 from logs where session_id = ? and derived < ? and derived <> ?)"
     is_stale |= bool(db.execute(stale, (new, derived_tables.VERSION, merge_logs.COPIED)).get)
+    is_covered = coverage.is_covered(db, new)
+    is_stale |= is_covered and not coverage.are_alike(db, source)
     is_stale |= bool(db.execute(_OUTSIDE_TURNS.replace("SOURCE", source), {"old": old}).get)
     if is_stale or version != str(derived_tables.VERSION) or known < derived_tables.VERSION:
         db.execute("update logs set derived = ? where session_id = ?", (STALE, new))
         return
-    _note_shifts(db, sides)
-    for sql in _DERIVED:
-        db.execute(sql.replace("SOURCE", source), {"old": old, "new": new})
-    db.execute("delete from temp.shifts")
+    if is_covered:
+        _note_shifts(db, sides)
+        for sql in _DERIVED:
+            db.execute(sql.replace("SOURCE", source), {"old": old, "new": new})
+        db.execute("delete from temp.shifts")
     db.execute("update logs set derived = ? where session_id = ?", (derived_tables.VERSION, new))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.derive import index_text
 from backstory.model import event_from_json
-from backstory.store import event_rows, kinds, merge_logs, turns
+from backstory.store import coverage, event_rows, kinds, merge_logs, turns
 from backstory.store.logs import COPY
 from backstory.store.replicate import EVENTS_AT_ONCE
 from backstory.store.rows import fetch
@@ -216,10 +216,11 @@ def take(db: apsw.Connection, sides: Sides, pair: Pair, shift: int, log_ids: dic
         (new, parent_seq(db, sides, pair.parent_uid, pair.parent_seq), shift, shift, pair.id),
     )
     turn_id = db.last_insert_rowid()
-    db.execute(
-        f"insert into turn_texts(turn_id, answer) select ?, answer from {source}.turn_texts where turn_id = ?",
-        (turn_id, pair.id),
-    )
+    if coverage.is_covered(db, new):
+        db.execute(
+            f"insert into turn_texts(turn_id, answer) select ?, answer from {source}.turn_texts where turn_id = ?",
+            (turn_id, pair.id),
+        )
     copy_events(
         db, sides, f"turn_id = {pair.id} and seq between {pair.first_seq} and {pair.last_seq}", turn_id, shift, log_ids,
         budget,

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from backstory.lazy_module import lazy_module
-from backstory.store import branches, events, moves, session_filter, sessions, turns
+from backstory.store import branches, coverage, events, moves, session_filter, sessions, turns
+from backstory.store.coverage import Coverage
 from backstory.store.database import Database, T, checked, id_of
 from backstory.store.events import OutlinedEvent, StoredEvent
 from backstory.store.session_filter import ListFilter, SessionFilter
 from backstory.store.sessions import Cursor, Session, Sort, SortKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     import apsw
 
@@ -23,27 +24,33 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.derive.tally import Tally
     from backstory.model import Turn
-    from backstory.store import claims, compactions, copies, costs, run_facts, runs
+    from backstory.store import calls_made, claims, compactions, copies, costs, file_history, run_facts, runs, scoped
     from backstory.store.attempts import Attempt
+    from backstory.store.calls_made import CallMade
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
     from backstory.store.derived_tables import StoredCheckpoint, StoredRef
+    from backstory.store.file_history import Touch
     from backstory.store.habits import HabitRows
     from backstory.store.moves import Moves
     from backstory.store.readonly import Answer
     from backstory.store.search import Filter, SearchResult
     from backstory.store.sidecars import Sidecar
     from backstory.store.sql_functions import FullForm
+    from backstory.store.sql_scope import SqlScope
     from backstory.store.stats import Asked
     from backstory.store.tool_stats import ToolCalls
     from backstory.store.work import DoneDeed, WorkTurn
 else:
+    calls_made = lazy_module("backstory.store.calls_made")
     claims = lazy_module("backstory.store.claims")
     compactions = lazy_module("backstory.store.compactions")
     copies = lazy_module("backstory.store.copies")
     costs = lazy_module("backstory.store.costs")
+    file_history = lazy_module("backstory.store.file_history")
     run_facts = lazy_module("backstory.store.run_facts")
     runs = lazy_module("backstory.store.runs")
+    scoped = lazy_module("backstory.store.scoped")
 
 F = TypeVar("F", bound=SessionFilter)
 ROWS_MAX = 10_000
@@ -139,6 +146,30 @@ class Reading(Database):
         """Those of these sessions that ``sessions`` returns."""
         return self._read_if_begun(lambda db: sessions.listed_among(db, session_ids), set())
 
+    def ids_of(self, wanted: SessionFilter, among: Sequence[int] | None = None) -> frozenset[int]:
+        """The ids of the sessions that a filter lets through, with their subagents; ``among``: only of these."""
+        return self._read_if_begun(lambda db: scoped.ids(db, self._as_recorded(wanted), among), frozenset())
+
+    def with_subagents(self, session_ids: Sequence[int]) -> frozenset[int]:
+        """The ids of these sessions, and of their subagents."""
+        return self._read_if_begun(lambda db: scoped.with_subagents(db, session_ids), frozenset())
+
+    def touches(self, path: str, session_ids: Collection[int]) -> list[Touch]:
+        """The calls that touched a file or folder in these sessions, the newest first; a copy of a call is none."""
+        return self._read_if_begun(lambda db: file_history.touches(db, path, session_ids, self.moves), [])
+
+    def calls_behind(self, session: Session | int, after: int, limit: int) -> list[CallMade]:
+        """The calls of a session behind a record, in order, each with what came of it."""
+        return self._read(lambda db: calls_made.of_session(db, id_of(session), after, limit))
+
+    def call_of(self, event_id: int) -> CallMade | None:
+        """The call that an event is, or whose result it is."""
+        return self._read(lambda db: calls_made.of_event(db, event_id))
+
+    def grown_in(self, folder: str, since_ms: int) -> str | None:
+        """The uid of the session of a folder whose log was written last, if that was since then (ms since 1970)."""
+        return self._read_if_begun(lambda db: scoped.grown_in(db, folder, since_ms), None)
+
     def present(self, uids: Sequence[str]) -> set[str]:
         """Those of these uids whose sessions are here."""
         return self._read_if_begun(lambda db: sessions.present(db, uids), set())
@@ -187,6 +218,20 @@ class Reading(Database):
     def portable(self, question: Callable[[apsw.Connection], T]) -> T:
         """An answer of a function of ``portable``, which reads rows as lines of a JSON export."""
         return self._read(question)
+
+    def index_coverage(self) -> Coverage:
+        """What the search index covers, and whether it is as the settings say now."""
+
+        def read(db: apsw.Connection) -> Coverage:
+            followed = coverage.rule_of(db)
+            wanted = followed if self.index_rule is None else self.index_rule()
+            return Coverage(
+                is_on=wanted.enabled,
+                uncovered=coverage.uncovered(db, wanted),
+                is_outdated=coverage.is_outdated(db) or (followed != wanted and bool(sessions.count(db))),
+            )
+
+        return self._read(read)
 
     def event_count(self, session: Session | int) -> int:
         """How many events a session has."""
@@ -360,6 +405,14 @@ class Reading(Database):
         """A session's events in order, from the one behind ``after`` = (seq, part) on."""
         return self._read(lambda db: events.of_session(db, id_of(session), after=after, limit=limit))
 
+    def seqs_around(self, session: Session | int, seq: int, before: int, after: int) -> list[int]:
+        """The numbers of records with events around one: so many before it, itself, and so many behind it."""
+        return self._read(lambda db: events.seqs_around(db, id_of(session), seq, before, after))
+
+    def seqs_after(self, session: Session | int, first: int, limit: int) -> list[int]:
+        """The numbers of records with events, from one on."""
+        return self._read(lambda db: events.seqs_after(db, id_of(session), first, limit))
+
     def outline(self, session: Session | int) -> list[OutlinedEvent]:
         """Every event of a session without what it says, in order."""
         return self._read(lambda db: events.outline(db, id_of(session)))
@@ -443,11 +496,12 @@ class Reading(Database):
         parameters: Sequence[Any] = (),
         timeout_s: float = TIMEOUT_S,
         full_form: FullForm | None = None,
+        scope: SqlScope | None = None,
     ) -> Answer:
         """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
         from backstory.store import readonly  # what parses SQL and shell commands is needed by few
 
         return readonly.execute(
             self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form,
-            prices=self.prices_file,
+            prices=self.prices_file, scope=scope,
         )  # fmt: skip

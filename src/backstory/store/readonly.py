@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.store.sql_functions import FullForm
+    from backstory.store.sql_scope import Guard, SqlScope
 
 BYTES_MAX = 50_000_000
 """So much of an answer is kept in memory, counted with CELL_BYTES for each value beside its own length."""
@@ -135,8 +136,9 @@ def execute(
     full_form: FullForm | None = None,
     value_bytes_max: int = VALUE_BYTES_MAX,
     prices: Path | None = None,
+    scope: SqlScope | None = None,
 ) -> Answer:
-    """The answer of the store at ``path`` to one reading statement.
+    """The answer of the store at ``path`` to one reading statement; with a ``scope`` of its sessions alone.
 
     At most ``limit`` rows are given. With a higher ``value_bytes_max`` the first row is given however large it is. The
     clock is looked at between SQLite's steps, so one call of a function on a value of many megabytes can take some
@@ -145,8 +147,9 @@ def execute(
     """
     began = time.monotonic()
     _check_statement(sql)
-    db = _open(path, full_form, value_bytes_max, prices)
-    refused = _only_let_read(db)
+    guard = _guard(scope, sql)
+    db = _open(path, full_form, value_bytes_max, prices, guard)
+    refused = _only_let_read(db, guard)
     rows: list[tuple[Any, ...]] = []
     columns: list[str] = []
     stopped_by = None
@@ -234,7 +237,19 @@ def _check_statement(sql: str) -> None:
         raise errors.OnlyReading(word.group().upper())
 
 
-def _open(path: Path, full_form: FullForm | None, value_bytes_max: int, prices: Path | None) -> apsw.Connection:
+def _guard(scope: SqlScope | None, sql: str) -> Guard | None:
+    if scope is None:
+        return None
+    from backstory.store.sql_scope import Guard, names_main  # few ask for less than all
+
+    if names_main(token for token in _TOKEN.findall(sql) if not token.startswith(("--", "/*"))):
+        raise errors.OnlyReading("main., which means the tables below the views,")
+    return Guard(scope)
+
+
+def _open(
+    path: Path, full_form: FullForm | None, value_bytes_max: int, prices: Path | None, guard: Guard | None
+) -> apsw.Connection:
     table = price_table(prices)
     db = connection.open_reader(path)
     try:
@@ -243,10 +258,10 @@ def _open(path: Path, full_form: FullForm | None, value_bytes_max: int, prices: 
             if not migrate.is_current(db, path):
                 raise errors.StoreOutdated(path)
             folders = moves.load(db, path)
-            _make_views(db, are_moved=bool(folders))
+            _make_views(db, guard, are_moved=bool(folders))
         if folders:
             sql_functions.register_folders(db, folders)
-        sql_functions.register(db, full_form, value_bytes_max, table)
+        sql_functions.register(db, full_form, value_bytes_max, table, guard)
         for which, most in (LIMITS | {apsw.SQLITE_LIMIT_LENGTH: value_bytes_max}).items():
             db.limit(which, most)
     except BaseException:
@@ -255,35 +270,45 @@ def _open(path: Path, full_form: FullForm | None, value_bytes_max: int, prices: 
     return db
 
 
-def _make_views(db: apsw.Connection, *, are_moved: bool) -> None:
+def _make_views(db: apsw.Connection, guard: Guard | None, *, are_moved: bool) -> None:
     # Below `query_only` not even a view of the connection's own can be made.
     db.execute("pragma query_only = 0")
     # Unqualified names would mean the views.
     claimed = re.sub(r"\b(from|join) (turns|sessions)\b", r"\1 main.\2", CLAIMED)
-    db.execute(
+    helpers = (
         "create temp view claimed(id, shown) as select s.id, (select r.session_id from main.turns r "
         "join main.sessions o on o.id = r.session_id where r.native_id = s.native_id and o.owner is not null "
         "order by r.id limit 1) from main.sessions s "
-        f"where exists (select 1 from main.sessions where owner is not null) and {claimed}"
-    )
-    # The last thing that the model said or called in each turn: what the turn used is returned with it.
-    db.execute(
+        f"where exists (select 1 from main.sessions where owner is not null) and {claimed};"
+        # The last thing that the model said or called in each turn: what the turn used is returned with it.
         "create temp view answers as select e.id, t.input_tokens, t.output_tokens, t.cache_read_tokens, "
         "t.cache_write_tokens, t.api_latency_ms, t.model from main.events e join main.turns t on t.id = e.turn_id "
         f"where e.kind in {kinds.ANSWERS} and e.id = (select p.id from main.events p "
         "where p.session_id = t.session_id and p.turn_id = t.id and p.seq between t.first_seq and t.last_seq "
-        f"and p.kind in {kinds.ANSWERS} order by p.seq desc, p.part desc limit 1)"
+        f"and p.kind in {kinds.ANSWERS} order by p.seq desc, p.part desc limit 1);"
     )
+    db.execute(helpers)
     # Where no folder was moved the columns themselves are asked for, so that their indexes serve.
-    db.execute(_views_sql() if are_moved else _HERE.sub(r"\1", _views_sql()))
+    views = _views_sql() if are_moved else _HERE.sub(r"\1", _views_sql())
+    if guard is not None:
+        guard.fill(db)
+        views = guard.views(db, helpers, views)
+    db.execute(views)
     db.execute("pragma query_only = 1")
 
 
-def _only_let_read(db: apsw.Connection) -> list[str]:
+def _only_let_read(db: apsw.Connection, guard: Guard | None) -> list[str]:
     """Refuse all but reading from now on; the list holds what was refused."""
     refused: list[str] = []
 
-    def authorize(action: int, first: str | None, second: str | None, _schema: str | None, _by: str | None) -> int:
+    def authorize(action: int, first: str | None, second: str | None, schema: str | None, by: str | None) -> int:
+        if (
+            guard is not None
+            and action == apsw.SQLITE_READ
+            and not guard.may_read(first or "", second or "", schema, by)
+        ):
+            refused.append(f"reading {first}, which is none of the views,")
+            return apsw.SQLITE_DENY
         if action == apsw.SQLITE_FUNCTION and (second or "").lower() in _DANGEROUS | _UNBOUNDED:
             refused.append(f"the function {second}")
             return apsw.SQLITE_DENY

@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.model import LogIdentity, Record, UserMessage, event_from_json
-from backstory.store import claims, codec, compactions, derived_tables, event_rows, logs, sidecars, titles, turns
+from backstory.store import (
+    claims,
+    codec,
+    compactions,
+    coverage,
+    derived_tables,
+    event_rows,
+    logs,
+    sidecars,
+    titles,
+    turns,
+)
 from backstory.store.batches import BatchContent, RecordBatch
 from backstory.store.rows import fetch
 
@@ -31,6 +42,8 @@ def clear(db: apsw.Connection, session_id: int) -> None:
     titles.clear(db, session_id)
     db.execute("delete from turn_texts where turn_id in (select id from turns where session_id = ?)", (session_id,))
     db.execute("update logs set derived = 0 where session_id = ?", (session_id,))
+    if not coverage.is_covered(db, session_id):
+        coverage.clear(db, session_id)
     # They are no part of what is derived, but their place in the index is.
     compactions.index(db, session_id)
 

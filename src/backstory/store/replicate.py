@@ -19,6 +19,7 @@ from backstory.store import (
     branches,
     claims,
     compactions,
+    coverage,
     decisions,
     derived_tables,
     event_rows,
@@ -144,6 +145,7 @@ def replace_session(db: apsw.Connection, source: str, uid: str, known: Any) -> i
 
 def _place_here(db: apsw.Connection, session_id: int, folders: Moves) -> None:
     """Have a session that was copied name its folders by where they lie now."""
+    was_covered = coverage.is_covered(db, session_id)
     if folders:
         copied = sessions.get(db, session_id)
         here = folders.of_session(copied)
@@ -152,6 +154,7 @@ def _place_here(db: apsw.Connection, session_id: int, folders: Moves) -> None:
                 "update sessions set project = ?, cwd = ?, worktree = ?, root = ? where id = ?",
                 (here.project, here.cwd, here.worktree, here.root, session_id),
             )
+            coverage.settle(db, session_id, was_covered=was_covered)
 
 
 def link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
@@ -190,6 +193,7 @@ def take_elsewhere(db: apsw.Connection, source: str, uid: str, origin: Taken) ->
     session_id = db.last_insert_rowid()
     _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
     db.execute("delete from branches where session_id = ?", (session_id,))
+    was_covered = coverage.is_covered(db, session_id)
     db.execute(
         "update sessions set name = '', elsewhere = ?, project = ?, repository = ?, worktree = ?, cwd = ?, root = ? "
         "where id = ?",
@@ -198,6 +202,7 @@ def take_elsewhere(db: apsw.Connection, source: str, uid: str, origin: Taken) ->
             session_id,
         ),
     )  # fmt: skip
+    coverage.settle(db, session_id, was_covered=was_covered)
     return session_id
 
 
@@ -307,20 +312,21 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
         "where o.session_id = ?",
         (new, old),
     )
-    turn_ids = dict(pairs)
-    db.execute(
-        f"insert into turn_texts(turn_id, answer) select n.id, x.answer from {source}.turns o "
-        f"join {source}.turn_texts x on x.turn_id = o.id join turns n on n.uid = o.uid and n.session_id = ? "
-        "where o.session_id = ?",
-        (new, old),
-    )
+    turn_ids, is_covered = dict(pairs), coverage.is_covered(db, new)
+    if is_covered:
+        db.execute(
+            f"insert into turn_texts(turn_id, answer) select n.id, x.answer from {source}.turns o "
+            f"join {source}.turn_texts x on x.turn_id = o.id join turns n on n.uid = o.uid and n.session_id = ? "
+            "where o.session_id = ?",
+            (new, old),
+        )
     _copy_events(db, source, old, new, log_ids, turn_ids)
     branches.copy(db, source, old, new)
     compactions.copy(db, source, old, new)
     # What an earlier version derived may be other columns: the next ingest derives it anew.
     version = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
-    if version == str(derived_tables.VERSION):
-        _copy_derived(db, source, old, new)
+    if version == str(derived_tables.VERSION) and (not is_covered or coverage.are_alike(db, source)):
+        _copy_derived(db, source, old, new, is_covered=is_covered)
         # A store that was brought forward may still hold what an earlier version derived.
         db.execute(
             f"update logs set derived = (select min(min(derived), ?) from {source}.logs where session_id = ?) "
@@ -354,7 +360,14 @@ def _copy_events(
         after = (rows[-1][0], rows[-1][1])
 
 
-def _copy_derived(db: apsw.Connection, source: str, old: int, new: int) -> None:
+def _copy_derived(db: apsw.Connection, source: str, old: int, new: int, *, is_covered: bool) -> None:
+    db.execute(
+        "insert or ignore into session_branches(session_id, branch) select ?, branch "
+        f"from {source}.session_branches where session_id = ?",
+        (new, old),
+    )
+    if not is_covered:
+        return
     turn_of = (
         f"(select n.id from {source}.turns o join turns n on n.uid = o.uid "
         "where o.id = x.turn_id and n.session_id = ?1)"
@@ -368,11 +381,6 @@ def _copy_derived(db: apsw.Connection, source: str, old: int, new: int) -> None:
             f"from {source}.{table} x where x.session_id = ?2",
             (new, old),
         )
-    db.execute(
-        "insert or ignore into session_branches(session_id, branch) select ?, branch "
-        f"from {source}.session_branches where session_id = ?",
-        (new, old),
-    )
     columns = (
         "checkpoint_number, seq, title, overview, history, work_done, technical_details, important_files, next_steps, "
         "created_at"

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.model import Relation
-from backstory.store import codec, kinds, turns, written
+from backstory.model import AssistantText, Relation, event_from_json
+from backstory.store import codec, coverage, kinds, turns, written
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -202,13 +202,25 @@ class _Linking:
         return any(self._say_the_same(*both) for both in zip(mine, theirs, strict=True))
 
     def _say_the_same(self, mine: _Turn, theirs: _Turn) -> bool:
-        answers = fetch(
-            self._db, tuple[str], "select answer from turn_texts where turn_id in (?, ?)", (mine.id, theirs.id)
-        )
-        texts = {text.strip() for (text,) in answers}
-        if len(answers) == 2 and len(texts) == 1 and len(texts.pop()) >= ANSWER_CHARS_LEAST:
+        answer, other = self._answer(mine), self._answer(theirs)
+        if answer == other and len(answer) >= ANSWER_CHARS_LEAST:
             return True
         return bool(self._calls(mine) & self._calls(theirs))
+
+    def _answer(self, turn: _Turn) -> str:
+        """What the model said last in a turn; of a session that is not indexed only its events say it."""
+        known: str | None = self._db.execute("select answer from turn_texts where turn_id = ?", (turn.id,)).get
+        if known is not None or coverage.is_covered(self._db, turn.session_id):
+            return (known or "").strip()
+        said = self._db.execute(
+            "select data from events where session_id = ? and turn_id = ? and kind = ? "
+            "order by seq desc, part desc limit 1",
+            (turn.session_id, turn.id, AssistantText.kind),
+        ).get
+        if said is None:
+            return ""
+        event = event_from_json(turns.unpack_event(self._db, self._codecs, said))
+        return event.text.strip() if isinstance(event, AssistantText) else ""
 
     def _calls(self, turn: _Turn) -> set[str]:
         """The agent's own ids of a turn's calls."""

@@ -213,13 +213,18 @@ def _of_branch(typed: str) -> tuple[str, list[object]]:
 
 def _of_paths(typed: list[str]) -> tuple[str, list[object]]:
     """Files that are one of these, lie in it, or whose path ends with it."""
-    patterns = [pattern for each in typed for pattern in _patterns(each)]
+    patterns = patterns_of(typed)
     file_fits, rename_fits = (" or ".join(f"{column} glob ?" for _ in patterns) for column in ("file_path", "to_path"))
     sentence = (
         f"s.id in (select session_id from session_files where {file_fits} union select f.session_id "
         f"from file_touches t join session_files f on f.id = t.file_id where t.to_path is not null and ({rename_fits}))"
     )
     return sentence, [*patterns, *patterns]
+
+
+def patterns_of(typed: list[str]) -> list[str]:
+    """Patterns for the whole paths of such files."""
+    return [pattern for each in typed for pattern in _patterns(each)]
 
 
 def _patterns(typed: str) -> list[str]:

@@ -12,7 +12,7 @@ from backstory.derive import naming
 from backstory.derive.remotes import repository_name
 from backstory.lazy_module import lazy_module
 from backstory.model import STOPPED_TO_COMPACT, Outcome, Relation
-from backstory.store import claims, kinds
+from backstory.store import claims, coverage, kinds
 from backstory.store.rows import fetch
 from backstory.store.session_filter import FIRST_PROMPT, ListFilter, listed_conditions
 
@@ -337,10 +337,13 @@ def is_forgotten(db: apsw.Connection, uid: str) -> bool:
 
 def copy_labels(db: apsw.Connection, session: Session) -> None:
     """Have a session be at work where it is at work for its owner."""
+    session_id = int(db.execute("select coalesce(max(id), 0) from sessions where uid = ?", (session.uid,)).get)
+    was_covered = coverage.is_covered(db, session_id)
     db.execute(
-        "update sessions set project = ?, branch = ?, cwd = ? where uid = ?",
-        (session.project, session.branch, session.cwd, session.uid),
+        "update sessions set project = ?, branch = ?, cwd = ? where id = ?",
+        (session.project, session.branch, session.cwd, session_id),
     )
+    coverage.settle(db, session_id, was_covered=was_covered)
 
 
 def owner(db: apsw.Connection, uid: str) -> str | None:
@@ -391,11 +394,13 @@ def go_on_numbering(db: apsw.Connection) -> None:
 
 def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
     """Note where a session is at work; where it began stays."""
+    was_covered = coverage.is_covered(db, session_id)
     db.execute(
         "update sessions set project = coalesce(?, project), branch = coalesce(?, branch), cwd = coalesce(cwd, ?), "
         "root = coalesce(root, ?), repository = coalesce(repository, ?) where id = ?",
         (at.project, at.branch, at.cwd, at.root, repository_name(at.project), session_id),
     )
+    coverage.settle(db, session_id, was_covered=was_covered)
     derived_tables.note_branches(db, session_id, [at.branch] if at.branch else [])
 
 
@@ -410,9 +415,11 @@ def follow(db: apsw.Connection, owner: str, move: Move) -> None:
     for session_id, *recorded in rows:
         now = [each and (move.of(each) or each) for each in recorded]
         if now != recorded:
+            was_covered = coverage.is_covered(db, session_id)
             db.execute(
                 "update sessions set cwd = ?, worktree = ?, root = ?, project = ? where id = ?", (*now, session_id)
             )
+            coverage.settle(db, session_id, was_covered=was_covered)
 
 
 def choose(db: apsw.Connection, session_id: int, worktree: str) -> None:

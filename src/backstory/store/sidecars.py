@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from backstory.model import SessionFacts
-from backstory.store import codec, dictionaries, kinds
+from backstory.store import codec, coverage, dictionaries, kinds
 from backstory.store.derived_tables import SECTIONS, Texts, texts_of
 from backstory.store.rows import fetch
 
@@ -146,13 +146,14 @@ def check(db: apsw.Connection, log_id: int) -> Iterator[str]:
 
 
 def _apply_facts(db: apsw.Connection, session_id: int, facts: SidecarFacts) -> None:
-    said = facts.session
+    said, was_covered = facts.session, coverage.is_covered(db, session_id)
     db.execute(
         "update sessions set title = coalesce(?, title), cwd = coalesce(cwd, ?), branch = coalesce(branch, ?), "
         "repository = coalesce(repository, ?), project = coalesce(project, ?), root = coalesce(root, ?) where id = ?",
         (said.title, said.cwd, said.branch, said.repository, facts.project, facts.root, session_id),
     )
-    if facts.checkpoints or facts.checkpoint_titles:
+    coverage.settle(db, session_id, was_covered=was_covered)
+    if (facts.checkpoints or facts.checkpoint_titles) and coverage.is_covered(db, session_id):
         _merge_checkpoints(db, session_id, facts)
 
 

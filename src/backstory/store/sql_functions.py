@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost, PriceTable
     from backstory.store.codec import EventCodec
     from backstory.store.moves import Moves
+    from backstory.store.sql_scope import Guard
 
     FullForm = Callable[[int, int, int | None], Event | None]
     """The untruncated form of an event by its session's id, number and part (None: the first there is)."""
@@ -42,8 +43,14 @@ TREES_KEPT_MAX = 256
 """Of so many sessions a question keeps the trees: rows of several may come in turn."""
 
 
-def register(db: apsw.Connection, full_form: FullForm | None, value_bytes_max: int, prices: PriceTable) -> None:
-    """Make the functions known to a connection, which has the views already."""
+def register(
+    db: apsw.Connection,
+    full_form: FullForm | None,
+    value_bytes_max: int,
+    prices: PriceTable,
+    guard: Guard | None = None,
+) -> None:
+    """Make the functions known to a connection, which has the views already; ``guard``: for some sessions only."""
 
     def replace(text: Any, part: Any, new: Any) -> str | None:
         return _replaced(text, part, new, value_bytes_max)
@@ -54,8 +61,10 @@ def register(db: apsw.Connection, full_form: FullForm | None, value_bytes_max: i
     for name, trimmed in (("trim", str.strip), ("ltrim", str.lstrip), ("rtrim", str.rstrip)):
         add(name, _trimming(trimmed), 2, deterministic=True)
     add("main_folder", _main_folder, 1, deterministic=True)
-    _OfEvents(db, full_form).register()
-    _OfTurns(db).register()
+    if guard is not None:
+        add = guard.adding(db)
+    _OfEvents(db, full_form).register(add)
+    _OfTurns(db).register(add)
     add("turn_cost", _TurnCosts(db, prices).field, 3)
 
 
@@ -112,9 +121,8 @@ class _OfEvents:
         self._codecs: dict[int, EventCodec] = {}
         self._last: tuple[bytes | str | None, dict[str, Any]] = (None, {})
 
-    def register(self) -> None:
+    def register(self, add: Callable[..., None]) -> None:
         """Make them known to the connection; with one argument they take ``events.data``, for the views."""
-        add: Callable[..., None] = self._db.create_scalar_function
         for name, of_data in (("event_text", self._text), ("event_json", self._json)):
             add(name, of_data, 1)
             for count in (2, 3):
@@ -222,9 +230,8 @@ class _OfTurns:
         self._wholes: dict[int, _Whole] = {}
         self._last: tuple[int | None, frozenset[str]] = (None, frozenset())
 
-    def register(self) -> None:
+    def register(self, add: Callable[..., None]) -> None:
         """Make them known to the connection."""
-        add: Callable[..., None] = self._db.create_scalar_function
         add("is_rewound", self.is_rewound, 2)
         add("branch_number", self.branch_number, 2)
         add("turn_depth", self.turn_depth, 2)

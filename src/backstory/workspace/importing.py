@@ -19,9 +19,10 @@ from backstory.ingest import seen_folders
 from backstory.ingest.ingest import ingest
 from backstory.ingest.lock import ingest_lock
 from backstory.ingest.reindex import reindex
-from backstory.ingest.report import Problem
+from backstory.ingest.report import Problem, Report
 from backstory.projects.trust import Verdict
 from backstory.store import Taken
+from backstory.workspace.up_to_date import HOME_OFF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from backstory.agents.contract import Agent, LogPart
     from backstory.config import Config
     from backstory.ingest.reindex import Reindexed
-    from backstory.ingest.report import Report
     from backstory.ingest.seen_folders import Folders
     from backstory.ingest.watch import Watch
     from backstory.runs.runner import Unstored
@@ -57,6 +57,9 @@ def ingest_all(
     workspace: Workspace, machine: Machine, report: Callable[[str], None], progress: Progress = no_progress
 ) -> Report:
     """Store what is new: runs that are over, logs, and what known projects have; then derive what is missing."""
+    if not workspace.keeps_home:
+        report(HOME_OFF)
+        return Report()
     runner = workspace.scheduler.runner
     home, is_machines = workspace.home_store, workspace.home_store is workspace.machine_store
     unstored: list[Unstored] = []

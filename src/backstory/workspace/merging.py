@@ -282,7 +282,7 @@ def _held(workspace: Workspace, uid: str) -> Iterator[None]:
 def _tell_home(workspace: Workspace, ours: Store, merged: Merged, their_id: str, report: Callable[[str], None]) -> None:
     """Have the home store hold what is here now; a store of ours that was merged is not read again."""
     home, projects = workspace.machine_store, workspace.known_projects
-    if ours.path == home.path or not ours.exists:
+    if ours.path == home.path or not ours.exists or not workspace.config.settings.store.is_enabled:
         return
     try:
         if merged.is_trusted:

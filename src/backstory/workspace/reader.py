@@ -310,6 +310,7 @@ class Reader:
 
     def search(self, query: SearchQuery, cancellation: Cancellation | None = None) -> SearchResult:
         """What the home store has of it. Raises Cancelled where another thread asked for the ``cancellation``."""
+        from backstory.store.coverage import Coverage
         from backstory.workspace.searching import SearchResult, search
 
         findings = search(self._sources, query, cancellation)
@@ -320,6 +321,7 @@ class Reader:
             query=query,
             findings=findings,
             labels=self.labels(sorted(uids)),
+            coverage=home.index_coverage() if home.exists else Coverage(),
             missing_store=None if home.exists else home.path,
         )
 

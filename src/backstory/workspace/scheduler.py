@@ -104,8 +104,9 @@ class Scheduler:
         self.before_turn: list[Callable[[ScheduledTurn], None]] = []
         self.after_turn: list[Callable[[ScheduledTurn], None]] = []
         self.runner = Runner(
-            workspace.home, workspace.machine_store, workspace.environ, workspace.now, workspace.report
-        )
+            workspace.home, workspace.machine_store, workspace.environ, workspace.now, workspace.report,
+            keeps_home=lambda: workspace.config.settings.store.is_enabled,
+        )  # fmt: skip
 
     @property
     def queue(self) -> PromptQueue:

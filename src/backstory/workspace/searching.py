@@ -10,8 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory.bounds import iso
+from backstory.errors import IndexOff
 from backstory.search.query import Findings, find, find_exact, find_listed, find_pattern
 from backstory.store import Filter
+from backstory.store.coverage import Coverage
 from backstory.store.search import BY_SCORE, ROLES
 from backstory.store.session_filter import SessionFilter
 from backstory.workspace.resume_command import resume_command
@@ -67,6 +69,7 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     query: SearchQuery
     findings: Findings
     labels: dict[str, str]
+    coverage: Coverage = Coverage()
     missing_store: Path | None = None
     """Where the home store would be, if nothing was imported yet."""
 
@@ -97,6 +100,8 @@ def search(sources: Sources, query: SearchQuery, cancellation: Cancellation | No
     store, wanted = sources.home_store, filter_of(sources, query)
     if not store.exists:
         return Findings(total=0, truncated=False, excerpts=[])
+    if not store.index_coverage().is_on:
+        raise IndexOff
     if cancellation is None:
         return _found(store, query, wanted)
     cancellation.watch(store)
@@ -164,6 +169,8 @@ def as_json(result: SearchResult) -> dict[str, Any]:
         "truncated": findings.truncated,
         "relaxed": findings.relaxed,
         "stopped": findings.stopped,
+        "not_covered": result.coverage.uncovered,
+        "outdated": result.coverage.is_outdated,
         "instead": dict(findings.instead),
         "totals": {
             "sessions": findings.sessions,

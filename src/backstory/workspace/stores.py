@@ -11,10 +11,13 @@ from backstory.projects import git
 from backstory.projects.registry import KnownProjects
 from backstory.projects.trust import Verdict, in_conflict
 from backstory.store import PROJECT_STORE, Store, open_store
+from backstory.store.coverage import EVERYTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from backstory.store.coverage import IndexRule
 
 HOME_STORE = "store.db"
 PRICES = "prices.toml"
@@ -61,7 +64,12 @@ class Stores:
     def _opened(self, path: str | Path, *, shared: bool = False) -> Store:
         store = open_store(path, shared=shared, now=self.now)
         store.prices_file = self.home / PRICES
+        store.index_rule = self.index_rule
         return store
+
+    def index_rule(self) -> IndexRule:
+        """What the settings say of the index; raises what reading them raises."""
+        return EVERYTHING
 
     @cached_property
     def project_folder(self) -> Path:

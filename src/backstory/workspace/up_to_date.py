@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from backstory.store import Store
     from backstory.workspace.workspace import Workspace
 
+HOME_OFF = "The home store is off: nothing is put into it. Turn it on: backstory config set store.enabled true"
 VARIABLE = "BACKSTORY_INGEST_AUTO"
 """In the environment: it stands in for the setting ``ingest.auto``."""
 CPU_S = 0.15
@@ -40,6 +41,8 @@ def bring_up_to_date(workspace: Workspace, user_home: Path) -> str | None:
     """
     budget = news.Budget(CPU_S)
     store = workspace.machine_store
+    if not workspace.named and not workspace.keeps_home:
+        return HOME_OFF
     if workspace.named or not (store.exists and store.is_writable):
         return None
     try:
@@ -107,7 +110,7 @@ class _Update:
             if not is_free:
                 return None
             with open_store(self._store.path, shared=True, now=self._workspace.now) as store:
-                store.is_patient = False
+                store.is_patient, store.index_rule = False, self._store.index_rule
                 return self._stored(store, logs, found, folders)
 
     def _stored(self, store: Store, logs: Selected, found: News, folders: Folders) -> TakenIn:

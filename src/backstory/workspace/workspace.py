@@ -24,6 +24,7 @@ from backstory.errors import (
     short_reason,
 )  # fmt: skip
 from backstory.lazy_regex import lazy_regex
+from backstory.store.coverage import IndexRule
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.stores import Stores
 
@@ -79,6 +80,16 @@ class Workspace(Stores):
     def config(self) -> Config:
         """The settings in force here."""
         return self._read_config()
+
+    def index_rule(self) -> IndexRule:
+        """What the settings say of the index."""
+        said = self.config.settings.index
+        return IndexRule(enabled=said.is_enabled, repositories=tuple(said.repositories))
+
+    @property
+    def keeps_home(self) -> bool:
+        """Whether logs and runs are put into the home store, or into the one that was named."""
+        return bool(self.named) or self.config.settings.store.is_enabled
 
     @cached_property
     def reader(self) -> Reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backstory.agents.claude.asking import Asking
 from backstory.agents.claude.guide import Guide
 from backstory.agents.claude.log import Logs
 from backstory.agents.claude.own_log import OwnLogs
@@ -9,6 +10,7 @@ from backstory.agents.claude.places import NAME
 from backstory.agents.claude.reports import Reports
 from backstory.agents.claude.resume import Resuming
 from backstory.agents.claude.run import Runs
+from backstory.agents.claude.settings import Servers, Skills
 from backstory.agents.claude.sidecars import Sidecars
 from backstory.agents.claude.steer import Steering
 from backstory.agents.claude.write import Writing
@@ -16,6 +18,6 @@ from backstory.agents.contract import Agent
 
 AGENT = Agent(
     name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering(),
-    own_log=OwnLogs(), resume=Resuming(), write=Writing(), instruction_files=("CLAUDE.md", ".claude/CLAUDE.md"),
-    guide=Guide(),
+    own_log=OwnLogs(), resume=Resuming(), asking=Asking(), write=Writing(),
+    instruction_files=("CLAUDE.md", ".claude/CLAUDE.md"), guide=Guide(), servers=Servers(), skills=Skills(),
 )  # fmt: skip

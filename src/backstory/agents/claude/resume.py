@@ -27,7 +27,7 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _OTHER = lazy_regex("[^A-Za-z0-9]")
 
 
-class _LiveSession(Struct):
+class LiveSession(Struct):
     """``sessions/PID.json``: what each running client says about itself."""
 
     pid: int
@@ -53,7 +53,7 @@ class Resuming:
         found = []
         for path in sorted((root / "sessions").glob("[0-9]*.json")):
             try:
-                live = msgspec.json.decode(path.read_bytes(), type=_LiveSession)
+                live = msgspec.json.decode(path.read_bytes(), type=LiveSession)
             except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
                 continue
             if live.session_id == native_id:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from backstory.agents.codex.asking import Asking
 from backstory.agents.codex.guide import Guide
 from backstory.agents.codex.log import Logs
 from backstory.agents.codex.own_log import OwnLogs
 from backstory.agents.codex.places import NAME
 from backstory.agents.codex.resume import Resuming
 from backstory.agents.codex.run import Runs
+from backstory.agents.codex.settings import Servers, Skills
 from backstory.agents.codex.write import Writing
 from backstory.agents.contract import Agent
 
 AGENT = Agent(
-    name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(), write=Writing(),
-    instruction_files=("AGENTS.md",), guide=Guide(),
+    name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(),
+    asking=Asking(), write=Writing(), instruction_files=("AGENTS.md",), guide=Guide(), servers=Servers(),
+    skills=Skills(),
 )  # fmt: skip

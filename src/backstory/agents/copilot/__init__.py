@@ -9,6 +9,7 @@ from backstory.agents.copilot.guide import Guide
 from backstory.agents.copilot.log import Documents, Logs
 from backstory.agents.copilot.places import NAME
 from backstory.agents.copilot.resume import Resuming
+from backstory.agents.copilot.settings import Servers, Skills
 from backstory.agents.copilot.sidecars import Sidecars
 
 AGENT = Agent(
@@ -22,4 +23,6 @@ AGENT = Agent(
     export=Export(),
     instruction_files=(".github/copilot-instructions.md", "AGENTS.md"),
     guide=Guide(),
+    servers=Servers(),
+    skills=Skills(),
 )

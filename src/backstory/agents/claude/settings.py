@@ -1,0 +1,50 @@
+"""Where Claude Code looks for MCP servers and skills.
+
+The person's servers are in ``.claude.json``: beside the folder of logs, but in it where CLAUDE_CONFIG_DIR names that.
+A ``.config.json`` that an old build left in that folder is read instead. The client parses both as plain JSON.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backstory.agents.contract import ServerFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Servers:
+    """See ``contract.ServerPart``."""
+
+    def file(self, environ: Mapping[str, str], home: Path, project: Path | None) -> ServerFile:
+        if project is not None:
+            remark = "Claude Code asks once, when it starts there, whether to use the servers of this file."
+            return ServerFile(
+                path=project / ".mcp.json", format="json", table="mcpServers", has_comments=False, remark=remark
+            )
+        old = _folder(environ, home) / ".config.json"
+        path = old if _has_content(old) else Path(environ.get("CLAUDE_CONFIG_DIR") or home) / ".claude.json"
+        return ServerFile(path=path, format="json", table="mcpServers", has_comments=False)
+
+    def entry(self, command: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any]:
+        return {"type": "stdio", "command": command[0], "args": list(command[1:]), "env": dict(environ)}
+
+
+class Skills:
+    """See ``contract.SkillPart``."""
+
+    def folder(self, environ: Mapping[str, str], home: Path, project: Path | None) -> Path:
+        return (project / ".claude" if project is not None else _folder(environ, home)) / "skills"
+
+
+def _folder(environ: Mapping[str, str], home: Path) -> Path:
+    return Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size > 0
+    except OSError:
+        return False

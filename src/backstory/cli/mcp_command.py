@@ -1,0 +1,63 @@
+"""``backstory mcp``: history for agents, as tools of the Model Context Protocol."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory import __version__
+from backstory.cli import Group, output
+from backstory.errors import McpNotInstalled
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+
+
+BY_HAND = "This talks to an agent's client, which `backstory mcp install` has start it. Ctrl-D ends it."
+COMMANDS = {"install": "mcp_install_command", "uninstall": "mcp_uninstall_command"}
+"""The module of each, imported when it is asked for."""
+
+
+class _Family(Group):
+    """Its commands, each in a module of its own."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"backstory.cli.{COMMANDS[cmd_name]}").command
+        return command
+
+
+@click.group("mcp", cls=_Family, invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Serve history to an agent over stdin and stdout (MCP).
+
+    The tools answer from the repository that the server is started in, unless your own setting mcp.scope is all.
+    An agent starts this by itself once `mcp install` has told it to; it ends when the agent closes its end.
+    """
+    if ctx.invoked_subcommand is None:
+        _serve(ctx.obj)
+
+
+def _serve(app: App) -> None:
+    try:
+        from backstory.mcp.server import serve
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
+            raise
+        raise McpNotInstalled from missing
+
+    from backstory.mcp.kept import KeptWorkspace
+    from backstory.workspace.asking import look_around
+
+    if output.can_ask():
+        output.talk(BY_HAND)
+    files = (app.config.own, *([app.config.project] if app.config.project else []))
+    kept = KeptWorkspace(app.new_workspace, app.user_home, look_around(app.environ), files)
+    serve(kept, __version__, output.trace)

@@ -1,0 +1,74 @@
+"""Notes about what was put into other programs' settings, by which it is removed again as it was added."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory.errors import InstallNoteUnreadable
+from backstory.store.private import as_ours, make_private_folder, write_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER = "installed"
+"""The folder in our home with a note for each file that something was put into."""
+KEY_CHARS = 32
+SERVER, SKILL = "server", "skill"
+
+
+class InstallNote(Struct, frozen=True, kw_only=True):
+    """What was put into one file. ``folders``: those that were made for it.
+
+    Of a server: its ``entry``, the text that was ``inserted``, and whether its table was made for it. Of a skill: the
+    SHA-256 of its file.
+    """
+
+    what: str
+    agent: str
+    path: str
+    existed: bool
+    folders: list[str] = field(default_factory=list)
+    entry: dict[str, Any] = field(default_factory=dict)
+    inserted: str = ""
+    has_own_table: bool = False
+    sha256: str = ""
+
+
+class InstallNotes:
+    """The notes of one home."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / FOLDER
+
+    def of(self, what: str, path: Path) -> InstallNote | None:
+        """The note about a file; None if nothing was put there. Raises InstallNoteUnreadable."""
+        file = self._file(what, str(path))
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=InstallNote)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as refused:
+            raise InstallNoteUnreadable(file, str(refused)) from refused
+
+    def write(self, note: InstallNote) -> None:
+        """Write a note, whole or not at all. Raises DiskFull, CannotWrite."""
+        file = self._file(note.what, note.path)
+        make_private_folder(self.folder)
+        beside = file.with_suffix(".new")
+        write_private(beside, msgspec.json.encode(note), sync=True)
+        try:
+            beside.replace(file)
+        except OSError as refused:
+            raise as_ours(file, refused) from refused
+
+    def drop(self, what: str, path: Path) -> None:
+        """Remove a note."""
+        self._file(what, str(path)).unlink(missing_ok=True)
+
+    def _file(self, what: str, path: str) -> Path:
+        key = hashlib.sha256(f"{what}\0{path}".encode("utf-8", "surrogateescape")).hexdigest()[:KEY_CHARS]
+        return self.folder / f"{key}.json"

@@ -1,0 +1,240 @@
+"""The tools that look through all sessions: for words, for a file, for an error that was met before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from backstory.derive.essence import changed_lines, essence
+from backstory.mcp.answer import Answer
+from backstory.mcp.family import SINCE, Tool, minute, moment, without_asking
+from backstory.model import Tool as ToolKind
+
+if TYPE_CHECKING:
+    from backstory.search.query import Excerpt
+    from backstory.store import Session
+    from backstory.store.calls_made import CallMade
+    from backstory.store.file_history import Touch
+    from backstory.workspace.agent_history import AgentHistory
+    from backstory.workspace.fixes import Fix
+
+CHANGES_SHOWN = 6
+COMMAND_CHARS = 300
+TITLE_CHARS = 120
+PROMPT_CHARS = 200
+LINE_CHARS = 300
+RECORDS_SHOWN = 6
+
+
+class SearchSessions(Tool, frozen=True, kw_only=True):
+    """Full-text search, one hit a session."""
+
+    name: ClassVar[str] = "search_sessions"
+    about: ClassVar[str] = (
+        "Search what was said and done in earlier coding-agent sessions: prompts, answers, commands, output. "
+        'All words must match; "a phrase"; log* for a prefix. Read a hit with get_session(session, at).'
+    )
+
+    query: Annotated[str, Meta(max_length=2_000, description="Words to look for.")]
+    repository: Annotated[str, Meta(max_length=300, description="Only there: owner/name, or name.")] = ""
+    agent: Annotated[str, Meta(max_length=100, description="Only sessions of this agent.")] = ""
+    since: Annotated[str, Meta(max_length=100, description=SINCE)] = ""
+    limit: Annotated[int, Meta(ge=1, le=50, description="The most sessions.")] = 10
+
+    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+        repository, agent = self.repository.strip() or None, self.agent.strip() or None
+        result = history.search(
+            self.query, repository=repository, agent=agent, since=moment(self.since), limit=self.limit
+        )
+        found, answer, said = result.findings, Answer(), list[str]()
+        shown = 0
+        for hit in found.excerpts:
+            excerpt = history.excerpt(hit, self.query, answer.redactor.text)
+            if not answer.add(_hit_lines(hit, result.labels, answer, excerpt)):
+                break
+            shown += 1
+        if found.relaxed:
+            said.append("No session has all of these words; these have some.")
+        sessions = found.sessions + found.near
+        if result.missing_store is not None:
+            said.append("Nothing was imported yet. The person can do that: backstory ingest")
+        elif not shown:
+            said.append(f"Nothing found for {self.query!r:.200}. Try fewer or other words.")
+        elif shown < sessions or found.truncated:
+            said.append(
+                f"Left out: {shown} of {'at least ' if found.at_least else ''}{sessions} sessions are shown. "
+                "search_sessions with a higher limit (at most 50), more words, since or agent."
+            )
+        if repository and history.scope.is_here:
+            said.append(_only_here(history))
+        without_asking(history, said)
+        return answer.text([*said, *remarks])
+
+
+class FileHistory(Tool, frozen=True, kw_only=True):
+    """Who touched a file."""
+
+    name: ClassVar[str] = "file_history"
+    about: ClassVar[str] = (
+        "Which sessions read or changed a file or folder, the newest first, with the records of the changes and the "
+        "prompt that led to them."
+    )
+
+    path: Annotated[str, Meta(min_length=1, max_length=2_000, description="Absolute, or the end of a path; * for any.")]
+    limit: Annotated[int, Meta(ge=1, le=50, description="The most sessions.")] = 10
+
+    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+        by_session: dict[int, list[Touch]] = {}
+        for touch in history.touches(self.path):
+            by_session.setdefault(touch.session_id, []).append(touch)
+        sessions = history.sessions(list(by_session)[: self.limit])
+        labels = history.labels([each.uid for each in sessions.values()])
+        answer, shown = Answer(), 0
+        for session_id in list(by_session)[: self.limit]:
+            session = sessions[session_id]
+            if not answer.add(_touch_lines(session, by_session[session_id], labels[session.uid], answer)):
+                break
+            shown += 1
+        said = []
+        if not by_session:
+            said.append(f"No session touched {self.path!r:.200}{_in_scope(history)}.")
+        elif shown < len(by_session):
+            said.append(
+                f"Left out: {shown} of {len(by_session)} sessions are shown. file_history(path={self.path!r:.200}, "
+                f"limit={min(len(by_session), 50)})"
+            )
+        without_asking(history, said)
+        return answer.text([*said, *remarks])
+
+
+class FindFix(Tool, frozen=True, kw_only=True):
+    """What worked when an error was met before."""
+
+    name: ClassVar[str] = "find_fix"
+    about: ClassVar[str] = (
+        "This command or error was met before: what worked. Give a failing command, or the lines of its output that "
+        "say what went wrong. Returns the earlier failure, what was changed after it, and the call that succeeded."
+    )
+
+    error: Annotated[str, Meta(min_length=1, max_length=20_000, description="A command, or what it printed.")]
+    limit: Annotated[int, Meta(ge=1, le=10, description="The most answers.")] = 4
+
+    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+        fixes = history.fixes(self.error, self.limit)
+        labels = history.labels([each.session.uid for each in fixes])
+        answer, shown = Answer(), 0
+        for fix in fixes:
+            if not answer.add(_fix_lines(fix, _Cited(labels[fix.session.uid], answer))):
+                break
+            shown += 1
+        said = []
+        if not fixes:
+            said.append(
+                f"No earlier failure like this was found{_in_scope(history)}. "
+                "search_sessions(query) finds single words of it."
+            )
+        elif shown < len(fixes):
+            said.append(f"Left out: {len(fixes) - shown} more. find_fix with limit={shown} shows the same.")
+        without_asking(history, said)
+        return answer.text([*said, *remarks])
+
+
+def _in_scope(history: AgentHistory) -> str:
+    return f" in the sessions of {history.scope.name}" if history.scope.is_here else ""
+
+
+def _only_here(history: AgentHistory) -> str:
+    return (
+        f"This server answers from the sessions of {history.scope.name} alone. "
+        "The person can widen it: backstory config set mcp.scope all"
+    )
+
+
+def _hit_lines(hit: Excerpt, labels: dict[str, str], answer: Answer, excerpt: str) -> str:
+    session = hit.session
+    facts = [
+        minute(hit.stored.at) or session.created[:16].replace("T", " "), ", ".join(session.agents),
+        session.shown_project, session.branch or "",
+    ]  # fmt: skip
+    title = answer.begun(hit.shown.shown_title or session.shown_title or "(no prompt)", TITLE_CHARS)
+    head = f"{labels[session.uid]} @{hit.stored.seq} · {' · '.join(filter(None, facts))} · {title}"
+    return f"{head}\n   {hit.scope}: {excerpt}"
+
+
+def _session_words(session: Session, label: str, answer: Answer) -> str:
+    facts = [", ".join(session.agents), session.shown_project, session.branch or ""]
+    title = answer.begun(session.shown_title or "(no prompt)", TITLE_CHARS)
+    return f"{label} · {' · '.join(filter(None, facts))} · {title}"
+
+
+def _touch_lines(session: Session, touches: list[Touch], label: str, answer: Answer) -> str:
+    changes = [each for each in touches if each.action != "read"]
+    lines = [f"{minute(touches[0].at)} {_session_words(session, label, answer)}"]
+    for path in dict.fromkeys(each.path for each in touches):
+        of_path = [each for each in touches if each.path == path]
+        done = [f"{each.action} @{each.seq}" for each in of_path if each.action != "read"][::-1]
+        reads = [f"@{each.seq}" for each in of_path if each.action == "read"][::-1]
+        if len(lines) > RECORDS_SHOWN:
+            lines.append("   … and more files")
+            break
+        parts = [_some(done)] if done else []
+        if reads:
+            parts.append(f"read {_some(reads)}")
+        lines.append(f"   {path}: {'; '.join(parts)}")
+    first = (changes or touches)[-1]
+    if first.prompt:
+        lines.append(f"   asked: {answer.begun(first.prompt, PROMPT_CHARS)}")
+    return "\n".join(lines)
+
+
+def _some(words: list[str]) -> str:
+    more = f" and {len(words) - RECORDS_SHOWN} more" if len(words) > RECORDS_SHOWN else ""
+    return ", ".join(words[:RECORDS_SHOWN]) + more
+
+
+class _Cited(Struct, frozen=True):
+    """How the records of one session are cited."""
+
+    label: str
+    answer: Answer
+
+    def at(self, attempt: CallMade) -> str:
+        """A call's record."""
+        return f"{self.label} @{attempt.seq}"
+
+
+def _fix_lines(fix: Fix, cited: _Cited) -> str:
+    times = f", {fix.failures} times" if fix.failures > 1 else ""
+    lines = [
+        f"{minute(fix.failed.at)} {_session_words(fix.session, cited.label, cited.answer)}",
+        f"  failed{times}: {cited.at(fix.failed)} {_named(fix.failed, cited)}",
+    ]
+    if fix.line:
+        lines.append(f"    {cited.answer.short(fix.line, LINE_CHARS)}")
+    if fix.worked is None:
+        lines.append("  the same call was not seen to succeed later in that session; what came next:")
+        lines += [line for step in fix.steps for line in _step_lines(step, cited)]
+    else:
+        if fix.steps_left_out:
+            lines.append(f"  … {fix.steps_left_out} earlier steps")
+        lines += [line for step in fix.steps for line in _step_lines(step, cited)]
+        lines.append(f"  worked: {cited.at(fix.worked)} {_named(fix.worked, cited)}")
+    lines.append(f"  read: get_session(session={cited.label!r}, at={fix.failed.seq})")
+    return "\n".join(lines)
+
+
+def _step_lines(step: CallMade, cited: _Cited) -> list[str]:
+    is_change = step.call.tool in (ToolKind.EDIT, ToolKind.WRITE)
+    done = "changed" if is_change else "read" if step.call.tool == ToolKind.READ else "ran"
+    lines = [f"  {done}: {cited.at(step)} {_named(step, cited)}"]
+    changed = list(changed_lines(step.call)) if is_change else []
+    lines += [f"    {sign or '#'} {cited.answer.short(line, LINE_CHARS)}" for sign, line in changed[:CHANGES_SHOWN]]
+    if len(changed) > CHANGES_SHOWN:
+        lines.append(f"    … and {len(changed) - CHANGES_SHOWN} more lines")
+    return lines
+
+
+def _named(attempt: CallMade, cited: _Cited) -> str:
+    command = " ".join(essence(attempt.call).split())
+    return f"{attempt.call.tool_name}: {cited.answer.short(command, COMMAND_CHARS)}"

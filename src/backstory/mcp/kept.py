@@ -1,0 +1,70 @@
+"""The stores between two questions: kept open while questions follow one another, closed when none comes.
+
+Another file in a store's place, or other settings, are met by the next question.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from backstory.workspace.agent_history import AgentHistory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from backstory.workspace.asking import Surroundings
+    from backstory.workspace.workspace import Workspace
+
+KEPT_S = 5.0
+"""No longer than this a workspace is used: what it read when it was opened may be another by then."""
+IDLE_S = 1.0
+"""So long after the last question its stores are closed, so that each is one file again."""
+
+
+class KeptWorkspace:
+    """Opens a workspace for questions. ``open_workspace`` opens a new one; ``files``: of settings, beside its stores.
+
+    One question is answered at a time.
+    """
+
+    def __init__(
+        self, open_workspace: Callable[[], Workspace], user_home: Path, around: Surroundings, files: tuple[Path, ...]
+    ) -> None:
+        self._open_workspace, self._user_home, self._around, self._files = open_workspace, user_home, around, files
+        self._workspace: Workspace | None = None
+        self._opened = 0.0
+        self._stamps: tuple[Any, ...] = ()
+
+    def history(self, said: Mapping[str, Any]) -> AgentHistory:
+        """What may be asked now; ``said``: what the client said beside its question."""
+        if self._workspace is not None and not self._is_current(self._workspace):
+            self.close()
+        if self._workspace is None:
+            self._workspace = self._open_workspace()
+            self._opened, self._stamps = time.monotonic(), self._look(self._workspace)
+        return AgentHistory(self._workspace, self._user_home, self._around, said)
+
+    def close(self) -> None:
+        """Let go of the stores."""
+        if self._workspace is not None:
+            workspace, self._workspace = self._workspace, None
+            workspace.close()
+
+    def _is_current(self, workspace: Workspace) -> bool:
+        return time.monotonic() - self._opened < KEPT_S and self._look(workspace) == self._stamps
+
+    def _look(self, workspace: Workspace) -> tuple[Any, ...]:
+        """Which files are there: of a store which one it is, of settings also whether they were written."""
+        found: list[Any] = []
+        for path in (workspace.machine_store.path, workspace.project_store.path):
+            with suppress(OSError):
+                state = path.stat()
+                found.append((path, state.st_dev, state.st_ino))
+        for path in self._files:
+            with suppress(OSError):
+                state = path.stat()
+                found.append((path, state.st_ino, state.st_mtime_ns, state.st_size))
+        return tuple(found)

@@ -1,0 +1,178 @@
+"""The tools that read one session: around a record, and whole records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from msgspec import Meta
+
+from backstory.errors import RecordNotFound
+from backstory.mcp.answer import CHARS_MAX, CUT, Answer
+from backstory.mcp.family import SESSION, Tool, minute
+from backstory.mcp.record_words import event_words
+
+if TYPE_CHECKING:
+    from backstory.workspace.agent_history import AgentHistory, ReadSession
+
+RECORD_CHARS = 2_000
+"""A record of a session has at most so many characters; the one that was asked for may have four times as many."""
+TURNS_SHOWN = 12
+PROMPT_CHARS = 160
+"""Where the prompts of a session are listed, so many of each."""
+RECORDS_MAX = 400
+"""So many records are looked at for one answer."""
+NUMBER_MAX = 2**53
+OVERLAP_CHARS = 4_096
+"""So much around a piece of a long text is looked at for secrets that its edges may cut."""
+
+
+class GetSession(Tool, frozen=True, kw_only=True):
+    """Records of a session around one."""
+
+    name: ClassVar[str] = "get_session"
+    about: ClassVar[str] = (
+        "Read a session around a record, such as a hit of search_sessions; without `at` from its beginning, with a "
+        "list of its prompts. Long records are shortened: expand has them whole."
+    )
+
+    session: Annotated[str, Meta(max_length=300, description=SESSION)]
+    at: Annotated[int, Meta(ge=0, le=NUMBER_MAX, description="The record, N of @N; 0: the beginning.")] = 0
+    before: Annotated[int, Meta(ge=0, le=200, description="So many records before it.")] = 5
+    after: Annotated[int, Meta(ge=0, le=200, description="So many records after it.")] = 20
+    max_chars: Annotated[int, Meta(ge=2_000, le=CHARS_MAX, description="The most characters.")] = CHARS_MAX
+
+    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+        read = history.around(history.find(self.session), self.at, self.before, self.after)
+        label, answer = history.label(read.located), Answer(self.max_chars)
+        answer.add_cut(_head_line(read, label, answer))
+        if not self.at:
+            answer.add_cut("\n".join(_prompt_lines(read, answer)))
+        left_from, is_cut = self._add_records(read, answer)
+        said = []
+        if is_cut:
+            said.append(f"Records with […] are shortened. Whole: expand(session={label!r}, from_seq=N, to_seq=N)")
+        if read.earlier is not None and self.at:
+            said.append(f"Left out: what came before. get_session(session={label!r}, at={read.earlier}, after=0)")
+        if (following := left_from or read.later) is not None:
+            said.append(f"Left out: what follows. get_session(session={label!r}, at={following}, before=0)")
+        return answer.text([*said, *remarks])
+
+    def _add_records(self, read: ReadSession, answer: Answer) -> tuple[int | None, bool]:
+        """Add records while there is room; the first that has none, and whether any was shortened.
+
+        What is asked for comes before what stands around it, where not all of it fits.
+        """
+        most, is_cut = min(RECORD_CHARS, answer.room // 5), False
+        lines = list[tuple[int, str]]()
+        for entry in read.entries:
+            if words := event_words(entry.event):
+                room = most * 4 if entry.outline.seq == self.at else most
+                text = answer.short(words, room)
+                is_cut = is_cut or (CUT in text and CUT not in words)
+                lines.append((entry.outline.seq, f"@{entry.outline.seq} {text}"))
+        earlier = [line for seq, line in lines if seq < self.at]
+        later = [(seq, line) for seq, line in lines if seq >= self.at]
+        # So much of the room is for what came before.
+        while earlier and sum(map(len, earlier)) > answer.room // 3:
+            earlier.pop(0)
+            is_cut = True
+        for line in earlier:
+            answer.add_shown(line)
+        for seq, line in later:
+            if len(line) + 1 > answer.room:
+                return seq, is_cut
+            answer.add_shown(line)
+        return None, is_cut
+
+
+class Expand(Tool, frozen=True, kw_only=True):
+    """Records in full."""
+
+    name: ClassVar[str] = "expand"
+    about: ClassVar[str] = (
+        "Records of a session in full, with the model's thinking and whole tool output, from one number to another."
+    )
+
+    session: Annotated[str, Meta(max_length=300, description=SESSION)]
+    from_seq: Annotated[int, Meta(ge=0, le=NUMBER_MAX, description="The first record, N of @N.")]
+    to_seq: Annotated[int, Meta(ge=0, le=NUMBER_MAX, description="The last record.")]
+    offset: Annotated[
+        int, Meta(ge=0, le=NUMBER_MAX, description="So many characters of the first record are passed over.")
+    ] = 0
+
+    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+        located = history.find(self.session)
+        seqs = history.seqs(located, self.from_seq, self.to_seq, RECORDS_MAX + 1)
+        if not seqs:
+            raise RecordNotFound(self.from_seq)
+        label, answer = history.label(located), Answer()
+        left, offset = seqs[RECORDS_MAX] if len(seqs) > RECORDS_MAX else None, self.offset
+        for seq in seqs[:RECORDS_MAX]:
+            words = [each for entry in history.entries(located, [seq], "full") if (each := event_words(entry.event))]
+            text = "\n".join(words) or "(nothing that is shown)"
+            rest = _add_piece(answer, seq, text, offset)
+            if rest is not None:
+                left, offset = seq, rest
+                break
+            offset = 0
+        said = []
+        if left is not None:
+            behind = f", offset={offset}" if offset else ""
+            said.append(
+                f"Left out: what follows. expand(session={label!r}, from_seq={left}, to_seq={self.to_seq}{behind})"
+            )
+        return answer.text([*said, *remarks])
+
+
+def _add_piece(answer: Answer, seq: int, text: str, offset: int) -> int | None:
+    """Add a record's text from an offset on; where not all of it fits, the offset at which it goes on."""
+    head = f"@{seq} " if not offset else f"@{seq} (from character {offset:,} of {len(text):,}) "
+    room = answer.room - len(head) - 1
+    rest = text[offset:]
+    # A secret that the edge cuts is known by the part that stands in the neighbourhood.
+    answer.redactor.learn(text[max(offset - OVERLAP_CHARS, 0) : offset + room + OVERLAP_CHARS])
+    piece = answer.shown(rest[: room + 1])
+    if len(rest) <= room and len(piece) <= room:
+        answer.add_shown(head + piece)
+        return None
+    if room < min(RECORD_CHARS, len(rest)):
+        return offset
+    end = _piece_end(rest, room)
+    shown = answer.shown(rest[:end])
+    while len(shown) > room:
+        end = _piece_end(rest, end - (len(shown) - room) - 1)
+        shown = answer.shown(rest[:end])
+    answer.add_shown(head + shown)
+    return offset + end
+
+
+def _piece_end(text: str, most: int) -> int:
+    """Where a piece of a text ends: behind a line or a word, if one ends in its last part."""
+    for sign in ("\n", " "):
+        at = text.rfind(sign, most - most // 4, most)
+        if at > 0:
+            return at + 1
+    return max(most, 1)
+
+
+def _head_line(read: ReadSession, label: str, answer: Answer) -> str:
+    """A session in a line: what it is called, who worked where and when, and how long it is."""
+    session = read.session
+    facts = [
+        ", ".join(session.agents), session.project_name, session.branch or "",
+        f"{session.created[:16].replace('T', ' ')} to {minute(session.last_active)}", f"{session.turns} turns",
+        f"{session.events} events",
+    ]  # fmt: skip
+    title = answer.begun(session.heading or "(no prompt)", PROMPT_CHARS)
+    return f"Session {label} · {' · '.join(filter(None, facts))} · {title}"
+
+
+def _prompt_lines(read: ReadSession, answer: Answer) -> list[str]:
+    turns = [each for each in read.turns if each.removed is None and each.live is None]
+    lines = [
+        f"  turn {each.number} @{each.turn.first_seq}: {answer.begun(each.turn.prompt, PROMPT_CHARS)}"
+        for each in turns[:TURNS_SHOWN]
+    ]
+    if len(turns) > len(lines):
+        lines.append(f"  … and {len(turns) - len(lines)} more turns")
+    return lines

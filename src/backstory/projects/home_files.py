@@ -1,0 +1,128 @@
+"""What of ours is in a home: its files and folders by name, what refers to the home itself, and what is not ours.
+
+A unit is what is moved, or stays, as a whole: a file, or an entry of one of our folders, such as the spool of a run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, field
+
+from backstory.lazy_regex import lazy_regex
+from backstory.store.moved_home import MOVED_FROM, MOVED_TO, STORE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+QUEUE = f"{STORE}.queue.db"
+DATABASES = (STORE, QUEUE)
+FILES = (*(name + side for name in DATABASES for side in ("", "-journal", "-wal", "-shm")), "config.toml",
+         "prices.toml", "folders.seen", "listeners.json")  # fmt: skip
+"""Our files in a home."""
+LOCKS = "locks"
+FOLDERS = (
+    "projects", "spool", LOCKS, "compactions", "resumed", "unsent", "drafts", "import", "merging",
+)  # fmt: skip
+"""Our folders in a home."""
+COPYING = ".moving"
+"""Behind the name of a file, with a dot before it, while it is copied."""
+_UNFINISHED = lazy_regex(
+    rf"(?:folders\.seen|listeners\.json)\.\d+|\.(?:{MOVED_TO}|{MOVED_FROM})\.\d+"
+    rf"|\.(?:{'|'.join(map(re.escape, (*FILES, *FOLDERS)))}){re.escape(COPYING)}"
+)
+_NAMES_STORE = lazy_regex(r"spool/[^/]+/run\.json|compactions/[^/]+\.continue")
+"""Files that say which store they are about."""
+
+
+class HomeFiles(Struct, frozen=True, kw_only=True):
+    """What a home holds, as paths below it."""
+
+    units: Sequence[str]
+    folders: Sequence[str]
+    strangers: Sequence[str]
+    """What is not ours."""
+    unfinished: Sequence[str]
+    """What a killed process wrote of one of our files, and did not finish."""
+
+
+class Entry(Struct, frozen=True):
+    """A file, link or folder of a unit, as a path below the home."""
+
+    path: str
+    is_link: bool = False
+    is_folder: bool = False
+
+
+class _Found(Struct):
+    units: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+
+
+def files_of(home: Path) -> HomeFiles:
+    """What is in a home, sorted. A folder that is not there holds nothing."""
+    found = _Found()
+    for each in _sorted(home):
+        if each.name in FOLDERS and each.is_dir(follow_symlinks=False):
+            found.folders.append(each.name)
+            found.units += [f"{each.name}/{entry.name}" for entry in _sorted(home / each.name)]
+        elif each.name in (*FILES, *FOLDERS) and (each.is_symlink() or each.is_file()):
+            found.units.append(each.name)
+        elif _UNFINISHED.fullmatch(each.name):
+            found.unfinished.append(each.name)
+        elif each.name not in (MOVED_TO, MOVED_FROM):
+            found.strangers.append(each.name)
+    return HomeFiles(units=found.units, folders=found.folders, strangers=found.strangers, unfinished=found.unfinished)
+
+
+def entries_of(home: Path, unit: str) -> Iterator[Entry]:
+    """What a unit consists of, folders before what is in them. Pipes and devices are no part of it."""
+    status = (home / unit).lstat()
+    if stat.S_ISLNK(status.st_mode):
+        yield Entry(unit, is_link=True)
+    elif stat.S_ISREG(status.st_mode):
+        yield Entry(unit)
+    elif stat.S_ISDIR(status.st_mode):
+        yield Entry(unit, is_folder=True)
+        for each in _sorted(home / unit):
+            yield from entries_of(home, f"{unit}/{each.name}")
+
+
+def with_new_home(path: str, data: bytes, old: Sequence[Path], new: Path) -> bytes:
+    """The content of a file in the new home. One that names the home store names it where it is then.
+
+    ``old``: the paths by which the old home is known.
+    """
+    if not _NAMES_STORE.fullmatch(path):
+        return data
+    try:
+        said = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return data
+    if not isinstance(said, dict) or said.get("store") not in [str(each / STORE) for each in old]:
+        return data
+    moved: dict[str, Any] = {**said, "store": str(new / STORE)}
+    if moved.get("store_file") is not None:
+        # It is found by its path: its device and inode are others on another disk.
+        moved["store_file"] = None
+    return msgspec.json.encode(moved)
+
+
+def names_store(path: str) -> bool:
+    """Whether a file may name the store that it is about."""
+    return _NAMES_STORE.fullmatch(path) is not None
+
+
+def _sorted(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda each: each.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []

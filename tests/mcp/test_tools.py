@@ -1,0 +1,454 @@
+"""What each tool answers: of which sessions, how much, what it cites, and what it never shows."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backstory import errors
+from backstory.mcp.answer import CHARS_MAX
+from backstory.mcp.tools import TOOLS
+from tests.support.mcp_client import (
+    HERE,
+    INJECTION,
+    OTHER,
+    TOKEN,
+    answered,
+    asked,
+    called,
+)
+
+if TYPE_CHECKING:
+    from tests.support.mcp_client import History, Said
+
+LARGE = "33333333-0000-4000-8000-000000000003"
+CALL = re.compile(r"(get_session|expand)\(([^)]*)\)")
+
+
+def arguments_of(said: Said, tool: str) -> dict[str, Any]:
+    """The arguments of the call that gets what was left out."""
+    found = [pairs for name, pairs in CALL.findall(said.text) if name == tool and "=N" not in pairs]
+    pairs = dict(pair.split("=") for pair in found[-1].split(", "))
+    return {name: value.strip("'") for name, value in pairs.items()}
+
+
+# search_sessions
+
+
+def test_a_search_cites_session_and_record(shared: History) -> None:
+    said = shared.call("search_sessions", query="marmot")
+    label, seq = re.findall(r"^(\w+) @(\d+) ", said.history, re.MULTILINE)[0]
+    read = shared.call("get_session", session=label, at=int(seq), before=0, after=0)
+    assert "The marmot parser returns the tree now." in read.history
+
+
+def test_nothing_found_is_said(shared: History) -> None:
+    said = shared.call("search_sessions", query="xylophone")
+    assert said.text == "Nothing found for 'xylophone'. Try fewer or other words."
+
+
+def test_what_a_search_leaves_out_is_said_with_the_way_to_it(history: History) -> None:
+    for number in range(4):
+        history.write_log(
+            f"{LARGE[:-1]}{number}", history.work, [*asked(f"gnu {number}"), *answered("gnu")], number + 1
+        )
+    history.shell("ingest")
+    said = history.call("search_sessions", query="gnu", limit=3)
+    assert len(re.findall(r"^\w+ @", said.history, re.MULTILINE)) == 3
+    assert "Left out: 3 of 4 sessions are shown. search_sessions with a higher limit" in said.text
+    assert "Left out" not in history.call("search_sessions", query="gnu", limit=4).text
+
+
+# whose history
+
+
+def test_other_repositories_are_no_history_here(shared: History) -> None:
+    assert not shared.call("search_sessions", query="zebra").history
+    assert not shared.call("find_fix", error="zebra launch").history
+    assert not shared.call("file_history", path="*", cwd=shared.other).history
+    with pytest.raises(errors.OutOfScope, match=r"mcp\.scope all"):
+        shared.call("get_session", session=OTHER)
+    with pytest.raises(errors.OutOfScope):
+        shared.call("expand", session=OTHER, from_seq=1, to_seq=2)
+    assert "zebra" in shared.call("search_sessions", query="zebra", cwd=shared.other).history
+
+
+def test_the_persons_own_setting_widens_it(history: History) -> None:
+    assert history.shell("config", "set", "mcp.scope", "all").code == 0
+    assert "zebra" in history.call("search_sessions", query="zebra").history
+    assert "zebra" in history.call("get_session", session=OTHER).history
+    assert history.call("session_store_sql", query="select count(*) from sessions").history.endswith("[2]")
+
+
+def test_a_clone_cannot_widen_it(history: History) -> None:
+    config = history.work / ".backstory" / "config.toml"
+    config.parent.mkdir()
+    config.write_text('[mcp]\nscope = "all"\n')
+    assert not history.call("search_sessions", query="zebra").history
+    assert history.shell("config", "set", "--here", "mcp.scope", "all").code != 0
+
+
+def test_a_store_that_came_with_a_clone_is_no_history(
+    history: History, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Its words were chosen by a stranger, and nobody trusted it."""
+    from backstory.store import open_store
+
+    with open_store(history.work / ".backstory" / "sessions.bks") as store:
+        session = store.create_session("strange")
+    with pytest.raises(errors.SessionNotFound):
+        history.call("get_session", session=session.uid)
+    with pytest.raises(errors.SessionNotFound):
+        history.call("get_session", session="S1")
+
+
+# get_session and expand
+
+
+def test_a_session_is_read_from_its_beginning_with_its_prompts(shared: History) -> None:
+    said = shared.call("get_session", session=HERE)
+    assert "  turn 1 @1: The parser test fails." in said.history
+    assert "@6 call Edit: " in said.history and "+ return tree" in said.history
+    assert "Left out" not in said.text
+
+
+def test_a_session_is_read_around_a_record(shared: History) -> None:
+    said = shared.call("get_session", session=HERE, at=6, before=1, after=1)
+    assert re.findall(r"^@(\d+)", said.history, re.MULTILINE) == ["5", "6", "7"]
+    assert "at=4, after=0" in said.text and "at=8, before=0" in said.text
+
+
+def test_a_record_that_is_not_there_is_an_error(shared: History) -> None:
+    with pytest.raises(errors.RecordNotFound):
+        shared.call("get_session", session=HERE, at=900, before=0)
+    with pytest.raises(errors.RecordNotFound):
+        shared.call("expand", session=HERE, from_seq=900, to_seq=950)
+    with pytest.raises(errors.SessionNotFound):
+        shared.call("get_session", session="nobody")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """A machine with a session of many records, of which some are long."""
+    from tests.support.mcp_client import History
+
+    history = History(tmp_path_factory.mktemp("large") / "home")
+    records = asked("Look at the heron files")
+    for number in range(80):
+        output = "\n".join(f"line {line} of heron {number}" for line in range(2500 if number % 20 == 7 else 60))
+        path = {"file_path": str(history.work / f"f{number}.py"), "old_string": "a", "new_string": "b" * 900}
+        records += called("Edit" if number % 2 else "Bash", f"k{number}", path | {"command": f"heron {number}"}, output)
+    history.write_log(LARGE, history.work, records, 5)
+    assert history.shell("ingest").code == 0
+    return history
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("search_sessions", {"query": "heron", "limit": 50}),
+        ("get_session", {"session": LARGE, "after": 200}),
+        ("get_session", {"session": LARGE, "at": 60, "before": 200, "after": 200}),
+        ("get_session", {"session": LARGE, "after": 200, "max_chars": 2000}),
+        ("expand", {"session": LARGE, "from_seq": 0, "to_seq": 1000}),
+        ("file_history", {"path": "*.py", "limit": 50}),
+        ("find_fix", {"error": "pytest tests/test_parser.py"}),
+        ("session_store_sql", {"query": "select output, command from tool_calls"}),
+        ("session_store_sql", {"query": "select event_full(session_id, result_seq) from tool_calls"}),
+        ("session_store_sql", {"query": "select group_concat(output) from tool_calls"}),
+        ("board", {"action": "list"}),
+    ],
+)
+def test_no_answer_is_longer_than_it_may_be(large: History, tool: str, arguments: dict[str, Any]) -> None:
+    said = large.call(tool, **arguments)
+    assert len(said.text) <= arguments.get("max_chars", CHARS_MAX)
+    opened = said.text.split("\n")[1] if said.history else ""
+    assert not opened or f"</{opened[1:]}" in said.text
+
+
+def test_the_calls_that_are_named_lead_through_a_whole_session(large: History) -> None:
+    seen, arguments = list[str](), dict[str, Any](session=LARGE)
+    while True:
+        said = large.call("get_session", **arguments)
+        seen += re.findall(r"^@(\d+)", said.history, re.MULTILINE)
+        if "what follows" not in said.text:
+            break
+        arguments = arguments_of(said, "get_session")
+    assert seen == [str(number) for number in range(1, 162)]
+
+
+def test_the_calls_that_are_named_lead_through_whole_records(large: History) -> None:
+    text, arguments = "", dict[str, Any](session=LARGE, from_seq=15, to_seq=18)
+    calls = 0
+    while True:
+        said = large.call("expand", **arguments)
+        text += re.sub(r"^@\d+ \(from character [^)]*\) ", "", said.history, flags=re.MULTILINE)
+        calls += 1
+        if "Left out" not in said.text:
+            break
+        arguments = arguments_of(said, "expand")
+    assert calls > 1
+    for line in range(2500):
+        assert text.count(f"line {line} of heron 7\n") + text.endswith(f"line {line} of heron 7") >= 1
+    assert text.count("@16 call Edit") == 1
+
+
+# find_fix
+
+
+def test_a_fix_is_the_call_that_succeeded_with_what_was_changed_before(shared: History) -> None:
+    said = shared.call("find_fix", error="E   QuokkaError: unexpected token at 0x99999999")
+    lines = said.history.split("\n")
+    assert [line for line in lines if line.startswith("  failed")] == [
+        f"  failed: {label(shared)} @2 Bash: pytest tests/test_parser.py -q"
+    ]
+    assert "    E   QuokkaError: unexpected token at 0x7f3a91bc" in lines
+    assert f"  changed: {label(shared)} @6 Edit: {shared.work}/src/parser.py" in lines
+    assert "    + return tree" in lines
+    assert f"  worked: {label(shared)} @8 Bash: cd /tmp && pytest tests/test_parser.py -q 2>&1 | tail -5" in lines
+
+
+def test_a_fix_is_found_by_its_command(shared: History) -> None:
+    assert "  worked: " in shared.call("find_fix", error="pytest tests/test_parser.py -q").history
+    assert "QuokkaError" in shared.call("find_fix", error="$ pytest tests/test_parser.py -q").history
+
+
+@pytest.mark.parametrize("error", ["KeyError: 'aardvark'", "npm run build", "segfault in libfoo.so", "…", "1 2 3"])
+def test_no_earlier_failure_is_said(shared: History, error: str) -> None:
+    said = shared.call("find_fix", error=error)
+    assert said.text.startswith("No earlier failure like this was found in the sessions of ")
+    assert not said.history
+
+
+def test_a_file_that_only_holds_the_error_is_no_failure(history: History) -> None:
+    text = "E   OkapiError: unexpected stripe\n1 failed"
+    records = [*asked("Read it"), *called("Read", "r1", {"file_path": "/w/log.txt"}, text)]
+    history.write_log(LARGE, history.work, records, 3)
+    history.shell("ingest")
+    assert not history.call("find_fix", error="E   OkapiError: unexpected stripe").history
+
+
+def test_a_call_that_a_person_refused_did_not_fail(history: History) -> None:
+    refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    records = [*asked("Push"), *called("Bash", "p1", {"command": "git push --force"}, refused, is_error=True)]
+    history.write_log(LARGE, history.work, records, 3)
+    history.shell("ingest")
+    assert not history.call("find_fix", error="git push --force").history
+
+
+def test_another_command_that_succeeds_is_no_fix(history: History) -> None:
+    records = [
+        *asked("Lint"),
+        *called("Bash", "l1", {"command": "make lint"}, "Exit code 2\nlinter: TapirError: no such rule", is_error=True),
+        *called("Bash", "l2", {"command": "make build"}, "built"),
+    ]
+    history.write_log(LARGE, history.work, records, 3)
+    history.shell("ingest")
+    said = history.call("find_fix", error="linter: TapirError: no such rule")
+    assert "worked:" not in said.history
+    assert "the same call was not seen to succeed later" in said.history
+
+
+# file_history
+
+
+def test_the_history_of_a_file_names_changes_reads_and_the_prompt(shared: History) -> None:
+    for path in ("src/parser.py", "parser.py", str(shared.work / "src" / "parser.py"), "src"):
+        said = shared.call("file_history", path=path)
+        assert f"{label(shared)} · claude" in said.history
+        assert "parser.py: edit @6; read @4" in said.history
+        assert "asked: The parser test fails." in said.history
+    assert "No session touched 'src/nothing.py'" in shared.call("file_history", path="src/nothing.py").text
+
+
+# session_store_sql
+
+
+@pytest.mark.parametrize("name", ["query", "sql"])
+def test_sql_is_answered_under_either_name(shared: History, name: str) -> None:
+    statement: dict[str, Any] = {name: "select uid, 1 as one from sessions"}
+    said = shared.call("session_store_sql", **statement)
+    columns, row = said.history.split("\n")
+    assert columns == "uid | one"
+    uid, one = json.loads(row)
+    assert (uid[: len(label(shared))], one) == (label(shared), 1)
+
+
+def test_sql_says_which_rows_were_left_out(large: History) -> None:
+    query = "select seq, event_full(session_id, result_seq) from tool_calls order by seq"
+    said = large.call("session_store_sql", query=query)
+    shown = said.history.count("\n")
+    assert 0 < shown < 85
+    assert f"Left out: {shown} of 85 rows are shown. Add `limit {shown} offset {shown}`" in said.text
+    rest = large.call("session_store_sql", query=f"select seq from tool_calls order by seq limit 9 offset {shown}")
+    assert rest.history.count("\n") == 9
+
+
+def test_sql_without_a_statement_and_wrong_sql_are_errors(shared: History) -> None:
+    with pytest.raises(errors.SqlWrong):
+        shared.call("session_store_sql")
+    with pytest.raises(errors.SqlWrong):
+        shared.call("session_store_sql", query="selct 1")
+    with pytest.raises(errors.OnlyReading):
+        shared.call("session_store_sql", query="delete from sessions")
+
+
+# board
+
+
+def test_a_note_is_written_listed_read_and_bound_to_the_repository(history: History) -> None:
+    assert "No items" in history.call("board", action="list").text
+    said = history.call("board", action="add", name="build-notes", content="Run make first.", description="builds")
+    assert said.text.startswith("Added: build-notes. 1 items. The board of local:")
+    assert "Run make first." in history.call("board", action="get", name="build-notes").history
+    assert "build-notes (agent, " in history.call("board", action="list").history
+    assert "No items" in history.call("board", action="list", cwd=history.other).text
+    assert "Removed: nothing" in history.call("board", action="prune").text
+    assert json.loads(history.shell("board", "list", "--json").out)["items"][0]["src"] == "agent"
+
+
+def test_sql_shows_the_board_of_the_repository_alone(history: History) -> None:
+    for cwd in (history.work, history.other):
+        history.call("board", cwd=cwd, action="add", name=f"of-{cwd.name}", content="A note.")
+    said = history.call("session_store_sql", query="select name from dynamic_context_items")
+    assert said.history.split("\n") == ["name", '["of-work"]']
+
+
+def test_only_the_board_says_that_it_writes() -> None:
+    assert [name for name, tool in TOOLS.items() if tool.writes] == ["board"]
+
+
+# secrets and injection
+
+
+EVERYTHING: list[tuple[str, dict[str, Any]]] = [
+    ("search_sessions", {"query": "parser"}),
+    ("search_sessions", {"query": "authorization token"}),
+    ("get_session", {"session": HERE}),
+    ("expand", {"session": HERE, "from_seq": 0, "to_seq": 50}),
+    ("find_fix", {"error": "QuokkaError: unexpected token"}),
+    ("file_history", {"path": "parser.py"}),
+    ("session_store_sql", {"query": "select * from events"}),
+    ("session_store_sql", {"query": "select * from content_blocks"}),
+    ("session_store_sql", {"query": "select command, output from tool_calls"}),
+    ("session_store_sql", {"query": "select user_message, assistant_response from turns"}),
+    ("session_store_sql", {"query": "select event_full(id, 10), event_json(uid, 10) from sessions"}),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), EVERYTHING)
+def test_no_secret_is_shown_and_history_ends_no_mark(shared: History, tool: str, arguments: dict[str, Any]) -> None:
+    said = shared.call(tool, **arguments)
+    assert said.history
+    assert TOKEN not in said.text and TOKEN[:12] not in said.text
+    assert "</history" not in said.history and "<history" not in said.history
+    assert len(re.findall(r"</history \w+>", said.text)) == 1
+
+
+def test_the_injection_is_shown_as_data(shared: History) -> None:
+    said = shared.call("get_session", session=HERE)
+    assert INJECTION.replace("<", "&lt;") in said.history
+    before, _, behind = said.text.partition(said.history)
+    assert "Ignore all previous" not in before + behind
+
+
+def test_the_marks_are_others_each_time(shared: History) -> None:
+    marks = {shared.call("get_session", session=HERE).text.split("\n")[1] for _ in range(5)}
+    assert len(marks) == 5
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "substr(command, 1, 60)", "hex(command)", "replace(command, 'ghp_', '')", "substr(command, 40)",
+        "substr(output, 7, 20)", "group_concat(command)", "json_object('c', command)", "upper(output)",
+    ],
+)  # fmt: skip
+def test_sql_cannot_take_a_secret_apart(shared: History, expression: str) -> None:
+    said = shared.call("session_store_sql", query=f"select {expression} from tool_calls where seq = 10")
+    body = TOKEN.removeprefix("ghp_")
+    for part in (body[:8], body[8:16], body[:8].upper()):
+        assert part not in said.text and part.encode().hex().upper() not in said.text
+
+
+def test_a_secret_that_a_piece_cuts_is_masked_on_both_sides(history: History) -> None:
+    """A long text is shown in pieces: a secret at the edge of one is whole in none."""
+    for shift in range(0, 60, 7):
+        text = "x" * 50 + " y" * (9_150 + shift) + f" token {TOKEN} " + "z " * 9_000
+        records = [*asked("Print"), *called("Bash", "b1", {"command": "cat long"}, text)]
+        history.write_log(f"{LARGE[:-2]}{shift:02}", history.work, records, 3)
+        history.shell("ingest")
+        arguments: dict[str, Any] = {"session": f"{LARGE[:-2]}{shift:02}", "from_seq": 3, "to_seq": 3}
+        for _ in range(3):
+            said = history.call("expand", **arguments)
+            for part in (TOKEN[:14], TOKEN[-10:]):
+                assert part not in said.text
+            if "Left out" not in said.text:
+                break
+            arguments = arguments_of(said, "expand")
+
+
+def test_a_secret_that_a_title_or_an_excerpt_would_cut_is_masked(history: History) -> None:
+    for place in range(0, 200, 9):
+        session = f"{LARGE[:-3]}{place:03}"
+        prompt = "kiwi " + "a " * (place // 2) + TOKEN + " and " + "b " * 80
+        output = f"{'c' * 30} kiwi={'d' * (place // 3)} {TOKEN} {'e' * 40} kiwi {TOKEN}{'f' * 3}"
+        records = [*asked(prompt), *called("Bash", "b1", {"command": f"kiwi {'g' * place} {TOKEN}"}, output)]
+        history.write_log(session, history.work, records, 3)
+    history.shell("ingest")
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("search_sessions", {"query": "kiwi", "limit": 50}), ("search_sessions", {"query": "kiwi ghp*", "limit": 50}),
+        ("get_session", {"session": session, "max_chars": 2000}), ("session_store_sql", {"query": SHORTENED}),
+    ]  # fmt: skip
+    for tool, arguments in calls:
+        said = history.call(tool, **arguments)
+        assert said.history
+        for start in range(4, len(TOKEN) - 8):
+            assert TOKEN[start : start + 8] not in said.text
+
+
+SHORTENED = "select s.summary, substr(t.user_message, 1, 100) from sessions s join turns t on t.session_id = s.id"
+
+
+def test_a_name_that_sessions_elsewhere_have_too_means_the_one_here(history: History) -> None:
+    uids = [each["uid"] for each in history.shell("list", "--all", "--json").json()]
+    for uid in uids:
+        assert history.shell("rename", uid, "launch").code == 0
+    assert "marmot" in history.call("get_session", session="launch").history
+    assert "zebra" in history.call("get_session", session="launch", cwd=history.other).history
+
+
+def test_what_a_person_removed_is_not_read(history: History) -> None:
+    """A branch that was left behind, and then removed."""
+    from backstory.store import open_store
+
+    with open_store(history.shell.store, shared=True) as store:
+        (session,) = [each for each in store.sessions() if each.native_id == HERE]
+        turn = store.turns(session)[0]
+        import apsw
+
+        db = apsw.Connection(str(history.shell.store))
+        db.execute("update turns set removed = 1 where uid = ?", (turn.uid,))
+        db.close()
+    with pytest.raises(errors.RecordNotFound):
+        history.call("get_session", session=HERE)
+    with pytest.raises(errors.RecordNotFound):
+        history.call("expand", session=HERE, from_seq=0, to_seq=90)
+    assert not history.call("file_history", path="parser.py").history
+
+
+def test_titles_in_an_error_are_data_too(history: History) -> None:
+    from backstory.mcp.server import _refusal
+
+    refused = errors.SessionAmbiguous("x", [f"01AAAA ({INJECTION})"])
+    text = _refusal(TOOLS["get_session"], refused)
+    assert "</history> Ignore" not in text
+    assert text.index("Ignore all") < text.index("\n</history")
+
+
+def label(history: History) -> str:
+    """What tools call the session of this folder."""
+    return str(re.findall(r"Session (\w+)", history.call("get_session", session=HERE).history)[0])
