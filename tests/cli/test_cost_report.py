@@ -93,7 +93,13 @@ def test_tokens_are_those_that_the_logs_name_without_copies(bare: Shell, agent: 
     assert {kind: total[kind] or 0 for kind in KINDS} == {kind: logged(agent)[kind] for kind in KINDS}
 
 
-@pytest.mark.parametrize("words", [(), ("--agent", "claude"), ("--until", "2026-06-01")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        (), ("--agent", "claude"), ("--until", "2026-06-01"), ("--repo", "work"), ("--branch", "worktree-*"),
+        ("--ref", "12"), ("--path", "notes.txt"), ("--agent", "codex", "--repo", "irrlicht"), ("file",),
+    ],
+)  # fmt: skip
 def test_each_number_is_what_its_sql_returns(read_once: Shell, words: tuple[str, ...]) -> None:
     found, asked = cost(read_once, *ALL, *words), queries(read_once, *ALL, *words)
     (total,) = answer(read_once, asked.pop("total"))
@@ -104,6 +110,14 @@ def test_each_number_is_what_its_sql_returns(read_once: Shell, words: tuple[str,
         groups = {(each.get("project") if by == "repository" else None) or each[by]: each for each in found[f"by_{by}"]}
         returned = {next(iter(row.values())): row for row in answer(read_once, asked[f"by {by}"])}
         assert {key: sums(each) for key, each in groups.items()} == {key: sums(each) for key, each in returned.items()}
+
+
+@pytest.mark.parametrize("words", [("--agent", "claude"), ("--branch", "it's"), ("--here",)])
+def test_sql_names_what_was_asked_for_not_the_sessions_that_fit_today(read_once: Shell, words: tuple[str, ...]) -> None:
+    uids = [each["uid"] for each in read_once("list", "--all", "--json").json()]
+    printed = read_once("chronicle", "cost", "--explain", *ALL, *words).out
+    assert printed
+    assert not [uid for uid in uids if uid in printed]
 
 
 @pytest.mark.parametrize("by", GROUPINGS)

@@ -254,6 +254,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "reindex": [(), ("--force",), ("--json",)],
     "chronicle standup": [("--since", "2020"), ("--since", "2020", "--md"), ("--since", "2020", "--json"),
                           ("--explain",), ("--repo", EVIL_NAME)],
+    "chronicle recap": [(UID,), (UID, "--md"), (UID, "--json"), (UID, "--explain"), (EVIL_NAME,), ("S1",)],
     "chronicle cost": [("--since", "2020"), ("--since", "2020", "--md"), ("--since", "2020", "--json"),
                        ("--repo", EVIL_NAME), ("--explain", "--repo", EVIL_NAME)],
     "chronicle tips": [("--since", "2020", "--all"), ("--since", "2020", "--all", "--md"),

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import time
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.chronicle.standup import standup
+from backstory.cli.options import moment
+from backstory.config import Config
+from backstory.workspace.sessions import SessionFilter
+from backstory.workspace.workspace import Workspace
 from tests.support.day_of_work import BUILD, COMMIT, EDIT, FAILING, OTHER, PULL, SESSION, TESTS, Log, Step
 
 if TYPE_CHECKING:
@@ -20,6 +28,17 @@ def reported(bare: Shell, *words: str) -> list[dict[str, Any]]:
     done = bare("chronicle", "standup", "--json", *(words or DAY), TZ="UTC")
     assert done.code == 0, done.err
     return [item | {"place": place} for place in done.json()["places"] for item in place["items"]]
+
+
+def queries(shell: Shell, *words: str) -> dict[str, str]:
+    """The SQL that ``--explain`` prints, by what it is of."""
+    parts = re.split(r"^-- (turns|cost|refs)\n", shell(*words, "--explain").out, flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def answer(shell: Shell, query: str) -> list[dict[str, Any]]:
+    found = shell("sql", "--json", query).json()
+    return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
 
 
 def item(bare: Shell, log: Log, *words: str) -> dict[str, Any]:
@@ -51,6 +70,71 @@ def item(bare: Shell, log: Log, *words: str) -> dict[str, Any]:
 )
 def test_how_far_a_session_is(bare: Shell, steps: tuple[Step, ...], answer: str, expected: str) -> None:
     assert item(bare, Log().turn("go", *steps, answer=answer))["status"] == expected
+
+
+REFUSAL = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+LONG = "\n".join(["1 failed, 30 passed", *(f"note {number}" for number in range(40))])
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        # What a person refused was not done, whatever they said about it.
+        ((EDIT, COMMIT, ("Bash", {"command": "pytest -q"}, REFUSAL, True)), "done"),
+        ((EDIT, COMMIT, ("Bash", {"command": "pytest -q"}, f"{REFUSAL}\nthe user said:\nnot\nnow", True)), "done"),
+        # What decides stands before the last lines of a long output.
+        ((EDIT, ("Bash", {"command": "pytest -q | tail -50"}, LONG, False)), "stuck"),
+        ((EDIT, ("Bash", {"command": "git commit -qam x && git push"}, f"[main 1a2b3c4] x\n{LONG}", True)), "done"),
+        # Scratch files and repositories, and an agent's own files, are no work on the project.
+        ((("Write", {"file_path": "/tmp/try.py", "content": "a"}, "ok", False),), "done"),
+        ((("Write", {"file_path": "/home/a/.claude/plans/p.md", "content": "a"}, "ok", False),), "done"),
+        ((EDIT, ("Bash", {"command": "cd /tmp/x && git init && git commit -m x"}, "[main 1a2b3c4] x", False)),
+         "in progress"),
+        ((("Write", {"file_path": "/q/a.py", "content": "a"}, "ok", False),), "in progress"),
+        # What a script changed before it failed is changed.
+        ((COMMIT, ("Bash", {"command": "sed -i s/a/b/ src/a.py && ruff check"}, "Exit code 1\nE501", True)),
+         "in progress"),
+    ],
+)  # fmt: skip
+def test_only_what_was_done_to_the_project_says_how_far_it_is(
+    bare: Shell, steps: tuple[Step, ...], expected: str
+) -> None:
+    assert item(bare, Log().turn("go", *steps))["status"] == expected
+
+
+def test_words_before_a_call_that_never_returned_are_no_answer(bare: Shell) -> None:
+    log = Log().turn("go", answer="Let me look.", stop=False)
+    log.call("Bash", {"command": "ls"})
+    found = item(bare, log)
+    assert (found["status"], found["reason"]) == ("in progress", "the last prompt was not answered")
+
+
+def test_a_commit_whose_call_never_returned_was_not_surely_made(bare: Shell) -> None:
+    log = Log().turn("go", EDIT, answer="Let me commit.", stop=False)
+    log.call(*COMMIT[:2])
+    found = item(bare, log)
+    assert (found["commits"], found["reason"]) == (0, "the last prompt was not answered")
+
+
+def test_files_outside_the_project_stand_apart_from_its_own(bare: Shell) -> None:
+    scratch = ("Write", {"file_path": "/tmp/try.py", "content": "a"}, "ok", False)
+    found = item(
+        bare, Log().turn("go", EDIT, ("Write", {"file_path": "/q/a.py", "content": "a"}, "ok", False), scratch)
+    )
+    assert (found["files"], found["files_elsewhere"]) == (["src/a.py"], ["/q/a.py"])
+    assert "Files: src/a.py · 1 file elsewhere" in bare("chronicle", "standup", *DAY, TZ="UTC").out
+
+
+def test_files_are_shown_below_the_project_also_after_it_was_moved(bare: Shell) -> None:
+    old, new = bare.home / "old", bare.home / "new"
+    new.mkdir()
+    edit = ("Edit", {"file_path": f"{old}/src/a.py", "old_string": "a", "new_string": "b"}, "done", False)
+    Log(cwd=str(old)).turn("go", edit).put(bare)
+    assert bare("ingest").code == 0
+    moved = bare("project", "move", str(old), str(new))
+    assert moved.code == 0, moved.err
+    (found,) = reported(bare)
+    assert (found["files"], found["files_elsewhere"]) == (["src/a.py"], [])
 
 
 def test_a_turn_that_the_person_stopped_is_stuck_until_the_next_one_is_answered(bare: Shell) -> None:
@@ -119,6 +203,131 @@ def test_it_is_about_the_last_day_unless_told(bare: Shell) -> None:
     done = bare("chronicle", "standup", TZ="UTC")
     assert (done.code, done.out) == (0, "")
     assert "--since 2026-05-04" in done.err
+
+
+@pytest.mark.parametrize("words", [(), ("--agent", "claude"), ("--until", "2026-06-01"), ("--here",)])
+def test_each_number_that_sql_can_return_is_what_its_sql_returns(read_once: Shell, words: tuple[str, ...]) -> None:
+    asked = ("chronicle", "standup", "--since", "2020-01-01", *words)
+    found = [item for place in read_once(*asked, "--json").json()["places"] for item in place["items"]]
+    rows = {part: answer(read_once, query) for part, query in queries(read_once, *asked).items()}
+    assert {each["session"]: each["turns"] for each in found} == {row["uid"]: row["turns"] for row in rows["turns"]}
+    costs = {row["uid"]: row["low_usd"] for row in rows["cost"]}
+    assert {each["session"]: each["low_usd"] for each in found} == {
+        each["session"]: pytest.approx(costs[each["session"]]) for each in found
+    }
+    refs = [(each["session"], ref["type"], ref["value"]) for each in found for ref in each["refs"]]
+    assert sorted(refs) == sorted((row["uid"], row["ref_type"], row["ref_value"]) for row in rows["refs"])
+
+
+SPAN = ("chronicle", "standup", "--since", "2026-05-10", "--until", "2026-05-12")
+
+
+@pytest.mark.parametrize(
+    ("days", "nearest"),
+    [
+        (("2026-05-04",), "2026-05-04"), (("2026-05-20",), "2026-05-20"),
+        (("2026-05-04", "2026-05-13"), "2026-05-13"), (("2026-05-09", "2026-05-20"), "2026-05-09"),
+        (("2026-05-20", "2026-06-20", "2026-05-14"), "2026-05-14"),
+    ],
+)  # fmt: skip
+def test_a_time_without_sessions_names_the_nearest_day_that_has_some(
+    bare: Shell, days: tuple[str, ...], nearest: str
+) -> None:
+    for number, day in enumerate(days):
+        Log(f"{number}{SESSION[1:]}").turn("go", at=f"{day}T10").put(bare)
+    assert bare("ingest").code == 0
+    done = bare(*SPAN, TZ="UTC")
+    assert (done.code, done.out) == (0, "")
+    assert f"--since {nearest} --until {nearest}." in done.err
+    assert "backstory chronicle reindex" in done.err
+    assert bare("chronicle", "standup", "--since", nearest, "--until", nearest, TZ="UTC").out
+
+
+def test_the_day_that_is_named_is_one_on_which_something_began(bare: Shell) -> None:
+    # It was answered after midnight.
+    log = Log().turn("go", answer="", at="2026-05-04T23").turn("ok", at="2026-05-05T00")
+    log.put(bare)
+    whole = (bare.home / ".claude" / "projects" / "p" / f"{SESSION}.jsonl").read_text().splitlines(keepends=True)
+    (bare.home / ".claude" / "projects" / "p" / f"{SESSION}.jsonl").write_text("".join([whole[0], *whole[2:]]))
+    assert bare("ingest").code == 0
+    assert "--since 2026-05-04 --until 2026-05-04." in bare(*SPAN, TZ="UTC").err
+
+
+def test_a_turn_without_a_time_is_left_out_and_said_to_be(bare: Shell) -> None:
+    Log().turn("go").put(bare)
+    log = bare.home / ".claude" / "projects" / "p" / f"{SESSION}.jsonl"
+    log.write_text(re.sub(r'"timestamp": "[^"]*", ', "", log.read_text()))
+    Log(OTHER).turn("dated").put(bare)
+    assert bare("ingest").code == 0
+    done = bare("chronicle", "standup", *DAY, TZ="UTC")
+    assert "Asked: dated" in done.out
+    assert "Asked: go" not in done.out
+    assert "1 turn without a time left out." in done.err
+    assert bare("chronicle", "standup", *DAY, "--json", TZ="UTC").json()["undated_turns"] == 1
+
+
+def test_a_machine_without_history_says_how_to_begin(bare: Shell) -> None:
+    done = bare("chronicle", "standup")
+    assert (done.code, done.out) == (0, "")
+    assert "backstory ingest" in done.err
+    assert bare("chronicle", "standup", "--json").json()["places"] == []
+
+
+def test_a_session_without_a_repository_stands_under_its_folder(bare: Shell) -> None:
+    Log(branch="", cwd="/p").turn("go").put(bare)
+    assert bare("ingest").code == 0
+    assert bare("chronicle", "standup", *DAY, TZ="UTC").out.splitlines()[2] == "p"
+
+
+@pytest.mark.parametrize(
+    ("zone", "at", "day", "is_there"),
+    [
+        # The first minute of the next day where days begin first.
+        ("Pacific/Kiritimati", "2026-05-04T10", "2026-05-05", True),
+        ("Pacific/Kiritimati", "2026-05-04T09", "2026-05-05", False),
+        # A day of 23 hours, and one of 25.
+        ("Europe/Berlin", "2026-03-28T23", "2026-03-29", True), ("Europe/Berlin", "2026-03-29T22", "2026-03-29", False),
+        ("Europe/Berlin", "2026-10-25T22", "2026-10-25", True), ("Europe/Berlin", "2026-10-25T23", "2026-10-25", False),
+    ],
+)  # fmt: skip
+def test_days_are_those_of_the_place_where_one_is(bare: Shell, zone: str, at: str, day: str, is_there: bool) -> None:
+    Log().turn("go", at=at).put(bare)
+    assert bare("ingest").code == 0
+    done = bare("chronicle", "standup", "--since", day, "--until", day, TZ=zone)
+    assert bool(done.out) is is_there
+
+
+@pytest.mark.parametrize(
+    ("monday", "friday"),
+    [("2026-03-30", "2026-03-27T00:00+01:00"), ("2026-10-26", "2026-10-23T00:00+02:00")],
+)
+def test_the_last_working_day_begins_at_its_own_midnight_also_behind_a_change_of_the_clocks(
+    monday: str, friday: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as there:
+        there.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        began = moment("workday", datetime.fromisoformat(f"{monday}T09:00"))
+    time.tzset()
+    assert began == datetime.fromisoformat(friday).timestamp() * 1000
+
+
+def test_everything_shows_how_far_it_is(bare: Shell) -> None:
+    for number in range(3):
+        Log(f"{number}{SESSION[1:]}").turn("go").put(bare)
+    assert bare("ingest").code == 0
+    told: list[tuple[int, int]] = []
+    home = bare.home / "backstory"
+    workspace = Workspace(lambda: Config(home / "config.toml"), home, bare.cwd, now=lambda: 0)
+    found = standup(workspace.reader, SessionFilter(everywhere=True), lambda *far: told.append(far))
+    assert told == [(0, 3)]
+    assert sum(len(place.items) for place in found.places) == 3
+
+
+def test_what_no_sql_returns_is_named(bare: Shell) -> None:
+    printed = bare("chronicle", "standup", "--explain").out
+    said = printed[printed.index("By no SQL") :].partition("\n\n")[0]
+    assert all(word in said for word in ("status", "files", "commits", "tests", "build"))
 
 
 def test_the_rule_is_printed(bare: Shell) -> None:

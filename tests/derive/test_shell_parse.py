@@ -22,7 +22,7 @@ WORDS = [
     ('cat $A "$B" `c` $(d) "x$(e "f)")" g', [["cat", None, None, None, None, None, "g"]]),
     ("cat *.py a? [ab] {a,b} {a} '*'", [["cat", None, None, None, None, "{a}", "*"]]),
     ("X=1 Y=2 cat a", [["cat", "a"]]),
-    ("sudo env A=b timeout -k 1 10 cat a", [["10", "cat", "a"]]),
+    ("sudo env A=b timeout -k 1 10 cat a", [["cat", "a"]]),
     ("timeout 10 cat a", [["cat", "a"]]),
     ("bash -lc 'cat a && rm b'", [["cat", "a"], ["rm", "b"]]),
     ("/bin/sh -c \"cat 'a b'\"", [["cat", "a b"]]),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from backstory.derive.deeds import DeedKind
+from backstory.derive.check_programs import DeedKind
 from backstory.model import ToolCall, ToolResult, UserMessage
 from backstory.store import open_store
 

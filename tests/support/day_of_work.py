@@ -40,6 +40,10 @@ class Log:
             self._add("assistant", [{"type": "text", "text": answer}], at, stop_reason="end_turn" if stop else None)
         return self
 
+    def call(self, name: str, given: dict[str, Any], at: str = "2026-05-04T10") -> None:
+        """A call whose result never came."""
+        self._add("assistant", [{"type": "tool_use", "id": f"c{self._at}", "name": name, "input": given}], at)
+
     def _add(self, kind: str, content: Any, at: str, **message: Any) -> None:
         self._at += 1
         if kind == "assistant":

@@ -8,10 +8,10 @@ from backstory.bounds import iso
 from backstory.model import Relation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from backstory.chronicle.cost import CostReport
     from backstory.store.stats import By
+    from backstory.workspace.reader import Reader
     from backstory.workspace.sessions import SessionFilter
 
 GROUP_COLUMNS: Mapping[By, str] = {
@@ -23,23 +23,45 @@ GROUP_COLUMNS: Mapping[By, str] = {
 }
 
 
-def cost_queries(report: CostReport) -> dict[str, str]:
+def cost_queries(reader: Reader, wanted: SessionFilter) -> dict[str, str]:
     """What each part of a cost report is named, and its query."""
-    wanted = report.query.wanted
-    uids = [each.key.value for each in report.groups["session"] if each.key.value] if wanted.is_chosen else None
-    sessions = sessions_with_subagents(uids)
+    sessions = sessions_with_subagents(reader.condition_of(wanted))
     return {"total": _usage(sessions, wanted, None)} | {
         f"by {by}": _usage(sessions, wanted, column) for by, column in GROUP_COLUMNS.items()
     }
 
 
-def sessions_with_subagents(uids: Iterable[str] | None = None) -> str:
-    """The sessions that are listed, each with its subagents' sessions: id, and uid and place of the listed one."""
-    chosen = "" if uids is None else f" and s.uid in ({', '.join(map(quoted, uids))})"
+def standup_queries(reader: Reader, wanted: SessionFilter) -> dict[str, str]:
+    """What each number of a stand-up that SQL can return is named, and its query: a row for each session."""
+    sessions = sessions_with_subagents(reader.condition_of(wanted))
+    own = f"from {{view}} join sessions s on s.id = {{id}} join l on l.id = s.id\nwhere {_IS_LISTED}"
+    turns, refs = own.format(view="turns t", id="t.session_id"), own.format(view="session_refs r", id="r.session_id")
+    return {
+        "turns": (
+            f"{sessions}\nselect l.uid, count(*) as turns, min(t.timestamp) as asked_at\n{turns} and not t.is_copy and "
+            f"t.removed is null{_also_in_time(wanted, 't.timestamp')}\ngroup by 1 order by 1"
+        ),
+        "cost": _usage(sessions, wanted, "l.uid"),
+        "refs": (
+            f"{sessions}\nselect l.uid, r.ref_type, r.ref_value, r.host, r.repository, r.created_at as as_of\n{refs}"
+            f"{_also_in_time(wanted, 'r.created_at')}\norder by l.uid, r.seq, r.id"
+        ),
+    }
+
+
+_IS_LISTED = f"s.relation is not '{Relation.SUBAGENT}'"
+
+
+def sessions_with_subagents(condition: str = "") -> str:
+    """The sessions that are listed, each with its subagents' sessions: id, and uid and place of the listed one.
+
+    ``condition``: on a session ``s`` of ``main.sessions``.
+    """
+    chosen = f" and s.id in (\n    select s.id from main.sessions s where {condition})" if condition else ""
     return (
         "with recursive l(id, uid, place) as (\n"
         f"  select id, uid, coalesce(repository, main_folder(project)) from sessions s "
-        f"where s.relation is not '{Relation.SUBAGENT}'{chosen}\n"
+        f"where {_IS_LISTED}{chosen}\n"
         "  union select s.id, l.uid, l.place from sessions s join l on s.parent_id = l.id "
         f"where s.relation = '{Relation.SUBAGENT}'\n)"
     )
@@ -51,15 +73,19 @@ def _usage(sessions: str, wanted: SessionFilter, column: str | None) -> str:
         f"{sessions}\nselect {shown}sum(u.input_tokens) as input, sum(u.output_tokens) as output,\n"
         "  sum(u.cache_read_tokens) as cache_read, sum(u.cache_write_tokens) as cache_write,\n"
         "  sum(u.low_usd) as low_usd, sum(iif(u.cost_kind = 'exact', u.low_usd, null)) as exact_usd,\n"
-        "  sum(u.cost_kind = 'unknown' and u.model is not null) as unknown_turns\n"
+        "  coalesce(sum(u.cost_kind = 'unknown' and u.model is not null), 0) as unknown_turns\n"
         f"from usage u join l on l.id = u.session_id{_in_time(wanted)}{grouped}"
     )
 
 
 def _in_time(wanted: SessionFilter) -> str:
+    conditions = _also_in_time(wanted, "u.at")
+    return f"\nwhere{conditions.removeprefix(' and')}" if conditions else ""
+
+
+def _also_in_time(wanted: SessionFilter, column: str) -> str:
     bounds = ((">=", wanted.since), ("<", wanted.until))
-    conditions = [f"u.at {sign} {quoted(str(iso(ms)))}" for sign, ms in bounds if ms is not None]
-    return f"\nwhere {' and '.join(conditions)}" if conditions else ""
+    return "".join(f" and {column} {sign} {quoted(str(iso(ms)))}" for sign, ms in bounds if ms is not None)
 
 
 def quoted(text: str) -> str:

@@ -11,10 +11,8 @@ from backstory.bounds import time_ms
 from backstory.workspace.sessions import Page
 
 if TYPE_CHECKING:
-    from datetime import tzinfo
-
     from backstory.workspace.reader import Reader
-    from backstory.workspace.sessions import SessionFilter
+    from backstory.workspace.sessions import ListedSession, SessionFilter
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -27,10 +25,49 @@ def last(wanted: SessionFilter, now_ms: int, span_ms: int) -> SessionFilter:
     return replace(wanted, since=now_ms - span_ms)
 
 
-def nearest_day(reader: Reader, wanted: SessionFilter, zone: tzinfo | None = None) -> str | None:
-    """The day, as ISO 8601, of the last such session before the time that is asked for, else of the newest of all."""
-    newest = Page(limit=1)
-    found = reader.sessions(replace(wanted, since=None, until=wanted.since), newest).sessions
-    found = found or reader.sessions(replace(wanted, since=None, until=None), newest).sessions
-    newest_ms = time_ms(found[0].last_active) if found else None
-    return datetime.fromtimestamp(newest_ms / 1000, zone).date().isoformat() if newest_ms else None
+def nearest_day(reader: Reader, wanted: SessionFilter) -> str | None:
+    """The day nearest to the time that is asked for on which such a session has a turn, as ISO 8601; None: no day."""
+    since, until = wanted.since, wanted.until
+    before = None if since is None else _day(reader, wanted, _newest(reader, wanted, None, since), before=since)
+    after = None if until is None else _day(reader, wanted, _first_after(reader, wanted, until), after=until)
+    if before is None or after is None or since is None or until is None:
+        return before or after or _day(reader, wanted, _newest(reader, wanted, None, None))
+    is_later = _start(after) - until < since - _start(before) - DAY_MS
+    return after if is_later else before
+
+
+def _newest(reader: Reader, wanted: SessionFilter, since: int | None, until: int | None) -> ListedSession | None:
+    found = reader.sessions(replace(wanted, since=since, until=until), Page(limit=1)).sessions
+    return found[0] if found else None
+
+
+def _first_after(reader: Reader, wanted: SessionFilter, after: int) -> ListedSession | None:
+    """One of the first sessions that were active after a moment: by halves, since lists begin with the newest."""
+    newest = _newest(reader, wanted, after, None)
+    last_ms = None if newest is None else time_ms(newest.last_active)
+    if newest is None or last_ms is None:
+        return newest
+    low, high, found = 0, (last_ms - after) // DAY_MS + 1, newest
+    while high - low > 1:
+        middle = (low + high) // 2
+        earlier = _newest(reader, wanted, after, after + middle * DAY_MS)
+        low, high, found = (middle, high, found) if earlier is None else (low, middle, earlier)
+    return _newest(reader, wanted, after, after + high * DAY_MS) or found
+
+
+def _day(
+    reader: Reader, wanted: SessionFilter, session: ListedSession | None, *, before: int | None = None,
+    after: int | None = None,
+) -> str | None:  # fmt: skip
+    """The last day on which a session has a turn that began before a moment, else the first behind one."""
+    from backstory.workspace.stats import StatsQuery  # only a report that is empty asks
+
+    if session is None:
+        return None
+    mine = replace(wanted, uids=(session.uid,), since=after, until=before)
+    days = [each.key.value for each in reader.stats(StatsQuery(wanted=mine, by="day")).groups if each.key.value]
+    return None if not days else days[0] if after is not None else days[-1]
+
+
+def _start(day: str) -> int:
+    return int(datetime.fromisoformat(day).timestamp() * 1000)

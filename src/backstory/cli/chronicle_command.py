@@ -8,6 +8,7 @@ import click
 
 COMMANDS = {
     "standup": "standup_command",
+    "recap": "recap_command",
     "search": "search_report_command",
     "cost": "cost_report_command",
     "blame": "blame_command",

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.chronicle.window import DAY_MS
-from backstory.cli import output
 from backstory.cli.counting import counting
-from backstory.cli.report_options import print_report, print_where_there_is, report_options, wanted_by
+from backstory.cli.report_options import print_queries, print_report, print_where_there_is, report_options, wanted_by
 from backstory.workspace.stats import StatsQuery
 
 if TYPE_CHECKING:
-    from backstory.chronicle.cost import CostReport
     from backstory.cli.app import App
     from backstory.cli.report_options import Asked, Form
 
@@ -34,13 +32,14 @@ def command(app: App, asked: Asked, form: Form) -> None:
     """
     app.bring_up_to_date()
     from backstory.chronicle import cost
+    from backstory.chronicle.explain import cost_queries
 
     wanted = wanted_by(app, asked, DAYS * DAY_MS)
+    if form.explain:
+        print_queries(cost_queries(app.reader, wanted))
+        return
     with counting("Counting turns") as report:
         found = cost.cost_report(app.reader, StatsQuery(wanted=wanted), dearest=DEAREST, report=report)
-    if form.explain:
-        _print_queries(found)
-        return
     if not found.total.sessions:
         print_where_there_is(app, wanted)
     if not (found.total.sessions or form.json):
@@ -54,10 +53,3 @@ def command(app: App, asked: Asked, form: Form) -> None:
     )  # fmt: skip
     if not (form.json or form.markdown):
         print_unknown(found.total, found.undated)
-
-
-def _print_queries(found: CostReport) -> None:
-    from backstory.chronicle.explain import cost_queries
-
-    for part, query in cost_queries(found).items():
-        output.data(f"-- {part}\n{query};\n")

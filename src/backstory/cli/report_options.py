@@ -17,7 +17,7 @@ from backstory.cli.trusting import trust_option
 from backstory.workspace.sessions import SessionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from backstory.cli.app import App
     from backstory.store.session_filter import SessionFilter as Chosen
@@ -144,6 +144,12 @@ def window(wanted: SessionFilter) -> str:
     return f"{about}{begin} {end}".strip()
 
 
+def print_queries(queries: Mapping[str, str]) -> None:
+    """Print queries for ``backstory sql``, each below the name of what it returns."""
+    for part, query in queries.items():
+        output.data(f"-- {part}\n{query};\n")
+
+
 def print_where_there_is(app: App, wanted: SessionFilter) -> None:
     """Print where else there is history, when a report's time holds none."""
     if wanted.about:
@@ -154,6 +160,11 @@ def print_where_there_is(app: App, wanted: SessionFilter) -> None:
         output.talk(why_no_sessions(app, wanted))
     else:
         output.talk(
-            f"No sessions in this time. The nearest are of {day}: --since {day}. If some are missing, "
+            f"No sessions in this time. The nearest are of {day}: {_range(wanted, day)}. If some are missing, "
             "`backstory chronicle reindex` imports them and rebuilds what is derived."
         )
+
+
+def _range(wanted: SessionFilter, day: str) -> str:
+    """The options for a day. Where no end was asked for, it is still now."""
+    return f"--since {day}" if wanted.until is None else f"--since {day} --until {day}"

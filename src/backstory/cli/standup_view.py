@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.standup import Status
+from backstory.chronicle.progress import Status
 from backstory.cli import output
 from backstory.cli.layout import flowing, room_beside
 from backstory.cli.report_options import window
 from backstory.cli.stats_table import money
+from backstory.cli.work_view import MARKS, REFS_SHOWN, came_lines, names, ref_words
 from backstory.export.safe_markdown import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.chronicle.standup import Check, Item, Place, Standup
-    from backstory.store.derived_tables import StoredRef
-
-FILES_SHOWN = 5
-REFS_SHOWN = 6
-MARKS = {Status.DONE: ("✓", "green"), Status.IN_PROGRESS: ("…", "yellow"), Status.STUCK: ("✗", "red")}
-_REFS = {"pr": "PR", "issue": "issue", "commit": "commit"}
+    from backstory.chronicle.standup import Item, Place, Standup
 
 
 def text_lines(report: Standup) -> Iterator[str]:
@@ -32,15 +27,15 @@ def text_lines(report: Standup) -> Iterator[str]:
         yield output.style(_place(place), bold=True)
         for status, item in _ordered(place):
             mark, colour = MARKS[status]
-            handle = f"  {output.style(mark, fg=colour)} {output.ident(item.work.session.label)} "
-            room = room_beside(4 + len(item.work.session.label) + 1)
-            yield handle + output.one_line(item.work.session.heading, room)
+            handle = f"  {output.style(mark, fg=colour)} {output.ident(item.session.label)} "
+            room = room_beside(4 + len(item.session.label) + 1)
+            yield handle + output.one_line(item.session.heading, room)
             for line in _facts(item):
                 yield from (f"      {each}" for each in flowing(line, 6))
 
 
 def _ordered(place: Place) -> Iterator[tuple[Status, Item]]:
-    yield from ((status, item) for status in Status for item in place.items if item.status == status)
+    yield from ((status, item) for status in Status for item in place.items if item.progress.status == status)
 
 
 def _place(place: Place) -> str:
@@ -49,42 +44,19 @@ def _place(place: Place) -> str:
 
 
 def _facts(item: Item) -> Iterator[str]:
-    first, cost = item.work.turns[0], item.cost
-    facts = [output.local(first.started), output.counted(len(item.work.turns), "turn")]
+    cost = item.cost
+    facts = [output.local(item.asked_at), output.counted(item.turns, "turn")]
     if cost is not None and cost.low_usd is not None:
         facts.append(money(cost))
     yield " · ".join(each for each in facts if each)
-    yield f"Asked: {output.one_line(first.prompt, 200)}"
-    if came := list(_came(item)):
+    yield f"Asked: {output.one_line(item.asked, 200)}"
+    if came := list(came_lines(item.results)):
         yield " · ".join(came)
     if item.refs:
-        yield "Named: " + ", ".join(map(_ref, item.refs[:REFS_SHOWN])) + _more(len(item.refs) - REFS_SHOWN)
-    yield f"{item.status.capitalize()}: {item.reason}"
-    if item.open:
-        yield f"Open: {item.open}"
-
-
-def _came(item: Item) -> Iterator[str]:
-    if item.files:
-        yield "Files: " + ", ".join(item.files[:FILES_SHOWN]) + _more(len(item.files) - FILES_SHOWN)
-    if item.commits:
-        yield output.counted(item.commits, "commit")
-    yield from map(_check, item.checks)
-
-
-def _check(check: Check) -> str:
-    how = {True: "passed", False: "failed", None: "ended unknown"}[check.ok]
-    return f"{check.kind} {how} (@{check.seq})"
-
-
-def _ref(each: StoredRef) -> str:
-    name = f"#{each.value}" if each.value.isdecimal() else each.value[:40]
-    as_of = f" (as of {output.local(each.created_at)[:10]})" if each.created_at and each.type != "commit" else ""
-    return f"{_REFS.get(each.type, each.type)} {name}{as_of}"
-
-
-def _more(count: int) -> str:
-    return f" and {count:,} more" if count > 0 else ""
+        yield f"Named: {names([ref_words(each) for each in item.refs], REFS_SHOWN)}"
+    yield f"{item.progress.status.capitalize()}: {item.progress.reason}"
+    if item.progress.open:
+        yield f"Open: {item.progress.open}"
 
 
 def markdown_lines(report: Standup) -> Iterator[str]:
@@ -92,18 +64,18 @@ def markdown_lines(report: Standup) -> Iterator[str]:
     yield f"# Stand-up {plain(window(report.wanted))}"
     for place in report.places:
         yield from ("", f"## {plain(_place(place))}")
-        counts = Counter(item.status for item in place.items)
+        counts = Counter(item.progress.status for item in place.items)
         for status in Status:
             if not counts[status]:
                 continue
             yield from ("", f"### {status.capitalize()}", "")
             for item in place.items:
-                if item.status == status:
+                if item.progress.status == status:
                     yield from _item_markdown(item)
 
 
 def _item_markdown(item: Item) -> Iterator[str]:
-    session = item.work.session
+    session = item.session
     yield f"- **{plain(session.heading or session.label)}** (`{session.label}`)"
     for line in _facts(item):
         yield f"  - {plain(output.one_line(line, 300))}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.derive import deeds, shell_parse
-from backstory.derive.deeds import DeedKind
+from backstory.derive.check_programs import ASKING, DeedKind
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _kind(words: Sequence[str | None]) -> CheckKind | None:
     if deed is not None:
         return _KINDS.get(deed)
     run = deeds.run_by(words)
-    if not run or run[0] is None or not deeds.ASKING.isdisjoint(run):
+    if not run or run[0] is None or not ASKING.isdisjoint(run):
         return None
     name, plain = run[0].rpartition("/")[2], list(_plain(run[1:]))
     if name in _LINTERS:

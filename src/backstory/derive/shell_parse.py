@@ -46,6 +46,7 @@ _CLOSING = frozenset({"fi", "done", "esac"})
 _BETWEEN = frozenset({"then", "do", "else", "elif", "!", "time"})
 _KEYWORDS = _OPENING | _CLOSING | _BETWEEN | {"{", "}"}
 _WRAPPERS = frozenset({"sudo", "command", "builtin", "exec", "nohup", "env"})
+_TIMEOUT_VALUED = frozenset({"-s", "--signal", "-k", "--kill-after"})
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash"})
 _TOOLS = frozenset({"bash", "shell", "sh", "zsh", "executecommand", "runcommand", "runshellcommand", "terminal"})
 _FOREIGN = lazy_regex(r"power_?shell|pwsh|cmd\.exe", re.IGNORECASE)
@@ -53,13 +54,17 @@ _SHELLS_INSIDE_MAX = 3
 
 
 class Simple(Struct, frozen=True, kw_only=True):
-    """One program with its words. ``folder`` is where a ``cd`` led, "" where there was none, None if unknown."""
+    """One program with its words. ``folder`` is where a ``cd`` led, "" where there was none, None if unknown.
+
+    ``then``: the operator behind it, "" at the end of the script.
+    """
 
     words: list[str | None]
     reads: list[str | None] = field(default_factory=list)
     writes: list[str | None] = field(default_factory=list)
     folder: str | None = ""
     conditional: bool = False
+    then: str = ""
 
 
 def simple_commands(script: str) -> list[Simple]:
@@ -135,6 +140,7 @@ def _commands(script: str, folder: str | None, inside: int) -> Iterator[Simple]:
                 writes=nested.writes,
                 folder=nested.folder,
                 conditional=conditional,
+                then=nested.then or each.then,
             )
         if each.reads or each.writes:
             yield each
@@ -189,22 +195,22 @@ class _Walk:
             self._defines, self._words = True, []
             return
         if operator == "&&" or operator == ";" or operator == "\n" or operator == "&":
-            yield from self._flush()
+            yield from self._flush(operator)
             self._after_or = False
         elif operator == "||":
-            yield from self._flush()
+            yield from self._flush(operator)
             self._after_or = True
         elif operator == "(":
-            yield from self._flush()
+            yield from self._flush(operator)
             self._folders.append(self._folders[-1])
         elif operator == ")":
-            yield from self._flush()
+            yield from self._flush(operator)
             if len(self._folders) > 1:
                 self._folders.pop()
         else:
-            yield from self._flush()
+            yield from self._flush(operator)
 
-    def _flush(self) -> Iterator[Simple]:
+    def _flush(self, then: str = "") -> Iterator[Simple]:
         words, reads, writes = self._words, self._reads, self._writes
         if not (words or reads or writes):
             return
@@ -215,7 +221,10 @@ class _Walk:
         if words and words[0] in ("cd", "pushd", "popd"):
             self._folders[-1] = None if conditional else _moved(self._folders[-1], words)
         elif words or reads or writes:
-            yield Simple(words=words, reads=reads, writes=writes, folder=self._folders[-1], conditional=conditional)
+            folder = self._folders[-1]
+            yield Simple(
+                words=words, reads=reads, writes=writes, folder=folder, conditional=conditional, then=then
+            )  # fmt: skip
 
     def _without_keywords(self, words: list[str | None]) -> list[str | None]:
         at = 0
@@ -253,7 +262,7 @@ def _without_wrappers(words: list[str | None]) -> list[str | None]:
         if word == "timeout":
             at += 1
             while at < len(words) and (words[at] or "").startswith("-"):
-                at += 1
+                at += 2 if words[at] in _TIMEOUT_VALUED else 1
         elif word not in _WRAPPERS and not _ASSIGNMENT.match(word):
             break
         at += 1

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.derive import deeds, shell_parse
+from backstory.derive import shell_parse
+from backstory.derive.check_programs import DeedKind
 from backstory.derive.checks import Check, checks_in
+from backstory.derive.deeds import Deed, succeeded
 from backstory.derive.faults import NO_PATH, READ_CHARS, Fault, fault_in
 from backstory.derive.notices import is_refusal
 from backstory.model import ToolCall, ToolResult, event_from_json
@@ -100,7 +102,8 @@ class _Call:
             return Ending.REFUSED
         if is_error is None:
             return Ending.UNKNOWN
-        went_well = deeds.succeeded(deeds.DeedKind.TEST, bool(is_error), output) if self.checks else not is_error
+        check = Deed(kind=DeedKind.TEST, text="")
+        went_well = not is_error and not (self.checks and succeeded(check, False, output) is False)
         return Ending.WELL if went_well else Ending.FAILED
 
 

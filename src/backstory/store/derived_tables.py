@@ -82,6 +82,33 @@ def refs_of(db: apsw.Connection, session_id: int) -> list[StoredRef]:
     )
 
 
+class StoredCheckpoint(Struct, frozen=True):
+    """A summary that an agent put in the place of its own history. Fields are columns; None: it has no such text."""
+
+    number: int
+    seq: int | None
+    """The record of it; None where a file beside the log is all that says it."""
+    title: str | None
+    overview: str | None
+    history: str | None
+    work_done: str | None
+    technical_details: str | None
+    important_files: str | None
+    next_steps: str | None
+    created_at: int | None
+
+
+def checkpoints_of(db: apsw.Connection, session_id: int) -> list[StoredCheckpoint]:
+    """The summaries that agents made in a session, in their order."""
+    return fetch(
+        db,
+        StoredCheckpoint,
+        f"select checkpoint_number, seq, title, {', '.join(SECTIONS)}, created_at from checkpoints "
+        "where session_id = ? order by checkpoint_number",
+        (session_id,),
+    )
+
+
 def clear(db: apsw.Connection, session_id: int) -> None:
     """Remove all that is derived from a session's events."""
     for table in ("session_files", "session_refs"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from backstory.lazy_module import lazy_module
-from backstory.store import branches, coverage, events, moves, sessions, turns
+from backstory.store import branches, coverage, events, moves, session_filter, sessions, turns
 from backstory.store.coverage import Coverage
 from backstory.store.database import Database, T, checked, id_of
 from backstory.store.events import OutlinedEvent, StoredEvent
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from backstory.store.calls_made import CallMade
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
-    from backstory.store.derived_tables import StoredRef
+    from backstory.store.derived_tables import StoredCheckpoint, StoredRef
     from backstory.store.file_history import Touch
     from backstory.store.habits import HabitRows
     from backstory.store.moves import Moves
@@ -308,6 +308,12 @@ class Reading(Database):
 
         return self._read(lambda db: derived_tables.refs_of(db, id_of(session)))
 
+    def checkpoints(self, session: Session | int) -> list[StoredCheckpoint]:
+        """The summaries that agents put in the place of their own history, in their order."""
+        from backstory.store import derived_tables  # as for refs
+
+        return self._read(lambda db: derived_tables.checkpoints_of(db, id_of(session)))
+
     def turns(self, session: Session | int) -> list[Turn]:
         """A session's turns, in the order of their prompts."""
         return self._read(lambda db: turns.of_session(db, id_of(session)))
@@ -353,6 +359,10 @@ class Reading(Database):
         wanted = self._asked(asked)
         with checked(self.path):
             self._counted(lambda db, known: tool_stats.add_calls(db, known, wanted, tools, number), None)
+
+    def condition_of(self, wanted: SessionFilter) -> str:
+        """What a filter says of a session beside its time, in SQL; see session_filter.condition_of."""
+        return session_filter.condition_of(self._as_recorded(wanted))
 
     def work(self, session: Session | int) -> tuple[list[WorkTurn], list[DoneDeed]]:
         """A session's turns, and what was done in it and by its subagents; see work.of_session."""

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory.bounds import iso
 from backstory.lazy_regex import lazy_regex
@@ -105,6 +106,25 @@ def listed_conditions(wanted: ListFilter) -> tuple[list[str], list[object]]:
         more.append(f"{_TITLE} like ? escape '!'")
         values.append(f"%{_like_quoted(' '.join(wanted.title.split()))}%")
     return listed + more, values
+
+
+def condition_of(wanted: SessionFilter) -> str:
+    """What a filter says of a session ``s`` beside its time, as one condition with its values in it; '' for nothing.
+
+    >>> condition_of(SessionFilter(branch="it's"))
+    "(s.branch = 'it''s' or s.id in (select session_id from session_branches where branch = 'it''s'))"
+    """
+    sentences, values = conditions(replace(wanted, since=None, until=None))
+    pieces = " and ".join(sentences).split("?")
+    if len(pieces) != len(values) + 1:
+        raise AssertionError(f"{len(values)} values for {pieces}")
+    return pieces[0] + "".join(f"{_literal(value)}{piece}" for value, piece in zip(values, pieces[1:], strict=True))
+
+
+def _literal(value: object) -> str:
+    if value is None:
+        return "null"
+    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
 
 
 FIRST_PROMPT = (

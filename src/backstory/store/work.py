@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
+from msgspec import structs
 
-from backstory.derive.deeds import CHECKS, Deed, DeedKind, commands_of, succeeded
-from backstory.model import Relation, ToolCall, ToolResult, event_from_json
+from backstory.derive.check_programs import DeedKind
+from backstory.derive.deeds import Deed, commands_of, made, succeeded, was_refused
+from backstory.model import AssistantText, Outcome, Relation, ToolCall, ToolResult, event_from_json
 from backstory.store import kinds, turns
 from backstory.store.rows import fetch
 
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class WorkTurn(NamedTuple):
-    """A turn. Times are in ms since 1970; ``answer``: the last thing the model said, '' for nothing."""
+    """A turn. Times are in ms since 1970; ``answer``: the last thing the model said, '' for nothing.
+
+    ``last_kind``: the kind of its last event, where no log says how it ended.
+    """
 
     uid: str
     seq: int
@@ -28,18 +32,36 @@ class WorkTurn(NamedTuple):
     started: int | None
     outcome: str | None
     answer: str
+    last_kind: str | None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it completed; where no log says so, whether its last words are the model's answer."""
+        return self.outcome == Outcome.COMPLETED or (self.outcome is None and self.last_kind == AssistantText.kind)
 
 
-class DoneDeed(Struct, frozen=True, kw_only=True):
-    """One thing that was done at a record. ``ok``: whether it went well; None where nobody knows."""
+class DoneDeed(Deed, frozen=True, kw_only=True):
+    """One thing that was done at a record. ``ok``: whether it went well; None where nobody knows.
 
-    kind: DeedKind
-    text: str
+    ``failed``: whether its call did; ``cut``: the record of what that returned, if only a part of it was looked at;
+    ``made``: the commit or pull request, as far as that says.
+    """
+
     session_id: int
     turn_uid: str | None
     seq: int
     at: int | None
     ok: bool | None
+    failed: bool | None
+    cut: int | None
+    made: str = ""
+
+
+class _Output(NamedTuple):
+    """What a call returned, as far as the compact form has it, and where the whole stands if that is longer."""
+
+    content: str | None = None
+    cut: int | None = None
 
 
 def of_session(db: apsw.Connection, session_id: int) -> tuple[list[WorkTurn], list[DoneDeed]]:
@@ -79,21 +101,27 @@ def _deeds(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[DoneDeed
         if not isinstance(event, ToolCall):
             continue
         failed = None if is_error is None else bool(is_error)
-        edits = [] if failed else changed.get((session_id, seq, part), [])
-        for deed in [*(Deed(kind=DeedKind.EDIT, text=path) for path in edits), *commands_of(event)]:
-            told = deed.kind in CHECKS or (deed.kind == DeedKind.COMMIT and failed)
-            output = _output(db, codecs, result_id) if told else None
+        commands = commands_of(event)
+        said = _output(db, codecs, result_id) if commands else _Output()
+        if was_refused(failed, said.content):
+            continue
+        where = {"session_id": session_id, "turn_uid": turn_uid, "seq": seq, "at": at, "failed": failed}
+        for path in changed.get((session_id, seq, part), []):
+            yield DoneDeed(kind=DeedKind.EDIT, text=path, ok=True, cut=None, **where)
+        for deed in commands:
+            ok = succeeded(deed, failed, said.content)
             yield DoneDeed(
-                kind=deed.kind, text=deed.text, session_id=session_id, turn_uid=turn_uid, seq=seq, at=at,
-                ok=succeeded(deed.kind, failed, output),
+                **structs.asdict(deed), **where, ok=ok, cut=said.cut, made=made(deed.kind, said.content)
             )  # fmt: skip
 
 
-def _output(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int | None) -> str | None:
-    """What a call returned, in the compact form; None where it did not."""
-    data = db.execute("select data from events where id = ?", (event_id,)).get
-    event = None if data is None else event_from_json(turns.unpack_event(db, codecs, data))
-    return event.content if isinstance(event, ToolResult) else None
+def _output(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int | None) -> _Output:
+    """What a call returned; nothing where it did not."""
+    for data, seq, chars in db.execute("select data, seq, char_len from events where id = ?", (event_id,)):
+        event = event_from_json(turns.unpack_event(db, codecs, data))
+        if isinstance(event, ToolResult):
+            return _Output(event.content, seq if chars > len(event.content) else None)
+    return _Output()
 
 
 _BELOW = f"""
@@ -103,8 +131,10 @@ with recursive below(id) as (
 )
 select id from below
 """
-_TURNS = """
-select t.uid, t.first_seq, t.prompt, t.started, t.outcome, coalesce(x.answer, '')
+_TURNS = f"""
+select t.uid, t.first_seq, t.prompt, t.started, t.outcome, coalesce(x.answer, ''), iif(t.outcome is not null, null, (
+  select e.kind from events e where e.session_id = t.session_id and e.turn_id = t.id
+  and e.seq between t.first_seq and t.last_seq and e.kind in {kinds.CONTENT} order by e.seq desc, e.part desc limit 1))
 from turns t left join turn_texts x on x.turn_id = t.id
 where t.removed is null and t.session_id = ? order by t.first_seq, t.id
 """

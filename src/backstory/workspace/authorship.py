@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from backstory import agents
 from backstory.derive import deeds, written_lines
-from backstory.derive.deeds import DeedKind
+from backstory.derive.check_programs import DeedKind
 from backstory.derive.git_values import UNCOMMITTED
 from backstory.lazy_regex import lazy_regex
 from backstory.model import Tool, ToolCall, ToolResult

@@ -121,6 +121,11 @@ class Listing:
             wanted, project=sources.project_key, folder=str(sources.project_folder), owner=project_id(sources)
         )
 
+    def condition_of(self, wanted: SessionFilter) -> str:
+        """What a filter says of a session of the home store beside its time, in SQL; '' for nothing."""
+        home = self._sources.home_store
+        return home.condition_of(self.filter_of(home, wanted))
+
     def _keyed(self, stores: list[Store], wanted: SessionFilter, sort: Sort) -> list[_Keyed]:
         """All sessions of the list in the order of what they are sorted by; a cost is what one costs at most."""
         found: list[_Keyed] = []

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from backstory.projects.registry import KnownProjects
     from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
+    from backstory.store.derived_tables import StoredCheckpoint
     from backstory.store.stats import By
     from backstory.workspace.attempts import SessionAttempts
     from backstory.workspace.authorship import Authorship
@@ -113,11 +114,28 @@ class Reader:
 
         return count_turns_by(self._listing, query, groupings, report)
 
-    def work(self, wanted: SessionFilter) -> tuple[SessionWork, ...]:
-        """What was done in the sessions that were active in some time, each turn once, the last active first."""
+    def condition_of(self, wanted: SessionFilter) -> str:
+        """What a filter says of a session ``s`` of ``main.sessions`` beside its time, for ``backstory sql``."""
+        return self._listing.condition_of(wanted)
+
+    def work(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> tuple[SessionWork, ...]:
+        """What was done in the sessions that were active in some time, each turn once, the last active first.
+
+        ``report`` receives (done, total) sessions.
+        """
         from backstory.workspace.work import done_in
 
-        return done_in(self._listing, wanted)
+        return done_in(self._listing, wanted, report)
+
+    def work_of(self, located: LocatedSession) -> SessionWork:
+        """What was done in one session, in all of its turns."""
+        from backstory.workspace.work import work_of
+
+        return work_of(located.store, located.session, self.session(located.store, located.session))
+
+    def checkpoints(self, located: LocatedSession) -> list[StoredCheckpoint]:
+        """The summaries that agents put in the place of their own history in a session, in their order."""
+        return located.store.checkpoints(located.session)
 
     def habits(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> Habits:
         """What was done with agents in some time, each turn once; ``report`` receives (done, total) steps."""

@@ -1,0 +1,178 @@
+"""How far work is, and what came of it: the rule that reports share. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.bounds import iso
+from backstory.derive.check_programs import DeedKind
+from backstory.derive.deeds import CHECKS
+from backstory.workspace.work import below
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from backstory.store.derived_tables import StoredRef
+    from backstory.store.work import DoneDeed, WorkTurn
+    from backstory.workspace.work import SessionWork
+
+RULE = """\
+done: the last turn completed (where no log says how it ended: the model's answer is its end), and after the last edit
+came a commit or a pull request, or nothing was edited.
+stuck: the last turn failed, crashed or was cancelled; or the last run of tests or the last build failed, and nothing
+was edited, committed or proposed after it.
+in progress: everything else.
+Edits in temporary folders and in hidden folders of a home do not count, nor do calls that a person refused."""
+BY_NO_SQL = """\
+By no SQL: status, reason and open end (the rule above), files (of session_files those edited in the time, without
+what is aside), commits, and how the last tests and the last build ended. They are read from the words of commands and
+from what these returned: tool_calls has both."""
+LINE_CHARS = 200
+
+
+def explained() -> Iterator[str]:
+    """The rule, and what no SQL returns, as comments of SQL."""
+    yield from (f"-- {each}".rstrip() for each in (*RULE.splitlines(), "", *BY_NO_SQL.splitlines()))
+    yield ""
+
+
+class Status(StrEnum):
+    """How far work is."""
+
+    DONE = "done"
+    IN_PROGRESS = "in progress"
+    STUCK = "stuck"
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """How far work is, why, and what is left to do."""
+
+    status: Status
+    reason: str
+    open: str | None
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """The last run of tests, or the last build. ``ok``: None where nobody knows how it ended."""
+
+    kind: DeedKind
+    command: str
+    ok: bool | None
+    seq: int
+    at: int | None
+
+
+class Results(Struct, frozen=True, kw_only=True):
+    """What came of work. ``files``: edited ones, below the project's folder; ``elsewhere``: outside of it, absolute."""
+
+    files: tuple[str, ...]
+    elsewhere: tuple[str, ...]
+    commits: int
+    checks: tuple[Check, ...]
+
+
+def results_of(work: SessionWork, since: int | None = None) -> Results:
+    """What came of a session's work since some time, ms since 1970."""
+    deeds = [each for each in work.deeds if since is None or each.at is None or each.at >= since]
+    edited = dict.fromkeys(each.text for each in deeds if each.kind == DeedKind.EDIT)
+    inside = {path: below(path, work.roots) if _is_absolute(path) else path for path in edited}
+    return Results(
+        files=tuple(dict.fromkeys(each for each in inside.values() if each)),
+        elsewhere=tuple(path for path, short in inside.items() if short is None),
+        commits=sum(each.kind == DeedKind.COMMIT and each.ok is True for each in deeds),
+        checks=tuple(_last_checks(deeds)),
+    )
+
+
+def progress_of(work: SessionWork) -> Progress:
+    """How far a session is: see RULE."""
+    last = work.turns[-1]
+    deeds = [each for each in work.deeds if each.ok or each.kind in CHECKS]
+    if last.outcome in _WAS:
+        return _progress(Status.STUCK, f"the last turn {_WAS[last.outcome]}", _last_prompt(last))
+    failed = _open_failure(deeds)
+    if failed is not None:
+        why = f"the last {_RUNS[failed.kind]} failed (@{failed.seq})"
+        return _progress(Status.STUCK, why, f"failing: {line(failed.text)}")
+    if not last.is_answered:
+        return _progress(Status.IN_PROGRESS, "the last prompt was not answered", _last_prompt(last))
+    edit, kept = _last(deeds, (DeedKind.EDIT,)), _last(deeds, (DeedKind.COMMIT, DeedKind.PULL_REQUEST))
+    if edit is None:
+        return _progress(Status.DONE, "the last prompt was answered, and nothing was edited", question(last.answer))
+    if kept is not None and kept > edit:
+        why = f"a {deeds[kept].kind} followed the last edit (@{deeds[kept].seq})"
+        return _progress(Status.DONE, why, question(last.answer))
+    return _progress(Status.IN_PROGRESS, f"edited and not committed since (@{deeds[edit].seq})", question(last.answer))
+
+
+_WAS = {"cancelled": "was cancelled", "failed": "failed", "crashed": "crashed"}
+_RUNS = {DeedKind.TEST: "run of tests", DeedKind.BUILD: "build"}
+
+
+def _progress(status: Status, reason: str, open_end: str | None) -> Progress:
+    return Progress(status=status, reason=reason, open=open_end)
+
+
+def _last_prompt(turn: WorkTurn) -> str:
+    return f"the last prompt: {line(turn.prompt)}"
+
+
+def _open_failure(deeds: Sequence[DoneDeed]) -> DoneDeed | None:
+    """The last check that failed, if nothing was changed or kept after it."""
+    change = _last(deeds, (DeedKind.EDIT, DeedKind.COMMIT, DeedKind.PULL_REQUEST))
+    lasts = [found for kind in CHECKS if (found := _last(deeds, (kind,))) is not None]
+    failed = [each for each in lasts if deeds[each].ok is False and (change is None or change < each)]
+    return deeds[max(failed)] if failed else None
+
+
+def _last(deeds: Sequence[DoneDeed], kinds: Iterable[DeedKind]) -> int | None:
+    wanted = set(kinds)
+    return next((n for n in range(len(deeds) - 1, -1, -1) if deeds[n].kind in wanted), None)
+
+
+def _last_checks(deeds: Sequence[DoneDeed]) -> Iterable[Check]:
+    for kind in CHECKS:
+        found = _last(deeds, (kind,))
+        if found is not None:
+            each = deeds[found]
+            yield Check(kind=kind, command=each.text, ok=each.ok, seq=each.seq, at=each.at)
+
+
+def question(answer: str) -> str | None:
+    """What the model asked at the end of its answer."""
+    last = line(answer.strip().rpartition("\n")[2])
+    return f"asked: {last}" if last.endswith("?") else None
+
+
+def line(text: str) -> str:
+    """A text as one line of at most LINE_CHARS characters; what is cut ends in ``…``."""
+    whole = " ".join(text.split())
+    return whole if len(whole) <= LINE_CHARS else f"{whole[: LINE_CHARS - 1]}…"
+
+
+def _is_absolute(path: str) -> bool:
+    return path.startswith(("/", "~", "\\")) or path[1:3] in (":/", ":\\")
+
+
+def results_as_json(results: Results) -> dict[str, Any]:
+    """What came of work, by the names that reports share."""
+    return {
+        "files": results.files,
+        "files_elsewhere": results.elsewhere,
+        "commits": results.commits,
+        "checks": [
+            {"kind": each.kind, "command": each.command, "ok": each.ok, "seq": each.seq, "at": iso(each.at)}
+            for each in results.checks
+        ],
+    }
+
+
+def ref_as_json(ref: StoredRef) -> dict[str, Any]:
+    """A pull request, issue or commit; ``as_of``: when it was named first, which is how old its state is."""
+    return {
+        "type": ref.type, "value": ref.value, "host": ref.host, "repository": ref.repository, "seq": ref.seq,
+        "as_of": iso(ref.created_at),
+    }  # fmt: skip

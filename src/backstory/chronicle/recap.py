@@ -1,0 +1,225 @@
+"""One session in short: what was asked, what came of it, the summaries where they stand, how it ended, what is open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.bounds import iso
+from backstory.chronicle.progress import (
+    Progress,
+    Results,
+    Status,
+    line,
+    progress_of,
+    ref_as_json,
+    results_as_json,
+    results_of,
+)
+from backstory.derive.check_programs import DeedKind
+from backstory.model import Relation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backstory.store.derived_tables import StoredCheckpoint, StoredRef
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.reader import Reader
+    from backstory.workspace.sessions import ListedSession
+    from backstory.workspace.transcript import ListedTurn, Transcript
+    from backstory.workspace.work import SessionWork
+
+SECTIONS = ("overview", "history", "work_done", "technical_details", "important_files", "next_steps")
+_KEPT = (DeedKind.COMMIT, DeedKind.PULL_REQUEST)
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """A prompt. ``seq``: its record, None while no store has it; ``at``: ms since 1970; ``state``: of a live run."""
+
+    number: int
+    seq: int | None
+    at: int | None
+    text: str
+    agent: str
+    outcome: str | None
+    state: str | None
+    is_rewound: bool
+    shown_in: str | None
+    """The session that shows its turn, of which this one holds a copy."""
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """A commit that was made, or a pull request that was opened: its hash and subject, or address, and its command."""
+
+    kind: DeedKind
+    seq: int
+    at: int | None
+    name: str
+    """'' where no output says it."""
+    command: str
+
+
+class SummaryNote(Struct, frozen=True, kw_only=True):
+    """A summary where it stands: behind the record ``seq``, None where only its time is known.
+
+    ``by``: the agent that wrote it; ``is_ours``: made by ``compact``, not by an agent in the place of its own history.
+    """
+
+    seq: int | None
+    at: str | None
+    is_ours: bool
+    by: str | None
+    title: str | None
+    texts: dict[str, str]
+    """Its sections; all of one that has none is ``overview``."""
+
+
+class Subagent(Struct, frozen=True, kw_only=True):
+    """A session that this one started."""
+
+    uid: str
+    title: str
+    turns: int
+    outcome: str | None
+
+
+class Recap(Struct, frozen=True, kw_only=True):
+    """The report. ``progress`` is None where nothing was asked; ``answer``: the last thing the model said.
+
+    ``goes_on``: the words of the command that continues it.
+    """
+
+    session: ListedSession
+    prompts: tuple[Prompt, ...]
+    summaries: tuple[SummaryNote, ...]
+    results: Results
+    kept: tuple[Kept, ...]
+    refs: tuple[StoredRef, ...]
+    progress: Progress | None
+    answer: str
+    subagents: tuple[Subagent, ...]
+    goes_on: tuple[str, ...]
+
+
+def recap(reader: Reader, located: LocatedSession) -> Recap:
+    """A session in short, as far as it has come."""
+    transcript, work = reader.transcript(located), reader.work_of(located)
+    turns = [each for each in transcript.turns if each.removed is None]
+    return Recap(
+        session=transcript.session,
+        prompts=tuple(map(_prompt, turns)),
+        summaries=tuple(_summaries(reader, transcript)),
+        results=results_of(work),
+        kept=tuple(
+            Kept(kind=each.kind, seq=each.seq, at=each.at, name=line(each.made), command=line(each.text))
+            for each in work.deeds
+            if each.kind in _KEPT and each.ok
+        ),
+        refs=work.refs,
+        progress=_progress(transcript, work),
+        answer=line(work.turns[-1].answer) if work.turns else "",
+        subagents=tuple(
+            Subagent(uid=each.uid, title=each.shown_title, turns=each.turns, outcome=each.outcome)
+            for each in transcript.children
+            if each.relation == Relation.SUBAGENT
+        ),
+        goes_on=_goes_on(transcript.session),
+    )
+
+
+def _prompt(listed: ListedTurn) -> Prompt:
+    turn = listed.turn
+    return Prompt(
+        number=listed.number,
+        seq=turn.first_seq if listed.live is None else None,
+        at=turn.started,
+        text=turn.prompt,
+        agent=turn.agent,
+        outcome=turn.outcome,
+        state=listed.live,
+        is_rewound=listed.is_rewound,
+        shown_in=listed.shown_in,
+    )
+
+
+def _summaries(reader: Reader, transcript: Transcript) -> Iterator[SummaryNote]:
+    """Agents' checkpoints and the summaries that were made here, in the order of their places."""
+    agents = ", ".join(transcript.session.agents)
+    found = [_of_agent(each, agents) for each in reader.checkpoints(transcript.located)]
+    found += [
+        SummaryNote(
+            seq=each.after_seq, at=each.created, is_ours=True, by=each.agent, title=None,
+            texts={"overview": each.summary},
+        )
+        for each in transcript.summaries
+    ]  # fmt: skip
+    yield from sorted(found, key=lambda each: (each.seq is None, each.seq or 0, each.at or ""))
+
+
+def _of_agent(checkpoint: StoredCheckpoint, agent: str) -> SummaryNote:
+    texts = {name: text for name in SECTIONS if (text := getattr(checkpoint, name))}
+    return SummaryNote(
+        seq=checkpoint.seq, at=iso(checkpoint.created_at), is_ours=False, by=agent, title=checkpoint.title, texts=texts
+    )
+
+
+def _progress(transcript: Transcript, work: SessionWork) -> Progress | None:
+    live = next(reversed(transcript.live.values()), None)
+    if live is not None:
+        state = "a run is going on" if live.is_running else "its last run is over and not stored yet"
+        return Progress(status=Status.IN_PROGRESS, reason=state, open=f"the last prompt: {line(live.turn.prompt)}")
+    return progress_of(work) if work.turns else None
+
+
+def _goes_on(session: ListedSession) -> tuple[str, ...]:
+    from backstory.workspace.resume_command import is_resumable
+
+    if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
+        return ("backstory", "resume", session.label)
+    return ("backstory", "run", "--session", session.label)
+
+
+def as_json(report: Recap) -> dict[str, Any]:
+    """A report as ``chronicle recap --json`` prints it."""
+    session, progress = report.session, report.progress
+    return {
+        "session": session.uid,
+        "title": session.heading,
+        "agents": session.agents,
+        "repository": session.repository,
+        "project": session.project,
+        "branch": session.branch,
+        "created": session.created,
+        "last_active": iso(session.last_active),
+        "prompts": [_prompt_as_json(each) for each in report.prompts],
+        "summaries": [
+            {"seq": each.seq, "at": each.at, "ours": each.is_ours, "agent": each.by, "title": each.title, **each.texts}
+            for each in report.summaries
+        ],
+        **results_as_json(report.results),
+        "kept": [
+            {"kind": each.kind, "seq": each.seq, "at": iso(each.at), "name": each.name, "command": each.command}
+            for each in report.kept
+        ],
+        "refs": [ref_as_json(each) for each in report.refs],
+        "cost_usd": session.cost.usd,
+        "cost_kind": session.cost.kind,
+        "low_usd": session.cost.low_usd,
+        "status": progress.status if progress else None,
+        "reason": progress.reason if progress else None,
+        "open": progress.open if progress else None,
+        "answer": report.answer,
+        "subagents": [
+            {"session": each.uid, "title": each.title, "turns": each.turns, "outcome": each.outcome}
+            for each in report.subagents
+        ],
+        "command": report.goes_on,
+    }
+
+
+def _prompt_as_json(prompt: Prompt) -> dict[str, Any]:
+    return {
+        "number": prompt.number, "seq": prompt.seq, "at": iso(prompt.at), "prompt": prompt.text, "agent": prompt.agent,
+        "outcome": prompt.outcome, "live": prompt.state, "rewound": prompt.is_rewound, "shown_in": prompt.shown_in,
+    }  # fmt: skip
