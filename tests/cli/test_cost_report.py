@@ -173,7 +173,8 @@ def test_as_markdown_every_line_of_a_table_has_as_many_cells_whatever_a_title_ho
     printed = bare("chronicle", "cost", *ALL, "--md").out
     rows = [each for each in printed.splitlines() if each.startswith("|")]
     assert "bold" in printed
-    assert {len(re.findall(r"(?<!\\)\|", each)) for each in rows} == {10}
+    # A sign behind a backslash is itself, also a backslash: an escaped one escapes nothing.
+    assert {re.sub(r"\\.", "", each).count("|") for each in rows} == {10}
     assert "<b>" not in printed
 
 

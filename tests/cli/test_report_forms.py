@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.cli.chronicle_command import COMMANDS
 from tests.support.day_of_work import COMMIT, EDIT, OTHER, Log
 from tests.support.work import AGENT
 
@@ -159,6 +161,30 @@ def test_a_search_groups_sessions_by_repository_with_the_command_that_continues_
     assert (done["sessions"], place) == (1, "/p")
     assert (found["seq"], found["scope"], found["hits"]) == (1, "prompt", 1)
     assert found["command"] == ["backstory", "resume", found["holder"]]
+
+
+@pytest.mark.parametrize("words", [("standup", *DAY), ("search", "parser")])
+def test_a_worktree_that_an_agent_made_stands_under_its_project(bare: Shell, words: tuple[str, ...]) -> None:
+    Log().turn("Fix the parser").put(bare)
+    Log(OTHER, cwd="/p/.claude/worktrees/fix").turn("Test the parser").put(bare)
+    assert bare("ingest").code == 0
+    places = bare("chronicle", *words, "--json", TZ="UTC").json()["places"]
+    assert [(each["project"], len(each.get("items") or each.get("found"))) for each in places] == [("/p", 2)]
+
+
+def test_the_family_says_in_whole_sentences_what_each_report_is(bare: Shell) -> None:
+    printed = bare("chronicle", "--help").out.partition("Commands:\n")[2]
+    assert len(printed.splitlines()) == len(COMMANDS)
+    assert "..." not in printed
+
+
+@pytest.mark.parametrize("report", ["standup", "cost", "tips", "cost-tips", "improve"])
+def test_where_this_project_has_no_sessions_only_options_that_there_are_are_named(two: Shell, report: str) -> None:
+    said = two("chronicle", report, "--here", *DAY, TZ="UTC").err
+    assert "of this project" in said
+    options = two("chronicle", report, "--help").out
+    assert [each for each in re.findall(r"--\w+", said) if each not in options] == []
+    assert "--all" not in said
 
 
 def test_the_count_of_a_search_is_that_of_its_sql(two: Shell) -> None:

@@ -71,7 +71,7 @@ def search_report(reader: Reader, query: SearchQuery) -> SearchReport:
     result = reader.search(query)
     places: dict[str | None, list[FoundSession]] = {}
     for found in _sessions(reader, result):
-        places.setdefault(found.session.repository or found.session.project, []).append(found)
+        places.setdefault(found.session.repository or found.session.main_project, []).append(found)
     findings = result.findings
     return SearchReport(
         query=query,
@@ -86,7 +86,7 @@ def search_report(reader: Reader, query: SearchQuery) -> SearchReport:
 
 def _place(found: Sequence[FoundSession]) -> FoundPlace:
     first = found[0].session
-    return FoundPlace(name=first.repository or first.project_name, project=first.project, found=tuple(found))
+    return FoundPlace(name=first.repository or first.project_name, project=first.main_project, found=tuple(found))
 
 
 def _sessions(reader: Reader, result: SearchResult) -> list[FoundSession]:

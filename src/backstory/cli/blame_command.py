@@ -21,7 +21,7 @@ _LINES = lazy_regex(r"(.+):(\d{1,9})(?:[-,](\d{1,9}))?")
 _PULL_REQUEST = lazy_regex(r"(?:[\w.-]+(?:/[\w.-]+)+)?[#!]\d{1,9}|https?://\S+", 0)
 
 
-@click.command("blame")
+@click.command("blame", short_help="Find the sessions behind lines, commits and pull requests.")
 @click.argument("target", metavar="FILE[:LINE]|COMMIT|PR", required=False)
 @form_options
 @click.pass_obj

@@ -35,4 +35,7 @@ class _Family(click.Group):
 
 @click.group("chronicle", cls=_Family)
 def command() -> None:
-    """Report from history: what was worked on, what agents used and cost, who wrote what. No model is asked."""
+    """Report from history: what was worked on, what agents used and cost, who wrote what.
+
+    No model is asked without --write.
+    """

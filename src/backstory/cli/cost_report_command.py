@@ -20,7 +20,7 @@ DEAREST = 10
 """So many sessions are shown by their titles."""
 
 
-@click.command("cost")
+@click.command("cost", short_help="Sum up what agents used and cost.")
 @report_options
 @click.pass_obj
 def command(app: App, asked: Asked, form: Form) -> None:

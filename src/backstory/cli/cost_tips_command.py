@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from backstory.cli.report_options import Asked, Form
 
 
-@click.command("cost-tips")
+@click.command("cost-tips", short_help="Find what would have cost less, and what to do.")
 @report_options
 @all_option
 @click.pass_obj

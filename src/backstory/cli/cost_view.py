@@ -51,12 +51,10 @@ def markdown_lines(report: CostReport) -> Iterator[str]:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A table of Markdown: the first column to the left, the others to the right."""
+    """A table of Markdown: the first column, whose names are ``plain``, to the left, the others to the right."""
     yield f"| {' | '.join(heads)} |"
     yield "|:--|" + "--:|" * (len(heads) - 1)
-    for row in rows:
-        cells = (each.replace("|", r"\|") for each in row)
-        yield f"| {' | '.join(cells)} |"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
 def _summary(report: CostReport) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SPAN_MS = 90 * DAY_MS
 
 
-@click.command("improve")
+@click.command("improve", short_help="Propose what to tell agents in a repository.")
 @report_options
 @click.option("--file", "name", metavar="PATH", help="The file of instructions to add to, in this repository.")
 @click.option("--diff", "only_diff", is_flag=True, help="Print only the change, for `git apply`.")
@@ -87,7 +87,7 @@ def _friction(app: App, asked: Asked, *, is_elsewhere: bool) -> Friction:
     with counting("Reading sessions") as report:
         friction = read_friction(app.reader, wanted, report)
     if not friction.sessions:
-        print_where_there_is(app, wanted)
+        print_where_there_is(app, wanted, "--repo shows those of another repository")
     return friction
 
 

@@ -44,8 +44,11 @@ def report_elsewhere(app: App) -> None:
         )
 
 
-def why_no_sessions(app: App, wanted: SessionFilter) -> str:
-    """Why a list is empty, and what to do."""
+EVERYWHERE = "--all looks at every project's"
+
+
+def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = EVERYWHERE) -> str:
+    """Why a list is empty, and what to do. ``elsewhere``: how the command is asked about other projects."""
     store = next((store for store in app.stores if store.exists), None)
     if store is None:
         return (
@@ -54,7 +57,7 @@ def why_no_sessions(app: App, wanted: SessionFilter) -> str:
         )
     if wanted.is_narrow:
         count = app.reader.count(SessionFilter(everywhere=wanted.everywhere))
-        where = "in all" if wanted.everywhere else "of this project; --all looks at every project's"
+        where = "in all" if wanted.everywhere else f"of this project; {elsewhere}"
         return f"No such sessions among {count:,} {where}."
     if wanted.everywhere:
         return f"{store.path} has no such sessions. Try: backstory ingest --explain"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from backstory.workspace.located import LocatedSession
 
 
-@click.command("recap")
+@click.command("recap", short_help="Sum up one session: what was asked, and what came of it.")
 @session_argument
 @form_options
 @click.pass_obj

@@ -23,7 +23,7 @@ COUNTED = ("sessions", "turns", "files", "refs", "checkpoints")
 INCOMPLETE = 1
 
 
-@click.command("reindex")
+@click.command("reindex", short_help="Import new logs, then rebuild the index and what is derived.")
 @click.option("--derived", "only_derived", is_flag=True, help="Import no logs; only rebuild derived tables.")
 @click.option("--force", "events_too", is_flag=True, help="Parse all stored bytes again, with the current adapters.")
 @json_option

@@ -150,14 +150,16 @@ def print_queries(queries: Mapping[str, str]) -> None:
         output.data(f"-- {part}\n{query};\n")
 
 
-def print_where_there_is(app: App, wanted: SessionFilter) -> None:
-    """Print where else there is history, when a report's time holds none."""
+def print_where_there_is(
+    app: App, wanted: SessionFilter, elsewhere: str = "without --here it is about every project's"
+) -> None:
+    """Print where else there is history, when a report's time holds none. ``elsewhere``: as ``why_no_sessions``."""
     if wanted.about:
         output.talk(f"No session in this time is about {wanted.about!r}. All of them: backstory search {wanted.about}")
         return
     day = nearest_day(app.reader, wanted)
     if day is None:
-        output.talk(why_no_sessions(app, wanted))
+        output.talk(why_no_sessions(app, wanted, elsewhere))
     else:
         output.talk(
             f"No sessions in this time. The nearest are of {day}: {_range(wanted, day)}. If some are missing, "

@@ -17,7 +17,7 @@ MARKER = "BACKSTORY_RUN"
 """Names the run that asks, whose own session is no answer."""
 
 
-@click.command("search")
+@click.command("search", short_help="Find sessions by words, grouped by repository.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, help="How many sessions.", show_default=True)
 @report_options
 @click.pass_context

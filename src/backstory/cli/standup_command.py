@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from backstory.workspace.sessions import SessionFilter
 
 
-@click.command("standup")
+@click.command("standup", short_help="Report what was worked on: what is done, in progress, stuck.")
 @report_options
 @click.pass_obj
 def command(app: App, asked: Asked, form: Form) -> None:

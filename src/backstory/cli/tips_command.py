@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from backstory.cli.report_options import Asked, Form
 
 
-@click.command("tips")
+@click.command("tips", short_help="Find what recurs in how you work, and what to do about it.")
 @report_options
 @all_option
 @click.pass_obj

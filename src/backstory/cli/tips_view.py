@@ -36,7 +36,9 @@ def text_lines(report: TipsReport) -> Iterator[str]:
             yield from (f"   {line}" for line in flowing(f"{name}: {value}", 3))
         for evidence in finding.evidence[:EVIDENCE_SHOWN]:
             where, text = _where(report, evidence)
-            yield f"     {output.ident(where)}  {output.one_line(text, 100)}"
+            first, *more = flowing(f"{where}  {output.one_line(text, 100)}", 7)
+            yield f"     {output.ident(where)}{first.removeprefix(where)}"
+            yield from (f"       {line}" for line in more)
         if more_seen := _more(finding):
             yield output.style(f"     {more_seen}", dim=True)
     for name, lines in _ends(report):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.bounds import iso
+from backstory.derive.naming import main_folder
 from backstory.derive.pricing import UNKNOWN
 from backstory.store.session_filter import ListFilter
 from backstory.workspace.meter import meter_of
@@ -97,6 +98,11 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     is_conflict: bool
     """Whether it claims to be a session that the home store knows from another place."""
     is_running: bool
+
+    @property
+    def main_project(self) -> str | None:
+        """Its project; of a worktree that an agent made, the project that this lies in."""
+        return self.project and main_folder(self.project)
 
 
 class LastTurn(Struct, frozen=True):
