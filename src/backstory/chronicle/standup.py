@@ -83,16 +83,9 @@ def _item(work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, C
         outcome=work.turns[-1].outcome,
         progress=progress_of(work),
         results=results_of(work, wanted.since),
-        refs=tuple(each for each in work.refs if _is_in(wanted, each.created_at)),
+        refs=tuple(each for each in work.refs if wanted.is_in_time(each.created_at)),
         cost=costs.get(work.session.uid),
     )
-
-
-def _is_in(wanted: SessionFilter, at: int | None) -> bool:
-    since, until = wanted.since, wanted.until
-    if at is None:
-        return since is None and until is None
-    return (since is None or at >= since) and (until is None or at < until)
 
 
 def as_json(report: Standup) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Pure. Calls with the same words are the same thing done again, for reports that 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backstory.derive import shell_parse
 from backstory.lazy_regex import lazy_regex
@@ -108,11 +108,8 @@ def error_words(output: str) -> str:
 
 
 def _commands(call: ToolCall) -> list[Simple]:
-    given: dict[str, Any] = call.input if isinstance(call.input, dict) else {}
-    script = shell_parse.script_of(given)
-    if script is None or not shell_parse.is_shell(call.tool_name, call.tool):
-        return []
-    return shell_parse.simple_commands(script)
+    script = shell_parse.script_in(call)
+    return [] if script is None else shell_parse.simple_commands(script)
 
 
 def _words(command: Simple) -> tuple[str, ...]:

@@ -64,8 +64,8 @@ def commands_of(call: ToolCall) -> list[Deed]:
     given: dict[str, Any] = call.input if isinstance(call.input, dict) else {}
     if _ASKS_FOR_ONE.search(call.tool_name):
         return [Deed(kind=DeedKind.PULL_REQUEST, text=call.tool_name, is_told=True, is_blamed=True)]
-    script = shell_parse.script_of(given)
-    if script is None or not shell_parse.is_shell(call.tool_name, call.tool) or not may_do(script):
+    script = shell_parse.script_in(call)
+    if script is None or not may_do(script):
         return []
     found, simple = [], shell_parse.simple_commands(script)
     begun = given.get("workdir") or given.get("cwd") or ""

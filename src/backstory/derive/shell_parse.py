@@ -20,6 +20,8 @@ from backstory.model import Tool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backstory.model import ToolCall
+
 COMMAND_CHARS_MAX = 64_000
 """A longer command, its here-documents left out, is not taken apart."""
 
@@ -90,6 +92,12 @@ def script_of(given: dict[str, Any]) -> str | None:
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         return shlex.join(command)
     return command if isinstance(command, str) else None
+
+
+def script_in(call: ToolCall) -> str | None:
+    """The script that a call has a POSIX shell run; None of any other call."""
+    given = call.input
+    return script_of(given) if isinstance(given, dict) and is_shell(call.tool_name, call.tool) else None
 
 
 def without_heredocs(script: str) -> str:

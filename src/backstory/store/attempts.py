@@ -16,7 +16,7 @@ from backstory.derive.checks import Check, checks_in
 from backstory.derive.deeds import Deed, succeeded
 from backstory.derive.faults import NO_PATH, READ_CHARS, Fault, fault_in
 from backstory.derive.notices import is_refusal
-from backstory.model import ToolCall, ToolResult, event_from_json
+from backstory.model import ToolCall, event_from_json
 from backstory.store import kinds, turns, work
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _attempts(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[Attem
         if not isinstance(call, ToolCall):
             continue
         found = _Call(call)
-        output = _output(db, codecs, result_id) if is_error or found.checks else ""
+        output = (work.output_of(db, codecs, result_id).content or "") if is_error or found.checks else ""
         ended = found.ended(is_error, output)
         yield Attempt(
             session_uid=uid, turn_uid=turn_uid, seq=seq, at=at, ended=ended,
@@ -91,7 +91,7 @@ class _Call:
     def __init__(self, call: ToolCall) -> None:
         given: dict[str, Any] = call.input if isinstance(call.input, dict) else {}
         is_shell = shell_parse.is_shell(call.tool_name, call.tool)
-        self.script = shell_parse.script_of(given) if is_shell else None
+        self.script = shell_parse.script_in(call)
         self.checks = tuple(checks_in(self.script)) if self.script else ()
         path = given.get("file_path") or given.get("path")
         self.path = path if isinstance(path, str) and not is_shell else None
@@ -105,12 +105,6 @@ class _Call:
         check = Deed(kind=DeedKind.TEST, text="")
         went_well = not is_error and not (self.checks and succeeded(check, False, output) is False)
         return Ending.WELL if went_well else Ending.FAILED
-
-
-def _output(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int | None) -> str:
-    data = db.execute("select data from events where id = ?", (event_id,)).get
-    event = None if data is None else event_from_json(turns.unpack_event(db, codecs, data))
-    return event.content if isinstance(event, ToolResult) else ""
 
 
 _CALLS = f"""

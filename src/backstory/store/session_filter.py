@@ -51,6 +51,12 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
         """These fields as keywords, for a filter that asks for more."""
         return {name: getattr(self, name) for name in SessionFilter.__struct_fields__}
 
+    def is_in_time(self, at: int | None) -> bool:
+        """Whether a moment is in the time that is asked for; one that nobody knows is so only if that is all time."""
+        if at is None:
+            return self.since is None and self.until is None
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
 
 class ListFilter(SessionFilter, frozen=True, kw_only=True):
     """Which sessions are listed: those that were active between ``since`` and ``until``, among others."""

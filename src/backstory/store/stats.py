@@ -64,8 +64,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     def includes(self, at: int) -> bool:
         """Whether a moment is in that time."""
-        since, until = self.wanted.since, self.wanted.until
-        return (since is None or at >= since) and (until is None or at < until)
+        return self.wanted.is_in_time(at)
 
 
 class Root(NamedTuple):

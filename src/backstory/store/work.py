@@ -57,7 +57,7 @@ class DoneDeed(Deed, frozen=True, kw_only=True):
     made: str = ""
 
 
-class _Output(NamedTuple):
+class Output(NamedTuple):
     """What a call returned, as far as the compact form has it, and where the whole stands if that is longer."""
 
     content: str | None = None
@@ -102,7 +102,7 @@ def _deeds(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[DoneDeed
             continue
         failed = None if is_error is None else bool(is_error)
         commands = commands_of(event)
-        said = _output(db, codecs, result_id) if commands else _Output()
+        said = output_of(db, codecs, result_id) if commands else Output()
         if was_refused(failed, said.content):
             continue
         where = {"session_id": session_id, "turn_uid": turn_uid, "seq": seq, "at": at, "failed": failed}
@@ -115,13 +115,13 @@ def _deeds(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[DoneDeed
             )  # fmt: skip
 
 
-def _output(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int | None) -> _Output:
+def output_of(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int | None) -> Output:
     """What a call returned; nothing where it did not."""
     for data, seq, chars in db.execute("select data, seq, char_len from events where id = ?", (event_id,)):
         event = event_from_json(turns.unpack_event(db, codecs, data))
         if isinstance(event, ToolResult):
-            return _Output(event.content, seq if chars > len(event.content) else None)
-    return _Output()
+            return Output(event.content, seq if chars > len(event.content) else None)
+    return Output()
 
 
 _BELOW = f"""

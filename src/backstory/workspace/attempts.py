@@ -37,7 +37,7 @@ def tried_in(
     for number, (store, session, value) in enumerate(sorted(placed, key=lambda each: each[1].uid)):
         report(number, len(placed))
         turns, attempts = store.attempts(session)
-        mine = [each for each in turns if each.uid not in met and _is_in(wanted, each.started)]
+        mine = [each for each in turns if each.uid not in met and wanted.is_in_time(each.started)]
         foreign = {each.uid for each in turns} - {each.uid for each in mine}
         met |= {each.uid for each in turns}
         if mine:
@@ -46,14 +46,9 @@ def tried_in(
                     session=value, turns=tuple(mine), root=session.worktree or session.cwd,
                     attempts=tuple(
                         each for each in attempts
-                        if each.turn_uid not in foreign and (each.session_uid == session.uid or _is_in(wanted, each.at))
+                        if each.turn_uid not in foreign
+                        and (each.session_uid == session.uid or wanted.is_in_time(each.at))
                     ),
                 )
             )  # fmt: skip
     return tuple(found)
-
-
-def _is_in(wanted: SessionFilter, at: int | None) -> bool:
-    if at is None:
-        return wanted.since is None and wanted.until is None
-    return (wanted.since is None or at >= wanted.since) and (wanted.until is None or at < wanted.until)

@@ -54,7 +54,7 @@ def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int]
         turns, deeds = store.work(session)
         copied = met & {each.uid for each in turns}
         met |= {each.uid for each in turns}
-        mine = [each for each in turns if each.uid not in copied and _is_in(wanted, each.started)]
+        mine = [each for each in turns if each.uid not in copied and wanted.is_in_time(each.started)]
         if mine:
             before = (each for each in deeds if each.turn_uid not in copied and _is_before(wanted.until, each.at))
             found[session.uid] = _work(store, session, value, mine, before)
@@ -126,12 +126,6 @@ def _by_whole(store: Store, forms: FullForms, deed: DoneDeed) -> DoneDeed | None
     if was_refused(deed.failed, said):
         return None
     return replace(deed, ok=succeeded(deed, deed.failed, said), made=made(deed.kind, said))
-
-
-def _is_in(wanted: SessionFilter, at: int | None) -> bool:
-    if at is None:
-        return wanted.since is None and wanted.until is None
-    return (wanted.since is None or at >= wanted.since) and (wanted.until is None or at < wanted.until)
 
 
 def _is_before(until: int | None, at: int | None) -> bool:
