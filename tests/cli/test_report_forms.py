@@ -198,3 +198,9 @@ def test_a_search_without_a_hit_says_what_to_try(two: Shell) -> None:
     done = two("chronicle", "search", "deadlock")
     assert (done.code, done.out) == (1, "")
     assert "backstory chronicle reindex" in done.err
+
+
+def test_a_search_on_a_machine_without_history_says_how_to_begin(bare: Shell) -> None:
+    done = bare("chronicle", "search", "deadlock")
+    assert (done.code, done.out) == (1, "")
+    assert "backstory ingest" in done.err

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
+from backstory.cli.list_remarks import why_no_sessions
 from backstory.cli.report_options import print_report, report_options
+from backstory.workspace.sessions import SessionFilter
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -44,7 +46,9 @@ def command(ctx: click.Context, limit: int, asked: Asked, form: Form) -> None:
         return
     for typed, searched in found.instead:
         output.talk(f"Nothing has {typed!r}; searched for {searched!r}.")
-    if not found.places:
+    if not any(store.exists for store in app.stores):
+        output.talk(why_no_sessions(app, SessionFilter()))
+    elif not found.places:
         output.talk(
             f"Nothing found for {asked.words!r}. Try fewer or other words, `backstory chronicle standup` for what was "
             "worked on, or `backstory chronicle reindex` if sessions are missing."
