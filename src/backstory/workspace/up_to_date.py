@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backstory.workspace.workspace import Workspace
 
 HOME_OFF = (
-    "The home store is off: nothing is put into it. Turn it on: backstory config set store.enabled true "
+    "The home store is off: no logs or runs are put into it. Turn it on: backstory config set store.enabled true "
     "(or unset BACKSTORY_STORE_ENABLED)"
 )
 VARIABLE = "BACKSTORY_INGEST_AUTO"
