@@ -349,8 +349,7 @@ def test_a_home_that_moved_while_the_server_runs_is_named(history: History, tmp_
     client.begin()
     assert client.call("search_sessions", query="marmot").history
     until(lambda: history.shell("migrate-home", old, new).code == 0)
-    for tool, given in (("search_sessions", {"query": "marmot"}), ("board", {"action": "list"})):
-        said = client.call(tool, **given)
+    for said in (client.call("search_sessions", query="marmot"), client.call("board", action="list")):
         assert said.is_error
         assert f"was moved to {new}" in said.text
     assert [each.name for each in old.iterdir()] == ["moved-to"]
