@@ -157,7 +157,8 @@ def _hit_lines(hit: Excerpt, labels: dict[str, str], answer: Answer, excerpt: st
         minute(hit.stored.at) or session.created[:16].replace("T", " "), ", ".join(session.agents),
         session.shown_project, session.branch or "",
     ]  # fmt: skip
-    title = answer.begun(hit.shown.shown_title or session.shown_title or "(no prompt)", TITLE_CHARS)
+    # Its own title: the session that it counts for may be of another repository.
+    title = answer.begun(session.shown_title or "(no prompt)", TITLE_CHARS)
     head = f"{labels[session.uid]} @{hit.stored.seq} · {' · '.join(filter(None, facts))} · {title}"
     return f"{head}\n   {hit.scope}: {excerpt}"
 
