@@ -1524,6 +1524,73 @@ class NoteUnreadable(BackstoryError):
         super().__init__(f"{path} says which files were put back, and cannot be read ({detail[:200]}). Move it aside.")
 
 
+class NoGit(BackstoryError):
+    """The program git is needed, and not on this machine."""
+
+    exit_code = 69
+
+    def __init__(self) -> None:
+        super().__init__("There is no `git` on PATH, and it is asked who wrote what. Install it.")
+
+
+class GitFailed(BackstoryError):
+    """Git could not answer. ``detail``: what it said."""
+
+    exit_code = 69
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"git could not answer: {detail[:REASON_CHARS_MAX]}. Check the repository with `git status`.")
+
+
+class NotInRepository(BackstoryError):
+    """The folder is in no repository of git."""
+
+    exit_code = 66
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} is in no git repository with files. Run this in one, or name a pull request's URL.")
+
+
+class FileNotHere(BackstoryError):
+    """What was named is no file of this repository."""
+
+    exit_code = 66
+
+    def __init__(self, path: str, *, is_folder: bool = False) -> None:
+        what = "is a folder: name a file in it" if is_folder else "is no file of this repository"
+        super().__init__(f"{path} {what}.")
+
+
+class NothingToBlame(BackstoryError):
+    """What was named is neither a file, nor a commit, nor a pull request."""
+
+    exit_code = 66
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(
+            f"{wanted[:80]!r} is no file or commit of this repository, and no pull request. "
+            "Name one as src/a.py, src/a.py:12, 1a2b3c4, #12 or owner/repo#12."
+        )
+
+
+class LinesNotThere(BackstoryError):
+    """A file does not have the lines that were named."""
+
+    exit_code = 64
+
+    def __init__(self, path: str, wanted: str, lines: int) -> None:
+        super().__init__(f"{path} has no line {wanted}: its lines are 1 to {lines}." if lines else f"{path} is empty.")
+
+
+class FileIsBinary(BackstoryError):
+    """A file has no lines of text."""
+
+    exit_code = 65
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is binary, so it has no lines. Name the commit that changed it: `git log`.")
+
+
 class InstallNoteUnreadable(BackstoryError):
     """What was put into another program's settings is not known any more."""
 

@@ -261,6 +261,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
                        ("--since", "2020", "--json"), ("--explain", "--since", "2020"), (EVIL_NAME,)],
     "chronicle cost-tips": [("--since", "2020", "--all"), ("--since", "2020", "--md"), ("--repo", EVIL_NAME)],
     "chronicle search": [("the",), ("the", "--md"), ("the", "--json"), (EVIL_NAME,), ("--explain", EVIL_NAME)],
+    "chronicle blame": [("o/r#1",), ("o/r#1", "--md"), ("o/r#1", "--json"), (EVIL_NAME,), (f"o/r#1{EVIL_NAME}",)],
     "chronicle improve": [("--since", "2020"), ("--since", "2020", "--md"), ("--since", "2020", "--json"),
                           ("--explain",), ("--since", "2020", "--diff"), ("--repo", EVIL_NAME),
                           ("--file", EVIL_NAME), ("--apply",)],

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
     from backstory.agents.contract import (
         AskingPart,
+        CommitPart,
         GuidePart,
         LogReader,
         OwnLogPart,
@@ -194,6 +195,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += _asking_faults(agent.asking)
     if agent.write is not None:
         faults += _write_faults(agent, agent.write)
+    if agent.commits is not None:
+        faults += _commit_faults(agent.commits)
     if agent.guide is not None:
         faults += _guide_faults(agent.guide)
     if agent.servers is not None:
@@ -327,6 +330,14 @@ def _write_faults(agent: Agent, write: WritePart) -> Iterator[str]:
     found = [text for *_, event in reading.rows for text in (*_said(event), *_returned(event))]
     if missing := {"Look", "I look.", *(each.result for each in call)} - set(found):
         yield f"write.lines: the agent's own reader does not find {sorted(missing)}"
+
+
+def _commit_faults(commits: CommitPart) -> Iterator[str]:
+    for key, value in (("Signed-off-by", "Ann <ann@example.org>"), ("", ""), ("Reviewed-by", ODD_LINES[-1].decode())):
+        if commits.names_session(key) or commits.session_id(key, value) is not None:
+            yield f"commits: takes {key[:40]!r} for a line that names a session of its own"
+    if commits.is_author("ann@example.org") or commits.is_author(""):
+        yield "commits.is_author: takes anybody for the agent"
 
 
 def _asking_faults(asking: AskingPart) -> Iterator[str]:

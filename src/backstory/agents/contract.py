@@ -51,6 +51,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     write: WritePart | None = None
     export: ExportPart | None = None
     session_export: SessionExportPart | None = None
+    commits: CommitPart | None = None
     instruction_files: tuple[str, ...] = ()
     """Where it reads instructions of a repository, as paths below the root; the first is where new ones go."""
     guide: GuidePart | None = None
@@ -560,6 +561,22 @@ class SessionExportPart(Protocol):
 
     def session_files(self, session: ExportSource) -> Sequence[SessionFile]:
         """The files that one session becomes."""
+
+
+# commits --------------------------------------------------------------------------------------------------------
+
+
+class CommitPart(Protocol):
+    """What the agent writes below the message of a commit that it makes, each line ``KEY: VALUE``."""
+
+    def names_session(self, key: str) -> bool:
+        """Whether such a line names a session of this agent."""
+
+    def session_id(self, key: str, value: str) -> str | None:
+        """The agent's own id of the session that a line names, as its logs have it; None where it is no such id."""
+
+    def is_author(self, email: str) -> bool:
+        """Whether a co-author with this address is the agent."""
 
 
 # settings -------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ COMMANDS = {
     "recap": "recap_command",
     "search": "search_report_command",
     "cost": "cost_report_command",
+    "blame": "blame_command",
     "tips": "tips_command",
     "cost-tips": "cost_tips_command",
     "improve": "improve_command",
@@ -21,4 +22,4 @@ COMMANDS = {
 
 @click.group("chronicle", cls=LazyFamily, modules=COMMANDS)
 def command() -> None:
-    """Report from history: what was worked on, what agents used and cost. No model is asked."""
+    """Report from history: what was worked on, what agents used and cost, who wrote what. No model is asked."""

@@ -37,7 +37,7 @@ _NAMED = (
 _STRING = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)"""
 _COMMAND_IN_CODE = lazy_regex(rf"""\b(?:cmd|command)["']?\s*:\s*{_STRING}""", re.DOTALL)
 _META_IN_CODE = lazy_regex(rf"""\b(?:description|name)["']?\s*:\s*{_STRING}""", re.DOTALL)
-_PATCH = "*** Begin Patch"
+PATCH = "*** Begin Patch"
 _PATCHES = lazy_regex(r"(\bapply_?patch)\s+(?:<<-?\s*['\"]?\w+['\"]?\s+|['\"])?(?=\*\*\* Begin Patch)")
 """A command that applies a patch, up to it."""
 _PIECE = lazy_regex(r"^@@", re.MULTILINE)
@@ -86,10 +86,10 @@ def changed_lines(call: ToolCall) -> Iterator[tuple[str, str]]:
     edits = given.get("edits")
     for each in [given, *(edits if isinstance(edits, list) else [])]:
         if isinstance(each, dict):
-            old, new = (_first_text(each, keys) for keys in (_OLD_KEYS, _NEW_KEYS))
+            old, new = (first_text(each, keys) for keys in (OLD_KEYS, NEW_KEYS))
             if old or new:
                 yield from _difference(old.split("\n") if old else [], new.split("\n") if new else [])
-    files = [*(found for patch in _patches(given) for found in _files_of(patch)), *_files_changed(given)]
+    files = [*(found for patch in patches_in(given) for found in _files_of(patch)), *files_changed(given)]
     are_several = len({path for path, _ in files}) > 1
     for path, lines in files:
         if are_several:
@@ -106,8 +106,8 @@ def without_terminal_codes(text: str) -> str:
     return _TERMINAL_CODE.sub("", text) if "\x1b" in text else text
 
 
-_OLD_KEYS = ("old_string", "old_str", "oldText", "old_text")
-_NEW_KEYS = ("new_string", "new_str", "newText", "new_text", "insert_text")
+OLD_KEYS = ("old_string", "old_str", "oldText", "old_text")
+NEW_KEYS = ("new_string", "new_str", "newText", "new_text", "insert_text")
 
 
 def _text(value: Any) -> str:
@@ -117,14 +117,14 @@ def _text(value: Any) -> str:
     return value.strip() if isinstance(value, str) else ""
 
 
-def _first_text(given: dict[str, Any], keys: tuple[str, ...]) -> str:
+def first_text(given: dict[str, Any], keys: tuple[str, ...]) -> str:
     return next((given[key] for key in keys if isinstance(given.get(key), str)), "")
 
 
 def _of_code(given: dict[str, Any]) -> str:
     """A script that calls other tools: the commands in it, and the files that it patches."""
-    code = _first_text(given, CODE_KEYS)[:SCANNED_CHARS_MAX]
-    if not code or code.lstrip().startswith(_PATCH):
+    code = first_text(given, CODE_KEYS)[:SCANNED_CHARS_MAX]
+    if not code or code.lstrip().startswith(PATCH):
         return ""
     commands = [_unquoted(found) for found in _COMMAND_IN_CODE.findall(code)]
     patched = _patched_in(code)
@@ -136,19 +136,19 @@ def _of_code(given: dict[str, Any]) -> str:
 
 
 def _of_patch(given: dict[str, Any]) -> str:
-    patched = next((found for patch in _patches(given) if (found := _patched_in(patch))), "")
-    paths = [path for path, _ in _files_changed(given)]
+    patched = next((found for patch in patches_in(given) if (found := _patched_in(patch))), "")
+    paths = [path for path, _ in files_changed(given)]
     return patched or (_listed(paths) if len(paths) > 1 else "")
 
 
-def _patches(given: dict[str, Any]) -> Iterator[str]:
+def patches_in(given: dict[str, Any]) -> Iterator[str]:
     """The patches in an input, as text with line ends of its own."""
     for key in (*_COMMANDS, "patch", "patchText", "patch_text", *CODE_KEYS):
         text = _text(given.get(key))
-        if _PATCH in text and (key not in _COMMANDS or _PATCHES.search(text)):
-            is_script = key in CODE_KEYS and not text.lstrip().startswith(_PATCH)
+        if PATCH in text and (key not in _COMMANDS or _PATCHES.search(text)):
+            is_script = key in CODE_KEYS and not text.lstrip().startswith(PATCH)
             literals = re.findall(_STRING, text[:SCANNED_CHARS_MAX]) if is_script else []
-            yield from [_unquoted(each) for each in literals if _PATCH in each] or [text]
+            yield from [_unquoted(each) for each in literals if PATCH in each] or [text]
 
 
 def _without_patch(command: str) -> str:
@@ -165,7 +165,7 @@ def _without_patch(command: str) -> str:
 def _files_of(patch: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """The files of a patch, each with its changed lines."""
     path, lines = "", list[tuple[str, str]]()
-    for line in patch[patch.find(_PATCH) :].split("\n"):
+    for line in patch[patch.find(PATCH) :].split("\n"):
         if header := _PATCHED.match(line):
             if path:
                 yield path, lines
@@ -176,7 +176,7 @@ def _files_of(patch: str) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         yield path, lines
 
 
-def _files_changed(given: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def files_changed(given: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """The files that an agent says it changed, each with its changed lines: of a new one all that is in it."""
     changes = given.get("changes")
     named = changes.items() if isinstance(changes, dict) else []
@@ -239,7 +239,7 @@ def _of_tasks(tasks: list[dict[str, Any]]) -> str:
     done = sum(each.get("status") in ("completed", "done") for each in tasks)
     at_hand = next((each for each in tasks if each.get("status") in ("in_progress", "in-progress")), None)
     at_hand = at_hand or next((each for each in tasks if each.get("status") == "pending"), None)
-    words = _first_text(at_hand, ("content", "step", "subject", "title", "text")) if at_hand else "all done"
+    words = first_text(at_hand, ("content", "step", "subject", "title", "text")) if at_hand else "all done"
     return f"{done}/{len(tasks)} {words}" if tasks else ""
 
 

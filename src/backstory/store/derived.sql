@@ -41,6 +41,7 @@ create table if not exists file_touches(
   to_path text,                          -- where a rename led
   primary key (file_id, seq, part)
 ) without rowid;
+create index if not exists idx_file_touches_to on file_touches(to_path) where to_path is not null;
 
 create table if not exists session_refs(
   id         integer primary key,

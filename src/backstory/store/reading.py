@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backstory.model import Turn
     from backstory.store import calls_made, claims, compactions, copies, costs, file_history, run_facts, runs, scoped
     from backstory.store.attempts import Attempt
+    from backstory.store.authorship import FileTouch
     from backstory.store.calls_made import CallMade
     from backstory.store.compactions import Compaction
     from backstory.store.costs import Costs
@@ -368,6 +369,20 @@ class Reading(Database):
         from backstory.store import work  # few commands report
 
         return self._read(lambda db: work.of_session(db, id_of(session)))
+
+    def file_touches(self, roots: Sequence[str], names: Sequence[str]) -> list[FileTouch]:
+        """The calls that changed a file, by its names below these folders, in order of their times."""
+        from backstory.store import authorship  # one report asks
+
+        def read(db: apsw.Connection) -> list[FileTouch]:
+            paths = [f"{root.rstrip('/')}/{name}" for root in roots for name in names]
+            return authorship.touches_of(db, [*paths, *authorship.earlier_names(db, paths)])
+
+        return self._read_if_begun(read, [])
+
+    def authorship(self, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
+        """An answer of a function of ``authorship``; ``otherwise`` of a store that is not there."""
+        return self._read_if_begun(question, otherwise)
 
     def habits(self, asked: Asked) -> HabitRows:
         """What was done in the turns that count here, for reports that look for what recurs. Raises StoreDamaged."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backstory.store.derived_tables import StoredCheckpoint
     from backstory.store.stats import By
     from backstory.workspace.attempts import SessionAttempts
+    from backstory.workspace.authorship import Authorship
     from backstory.workspace.contexts import SessionContext
     from backstory.workspace.entries import Entry, Form, OutlineEntry
     from backstory.workspace.habits import Habits
@@ -152,6 +153,15 @@ class Reader:
         from backstory.workspace.attempts import tried_in
 
         return tried_in(self._listing, wanted, report)
+
+    def authorship(self) -> Authorship:
+        """Who changed the files of the project here, made its commits and named its pull requests."""
+        from backstory.projects import git
+        from backstory.workspace.authorship import Authorship
+
+        sources = self._sources
+        roots = [sources.project_folder, *git.worktrees(sources.project_folder)]
+        return Authorship(self._listing, sources.project_key, list(map(str, roots)))
 
     def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
         """How often tools were called in listed sessions, each call once; ``report``: (done, total) sessions."""

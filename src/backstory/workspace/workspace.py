@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from backstory.config import Config
     from backstory.conversation.board import Offer
     from backstory.ingest.report import Report
+    from backstory.projects.git_history import GitHistory
     from backstory.store import Session, Store
     from backstory.workspace.board import Board
     from backstory.workspace.decisions import Decisions, Late
@@ -97,6 +98,13 @@ class Workspace(Stores):
         from backstory.workspace.reader import Reader
 
         return Reader(self)
+
+    @cached_property
+    def history(self) -> GitHistory:
+        """What git says of the repository that the folder is in."""
+        from backstory.projects.git_history import GitHistory
+
+        return GitHistory(self.folder, self.environ)
 
     @cached_property
     def scheduler(self) -> Scheduler:

@@ -1,0 +1,333 @@
+"""The sessions and turns behind lines, a commit or a pull request."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backstory.bounds import iso
+from backstory.derive import made_by_tools
+from backstory.derive.authorship import SECOND_MS, Edit, written_by_edits
+from backstory.derive.git_values import UNCOMMITTED, BlamedLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from backstory.derive.git_values import Commit, FileChange
+    from backstory.workspace.authorship import Act, Authorship, FileEdit, Trailer, Witness
+    from backstory.workspace.reader import Reader
+    from backstory.workspace.sessions import ListedSession
+
+RULE = """\
+wrote it: the line equals one that an edit or a write of the turn put into this file before the commit that git blames
+for the line, and no later edit, no later write of the whole file and no later commit took that text away. A line that
+says little, such as a bracket, or that stands in the file more often than it was written, counts only beside lines that
+the same edit put there. Or: a line below the commit's message names the session, and no other one.
+likely: the turn changed this file within the hour before the commit was authored, and after the commit of the file
+before it. A new version and a line of a generated file (a lock file, minified, linguist-generated, "do not edit") are
+never likely.
+no session: everything else. Also what no session here did, or what a program did that a session ran in a shell.
+Git follows renames, and lines that were moved or copied in a commit. Only sessions of this repository count, in any of
+its worktrees, clones and former folders. A subagent's work is its parent's; the subagent stands beside it."""
+HOUR_MS = 3_600_000
+
+
+class Evidence(StrEnum):
+    """How sure it is that a turn put a line there."""
+
+    WROTE = "wrote it"
+    LIKELY = "likely"
+    NONE = "no session"
+
+
+class Because(StrEnum):
+    """What that is known by: the lines of an edit, a line below the commit's message, the time of an edit."""
+
+    EDIT = "edit"
+    TRAILER = "trailer"
+    HOUR = "hour"
+
+
+class History(Protocol):
+    """What is asked of git; see ``projects/git_history.py``."""
+
+    def lines(self, path: str, /, *, moved: bool) -> tuple[BlamedLine, ...]: ...
+    def history(self, path: str, /) -> tuple[FileChange, ...]: ...
+    def history_before(self, commit: str, paths: Sequence[str], /) -> tuple[FileChange, ...]: ...
+    def commits(self, hashes: Iterable[str], /) -> dict[str, Commit]: ...
+    def changes_of(self, commit: str, /) -> tuple[FileChange, ...]: ...
+    def generated(self, paths: Sequence[str], /) -> frozenset[str]: ...
+
+
+class Credit(Struct, frozen=True, kw_only=True):
+    """Who put a line there, and how that is known."""
+
+    evidence: Evidence = Evidence.NONE
+    because: Because | None = None
+    act: Act | None = None
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """Lines that follow each other with the same credit. ``commit``: that they came with; None: not committed."""
+
+    first: int
+    last: int
+    credit: Credit
+    commit: str | None
+    texts: tuple[str, ...]
+
+
+class BlamedFile(Struct, frozen=True, kw_only=True):
+    """A file's lines in runs; of a commit those that it added. ``is_generated``: no line of it is likely."""
+
+    path: str
+    runs: tuple[Run, ...]
+    is_binary: bool = False
+    is_generated: bool = False
+
+    def count(self, evidence: Evidence) -> int:
+        """How many lines are known so."""
+        return sum(run.last - run.first + 1 for run in self.runs if run.credit.evidence == evidence)
+
+
+class Blame(Struct, frozen=True, kw_only=True):
+    """The report. ``kind``: file, commit or pull request; ``witnesses`` made a commit or a pull request, or name it."""
+
+    kind: str
+    name: str
+    files: tuple[BlamedFile, ...] = ()
+    commit: Commit | None = None
+    commits: Mapping[str, Commit]
+    trailers: tuple[Trailer, ...] = ()
+    witnesses: tuple[Witness, ...] = ()
+    sessions: Mapping[str, ListedSession]
+    """By their uids: all that are named here."""
+
+
+def blame_file(reader: Reader, history: History, path: str, span: tuple[int, int] | None = None) -> Blame:
+    """Who wrote the lines of a file as it is now; ``span``: only from one line to another."""
+    known, changes = reader.authorship(), history.history(path)
+    lines, origins = history.lines(path, moved=False), history.lines(path, moved=True)
+    hashes = {line.commit for line in (*lines, *origins)} | {change.commit for change in changes}
+    commits = history.commits(hashes)
+    names = {path, *(name for each in changes for name in (each.path, each.old_path) if name)}
+    is_generated = path in history.generated([path]) or made_by_tools.is_generated(path, (line.text for line in lines))
+    asked = _Asked(known, known.edits(sorted(names)), commits, changes, is_generated=is_generated)
+    found = [(line, credit) for line, credit in zip(lines, asked.written(lines), strict=True)]
+    # What no edit explains where it stands may have been moved or copied there.
+    for family, places in _families(origins, names, path).items():
+        if all(found[place][1] is not None for place in places):
+            continue
+        if family != path:
+            past = history.history_before("HEAD", [family])
+            asked = _Asked(known, known.edits([family]), commits, past, is_generated=is_generated)
+        # All of them are looked at: how often a line stands there matters.
+        for place, credit in zip(places, asked.credits([origins[place] for place in places]), strict=True):
+            if found[place][1] is None:
+                found[place] = origins[place], credit
+    shown = [(line, credit or Credit()) for line, credit in found if _is_in(line.number, span)]
+    blamed = {line.commit for line, _ in shown}
+    file = BlamedFile(path=path, runs=tuple(_runs(shown)), is_generated=is_generated)
+    return _with_sessions(
+        reader, Blame(kind="file", name=path, files=(file,), sessions={},
+                      commits={each: commits[each] for each in commits if each in blamed}),
+    )  # fmt: skip
+
+
+def _families(lines: Sequence[BlamedLine], names: set[str], path: str) -> dict[str, list[int]]:
+    """The places of lines by the file that they come from: this one first, by any of its names."""
+    found: dict[str, list[int]] = {path: []}
+    for place, line in enumerate(lines):
+        found.setdefault(path if line.path in names else line.path, []).append(place)
+    return found
+
+
+def blame_commit(reader: Reader, history: History, commit: Commit) -> Blame:
+    """Who wrote the lines that a commit added, who made it, and what its message says of that."""
+    known, changes = reader.authorship(), history.changes_of(commit.hash)
+    names = [name for each in changes for name in (each.path, each.old_path) if name]
+    past = history.history_before(commit.hash, list(dict.fromkeys(names)))
+    commits = {commit.hash: commit} | history.commits(each.commit for each in past)
+    generated = history.generated([each.path for each in changes])
+    files = []
+    for change in changes:
+        own = {change.path, change.old_path}
+        lines = [
+            BlamedLine(number=number, text=text, commit=commit.hash, path=change.path) for number, text in change.added
+        ]
+        is_generated = change.path in generated or made_by_tools.is_generated(
+            change.path, (line.text for line in lines if line.number <= made_by_tools.HEAD_LINES)
+        )
+        edits = known.edits([name for name in own if name])
+        mine = [each for each in past if own & {each.path, each.old_path}]
+        asked = _Asked(known, edits, commits, mine, is_generated=is_generated)
+        runs = tuple(_runs(list(zip(lines, asked.credits(lines), strict=True))))
+        files.append(BlamedFile(path=change.path, runs=runs, is_binary=change.is_binary, is_generated=is_generated))
+    return _with_sessions(
+        reader, Blame(kind="commit", name=commit.hash, files=tuple(files), commit=commit, sessions={},
+                      commits={commit.hash: commit}, trailers=known.trailers(commit),
+                      witnesses=known.of_commit(commit.hash)),
+    )  # fmt: skip
+
+
+def blame_pull_request(reader: Reader, typed: str, repository: str | None) -> Blame:
+    """Which sessions opened a pull request or name it. ``repository``: owner/name where what was typed has none."""
+    witnesses = reader.authorship().of_pull_request(typed, repository)
+    return _with_sessions(
+        reader, Blame(kind="pull request", name=typed, commits={}, witnesses=witnesses, sessions={})
+    )  # fmt: skip
+
+
+class _Asked:
+    """What is known of one file, to say of each of its lines who wrote it."""
+
+    def __init__(
+        self, known: Authorship, edits: Sequence[FileEdit], commits: Mapping[str, Commit],
+        history: Sequence[FileChange], *, is_generated: bool,
+    ) -> None:  # fmt: skip
+        self._known, self._edits, self._commits = known, edits, commits
+        self._history, self._is_generated = history, is_generated
+        self._named: dict[str, Act | None] = {}
+
+    def written(self, lines: Sequence[BlamedLine]) -> list[Credit | None]:
+        """The credit of each line that an edit put there; None for the others."""
+        told = [each for each in self._edits if each.written is not None and each.written.lines]
+        edits = [Edit(at=each.at, written=each.written) for each in told if each.written is not None]
+        committed = {each.hash: each.committed for each in self._commits.values()}
+        found = written_by_edits(lines, edits, committed, self._history)
+        return [
+            None if edit is None else Credit(evidence=Evidence.WROTE, because=Because.EDIT, act=told[edit].act)
+            for edit in found
+        ]
+
+    def credits(self, lines: Sequence[BlamedLine]) -> list[Credit]:
+        """The credit of each line."""
+        return [credit or self._otherwise(line) for line, credit in zip(lines, self.written(lines), strict=True)]
+
+    def _otherwise(self, line: BlamedLine) -> Credit:
+        """The credit of a line that no edit explains."""
+        commit = self._commits.get(line.commit)
+        if commit is None:
+            return Credit()
+        if (act := self._session_named(commit)) is not None:
+            return Credit(evidence=Evidence.WROTE, because=Because.TRAILER, act=act)
+        if self._is_generated or made_by_tools.is_version(line.text):
+            return Credit()
+        since = max(commit.authored - HOUR_MS, self._committed_before(commit))
+        before = [each for each in self._edits if since <= each.at < commit.authored + SECOND_MS]
+        return Credit(evidence=Evidence.LIKELY, because=Because.HOUR, act=before[-1].act) if before else Credit()
+
+    def _committed_before(self, commit: Commit) -> int:
+        """When the file was last committed before: what was changed until then came with that."""
+        hashes = [each.commit for each in self._history]
+        if commit.hash not in hashes:
+            return 0
+        # The newest is first. Git's times are of the second that a commit was in.
+        earlier = (each for each in self._history[hashes.index(commit.hash) :] if each.commit != commit.hash)
+        return max((each.authored + SECOND_MS for each in earlier if each.authored <= commit.authored), default=0)
+
+    def _session_named(self, commit: Commit) -> Act | None:
+        """The only session that a commit's message names, if it is here."""
+        if commit.hash not in self._named:
+            named = [each for each in self._known.trailers(commit) if each.names_session]
+            acts = {each.act.uid: each.act for each in named if each.act is not None}
+            is_one = len({each.value for each in named}) == 1 and len(acts) == 1
+            self._named[commit.hash] = next(iter(acts.values())) if is_one else None
+        return self._named[commit.hash]
+
+
+def _is_in(number: int, span: tuple[int, int] | None) -> bool:
+    return span is None or span[0] <= number <= span[1]
+
+
+def _runs(shown: Sequence[tuple[BlamedLine, Credit]]) -> Iterator[Run]:
+    """Lines with their credits as runs: of one turn, one kind of evidence and one commit."""
+    numbered = enumerate(shown)
+
+    def key(each: tuple[int, tuple[BlamedLine, Credit]]) -> tuple[object, ...]:
+        place, (line, credit) = each
+        act = credit.act
+        whose = (line.commit,) if act is None else (act.uid, act.turn_seq, act.subagent, line.commit)
+        return (line.number - place, credit.evidence, credit.because, *whose)
+
+    for _, group in groupby(numbered, key):
+        lines = [line_and_credit for _, line_and_credit in group]
+        first, credit = lines[0]
+        yield Run(
+            first=first.number, last=lines[-1][0].number, credit=credit,
+            commit=None if first.commit == UNCOMMITTED else first.commit, texts=tuple(line.text for line, _ in lines),
+        )  # fmt: skip
+
+
+def _with_sessions(reader: Reader, report: Blame) -> Blame:
+    acts = [run.credit.act for file in report.files for run in file.runs]
+    acts += [each.act for each in report.trailers] + [each.act for each in report.witnesses]
+    uids = dict.fromkeys(uid for act in acts if act is not None for uid in (act.uid, act.subagent) if uid)
+    return replace(report, sessions={each.uid: each for each in reader.sessions_of(list(uids))})
+
+
+def show_command(act: Act, sessions: Mapping[str, ListedSession]) -> str:
+    """The command that shows the turn: its session and the record of its prompt."""
+    seq = act.seq if act.turn_seq is None else act.turn_seq
+    return f"backstory show {label_of(act.uid, sessions)} @{seq}"
+
+
+def label_of(uid: str, sessions: Mapping[str, ListedSession]) -> str:
+    """What commands take for a session."""
+    session = sessions.get(uid)
+    return uid if session is None else session.label
+
+
+def as_json(report: Blame) -> dict[str, Any]:
+    """A report as ``chronicle blame --json`` prints it."""
+    commit = report.commit
+    return {
+        "kind": report.kind,
+        "name": report.name,
+        "commit": None if commit is None else _commit_as_json(commit),
+        "trailers": [
+            _act_as_json(each.act, report)
+            | {"key": each.key, "value": each.value, "agent": each.agent, "names_session": each.names_session}
+            for each in report.trailers
+        ],
+        "sessions": [{"is_maker": each.is_maker} | _act_as_json(each.act, report) for each in report.witnesses],
+        "files": [_file_as_json(each, report) for each in report.files],
+    }
+
+
+def _commit_as_json(commit: Commit) -> dict[str, Any]:
+    return {
+        "hash": commit.hash, "author": commit.author, "authored": iso(commit.authored),
+        "committed": iso(commit.committed), "subject": commit.subject, "is_merge": commit.is_merge,
+    }  # fmt: skip
+
+
+def _file_as_json(file: BlamedFile, report: Blame) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "is_binary": file.is_binary,
+        "is_generated": file.is_generated,
+        "wrote": file.count(Evidence.WROTE),
+        "likely": file.count(Evidence.LIKELY),
+        "without_session": file.count(Evidence.NONE),
+        "runs": [
+            {"first": run.first, "last": run.last, "evidence": run.credit.evidence, "because": run.credit.because,
+             "commit": run.commit} | _act_as_json(run.credit.act, report)
+            for run in file.runs
+        ],
+    }  # fmt: skip
+
+
+def _act_as_json(act: Act | None, report: Blame) -> dict[str, Any]:
+    if act is None:
+        return dict.fromkeys(("session", "title", "agent", "turn_seq", "seq", "at", "subagent", "show"))
+    session = report.sessions.get(act.uid)
+    return {
+        "session": act.uid, "title": session.heading if session else None, "agent": act.agent,
+        "turn_seq": act.turn_seq, "seq": act.seq, "at": iso(act.at), "subagent": act.subagent,
+        "show": show_command(act, report.sessions),
+    }  # fmt: skip

@@ -1,0 +1,308 @@
+"""What git says of the lines of a file, of a commit and of its files.
+
+A repository may be hostile: its configuration and attributes name programs. None of them is run: no hook, pager,
+monitor, filter, converter, difference or signature program. Nothing is fetched or written, not even git's index.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backstory.derive.git_values import UNCOMMITTED, BlamedLine, Commit, FileChange
+from backstory.errors import FileIsBinary, FileNotHere, GitFailed, NoGit
+from backstory.lazy_regex import lazy_regex
+from backstory.projects import git
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+TIMEOUT_S = 60
+COMMITS_MAX = 2_000
+"""Of the history of a file so many commits are looked at, the newest."""
+COPIES_MAX = 20
+"""So many other files that lines of one came from are looked at."""
+FILE_BYTES_MAX = 50_000_000
+"""A file that git does not have is read up to this size."""
+_SAFE = (
+    "core.fsmonitor=", "core.hooksPath=/dev/null", "core.pager=cat", "core.quotePath=false", "core.sshCommand=false",
+    "color.ui=false", "diff.autoRefreshIndex=false", "diff.external=", "diff.orderFile=/dev/null",
+    "diff.ignoreSubmodules=all", "blame.ignoreRevsFile=", "log.showSignature=false", "log.showRoot=true",
+    "protocol.allow=never", "uploadpack.packObjectsHook=",
+)  # fmt: skip
+"""Settings that would run a program, or change what is printed."""
+_KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "USERPROFILE", "SYSTEMROOT", "TMPDIR", "TEMP", "TMP")
+"""Of the environment git gets these alone: it could name another repository, or programs."""
+_DIFF = (
+    "-p", "-U0", "--inter-hunk-context=0", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative",
+    "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--encoding=UTF-8",
+)  # fmt: skip
+_MARK = "\x01"
+_FORMAT = f"--format={_MARK}%H%x00%P%x00%an%x00%ae%x00%at%x00%ct"
+_FILTER = lazy_regex(r"filter\.(.+)\.(?:clean|smudge|process)", re.DOTALL)
+_LINE = lazy_regex(r"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?")
+_HUNK = lazy_regex(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_ESCAPE = lazy_regex(r"\\([0-7]{3}|.)")
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+
+
+class GitHistory:
+    """The history of the repository that contains a folder. ``environ``: what git may need of the environment."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environ = {name: environ[name] for name in _KEPT if environ.get(name)} | {
+            "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_PAGER": "cat",
+            "GIT_NO_REPLACE_OBJECTS": "1", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C.UTF-8",
+        }  # fmt: skip
+
+    @cached_property
+    def root(self) -> Path | None:
+        """The root of the worktree; None outside of a repository."""
+        return git.repository_root(self._folder.resolve())
+
+    def path_of(self, typed: str) -> str | None:
+        """A path as git names it, below the root, with ``/``; None for one outside. Links of folders are followed."""
+        if self.root is None:
+            return None
+        path = Path(os.path.normpath(self._folder / typed))
+        try:
+            below = (path.parent.resolve() / path.name).relative_to(self.root)
+        except ValueError:
+            return None
+        return below.as_posix()
+
+    def kind_of(self, path: str) -> str | None:
+        """``file`` or ``folder``: what is at a path below the root; None for nothing."""
+        place = (self.root or self._folder) / path
+        if place.is_symlink() or place.is_file():
+            return "file"
+        return "folder" if place.is_dir() else None
+
+    def lines(self, path: str, *, moved: bool) -> tuple[BlamedLine, ...]:
+        """The lines of a file as it is now, each with the commit that it came with.
+
+        ``moved``: lines that were moved or copied with where they came from. Raises FileNotHere, FileIsBinary, NoGit,
+        GitFailed.
+        """
+        content = self._content(path)
+        if b"\0" in content[:8_000]:
+            raise FileIsBinary(path)
+        if not self._is_committed(path):
+            texts = _text(content).removesuffix("\n").split("\n") if content else []
+            return tuple(
+                BlamedLine(number=n, text=text.removesuffix("\r"), commit=UNCOMMITTED, path=path)
+                for n, text in enumerate(texts, 1)
+            )
+        if not content:
+            return ()
+        how = ["-M", "-C"] if moved else []
+        told = self._run("blame", "--porcelain", *how, "--no-textconv", "--encoding=UTF-8", "--", path)
+        return tuple(_blamed(told))
+
+    def history(self, path: str) -> tuple[FileChange, ...]:
+        """What commits did to a file, the newest first, also under its earlier names.
+
+        Before them what is not committed yet, with UNCOMMITTED for its commit and no time.
+        """
+        if not self._has_commits:
+            return ()
+        now = self._run("diff", *_DIFF, "HEAD", "--", path)
+        told = self._run("log", "--follow", f"-n{COMMITS_MAX}", *_DIFF, _FORMAT, "--", path)
+        return (*_changes(now, [UNCOMMITTED, "", "", "", "", ""]), *_changes(told))
+
+    def history_before(self, commit: str, paths: Sequence[str]) -> tuple[FileChange, ...]:
+        """What a commit and those before it did to files of these names."""
+        if not (paths and self._has_commits):
+            return ()
+        words = ("log", f"-n{COMMITS_MAX}", *_DIFF, _FORMAT, "--end-of-options", commit, "--", *paths)
+        told = self._run(*words)
+        return tuple(_changes(told))
+
+    def resolve(self, typed: str) -> str | None:
+        """The hash of the commit that is meant: by a hash, the start of one, a tag, a branch, HEAD~2; None for none."""
+        if typed.startswith("-") or "\0" in typed:
+            return None
+        told = self._run(
+            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{typed}^{{commit}}", allowed=(0, 1, 128)
+        )
+        return told.strip() or None
+
+    def commits(self, hashes: Iterable[str]) -> dict[str, Commit]:
+        """These commits, by their hashes."""
+        wanted = [each for each in dict.fromkeys(hashes) if each != UNCOMMITTED]
+        if not wanted:
+            return {}
+        # The message is last: it may contain anything but NUL.
+        told = self._run(
+            "log", "--no-walk=unsorted", "--stdin", "-z", "--encoding=UTF-8",
+            "--format=%H%x02%P%x02%an%x02%ae%x02%at%x02%ct%x02%B", given="\n".join(wanted) + "\n",
+        )  # fmt: skip
+        found = (each.lstrip("\n").split("\x02", 6) for each in told.split("\0") if each.strip("\n"))
+        return {fields[0]: _commit(fields) for fields in found if len(fields) == 7}
+
+    def changes_of(self, commit: str) -> tuple[FileChange, ...]:
+        """What a commit did to its files, against its parent; nothing of a merge."""
+        told = self._run("show", *_DIFF, _FORMAT, "--diff-merges=off", "--end-of-options", commit)
+        return tuple(_changes(told))
+
+    def generated(self, paths: Sequence[str]) -> frozenset[str]:
+        """Those of these files that the repository's attributes call generated."""
+        if not paths:
+            return frozenset()
+        told = self._run("check-attr", "-z", "linguist-generated", "--", *paths)
+        fields = told.split("\0")
+        triples = zip(fields[::3], fields[1::3], fields[2::3], strict=False)
+        return frozenset(path for path, _, value in triples if value in ("set", "true"))
+
+    def _content(self, path: str) -> bytes:
+        place = (self.root or self._folder) / path
+        try:
+            if place.is_symlink():
+                return os.fsencode(place.readlink())
+            with place.open("rb") as file:
+                return file.read(FILE_BYTES_MAX)
+        except OSError as refused:
+            raise FileNotHere(path) from refused
+
+    def _is_committed(self, path: str) -> bool:
+        """Whether the file is in the last commit."""
+        return self._has_commits and bool(self._run("ls-tree", "--name-only", "HEAD", "--", path))
+
+    @cached_property
+    def _has_commits(self) -> bool:
+        return bool(self._run("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)))
+
+    @cached_property
+    def _settings(self) -> list[str]:
+        """Settings that switch off what would run programs, those of this repository's own filters among them."""
+        words = [word for each in _SAFE for word in ("-c", each)]
+        told = self._call([*words, "config", "--null", "--name-only", "--get-regexp", r"^filter\."], allowed=(0, 1))
+        names = dict.fromkeys(found.group(1) for each in told.split("\0") if (found := _FILTER.fullmatch(each)))
+        off = [f"filter.{name}.{key}" for name in names for key in ("clean=", "smudge=", "process=", "required=false")]
+        return [*words, *(word for each in off for word in ("-c", each))]
+
+    def _run(self, *words: str, given: str | None = None, allowed: Sequence[int] = (0,)) -> str:
+        return self._call([*self._settings, *words], given=given, allowed=allowed)
+
+    def _call(self, words: Sequence[str], *, given: str | None = None, allowed: Sequence[int] = (0,)) -> str:
+        """What git prints. Raises NoGit, and GitFailed for an exit code that is not among those ``allowed``."""
+        try:
+            done = subprocess.run(
+                ["git", "--no-pager", *words], cwd=self.root or self._folder, env=self._environ, capture_output=True,
+                input=(given or "").encode(), timeout=TIMEOUT_S, check=False,
+            )  # fmt: skip
+        except FileNotFoundError as refused:
+            raise NoGit from refused
+        except subprocess.TimeoutExpired as refused:
+            raise GitFailed(f"it took longer than {TIMEOUT_S} s") from refused
+        except (OSError, ValueError) as refused:
+            raise GitFailed(str(refused)) from refused
+        if done.returncode not in allowed:
+            said = _text(done.stderr).strip().splitlines()
+            raise GitFailed(said[0] if said else f"exit code {done.returncode}")
+        return _text(done.stdout) if done.returncode == 0 else ""
+
+
+def _text(given: bytes) -> str:
+    return given.decode("utf-8", "replace")
+
+
+def _commit(fields: Sequence[str]) -> Commit:
+    return Commit(
+        hash=fields[0], parents=tuple(fields[1].split()), author=fields[2], email=fields[3], authored=_ms(fields[4]),
+        committed=_ms(fields[5]), message=fields[6],
+    )  # fmt: skip
+
+
+def _ms(seconds: str) -> int:
+    return int(seconds) * 1000 if seconds.lstrip("-").isdigit() else 0
+
+
+def _blamed(told: str) -> Iterator[BlamedLine]:
+    paths: dict[str, str] = {}
+    commit, number = UNCOMMITTED, 0
+    # Only line feeds end a line here: a text may hold any other sign.
+    for line in told.split("\n"):
+        if line.startswith("\t"):
+            yield BlamedLine(number=number, text=line[1:].removesuffix("\r"), commit=commit, path=paths.get(commit, ""))
+        elif (found := _LINE.fullmatch(line)) is not None:
+            commit, number = found.group(1), int(found.group(2))
+        elif line.startswith("filename "):
+            paths[commit] = _unquoted(line[9:])
+
+
+def _changes(told: str, fields: Sequence[str] = ()) -> Iterator[FileChange]:
+    """The files of commits, from differences without context. ``fields``: the first commit's, where it is not named."""
+    for piece in re.split(rf"^(?={_MARK}|diff --git )", told, flags=re.MULTILINE):
+        if piece.startswith(_MARK):
+            fields = piece[1:].partition("\n")[0].split("\0")
+        elif piece.startswith("diff --git ") and len(fields) == 6:
+            change = _change(piece, fields)
+            if change is not None:
+                yield change
+
+
+def _change(piece: str, fields: Sequence[str]) -> FileChange | None:
+    head, is_split, body = piece.partition("\n@@ ")
+    old = new = None
+    is_binary = False
+    for line in head.split("\n")[1:]:
+        if line.startswith(("--- ", "rename from ")):
+            old = _path(line.removeprefix("--- ").removeprefix("rename from "), "a/", line.startswith("--- ")) or old
+        elif line.startswith(("+++ ", "rename to ")):
+            new = _path(line.removeprefix("+++ ").removeprefix("rename to "), "b/", line.startswith("+++ ")) or new
+        elif line.startswith(("Binary files ", "GIT binary patch")):
+            is_binary = True
+    path = new or old
+    if path is None and is_binary:
+        # Both names are the same there, behind a/ and b/.
+        names = head.partition("\n")[0].removeprefix("diff --git ")
+        path = _path(names[len(names) // 2 + 1 :], "b/", is_header=True)
+    if path is None:
+        return None
+    added, removed = _hunks(f"@@ {body}" if is_split else "")
+    return FileChange(
+        commit=fields[0], authored=_ms(fields[4]), committed=_ms(fields[5]), path=path,
+        old_path=old if old != path else None, added=tuple(added), removed=tuple(removed), is_binary=is_binary,
+    )  # fmt: skip
+
+
+def _hunks(body: str) -> tuple[list[tuple[int, str]], list[str]]:
+    added, removed, number = list[tuple[int, str]](), list[str](), 0
+    for line in body.split("\n"):
+        if line.startswith("+"):
+            added.append((number, line[1:].removesuffix("\r")))
+            number += 1
+        elif line.startswith("-"):
+            removed.append(line[1:].removesuffix("\r"))
+        elif (found := _HUNK.match(line)) is not None:
+            number = int(found.group(1))
+    return added, removed
+
+
+def _path(written: str, prefix: str, is_header: bool) -> str | None:
+    """A path as a difference names it; None for that of a file that is not there."""
+    # Behind a name with a blank git puts a tab.
+    path = _unquoted(written.removesuffix("\t") if is_header else written)
+    if is_header:
+        return None if path == "/dev/null" else path.removeprefix(prefix)
+    return path
+
+
+def _unquoted(written: str) -> str:
+    """A path as git writes one with unusual signs: in quotes, with escapes."""
+    if not (written.startswith('"') and written.endswith('"')):
+        return written
+    parts = bytearray()
+    at, inner = 0, written[1:-1]
+    for found in _ESCAPE.finditer(inner):
+        parts += inner[at : found.start()].encode()
+        sign = found.group(1)
+        parts += bytes([int(sign, 8) & 255]) if sign.isdigit() else _ESCAPED.get(sign, sign).encode()
+        at = found.end()
+    return _text(bytes(parts + inner[at:].encode()))
