@@ -123,6 +123,21 @@ def test_a_subagent_here_of_a_session_elsewhere_says_nothing_of_that_one(history
         assert "zebra" not in said.text
 
 
+def test_a_subagent_that_was_sent_elsewhere_is_no_history_here(history: History) -> None:
+    records = [*asked("Look for the yak"), *called("Read", "y1", {"file_path": str(history.other / "yak.py")}, "yak")]
+    history.write_log(SENT, history.other, records, 3, parent=HERE)
+    history.shell("ingest")
+    found = history.call("search_sessions", query="yak", cwd=history.other)
+    (label,) = re.findall(r"^(\w+) @", found.history, re.MULTILINE)
+    assert "yak" in history.call("file_history", path="yak.py", cwd=history.other).history
+    for path in ("yak.py", str(history.other)):
+        assert not history.call("file_history", path=path).history
+    assert "yak" not in history.call("session_store_sql", query="select user_message from turns").history
+    for tool, arguments in (("get_session", {}), ("expand", {"from_seq": 0, "to_seq": 9})):
+        with pytest.raises(errors.OutOfScope):
+            history.call(tool, session=label, **arguments)
+
+
 # get_session and expand
 
 
