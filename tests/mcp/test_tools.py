@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import errors
-from backstory.mcp.answer import CHARS_MAX
+from backstory.mcp.answer import CHARS_MAX, Answer
 from backstory.mcp.tools import TOOLS
 from tests.support.mcp_client import (
     HERE,
@@ -133,9 +133,10 @@ def test_a_subagent_that_was_sent_elsewhere_is_no_history_here(history: History)
     for path in ("yak.py", str(history.other)):
         assert not history.call("file_history", path=path).history
     assert "yak" not in history.call("session_store_sql", query="select user_message from turns").history
-    for tool, arguments in (("get_session", {}), ("expand", {"from_seq": 0, "to_seq": 9})):
-        with pytest.raises(errors.OutOfScope):
-            history.call(tool, session=label, **arguments)
+    with pytest.raises(errors.OutOfScope):
+        history.call("get_session", session=label)
+    with pytest.raises(errors.OutOfScope):
+        history.call("expand", session=label, from_seq=0, to_seq=9)
 
 
 # get_session and expand
@@ -242,6 +243,16 @@ def test_a_fix_is_the_call_that_succeeded_with_what_was_changed_before(shared: H
     assert f"  changed: {label(shared)} @6 Edit: {shared.work}/src/parser.py" in lines
     assert "    + return tree" in lines
     assert f"  worked: {label(shared)} @8 Bash: cd /tmp && pytest tests/test_parser.py -q 2>&1 | tail -5" in lines
+
+
+def test_a_fix_without_room_is_named_with_the_call_that_reads_it(
+    shared: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from backstory.mcp import find_tools
+
+    monkeypatch.setattr(find_tools, "Answer", lambda: Answer(1_500))
+    said = shared.call("find_fix", error="pytest tests/test_parser.py")
+    assert f"Left out: 1 more. get_session(session='{label(shared)}', at=2)" in said.text
 
 
 def test_a_fix_is_found_by_its_command(shared: History) -> None:

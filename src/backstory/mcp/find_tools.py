@@ -135,7 +135,8 @@ class FindFix(Tool, frozen=True, kw_only=True):
                 "search_sessions(query) finds single words of it."
             )
         elif shown < len(fixes):
-            said.append(f"Left out: {len(fixes) - shown} more. find_fix with limit={shown} shows the same.")
+            reads = [f"get_session(session={labels[f.session.uid]!r}, at={f.failed.seq})" for f in fixes[shown:]]
+            said.append(f"Left out: {len(reads)} more. {', '.join(reads)}")
         without_asking(history, said)
         return answer.text([*said, *remarks])
 
