@@ -141,9 +141,32 @@ def test_json_has_what_was_moved_and_what_stays(filled: Shell) -> None:
 
     assert told == {
         "from": str(old(filled)), "to": str(new(filled)), "moved": ["store.db"], "skipped": ["folders.seen"],
-        "left": ["mine.txt"], "symlink": False, "set": f"export BACKSTORY_HOME={new(filled)}",
+        "left": ["mine.txt"], "symlink": False, "served": [], "set": f"export BACKSTORY_HOME={new(filled)}",
         "bytes": (new(filled) / "store.db").stat().st_size,
     }  # fmt: skip
+
+
+def test_the_agents_whose_server_names_the_old_home_are_named_and_then_brought_up_to_date(filled: Shell) -> None:
+    settings = Path(filled.environ["HOME"]) / ".claude.json"
+    assert filled("mcp", "install", "claude").code == 0
+
+    done = filled("migrate-home", old(filled), new(filled))
+    assert f"The MCP server of claude does not know of it ({settings}). Then: backstory mcp install AGENT" in done.err
+
+    assert filled("mcp", "install", "claude", BACKSTORY_HOME=str(new(filled))).code == 0
+    assert str(new(filled)) in settings.read_text()
+    assert filled("mcp", "uninstall", "claude", BACKSTORY_HOME=str(new(filled))).code == 0
+    assert not settings.exists()
+
+
+def test_with_a_link_servers_go_on_and_nothing_is_said_of_them(filled: Shell) -> None:
+    assert filled("mcp", "install", "claude").code == 0
+
+    done = filled("migrate-home", "--symlink", old(filled), new(filled))
+
+    assert done.code == 0, done.err
+    assert "MCP" not in done.err
+    assert filled("mcp", "install", "claude").err.startswith("Nothing to do")
 
 
 def test_where_there_is_another_store_the_command_it_names_makes_one_of_both(filled: Shell) -> None:

@@ -103,6 +103,35 @@ def test_search_says_how_many_it_does_not_cover_and_when_a_reindex_is_due(filled
     assert "config set index.repositories" in after.err
 
 
+def test_a_report_of_a_search_says_it_too(filled: Shell) -> None:
+    ok(filled, "ingest")
+    put(filled, "index.repositories", "*/claude-tools/work")
+
+    before = filled("chronicle", "search", "work", "--json")
+    ok(filled, "reindex")
+    after = filled("chronicle", "search", "work", "--json")
+
+    missing = before.json()["not_covered"]
+    assert missing > 0
+    assert (before.json()["outdated"], after.json()["outdated"]) == (True, False)
+    assert "Next: backstory reindex" in before.err
+    assert f"{missing} sessions are not covered by index.repositories" in after.err
+
+
+def test_no_report_says_that_a_session_edited_nothing_which_is_not_covered(filled: Shell) -> None:
+    ok(filled, "ingest")
+    recaps = {uid: json.loads(ok(filled, "chronicle", "recap", uid, "--json")) for uid in projects(filled)}
+    edited = next(uid for uid, told in recaps.items() if told["files"])
+    put(filled, "index.repositories", "no/such")
+    ok(filled, "reindex")
+
+    told = json.loads(ok(filled, "chronicle", "recap", edited, "--json"))
+
+    assert told["status"] != "done"
+    assert "nothing was edited" not in told["reason"]
+    assert "index.repositories does not cover it" in told["reason"]
+
+
 def test_with_the_defaults_search_says_nothing_of_it(filled: Shell) -> None:
     ok(filled, "ingest")
 

@@ -16,6 +16,7 @@ import pytest
 from backstory.mcp.answer import CHARS_MAX
 from backstory.mcp.tools import TOOLS
 from backstory.mcp.transport import LINE_BYTES_MAX, WAITING_MAX
+from tests.support.going import until
 from tests.support.mcp_client import HERE, answered, asked
 
 if TYPE_CHECKING:
@@ -341,6 +342,18 @@ def test_a_store_that_is_replaced_is_opened_anew(history: History) -> None:
     broken = client.call("search_sessions", query="marmot")
     assert broken.is_error and "Traceback" not in broken.text
     assert client.ask("ping")["result"] == {}
+    assert client.close() == (0, "")
+
+
+def test_a_home_that_moved_while_the_server_runs_is_named(history: History, tmp_path: Path) -> None:
+    client, old, new = history.client(), history.shell.store.parent, tmp_path / "new"
+    client.begin()
+    assert client.call("search_sessions", query="marmot").history
+    until(lambda: history.shell("migrate-home", old, new).code == 0)
+    for said in (client.call("search_sessions", query="marmot"), client.call("board", action="list")):
+        assert said.is_error
+        assert f"was moved to {new}" in said.text
+    assert [each.name for each in old.iterdir()] == ["moved-to"]
     assert client.close() == (0, "")
 
 

@@ -84,6 +84,18 @@ def test_the_persons_own_setting_widens_it(history: History) -> None:
     assert history.call("session_store_sql", query="select count(*) from sessions").history.endswith("[2]")
 
 
+def test_what_the_index_leaves_out_is_said_without_counting_what_lies_elsewhere(history: History) -> None:
+    assert "not covered" not in history.call("search_sessions", query="gnu").text
+    assert history.shell("config", "set", "index.repositories", "no/such").code == 0
+    assert history.shell("reindex").code == 0
+    said = history.call("search_sessions", query="gnu")
+    assert not said.history
+    assert "Not every repository is covered by index.repositories; this one may be left out." in said.text
+    assert "sessions are not covered" not in said.text
+    assert history.shell("config", "set", "mcp.scope", "all").code == 0
+    assert "sessions are not covered by index.repositories" in history.call("search_sessions", query="gnu").text
+
+
 def test_a_clone_cannot_widen_it(history: History) -> None:
     config = history.work / ".backstory" / "config.toml"
     config.parent.mkdir()

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.clock import Clock
@@ -21,6 +21,8 @@ steps = st.lists(st.tuples(st.integers(0, len(WAYS) - 1), st.integers(0, 7), st.
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(before=steps, here=steps, there=steps)
+# At one moment a branch was named at a record of a turn, and at the end of that turn, which had grown there.
+@example(before=[(1, 0, 0)], here=[(1, 0, 0), (8, 4, 0)], there=[(4, 0, 0), (8, 4, 0)])
 def test_copies_merged_either_way_round_are_the_same(before: Steps, here: Steps, there: Steps) -> None:
     folder = Path(tempfile.mkdtemp(prefix="backstory-"))
     try:

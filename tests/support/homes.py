@@ -50,6 +50,7 @@ def make_home(home: Path) -> str:
     os.utime(home / "projects/01STORE", ns=(READ_NS, READ_NS))
     write(home, f"locks/{session.uid}", b"process 1 on here")
     write(home, "resumed/01A.json", b"{}")
+    write(home, "installed/0a.json", b"{}")
     write(home, "unsent/01A-01B.txt", b"unsent words")
     write(home, "drafts/tmp1/prompt.md", b"a draft")
     write(home, f"{TROUBLES}/{session.uid}.continue", msgspec.json.encode({"store": str(home / "store.db"), "pid": 3}))

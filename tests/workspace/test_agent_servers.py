@@ -204,6 +204,22 @@ def test_a_home_that_moved_takes_the_place_of_the_old_one(home: Home) -> None:
     assert home.install(program=elsewhere).action == "none"
 
 
+def test_a_home_that_moved_to_where_it_needs_no_name_is_named_no_more(home: Home) -> None:
+    home.install()
+    unnamed = structs.replace(PROGRAM, environ={})
+    assert home.install(program=unnamed).action == "update"
+    assert home.entry()["env"] == {}
+    assert home.install(program=unnamed).action == "none"
+
+
+def test_a_variable_that_a_person_added_or_changed_stays(home: Home) -> None:
+    file = home.put(b"{}")
+    home.install()
+    file.write_bytes(file.read_bytes().replace(b'"/bh"', b'"/mine", "MORE": "1"'))
+    assert home.install(program=structs.replace(PROGRAM, environ={})).action == "none"
+    assert home.entry()["env"] == {"BACKSTORY_HOME": "/mine", "MORE": "1"}
+
+
 def test_the_old_program_is_removed_by_the_new_one(home: Home) -> None:
     home.install("codex")
     home.uninstall("codex", program=MOVED)

@@ -31,6 +31,8 @@ By no SQL: status, reason and open end (the rule above), files (of session_files
 what is aside), commits, and how the last tests and the last build ended. They are read from the words of commands and
 from what these returned: tool_calls has both."""
 LINE_CHARS = 200
+NOT_COVERED = "what it edited is not known, as index.repositories does not cover it"
+"""Why nobody can say that a session is done."""
 
 
 def explained() -> Iterator[str]:
@@ -93,12 +95,14 @@ def progress_of(work: SessionWork) -> Progress:
     deeds = [each for each in work.deeds if each.ok or each.kind in CHECKS]
     if last.outcome in _WAS:
         return _progress(Status.STUCK, f"the last turn {_WAS[last.outcome]}", _last_prompt(last))
-    failed = _open_failure(deeds)
+    failed = _open_failure(deeds) if work.is_covered else None
     if failed is not None:
         why = f"the last {_RUNS[failed.kind]} failed (@{failed.seq})"
         return _progress(Status.STUCK, why, f"failing: {line(failed.text)}")
     if not last.is_answered:
         return _progress(Status.IN_PROGRESS, "the last prompt was not answered", _last_prompt(last))
+    if not work.is_covered:
+        return _progress(Status.IN_PROGRESS, NOT_COVERED, question(last.answer))
     edit, kept = _last(deeds, (DeedKind.EDIT,)), _last(deeds, (DeedKind.COMMIT, DeedKind.PULL_REQUEST))
     if edit is None:
         return _progress(Status.DONE, "the last prompt was answered, and nothing was edited", question(last.answer))

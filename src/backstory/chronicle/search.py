@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.chronicle.explain import quoted, sessions_with_subagents
+from backstory.store.coverage import Coverage
 from backstory.store.query import match_expression
 from backstory.workspace.resume_command import is_resumable
 
@@ -64,6 +65,7 @@ class SearchReport(Struct, frozen=True, kw_only=True):
     truncated: bool
     relaxed: bool
     instead: tuple[tuple[str, str], ...]
+    coverage: Coverage = Coverage()
 
 
 def search_report(reader: Reader, query: SearchQuery) -> SearchReport:
@@ -81,6 +83,7 @@ def search_report(reader: Reader, query: SearchQuery) -> SearchReport:
         truncated=findings.truncated,
         relaxed=findings.relaxed,
         instead=findings.instead,
+        coverage=result.coverage,
     )
 
 
@@ -135,6 +138,8 @@ def as_json(report: SearchReport) -> dict[str, Any]:
         "truncated": report.truncated,
         "relaxed": report.relaxed,
         "instead": dict(report.instead),
+        "not_covered": report.coverage.uncovered,
+        "outdated": report.coverage.is_outdated,
         "places": [
             {
                 "repository": place.name or None,

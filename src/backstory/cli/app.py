@@ -82,7 +82,11 @@ class App:
         return self.new_workspace()
 
     def new_workspace(self) -> Workspace:
-        """The same, opened anew: a command that goes on for long meets settings and stores as they are by then."""
+        """The same, opened anew: a command that goes on for long meets settings and stores as they are by then.
+
+        Raises HomeWasMoved, HomeIsMoving, HomeNotWhole: also where the home moved since.
+        """
+        check_home(self.home_folder)
         return Workspace(
             self._read_config, self.home, self.cwd, store=self.store_path, now=now_ms, environ=self.environ,
             report=output.talk,

@@ -121,11 +121,11 @@ def _edit(command: list[str], file: Path) -> None:
     """Wait until the editor is closed. Raises EditorFailed."""
     try:
         with _terminal() as streams:
-            process = subprocess.Popen([*command, str(file)], **streams)
-            # While the editor is open, Ctrl-C is for it alone.
-            before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            # While the editor is open, Ctrl-C is for it alone. A handler, unlike SIG_IGN, is not inherited by it, so
+            # this can be set before it begins.
+            before = signal.signal(signal.SIGINT, lambda *_: None)
             try:
-                code = process.wait()
+                code = subprocess.Popen([*command, str(file)], **streams).wait()
             finally:
                 signal.signal(signal.SIGINT, before)
     except OSError as refused:

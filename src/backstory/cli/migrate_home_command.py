@@ -61,6 +61,10 @@ def _remarks(moved: MovedHome, *, is_default: bool) -> Iterator[str]:
         yield f"Not moved, because {moved.to} has others of these names: {_named(moved.skipped)}"
     if moved.left:
         yield f"Not ours, left in {moved.source}: {_named(moved.left)}"
+    if moved.served:
+        agents = ", ".join(dict.fromkeys(agent for agent, _ in moved.served))
+        paths = _named([path for _, path in moved.served])
+        yield f"The MCP server of {agents} does not know of it ({paths}). Then: backstory mcp install AGENT"
     if moved.is_link:
         yield f"{moved.source} is a link to {moved.to} now: nothing has to be set."
     elif is_default:

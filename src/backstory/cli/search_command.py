@@ -37,8 +37,6 @@ from backstory.workspace import searching
 from backstory.workspace.searching import Mode, SearchQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from backstory.cli.app import App
     from backstory.store.session_filter import SessionFilter
     from backstory.workspace.searching import SearchResult
@@ -136,7 +134,7 @@ def _query(
 
 def _print(app: App, result: SearchResult) -> None:
     findings = result.findings
-    for remark in _left_out(result):
+    for remark in searching.left_out(result.coverage):
         output.talk(remark)
     for typed, searched in findings.instead:
         output.talk(f"Nothing has {typed!r}; searched for {searched!r}.")
@@ -151,15 +149,6 @@ def _print(app: App, result: SearchResult) -> None:
     output.pages(lines)
     if findings.truncated or findings.near:
         output.talk(" · ".join(filter(None, hits_view.counted(result))))
-
-
-def _left_out(result: SearchResult) -> Iterator[str]:
-    """What the index does not cover, and what can be done about it."""
-    if count := result.coverage.uncovered:
-        what = f"{output.counted(count, 'session is', 'sessions are')} not covered"
-        yield f"{what} by index.repositories. To change that: backstory config set index.repositories NAMES"
-    if result.coverage.is_outdated:
-        yield "The index is not as its settings say now, so hits may be missing or too many. Next: backstory reindex"
 
 
 def _first_word(result: SearchResult) -> str:

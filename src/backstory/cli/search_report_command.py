@@ -29,7 +29,7 @@ def command(ctx: click.Context, limit: int, asked: Asked, form: Form) -> None:
     if not asked.words:
         raise click.UsageError("Missing argument 'WORDS...': what to look for.")
     from backstory.chronicle import search
-    from backstory.workspace.searching import SearchQuery
+    from backstory.workspace.searching import SearchQuery, left_out
 
     app: App = ctx.obj
     query = SearchQuery(
@@ -42,6 +42,8 @@ def command(ctx: click.Context, limit: int, asked: Asked, form: Form) -> None:
         for name, sql in search.queries(found).items():
             output.data(f"\n-- {name}\n{sql};")
         return
+    for remark in left_out(found.coverage):
+        output.talk(remark)
     for typed, searched in found.instead:
         output.talk(f"Nothing has {typed!r}; searched for {searched!r}.")
     if not found.places:

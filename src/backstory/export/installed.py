@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -53,6 +54,14 @@ class InstallNotes:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as refused:
             raise InstallNoteUnreadable(file, str(refused)) from refused
+
+    def all(self, what: str) -> list[InstallNote]:
+        """The notes that can be read, by path."""
+        found = []
+        for file in self.folder.glob("*.json"):
+            with suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+                found.append(msgspec.json.decode(file.read_bytes(), type=InstallNote))
+        return sorted((each for each in found if each.what == what), key=lambda each: each.path)
 
     def write(self, note: InstallNote) -> None:
         """Write a note, whole or not at all. Raises DiskFull, CannotWrite."""

@@ -68,6 +68,7 @@ class SearchSessions(Tool, frozen=True, kw_only=True):
             )
         if repository and history.scope.is_here:
             said.append(_only_here(history))
+        said += history.left_out(result)
         without_asking(history, said)
         return answer.text([*said, *remarks])
 

@@ -27,7 +27,7 @@ FILES = (*(name + side for name in DATABASES for side in ("", "-journal", "-wal"
 """Our files in a home."""
 LOCKS = "locks"
 FOLDERS = (
-    "projects", "spool", LOCKS, "compactions", "resumed", "unsent", "drafts", "import", "merging",
+    "projects", "spool", LOCKS, "compactions", "resumed", "installed", "unsent", "drafts", "import", "merging",
 )  # fmt: skip
 """Our folders in a home."""
 COPYING = ".moving"

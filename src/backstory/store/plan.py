@@ -7,6 +7,7 @@ owner's. A session that was removed in one store is removed in the other, unless
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -228,10 +229,11 @@ def merge_alike(one: SessionState, other: SessionState) -> Decisions:
     return replace(one.decided, values=values, at=at)
 
 
-def _when(decided: Decisions, about: str) -> tuple[int, bool, int, str]:
+def _when(decided: Decisions, about: str) -> tuple[int, bool, int, str, float]:
     """When something was decided, and what tells two decisions of one moment apart."""
-    value = decided.values.get(about)
-    moved = (value[4] or value[3]) if isinstance(value, tuple) else 0
-    # A record's number is not the same in two copies.
-    said = str(value[:2] if isinstance(value, tuple) else value)
-    return decided.at.get(about, 0), value is not None, moved, said
+    value, at = decided.values.get(about), decided.at.get(about, 0)
+    if not isinstance(value, tuple):
+        return at, value is not None, 0, str(value), 0
+    # Two records of one turn are in one order by whichever copy's numbers; no number means the turn's end.
+    record = math.inf if value[2] is None else value[2]
+    return at, True, value[4] or value[3], str(value[:2]), record

@@ -220,6 +220,10 @@ class Reading(Database):
         """An answer of a function of ``portable``, which reads rows as lines of a JSON export."""
         return self._read(question)
 
+    def is_covered(self, session: Session | int) -> bool:
+        """Whether rows are derived from a session: index.repositories may leave it out."""
+        return self._read(lambda db: coverage.is_covered(db, id_of(session)))
+
     def index_coverage(self) -> Coverage:
         """What the search index covers, and whether it is as the settings say now."""
 

@@ -18,10 +18,10 @@ from backstory.workspace.entries import entries_of
 from backstory.workspace.fixes import find_fixes
 from backstory.workspace.queries import full_form_of
 from backstory.workspace.scope import located_in, scope_of
-from backstory.workspace.searching import SearchQuery, filter_of
+from backstory.workspace.searching import SearchQuery, filter_of, left_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from backstory.search.query import Excerpt
@@ -99,6 +99,14 @@ class AgentHistory:
         """The best hit of each session that has these words."""
         query = SearchQuery(text=text, repository=repository, agent=agent, since=since, limit=limit)
         return self._workspace.reader.search(self._limited(query))
+
+    def left_out(self, result: SearchResult) -> Iterator[str]:
+        """What the index does not cover; sessions elsewhere are not counted for one who may not ask of them."""
+        coverage = result.coverage
+        if self.scope.is_here and coverage.uncovered:
+            coverage = replace(coverage, uncovered=0)
+            yield "Not every repository is covered by index.repositories; this one may be left out."
+        yield from left_out(coverage)
 
     def excerpt(self, hit: Excerpt, query: str, mask: Callable[[str], str]) -> str:
         """The words around a hit, of the text as it may be shown: of half a secret nobody could tell what it is."""

@@ -76,7 +76,7 @@ class AgentServers:
         if place.present is None:
             return self._added(place, entry, ADD, place.text, ())
         (present,) = place.present
-        if _starts_same(present, entry) and _environ(entry).items() <= _environ(present).items():
+        if _starts_same(present, entry) and _has_environ(present, entry, place.note):
             return _nothing(place)
         if not (place.note and _starts_same(present, place.note.entry)) or present.keys() - place.note.entry.keys():
             raise EntryNotOurs(place.file.path, NAME)
@@ -175,6 +175,14 @@ def _remarks(place: _Place) -> tuple[str, ...]:
 def _starts_same(entry: Any, other: Mapping[str, Any]) -> bool:
     """Whether an entry, of any form, starts what another one of ours starts."""
     return isinstance(entry, dict) and all(entry.get(key) == other.get(key) for key in ("command", "args"))
+
+
+def _has_environ(present: Mapping[str, Any], entry: Mapping[str, Any], note: InstallNote | None) -> bool:
+    """Whether an entry has the variables it needs, and none that we gave it and it needs no more, such as a home."""
+    there, needed = _environ(present), _environ(entry)
+    given = _environ(note.entry) if note is not None else {}
+    is_outdated = any(name not in needed and there.get(name) == value for name, value in given.items())
+    return needed.items() <= there.items() and not is_outdated
 
 
 def _environ(entry: Mapping[str, Any]) -> dict[str, Any]:

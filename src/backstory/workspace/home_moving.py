@@ -20,6 +20,7 @@ from backstory.errors import (
     HomeWasMoved,
     StoreBusy,
 )  # fmt: skip
+from backstory.export.installed import SERVER, InstallNotes
 from backstory.export.placing import FOLDER as RESUMED
 from backstory.ingest.import_folder import FOLDER as IMPORT
 from backstory.ingest.lock import WATCHING
@@ -59,6 +60,8 @@ class MovedHome(Struct, frozen=True, kw_only=True):
     bytes: int
     is_link: bool
     """The old folder is a link to the new one now."""
+    served: Sequence[tuple[str, str]] = ()
+    """Agents, each with the settings in which our server still starts with the old folder."""
 
 
 def as_json(moved: MovedHome) -> dict[str, Any]:
@@ -66,6 +69,7 @@ def as_json(moved: MovedHome) -> dict[str, Any]:
     return {
         "from": str(moved.source), "to": str(moved.to), "moved": list(moved.moved), "bytes": moved.bytes,
         "skipped": list(moved.skipped), "left": list(moved.left), "symlink": moved.is_link,
+        "served": [{"agent": agent, "path": path} for agent, path in moved.served],
     }  # fmt: skip
 
 
@@ -102,9 +106,10 @@ def move_home(
 
 def _result(move: Move, *, is_link: bool) -> MovedHome:
     left = () if is_link else files_of(move.source).strangers
+    served = () if is_link else [(each.agent, each.path) for each in InstallNotes(move.to).all(SERVER)]
     return MovedHome(
         source=move.source_names[0] if move.source_names else move.source, to=move.to_name, moved=move.moved,
-        skipped=move.stayed, left=left, bytes=move.bytes, is_link=is_link,
+        skipped=move.stayed, left=left, bytes=move.bytes, is_link=is_link, served=served,
     )  # fmt: skip
 
 

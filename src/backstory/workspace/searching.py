@@ -19,6 +19,7 @@ from backstory.store.session_filter import SessionFilter
 from backstory.workspace.resume_command import resume_command
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from backstory.search.query import Excerpt
@@ -72,6 +73,15 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     coverage: Coverage = Coverage()
     missing_store: Path | None = None
     """Where the home store would be, if nothing was imported yet."""
+
+
+def left_out(coverage: Coverage) -> Iterator[str]:
+    """What the index does not cover, and what can be done about it."""
+    if count := coverage.uncovered:
+        what = f"{count:,} {'session is' if count == 1 else 'sessions are'} not covered"
+        yield f"{what} by index.repositories. To change that: backstory config set index.repositories NAMES"
+    if coverage.is_outdated:
+        yield "The index is not as its settings say now, so hits may be missing or too many. Next: backstory reindex"
 
 
 class Cancellation:

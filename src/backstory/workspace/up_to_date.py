@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from backstory.store import Store
     from backstory.workspace.workspace import Workspace
 
-HOME_OFF = "The home store is off: nothing is put into it. Turn it on: backstory config set store.enabled true"
+HOME_OFF = (
+    "The home store is off: no logs or runs are put into it. Turn it on: backstory config set store.enabled true "
+    "(or unset BACKSTORY_STORE_ENABLED)"
+)
 VARIABLE = "BACKSTORY_INGEST_AUTO"
 """In the environment: it stands in for the setting ``ingest.auto``."""
 CPU_S = 0.15

@@ -38,6 +38,8 @@ class SessionWork(Struct, frozen=True, kw_only=True):
     deeds: tuple[DoneDeed, ...]
     refs: tuple[StoredRef, ...]
     roots: tuple[str, ...]
+    is_covered: bool = True
+    """Else its edits, and what its calls returned, are not known: index.repositories leaves them out."""
 
 
 def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> tuple[SessionWork, ...]:
@@ -75,7 +77,7 @@ def _work(
     counted = [each for each in deeds if not is_aside(each.text if _is_edit(each) else each.folder, roots)]
     return SessionWork(
         session=value, turns=tuple(turns), deeds=tuple(_settled(store, counted, is_named=is_named)),
-        refs=tuple(store.refs(session)), roots=roots,
+        refs=tuple(store.refs(session)), roots=roots, is_covered=store.is_covered(session),
     )  # fmt: skip
 
 
