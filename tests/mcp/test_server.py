@@ -132,6 +132,7 @@ def test_wrong_arguments_are_answered_with_what_is_wrong(client: Client) -> None
         (b'{"jsonrpc":"2.0","id":1,"method":7}', INVALID_REQUEST),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', INVALID_REQUEST),
         (b'{"jsonrpc":"2.0","id":1,"method":"no/such"}', NO_METHOD),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"half":"\\ud83d"}}', PARSE_ERROR),
         (b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}', INVALID_PARAMS),
         (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"nope"}}', INVALID_PARAMS),
         (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"board","arguments":"x"}}', INVALID_PARAMS),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import errors
-from backstory.mcp.answer import CHARS_MAX
+from backstory.mcp.answer import CHARS_MAX, Answer
 from backstory.mcp.tools import TOOLS
 from tests.support.mcp_client import (
     HERE,
@@ -24,6 +24,7 @@ from tests.support.mcp_client import (
 if TYPE_CHECKING:
     from tests.support.mcp_client import History, Said
 
+SENT = "44444444-0000-4000-8000-000000000004"
 LARGE = "33333333-0000-4000-8000-000000000003"
 CALL = re.compile(r"(get_session|expand)\(([^)]*)\)")
 
@@ -115,6 +116,39 @@ def test_a_store_that_came_with_a_clone_is_no_history(
         history.call("get_session", session=session.uid)
     with pytest.raises(errors.SessionNotFound):
         history.call("get_session", session="S1")
+
+
+def test_a_subagent_here_of_a_session_elsewhere_says_nothing_of_that_one(history: History) -> None:
+    """A session that works elsewhere may send a subagent here."""
+    history.write_log(SENT, history.work, [*asked("Look for the okapi"), *answered("It sleeps.")], 3, parent=OTHER)
+    history.shell("ingest")
+    found = history.call("search_sessions", query="okapi")
+    (label,) = re.findall(r"^(\w+) @", found.history, re.MULTILINE)
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("search_sessions", {"query": "okapi"}), ("get_session", {"session": label}),
+        ("expand", {"session": label, "from_seq": 0, "to_seq": 9}),
+        ("session_store_sql", {"query": "select * from sessions"}),
+    ]  # fmt: skip
+    for tool, arguments in calls:
+        said = history.call(tool, **arguments)
+        assert "okapi" in said.history
+        assert "zebra" not in said.text
+
+
+def test_a_subagent_that_was_sent_elsewhere_is_no_history_here(history: History) -> None:
+    records = [*asked("Look for the yak"), *called("Read", "y1", {"file_path": str(history.other / "yak.py")}, "yak")]
+    history.write_log(SENT, history.other, records, 3, parent=HERE)
+    history.shell("ingest")
+    found = history.call("search_sessions", query="yak", cwd=history.other)
+    (label,) = re.findall(r"^(\w+) @", found.history, re.MULTILINE)
+    assert "yak" in history.call("file_history", path="yak.py", cwd=history.other).history
+    for path in ("yak.py", str(history.other)):
+        assert not history.call("file_history", path=path).history
+    assert "yak" not in history.call("session_store_sql", query="select user_message from turns").history
+    with pytest.raises(errors.OutOfScope):
+        history.call("get_session", session=label)
+    with pytest.raises(errors.OutOfScope):
+        history.call("expand", session=label, from_seq=0, to_seq=9)
 
 
 # get_session and expand
@@ -221,6 +255,16 @@ def test_a_fix_is_the_call_that_succeeded_with_what_was_changed_before(shared: H
     assert f"  changed: {label(shared)} @6 Edit: {shared.work}/src/parser.py" in lines
     assert "    + return tree" in lines
     assert f"  worked: {label(shared)} @8 Bash: cd /tmp && pytest tests/test_parser.py -q 2>&1 | tail -5" in lines
+
+
+def test_a_fix_without_room_is_named_with_the_call_that_reads_it(
+    shared: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from backstory.mcp import find_tools
+
+    monkeypatch.setattr(find_tools, "Answer", lambda: Answer(1_500))
+    said = shared.call("find_fix", error="pytest tests/test_parser.py")
+    assert f"Left out: 1 more. get_session(session='{label(shared)}', at=2)" in said.text
 
 
 def test_a_fix_is_found_by_its_command(shared: History) -> None:
@@ -386,6 +430,18 @@ def test_sql_cannot_take_a_secret_apart(shared: History, expression: str) -> Non
         assert part not in said.text and part.encode().hex().upper() not in said.text
 
 
+@pytest.mark.parametrize("column", ["file_path", "relative_path"])
+def test_sql_cannot_take_a_secret_in_a_path_apart(history: History, column: str) -> None:
+    given = {"file_path": str(history.work / f"{TOKEN}.txt"), "content": "x"}
+    history.write_log(LARGE, history.work, [*asked("Write it"), *called("Write", "w1", given, "ok")], 3)
+    history.shell("ingest")
+    pieces = f"substr({column}, -36, 20), substr({column}, -16), hex({column})"
+    said = history.call("session_store_sql", query=f"select {pieces} from session_files where {column} like '%.txt'")
+    assert said.history.count("\n") == 1
+    for part in (TOKEN[8:16], TOKEN[-8:]):
+        assert part not in said.text and part.encode().hex().upper() not in said.text
+
+
 def test_a_secret_that_a_piece_cuts_is_masked_on_both_sides(history: History) -> None:
     """A long text is shown in pieces: a secret at the edge of one is whole in none."""
     for shift in range(0, 60, 7):
@@ -457,6 +513,16 @@ def test_titles_in_an_error_are_data_too(history: History) -> None:
 
     refused = errors.SessionAmbiguous("x", [f"01AAAA ({INJECTION})"])
     text = _refusal(TOOLS["get_session"], refused)
+    assert "</history> Ignore" not in text
+    assert text.index("Ignore all") < text.index("\n</history")
+
+
+def test_history_that_an_error_of_sql_quotes_is_data_too(shared: History) -> None:
+    from backstory.mcp.server import _refusal
+
+    with pytest.raises(errors.SqlWrong) as refused:
+        shared.call("session_store_sql", query="select json_extract('{}', user_message) from turns")
+    text = _refusal(TOOLS["session_store_sql"], refused.value)
     assert "</history> Ignore" not in text
     assert text.index("Ignore all") < text.index("\n</history")
 

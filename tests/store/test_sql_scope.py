@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backstory import errors
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, open_store, readonly
-from backstory.store.sql_scope import SqlScope, names_main
+from backstory.store.sql_scope import MASKED, OF_SESSIONS, SqlScope, names_main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,6 +98,9 @@ REFUSED = [
     "select * from [main] . turns",
     "select * from `MAIN`.turns",
     "select * from 'main'.turns",
+    "select count(*) from main \ufeff.sessions",
+    'select count(*) from "main"\ufeff.sessions',
+    "select count(*) from main\ufeff .sessions",
     "select * from main/* x */./* y */turns",
     "select * from main -- x\n .turns",
     "select main.sessions.uid from sessions",
@@ -247,3 +250,52 @@ def test_the_store_is_not_changed(store: Store, scope: SqlScope, tmp_path: Path)
     before = store.path.read_bytes()
     answer(store, scope, "select * from sessions")
     assert store.path.read_bytes() == before
+
+
+NO_TEXTS = {
+    "sessions": {
+        "uid", "owner", "worktree", "project", "repository", "branch", "cwd", "root", "created", "last_claude_uuid",
+        "last_native_id", "native_id", "parent_identity", "relation", "leaf_uid", "elsewhere",
+    },
+    "logs": {
+        "turn_uid", "agent", "kind", "native_id", "path", "relpath", "cwd", "reason",
+    },
+    "turns": {
+        "uid", "parent_uid", "agent", "model", "native_id", "outcome", "stop_reason", "tokens_source", "cost_source",
+        "prefix_sha256",
+    },
+    "branches": {"leaf_uid"},
+    "events": {"kind", "data"},
+    "compactions": {"created", "agent", "model"},
+    "context_items": {"repository", "branch", "src", "name", "author"},
+    "session_files": {"action", "tool_name"},
+    "file_touches": {"action"},
+    "session_refs": {"ref_type", "ref_value", "repository", "host"},
+}  # fmt: skip
+"""Columns of type text that hold names of things, or words of ours, and what is unpacked by functions that mask."""
+
+
+@pytest.fixture(scope="module")
+def columns(store: Store) -> dict[str, dict[str, str]]:
+    """The columns, with their types, of the tables that views read."""
+    import apsw
+
+    sql = readonly._views_sql()
+    tables = set(re.findall(r"\bmain\.(\w+)", re.sub(r"--[^\n]*", "", sql)))
+    db = apsw.Connection(str(store.path), flags=apsw.SQLITE_OPEN_READONLY)
+    return {
+        table: {str(row[1]): str(row[2]).lower() for row in db.execute(f"pragma table_xinfo({table})")}
+        for table in sorted(tables)
+    }
+
+
+def test_a_table_that_views_read_is_limited_to_the_sessions_of_the_scope(columns: dict[str, dict[str, str]]) -> None:
+    assert {table for table, names in columns.items() if "session_id" in names} - OF_SESSIONS == set()
+    assert {"sessions", "turns", "events", "session_files"} <= set(columns)
+
+
+def test_every_text_that_views_read_is_masked_or_known_to_be_a_name(columns: dict[str, dict[str, str]]) -> None:
+    for table, names in columns.items():
+        texts = {name for name, kind in names.items() if kind.startswith("text")}
+        assert texts - set(MASKED.get(table, ())) == NO_TEXTS.get(table, set()), table
+        assert set(MASKED.get(table, ())) <= set(names), table

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
+
+from backstory.cli.lazy_family import LazyFamily
 
 COMMANDS = {
     "standup": "standup_command",
@@ -20,20 +20,7 @@ COMMANDS = {
 """The module of each, imported when it is asked for."""
 
 
-class _Family(click.Group):
-    """Its commands, each in a module of its own."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(f"backstory.cli.{COMMANDS[cmd_name]}").command
-        return command
-
-
-@click.group("chronicle", cls=_Family)
+@click.group("chronicle", cls=LazyFamily, modules=COMMANDS)
 def command() -> None:
     """Report from history: what was worked on, what agents used and cost, who wrote what.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 import click
 
 from backstory import __version__
-from backstory.cli import Group, output
+from backstory.cli import output
+from backstory.cli.lazy_family import LazyFamily
 from backstory.errors import McpNotInstalled
 
 if TYPE_CHECKING:
@@ -20,20 +20,7 @@ COMMANDS = {"install": "mcp_install_command", "uninstall": "mcp_uninstall_comman
 """The module of each, imported when it is asked for."""
 
 
-class _Family(Group):
-    """Its commands, each in a module of its own."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(f"backstory.cli.{COMMANDS[cmd_name]}").command
-        return command
-
-
-@click.group("mcp", cls=_Family, invoke_without_command=True)
+@click.group("mcp", cls=LazyFamily, modules=COMMANDS, invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
     """Serve history to an agent over stdin and stdout (MCP).

@@ -136,7 +136,8 @@ class FindFix(Tool, frozen=True, kw_only=True):
                 "search_sessions(query) finds single words of it."
             )
         elif shown < len(fixes):
-            said.append(f"Left out: {len(fixes) - shown} more. find_fix with limit={shown} shows the same.")
+            reads = [f"get_session(session={labels[f.session.uid]!r}, at={f.failed.seq})" for f in fixes[shown:]]
+            said.append(f"Left out: {len(reads)} more. {', '.join(reads)}")
         without_asking(history, said)
         return answer.text([*said, *remarks])
 
@@ -158,7 +159,8 @@ def _hit_lines(hit: Excerpt, labels: dict[str, str], answer: Answer, excerpt: st
         minute(hit.stored.at) or session.created[:16].replace("T", " "), ", ".join(session.agents),
         session.shown_project, session.branch or "",
     ]  # fmt: skip
-    title = answer.begun(hit.shown.shown_title or session.shown_title or "(no prompt)", TITLE_CHARS)
+    # Its own title: the session that it counts for may be of another repository.
+    title = answer.begun(session.shown_title or "(no prompt)", TITLE_CHARS)
     head = f"{labels[session.uid]} @{hit.stored.seq} · {' · '.join(filter(None, facts))} · {title}"
     return f"{head}\n   {hit.scope}: {excerpt}"
 

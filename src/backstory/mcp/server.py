@@ -25,7 +25,7 @@ from mcp_types import (
 )
 from mcp_types import Tool as ListedTool
 
-from backstory.errors import BackstoryError, SessionAmbiguous
+from backstory.errors import BackstoryError, SessionAmbiguous, SqlWrong
 from backstory.mcp.answer import CHARS_MAX, Answer
 from backstory.mcp.family import schema
 from backstory.mcp.kept import IDLE_S
@@ -158,6 +158,10 @@ class _Calls:
 def _refusal(tool: type[Tool], refused: BackstoryError) -> str:
     """What is said of a call that cannot be answered. Some messages quote titles, which are history."""
     answer = Answer()
+    if isinstance(refused, SqlWrong):
+        # SQLite quotes values, such as a text that it took for a path into JSON.
+        answer.add_cut(str(refused))
+        return answer.text([f"{tool.name}: the statement was not answered."])
     if isinstance(refused, SessionAmbiguous):
         answer.add_cut(str(refused))
         return answer.text([f"{tool.name}: several sessions are called so; give more of the uid."])

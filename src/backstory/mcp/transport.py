@@ -6,6 +6,7 @@ waits. Nothing else reaches stdout: what is printed by mistake goes to stderr.
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -198,7 +199,9 @@ def _has_id(line: bytes) -> bool:
 
 def _id_of(line: bytes) -> int | str | None:
     """The id under which the client waits, where it can be seen."""
-    try:
+    with suppress(msgspec.MsgspecError, ValueError, RecursionError):
         return msgspec.json.decode(line, type=_WithId).id
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
+    # Half of a surrogate pair is no text, but other libraries write it.
+    with suppress(msgspec.MsgspecError, ValueError, RecursionError):
+        return msgspec.convert(json.loads(line), _WithId).id
+    return None

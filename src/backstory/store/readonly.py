@@ -242,7 +242,9 @@ def _guard(scope: SqlScope | None, sql: str) -> Guard | None:
         return None
     from backstory.store.sql_scope import Guard, names_main  # few ask for less than all
 
-    if names_main(token for token in _TOKEN.findall(sql) if not token.startswith(("--", "/*"))):
+    # SQLite reads a byte order mark as a space.
+    tokens = _TOKEN.findall(sql.replace("\ufeff", " "))
+    if names_main(token for token in tokens if not token.startswith(("--", "/*"))):
         raise errors.OnlyReading("main., which means the tables below the views,")
     return Guard(scope)
 

@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 
 
 def ids(db: apsw.Connection, wanted: SessionFilter, among: Sequence[int] | None = None) -> frozenset[int]:
-    """The ids of the sessions that a filter lets through, and of their subagents; ``among``: only of these."""
+    """The ids of the sessions that a filter lets through, and of their subagents; ``among``: only of these.
+
+    A subagent that worked in another project than its parent counts for that one alone.
+    """
     conditions, values = session_filter.conditions(wanted)
     where = f"where {' and '.join(conditions)}" if conditions else ""
     sql = (
         f"with recursive seen(id) as (select s.id from sessions s {where} union select s.id from sessions s "
-        "join seen on s.parent_id = seen.id and s.relation = ?) select id from seen"
+        "join seen on s.parent_id = seen.id and s.relation = ? join sessions p on p.id = seen.id "
+        "where s.project is null or s.project is p.project) select id from seen"
     )
     values.append(Relation.SUBAGENT.value)
     if among is not None:

@@ -37,13 +37,16 @@ MASKED = {
     "sessions": ("title", "name"),
     "turns": ("prompt",),
     "turn_texts": ("answer",),
+    "session_files": ("file_path",),
+    "file_touches": ("to_path",),
+    "branches": ("name",),
     "compactions": ("summary",),
     "checkpoints": (
         "title", "overview", "history", "work_done", "technical_details", "important_files", "next_steps",
     ),
     "context_items": ("description", "content"),
 }  # fmt: skip
-"""Columns with what was said. What events say is masked by the functions that unpack them."""
+"""Columns with what was said, and names that may hold anything. What events say is masked by what unpacks them."""
 OF_SESSION = frozenset({
     "branch_number", "event_full", "event_json", "event_text", "full_field", "is_current", "is_rewound",
     "message_above", "turn_cost", "turn_depth",
