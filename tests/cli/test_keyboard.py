@@ -61,6 +61,8 @@ def test_ctrl_c_is_told_in_one_line(going: Terminal) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_that_ends_us_gives_the_terminal_back(going: Terminal, number: int) -> None:
     going.type("typed\n")
+    # A terminal takes what is typed a moment later.
+    until(going.typed_ahead)
     going.send(number)
     going.end()
     assert going.process.returncode == -number
