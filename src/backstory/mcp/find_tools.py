@@ -48,12 +48,10 @@ class SearchSessions(Tool, frozen=True, kw_only=True):
             self.query, repository=repository, agent=agent, since=moment(self.since), limit=self.limit
         )
         found, answer, said = result.findings, Answer(), list[str]()
-        shown = 0
-        for hit in found.excerpts:
-            excerpt = history.excerpt(hit, self.query, answer.redactor.text)
-            if not answer.add(_hit_lines(hit, result.labels, answer, excerpt)):
-                break
-            shown += 1
+        shown = answer.add_each(
+            _hit_lines(each, result.labels, answer, history.excerpt(each, self.query, answer.redactor.text))
+            for each in found.excerpts
+        )
         if found.relaxed:
             said.append("No session has all of these words; these have some.")
         sessions = found.sessions + found.near
@@ -91,12 +89,9 @@ class FileHistory(Tool, frozen=True, kw_only=True):
             by_session.setdefault(touch.session_id, []).append(touch)
         sessions = history.sessions(list(by_session)[: self.limit])
         labels = history.labels([each.uid for each in sessions.values()])
-        answer, shown = Answer(), 0
-        for session_id in list(by_session)[: self.limit]:
-            session = sessions[session_id]
-            if not answer.add(_touch_lines(session, by_session[session_id], labels[session.uid], answer)):
-                break
-            shown += 1
+        answer = Answer()
+        found = ((sessions[each], by_session[each]) for each in list(by_session)[: self.limit])
+        shown = answer.add_each(_touch_lines(each, touches, labels[each.uid], answer) for each, touches in found)
         said = []
         if not by_session:
             said.append(f"No session touched {self.path!r:.200}{_in_scope(history)}.")
@@ -124,11 +119,8 @@ class FindFix(Tool, frozen=True, kw_only=True):
     def answer(self, history: AgentHistory, remarks: list[str]) -> str:
         fixes = history.fixes(self.error, self.limit)
         labels = history.labels([each.session.uid for each in fixes])
-        answer, shown = Answer(), 0
-        for fix in fixes:
-            if not answer.add(_fix_lines(fix, _Cited(labels[fix.session.uid], answer))):
-                break
-            shown += 1
+        answer = Answer()
+        shown = answer.add_each(_fix_lines(each, _Cited(labels[each.session.uid], answer)) for each in fixes)
         said = []
         if not fixes:
             said.append(

@@ -52,12 +52,9 @@ class SessionStoreSql(Tool, frozen=True, kw_only=True):
         answer, said = Answer(), list[str]()
         found = history.sql(statement, answer.redactor.text, ROWS_MAX)
         answer.add_cut(" | ".join(found.columns))
-        shown = 0
-        for row in found.rows:
-            cells = [_cell(cell, answer) for cell in row]
-            if not answer.add(msgspec.json.encode(cells).decode()):
-                break
-            shown += 1
+        shown = answer.add_each(
+            msgspec.json.encode([_cell(cell, answer) for cell in row]).decode() for row in found.rows
+        )
         if found.rows and not shown:
             said.append("Left out: the first row alone is too long. Select fewer columns, or substr(column, 1, 2000).")
         elif shown < len(found.rows):

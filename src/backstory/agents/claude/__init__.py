@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backstory.agents.claude.asking import Asking
-from backstory.agents.claude.commits import Commits
+from backstory.agents.claude.commits import TRAILERS
 from backstory.agents.claude.guide import Guide
 from backstory.agents.claude.log import Logs
 from backstory.agents.claude.own_log import OwnLogs
@@ -21,5 +21,5 @@ AGENT = Agent(
     name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering(),
     own_log=OwnLogs(), resume=Resuming(), asking=Asking(), write=Writing(),
     instruction_files=("CLAUDE.md", ".claude/CLAUDE.md"), guide=Guide(), servers=Servers(), skills=Skills(),
-    commits=Commits(),
+    commits=TRAILERS,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backstory.agents.codex.asking import Asking
-from backstory.agents.codex.commits import Commits
+from backstory.agents.codex.commits import TRAILERS
 from backstory.agents.codex.guide import Guide
 from backstory.agents.codex.log import Logs
 from backstory.agents.codex.own_log import OwnLogs
@@ -17,5 +17,5 @@ from backstory.agents.contract import Agent
 AGENT = Agent(
     name=NAME, title="Codex CLI", log=Logs(), run=Runs(), own_log=OwnLogs(), resume=Resuming(),
     asking=Asking(), write=Writing(), instruction_files=("AGENTS.md",), guide=Guide(), servers=Servers(),
-    skills=Skills(), commits=Commits(),
+    skills=Skills(), commits=TRAILERS,
 )  # fmt: skip

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-AUTHORS = frozenset({"noreply@openai.com"})
+from backstory.agents.trailers import Trailers
 
-
-class Commits:
-    """See ``contract.CommitPart``."""
-
-    def names_session(self, key: str) -> bool:
-        return False
-
-    def session_id(self, key: str, value: str) -> str | None:
-        return None
-
-    def is_author(self, email: str) -> bool:
-        return email.lower() in AUTHORS
+TRAILERS = Trailers(r"noreply@openai\.com")

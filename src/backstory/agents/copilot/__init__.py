@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backstory.agents.contract import Agent
-from backstory.agents.copilot.commits import Commits
+from backstory.agents.copilot.commits import TRAILERS
 from backstory.agents.copilot.database import Databases
 from backstory.agents.copilot.export import Export
 from backstory.agents.copilot.guide import Guide
@@ -26,5 +26,5 @@ AGENT = Agent(
     guide=Guide(),
     servers=Servers(),
     skills=Skills(),
-    commits=Commits(),
+    commits=TRAILERS,
 )
