@@ -51,6 +51,7 @@ def two(bare: Shell) -> Shell:
         (("cost",), ["Compute costs"]),
         (("parser", "cost"), []),
         (("claude",), []),
+        (("the",), ["Fix the parser"]),
     ],
 )
 def test_words_narrow_a_report_to_sessions_about_them(two: Shell, words: tuple[str, ...], expected: list[str]) -> None:
@@ -62,6 +63,13 @@ def test_what_a_tool_printed_is_not_what_a_session_is_about(bare: Shell) -> None
     assert bare("ingest").code == 0
     assert titles(bare, "parser") == []
     assert titles(bare, "commit") == ["Commit it"]
+
+
+def test_a_file_that_was_only_read_is_not_what_a_session_is_about(bare: Shell) -> None:
+    Log().turn("Look around", ("Read", {"file_path": "/p/src/lexer.py"}, "x = 1", False)).put(bare)
+    assert bare("ingest").code == 0
+    assert titles(bare, "lexer") == []
+    assert titles(bare, "look") == ["Look around"]
 
 
 def test_words_narrow_the_cost_with_the_sql_that_explains_it(two: Shell) -> None:
@@ -120,6 +128,11 @@ def test_an_agent_phrases_a_report_in_a_run_of_its_own(two: Shell, tmp_path: Pat
     assert code == 0
     assert "We fixed it." in answer
     assert "Fix the parser" in prompt
+    words = (tmp_path / "received.argv").read_text()
+    # What is quoted may ask for anything: nothing is done unasked.
+    assert "default" in words
+    assert "bypassPermissions" not in words
+    assert "skip-permissions" not in words
     listed: list[dict[str, Any]] = two("list", "--json").json()
     assert [(each["number"], each["agents"], each["turns"]) for each in listed] == [("S1", ["claude"], 1)]
 
