@@ -466,6 +466,32 @@ class Record(Struct, frozen=True):
     """Text to show at once."""
 
 
+OWN_PARTS_FROM = 8
+"""The first part of a record's own events, where prompts that earlier records hold come before them. Else it is 0."""
+PART_MIN = -1_000
+"""The smallest part that is read: an earlier version numbered such prompts below 0."""
+
+
+class Parts:
+    """Which event of its record an event is. All events of a record are passed in their order.
+
+    An earlier version numbered a prompt that an earlier record holds below 0; such a record's parts are moved up.
+
+    >>> parts = Parts()
+    >>> [parts.of(6, -1), parts.of(6, 0), parts.of(7, 0)]
+    [7, 8, 0]
+    """
+
+    def __init__(self) -> None:
+        self._seq, self._shift = 0, 0
+
+    def of(self, seq: int, part: int) -> int:
+        """Return the part of the next event of record ``seq``."""
+        if seq != self._seq:
+            self._seq, self._shift = seq, max(OWN_PARTS_FROM, -part) if part < 0 else 0
+        return part + self._shift
+
+
 class RunFacts(Struct, frozen=True, kw_only=True):
     """What the agent's own log says of records of a run's stream; each is named by its offset in the stream."""
 

@@ -41,6 +41,7 @@ from backstory.agents.contract import (
 from backstory.conversation.carried import Answer, Call, CarriedSession, CarriedTurn, Message, RunCommand
 from backstory.model import (
     KINDS,
+    OWN_PARTS_FROM,
     AssistantText,
     Event,
     LogIdentity,
@@ -466,7 +467,9 @@ def _read(agent: Agent, identity: LogIdentity, lines: Sequence[bytes], cuts: Ite
         if line.strip():
             parsed = reader.read(line, seq)
             _take(reading, seq, parsed)
-            reading.faults += [f"log.reader: record {seq} {fault}" for fault in _source_faults(line, parsed.events)]
+            reading.faults += [
+                f"log.reader: record {seq} {fault}" for fault in _source_faults(lines[:seq], parsed.events)
+            ]
     _collect(reading, reader)
     session: Any = reader.session
     reading.session = msgspec.to_builtins(session)
@@ -502,12 +505,18 @@ def _event_faults(events: Sequence[tuple[int, Event]]) -> Iterator[str]:
             yield f"says {event!r}, which cannot be stored"
 
 
-def _source_faults(line: bytes, events: Sequence[tuple[int, Event]]) -> Iterator[str]:
-    """What a person or the model is said to have said stands in the record, word by word."""
-    said = [(event, text) for _, event in events for text in _said(event)]
-    source = _text_in(line) if said else ""
-    for event, text in said:
+def _source_faults(lines: Sequence[bytes], events: Sequence[tuple[int, Event]]) -> Iterator[str]:
+    """What a person or the model is said to have said stands in the last record, word by word.
+
+    A prompt before the record's own events, whose parts count from ``OWN_PARTS_FROM`` then, is in an earlier one.
+    """
+    said = [(part, event, text) for part, event in events for text in _said(event)]
+    source = _text_in(lines[-1]) if said else ""
+    for part, event, text in said:
         if missing := [word for word in text.split() if word not in source]:
+            is_before = events[0][0] > 0 and part < OWN_PARTS_FROM and isinstance(event, UserMessage)
+            if is_before and any(all(word in earlier for word in text.split()) for earlier in map(_text_in, lines)):
+                continue
             yield f"says {event.kind} with {missing[0][:80]!r}, which does not stand in it"
 
 

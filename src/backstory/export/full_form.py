@@ -15,7 +15,7 @@ from backstory.derive.essence import essence
 from backstory.derive.result_facts import exit_line
 from backstory.errors import StoreDamaged
 from backstory.ingest.record_source import record_source
-from backstory.model import Event, Hook, LogIdentity, Tool, ToolCall, ToolResult, encoded
+from backstory.model import OWN_PARTS_FROM, Event, Hook, LogIdentity, Tool, ToolCall, ToolResult, encoded
 from backstory.store.logs import API, JSON, STREAM
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class FullForms:
             parsed = reversed(source.read(record, stored.seq).events)
             self._told = where, log, {(part, event.kind): event for part, event in parsed}
         _, log, events = self._told
-        event = events.get((stored.part, stored.kind))
+        # A reader that has seen nothing else numbers a record's own events from 0.
+        event = events.get((stored.part, stored.kind)) or events.get((stored.part - OWN_PARTS_FROM, stored.kind))
         if event is None:
             return stored.event
         if log.source_kind in (API, JSON):

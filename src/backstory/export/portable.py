@@ -20,7 +20,7 @@ from backstory.derive import index_text
 from backstory.export.full_form import FullForms
 from backstory.export.redacted import learn
 from backstory.ids import session_identity
-from backstory.model import encoded, event_to_json
+from backstory.model import Parts, encoded, event_to_json
 from backstory.store import codec, portable
 from backstory.store.json_lines import (
     FORMAT,
@@ -141,18 +141,19 @@ class JsonExport:
 
     def _events(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
         uids: dict[int, str] = {}
-        forms, after = FullForms(store), (0, -1)
+        forms, after, parts = FullForms(store), (0, -1), Parts()
         while window := store.events(session_id, after=after, limit=ROWS_AT_ONCE):
             wanted = {each.turn_id for each in window if each.turn_id is not None}
             if wanted - uids.keys():
                 uids = dict(store.portable(partial(portable.turn_uids, ids=wanted)))
             for stored in window:
                 if stored.seq < extent.session.next_seq:
-                    yield self._event(stored, forms, uids.get(stored.turn_id or 0), extent)
+                    part = parts.of(stored.seq, stored.part)
+                    yield self._event(stored, part, forms, uids.get(stored.turn_id or 0), extent)
                     self.counts["events"] += 1
             after = (window[-1].seq, window[-1].part)
 
-    def _event(self, stored: StoredEvent, forms: FullForms, turn: str | None, extent: Extent) -> bytes:
+    def _event(self, stored: StoredEvent, part: int, forms: FullForms, turn: str | None, extent: Extent) -> bytes:
         whole = forms.expand(stored)
         more: dict[str, Any] = {}
         if self._redactor is not None:
@@ -163,7 +164,7 @@ class JsonExport:
                 more["short"] = msgspec.Raw(event_to_json(stored.event))
             if index_text.char_len(whole) != stored.char_len:
                 more["chars"] = stored.char_len
-        place: dict[str, Any] = {"seq": stored.seq, "part": stored.part, "turn": turn, "at": iso(stored.at)}
+        place: dict[str, Any] = {"seq": stored.seq, "part": part, "turn": turn, "at": iso(stored.at)}
         text = _encoded(EventLine(**place, **more, event=msgspec.Raw(event_to_json(whole))))
         if len(text) <= LINE_BYTES_MAX:
             return text

@@ -108,7 +108,7 @@ class OmittedLog:
         if not self._record:
             return
         first, (*_, at, _kind, _data, _chars) = self._record[0]
-        events = [(line.part, msgspec.Raw(bytes(line.event))) for line, _ in self._record]
+        events = [(int(row[1]), msgspec.Raw(bytes(line.event))) for line, row in self._record]
         text = encoded({"at": at, "turn": first.turn, "events": events})
         start = self._bytes.end
         self._bytes.add(text + b"\n", rows)

@@ -9,7 +9,7 @@ import msgspec
 from backstory.conversation.compact import compact_event
 from backstory.derive import index_text
 from backstory.ingest.json_log import OmittedLog, StagedLog, Wrong
-from backstory.model import KINDS, Outcome, event_from_json, event_to_json
+from backstory.model import KINDS, Outcome, Parts, event_from_json, event_to_json
 from backstory.store import codec, sidecars
 from backstory.store.decisions import DECIDED
 from backstory.store.json_lines import (
@@ -54,8 +54,8 @@ class StagedSession:
         self._turns: dict[str, int] = {}
         self._logs: list[StagedLog] = []
         self._omitted = None if has_bytes else OmittedLog(line.uid, self._id, self._next_log())
-        self._place = (0, 0)
-        """The record and part of the last event."""
+        self._place, self._parts = (0, 0), Parts()
+        """The record and part of the last event, and today's numbers of parts."""
         self._events = 0
         self._add_session()
 
@@ -168,9 +168,9 @@ class StagedSession:
 
     def _add_event(self, line: EventLine) -> None:
         self._end_log()
-        if (line.seq, line.part + 1) <= self._place:
+        if (line.seq, line.part) <= self._place:
             raise Wrong(f"record {line.seq}, part {line.part} does not come behind the event before it")
-        self._place = line.seq, line.part + 1
+        self._place = line.seq, line.part
         self._check_seq(line.seq)
         if line.turn is not None and line.turn not in self._turns:
             raise Wrong(f"turn {line.turn[:40]!r} is not in this session")
@@ -179,7 +179,7 @@ class StagedSession:
         data = codec.shipped_codec().pack(event_to_json(short))
         chars = index_text.char_len(event) if line.chars is None else line.chars
         turn_id = self._turns[line.turn] if line.turn is not None else None
-        row = (line.seq, line.part, turn_id, at, event.kind, data, chars)
+        row = (line.seq, self._parts.of(line.seq, line.part), turn_id, at, event.kind, data, chars)
         if self._omitted is None:
             self._rows.add_event(self._id, (*row, *self._where(line)), size=len(data))
         else:

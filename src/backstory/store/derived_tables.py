@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backstory.derive.facts import DerivedFacts, FoundCheckpoint, FoundResult, FoundTouch
     from backstory.model import FoundRef
 
-VERSION = 10
+VERSION = 11
 """Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
 ACTIONS = "read edit delete rename create"
 """What can be done to a file; of several things a later word here says more."""

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from backstory.derive.index_text import Scope, index_text
+from backstory.model import Parts
 from backstory.store import coverage
+from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     import apsw
 
 FIRST_EVENT_ID = 1
+_FAR = 1 << 40
+"""More than any record has parts."""
 SUMMARY = "summary"
 """What a row of the index is that is no event's."""
 EventKey = tuple[int, int]
@@ -71,6 +75,16 @@ def index_summaries(db: apsw.Connection, session_id: int, texts: list[tuple[int,
             for row_id, after_seq, text in texts
         ],
     )
+
+
+def number_parts(db: apsw.Connection, session_id: int) -> None:
+    """Number the parts of a session's events as today; see ``model.Parts``."""
+    asked = "select seq, min(part) from events where session_id = ? and part < 0 group by seq"
+    for seq, first in fetch(db, tuple[int, int], asked, (session_id,)):
+        shift = Parts().of(seq, first) - first
+        # No two events of a record have one part, not even while they are moved.
+        for by in (shift + _FAR, -_FAR):
+            db.execute("update events set part = part + ? where session_id = ? and seq = ?", (by, session_id, seq))
 
 
 def insert(db: apsw.Connection, session_id: int, rows: Iterable[tuple[Any, ...]]) -> int:

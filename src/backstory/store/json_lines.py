@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from backstory.bounds import INTEGER_MAX, TIME_MAX_MS
+from backstory.model import PART_MIN
 
 FORMAT = 1
 LINE_BYTES_MAX = 32 * 1024 * 1024
@@ -26,6 +27,8 @@ Time = str
 """ISO 8601, UTC, with milliseconds and Z."""
 Seq = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
 Offset = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+Part = Annotated[int, Meta(ge=PART_MIN, le=NUMBER_MAX)]
+"""Below 0 in files of an earlier version; see ``model.Parts``."""
 Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 Amount = Annotated[float, Meta(ge=0)]
 Uid = Annotated[str, Meta(pattern="^[0-9A-HJKMNP-TV-Z]{26}\\Z")]
@@ -164,7 +167,7 @@ class EventLine(Line, frozen=True, kw_only=True, tag="event"):
     """An event. ``event`` is its full form; ``short`` its compact form, where that is not what the rules make of it."""
 
     seq: Seq
-    part: Offset = 0
+    part: Part = 0
     turn: str | None = None
     at: Time | None = None
     log: Seq | None = None

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.derive import index_text
-from backstory.model import event_from_json
+from backstory.model import Parts, event_from_json
 from backstory.store import coverage, event_rows, kinds, merge_logs, turns
 from backstory.store.logs import COPY
 from backstory.store.replicate import EVENTS_AT_ONCE
@@ -124,7 +124,7 @@ def _rank(db: apsw.Connection, schema: str, turn_id: int | None, facts: str = _F
 def _digest(db: apsw.Connection, schema: str, session_id: int, turn_id: int | None) -> bytes:
     """A hash of what the events of a turn say, whatever their numbers."""
     codecs: dict[int, EventCodec] = {}
-    digest, after = sha256(), (0, -1)
+    digest, after, parts = sha256(), (0, -1), Parts()
     while rows := fetch(
         db,
         tuple[int, int, int | None, str, bytes | str],
@@ -134,8 +134,8 @@ def _digest(db: apsw.Connection, schema: str, session_id: int, turn_id: int | No
         "order by seq, part limit ?",
         (session_id, turn_id, *after, EVENTS_AT_ONCE),
     ):
-        for _, part, at, kind, data in rows:
-            digest.update(repr((part, at, kind, turns.unpack_event(db, codecs, data))).encode())
+        for seq, part, at, kind, data in rows:
+            digest.update(repr((parts.of(seq, part), at, kind, turns.unpack_event(db, codecs, data))).encode())
         after = rows[-1][0], rows[-1][1]
     return digest.digest()
 
@@ -282,7 +282,7 @@ def copy_events(
 ) -> None:
     """Copy those events of the other store, with what is searched of them; ``where`` is a condition on events."""
     codecs: dict[int, EventCodec] = {}
-    after = (0, -1)
+    after, parts = (0, -1), Parts()
     while rows := fetch(
         db,
         _Event,
@@ -295,7 +295,7 @@ def copy_events(
         for seq, part, at, kind, data, char_len, log_id, position, length in rows:
             ours = log_ids.get(log_id or 0)
             place = (ours, position, length) if ours is not None else (None, None, None)
-            copied.append((seq + shift, part, turn_id, at, kind, data, char_len, *place))
+            copied.append((seq + shift, parts.of(seq, part), turn_id, at, kind, data, char_len, *place))
             event = event_from_json(turns.unpack_event(db, codecs, data))
             scope, text = index_text.searchable(event) or (None, "")
             texts.append((scope, index_text.index_text(text, scope) if scope is not None else ""))

@@ -37,7 +37,8 @@ def sessions(db: apsw.Connection, *, only_stale: bool) -> list[int]:
 
 
 def clear(db: apsw.Connection, session_id: int) -> None:
-    """Remove what is derived of a session; its logs say that it is to be derived."""
+    """Remove what is derived of a session; its logs say that it is to be derived. Parts are numbered as today."""
+    event_rows.number_parts(db, session_id)
     derived_tables.clear(db, session_id)
     titles.clear(db, session_id)
     db.execute("delete from turn_texts where turn_id in (select id from turns where session_id = ?)", (session_id,))

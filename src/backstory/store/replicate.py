@@ -14,7 +14,7 @@ from backstory import ids
 from backstory.derive import index_text
 from backstory.derive.remotes import repository_name
 from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
-from backstory.model import Relation, event_from_json
+from backstory.model import Parts, Relation, event_from_json
 from backstory.store import (
     branches,
     claims,
@@ -339,7 +339,7 @@ def _copy_events(
     db: apsw.Connection, source: str, old: int, new: int, log_ids: dict[int, int], turn_ids: dict[Any, Any]
 ) -> None:
     codecs: dict[int, EventCodec] = {}
-    after = (0, -1)
+    after, parts = (0, -1), Parts()
     while True:
         rows: list[tuple[Any, ...]] = db.execute(
             "select seq, part, turn_id, at, kind, data, char_len, log_id, position, length "
@@ -349,8 +349,12 @@ def _copy_events(
         if not rows:
             return
         first_id = event_rows.insert(
-            db, new, [(*row[:2], turn_ids.get(row[2]), *row[3:7], log_ids.get(row[7]), *row[8:]) for row in rows]
-        )
+            db, new,
+            [
+                (row[0], parts.of(*row[:2]), turn_ids.get(row[2]), *row[3:7], log_ids.get(row[7]), *row[8:])
+                for row in rows
+            ],
+        )  # fmt: skip
         texts: list[tuple[int, int, str | None, str]] = []
         for n, row in enumerate(rows):
             scope, text = index_text.searchable(event_from_json(turns.unpack_event(db, codecs, row[5]))) or (None, "")

@@ -46,6 +46,7 @@ from backstory.model import (
     ModelSwitch,
     Outcome,
     Parsed,
+    Parts,
     Plan,
     Thinking,
 )
@@ -72,8 +73,9 @@ class Reader(Fold):
         # From a copy to the next prompt records make no turn longer.
         turn = None if self._state.path_copied else self._turn_at(seq)
         # A copy of an event leaves its slot empty, so that parts never depend on what came before.
-        # A prompt that an earlier record held stands before the record's own parts, whose numbers stay theirs.
-        events = [(part, event) for part, event in enumerate(untold + slots, -len(untold)) if event is not None]
+        # A prompt that an earlier record holds comes before the record's own events.
+        parts, told = Parts(), enumerate(untold + slots, -len(untold))
+        events = [(parts.of(seq, part), event) for part, event in told if event is not None]
         if turn is not None and events:
             self._close(turn, events[-1][1], at)
         return Parsed(at, events, turn)
