@@ -9,25 +9,28 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import agents, ids
+from backstory.agents.claude.steer import Steering
 from backstory.agents.claude.write import Writing as ClaudeWriting
 from backstory.conversation.carried import Fidelity
-from backstory.conversation.carrying import NO_RESULT
+from backstory.conversation.carrying import NO_RESULT, TurnCarrier
 from backstory.conversation.tree import Point, Span, Tree
 from backstory.derive.secrets import Redactor
 from backstory.export.carried_turns import CarriedTurns
 from backstory.export.full_form import FullForms
 from backstory.export.native_log import NativeLog
-from backstory.export.read_back import read_back
+from backstory.export.read_back import Contents, read_back
 from backstory.model import AssistantText, Plan, Relation, UserMessage
+from backstory.workspace.native_export import report_as_json
 from tests.support import claude_records as claude
 from tests.support import codex_records as codex
 from tests.support.machines import Machine, case, claude_log, lines, place
 from tests.support.reading import CASES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from backstory.conversation.carrying import CarryEvent
     from backstory.store import Session
 
 RECORDED = sorted(
@@ -300,12 +303,89 @@ def test_turns_whose_spans_lie_over_each_other_keep_their_own_events(machine: Ma
     session = only(machine)
     turns = CarriedTurns(
         machine.store, session, Tree(machine.store.tree(session)), target="claude", folder="/w", fidelity=Fidelity(),
-        redactor=None,
+        contents=Contents(), redactor=None,
     )  # fmt: skip
     stored = machine.store.turns(session)
     for spans in ([Span(turn.uid, 1, 9) for turn in stored], [Span(t.uid, t.first_seq, t.last_seq) for t in stored]):
         found = [[each.event.kind for each in own] for _, own in turns.by_turn(spans)]
         assert found == [["UserMessage", "AssistantText"], ["UserMessage"]]
+
+
+# words that a record holds beside a tool's result -----------------------------------------------------------------
+
+LOOKED = claude.assistant({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}}, uuid="p2")
+RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "no reeds here"}
+BESIDE = claude.user([RESULT, {"type": "text", "text": "Why no reeds?"}], "p3")
+
+
+def parts(log: NativeLog) -> dict[int, list[tuple[str, str]]]:
+    """The kind and the fate of each event of the records that hold several."""
+    records = report_as_json(log.fidelity)["records"]
+    return {each["seq"]: [(p["kind"], p["fate"]) for p in each["parts"]] for each in records if "parts" in each}
+
+
+@pytest.mark.parametrize("target", ["claude", "codex"])
+def test_words_typed_while_a_tool_ran_are_the_prompt_of_their_turn(machine: Machine, target: str) -> None:
+    log, _ = of_claude(machine, claude.user("Look", "p1"), LOOKED, BESIDE, claude.answer("None.", "p4"), target=target)
+    other = Machine(machine.home / "other")
+    other.write(f".{target}/{log.part.log_name(log.head)}", b"".join(log.lines()))
+    other.read(target)
+    (again,) = other.store.sessions()
+    assert said(other, again) == (["Look", "Why no reeds?"], ["None."])
+    other.close()
+
+
+@pytest.mark.parametrize("target", ["claude", "codex"])
+def test_a_result_beside_a_prompt_closes_the_call_of_the_turn_before(machine: Machine, target: str) -> None:
+    log, records = of_claude(machine, claude.user("Look", "p1"), LOOKED, BESIDE, target=target)
+    closed = blocks(records, "tool_result") if target == "claude" else payloads(records, "function_call_output")
+    assert [each.get("content", each.get("output")) for each in closed] == ["no reeds here"]
+    assert json.dumps(records).count("no reeds here") == 1
+    assert parts(log) == {3: [("UserMessage", "kept"), ("ToolResult", "kept")]}
+
+
+def test_a_record_of_two_events_has_the_fate_of_each(machine: Machine) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Grep", "input": {"pattern": "heron"}}
+    log, _ = of_claude(machine, claude.user("Look", "p1"), claude.assistant(call, uuid="p2"), BESIDE)
+    assert parts(log) == {3: [("UserMessage", "kept"), ("ToolResult", "as_text")]}
+    assert fates(log) == {1: "kept", 2: "as_text", 3: "as_text"}
+
+
+@pytest.mark.parametrize("target", ["claude", "codex"])
+def test_words_that_a_working_agent_was_given_beside_a_result_stay_in_its_turn(machine: Machine, target: str) -> None:
+    uuid_ = Steering().message_id("01J9")
+    given = claude.user([RESULT, {"type": "text", "text": "Only the reeds"}], uuid_)
+    log, records = of_claude(machine, claude.user("Look", "p1"), LOOKED, given, claude.answer("None."), target=target)
+    assert json.dumps(records).count("Only the reeds") == 1
+    assert log.contents.difference(read_back(target, log.native_id, log.lines())) is None
+    assert parts(log)[3] == [("UserMessage", "converted"), ("ToolResult", "kept")]
+
+
+@pytest.mark.parametrize("target", ["claude", "codex"])
+def test_words_of_a_refusal_stand_in_its_result_alone(machine: Machine, target: str) -> None:
+    refused = claude.refused("Use the map instead", "toolu_1")
+    log, records = of_claude(machine, claude.user("Look", "p1"), LOOKED, refused, target=target)
+    assert json.dumps(records).count("Use the map instead") == 1
+    assert log.contents.difference(read_back(target, log.native_id, log.lines())) is None
+
+
+@pytest.mark.parametrize("target", ["claude", "codex"])
+@pytest.mark.parametrize("typed", ["prompts", "words"])
+def test_a_log_that_lost_typed_words_on_its_way_is_found_out(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, target: str, typed: str
+) -> None:
+    uuid_ = "p3" if typed == "prompts" else Steering().message_id("01J9")
+    beside = claude.user([RESULT, {"type": "text", "text": "Why no reeds?"}], uuid_)
+
+    def lose(carrier: Any, each: CarryEvent, text: str, record: Sequence[CarryEvent]) -> None:
+        if each.seq != 3:
+            take(carrier, each, text, record)
+
+    take = TurnCarrier._user
+    monkeypatch.setattr(TurnCarrier, "_user", lose)
+    log, _ = of_claude(machine, claude.user("Look", "p1"), LOOKED, beside, claude.answer("None."), target=target)
+    how = log.contents.difference(read_back(target, log.native_id, log.lines()))
+    assert how == {"prompts": "it has 1 prompts instead of 2", "words": "it lacks words typed in record 3"}[typed]
 
 
 # what else a turn may hold ----------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 As JSON: ``session`` (its uid), ``agent``, ``native_id`` (the log's own id), ``written`` (whether the log is there now),
 ``log`` (its path), ``folder`` (where the client starts), ``command`` (its words), and ``report``: how many records are
 ``kept``, ``converted``, ``as_text`` and ``left_out``, and of each of ``records`` its ``seq``, ``kind``, ``fate`` and
-``why``. With ``--redact`` also ``masked``.
+``why``, with ``parts`` where it holds several events. With ``--redact`` also ``masked``.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def print_report(plan: NativePlan) -> None:
     """Print how many records are kept, and of the others which and why."""
     counts = plan.report.counts
     output.data(" · ".join(f"{counts[fate]} {words}" for fate, words in FATES.items()))
-    reasons = Counter((each.fate, each.kind, each.why) for each in plan.report.records if each.why)
+    reasons = Counter((each.fate, each.kind, each.why) for each in plan.report.events if each.why)
     for (fate, kind, why), count in reasons.most_common(REASONS_SHOWN_MAX):
         output.data(output.one_liner(f"  {count:>6} {FATES[fate]:<9}  {f'{kind}: ' if kind else ''}{why}"))
     if len(reasons) > REASONS_SHOWN_MAX:

@@ -6,9 +6,12 @@ What became of each record on the way is its ``Fate``, and a ``Fidelity`` holds 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 
 class Image(Struct, frozen=True, kw_only=True):
@@ -142,26 +145,38 @@ class Fate(StrEnum):
     LEFT_OUT = "left_out"
 
 
+class EventFate(Struct, frozen=True, kw_only=True):
+    """What became of one event: its kind, and why where it is not as it was."""
+
+    kind: str
+    fate: Fate
+    why: str = ""
+
+
 class RecordFate(Struct, frozen=True, kw_only=True):
-    """What became of the record ``seq``, what it was, and why where it is not as it was."""
+    """What became of the record ``seq``: the fate of the event of which least is left; ``parts``: that of each event.
+
+    A record with one event, or none, has no ``parts``.
+    """
 
     seq: int
     fate: Fate
     kind: str
     why: str = ""
+    parts: tuple[EventFate, ...] | UnsetType = UNSET
 
 
 class Fidelity:
-    """What became of every record, each once: of several parts of one record the one of which least is left counts."""
+    """What became of every record, each once, and of every event in it."""
 
     def __init__(self) -> None:
-        self._found: dict[int, RecordFate] = {}
+        self._found: dict[int, dict[int, EventFate]] = {}
 
-    def note(self, seq: int, fate: Fate, kind: str, why: str = "") -> None:
-        """Note what became of a record, or of a part of it."""
-        before = self._found.get(seq)
-        if before is None or _ORDER[fate] > _ORDER[before.fate]:
-            self._found[seq] = RecordFate(seq=seq, fate=fate, kind=kind, why=why)
+    def note(self, seq: int, fate: Fate, kind: str, why: str = "", part: int = 0) -> None:
+        """Note what became of a record, or of an event in it; of two notes the one of which less is left counts."""
+        parts = self._found.setdefault(seq, {})
+        if part not in parts or _ORDER[fate] > _ORDER[parts[part].fate]:
+            parts[part] = EventFate(kind=kind, fate=fate, why=why)
 
     def is_known(self, seq: int) -> bool:
         """Whether anything was noted about a record."""
@@ -171,14 +186,29 @@ class Fidelity:
     def counts(self) -> dict[str, int]:
         """How many records had each fate; all four are there."""
         found = {fate.value: 0 for fate in Fate}
-        for each in self._found.values():
-            found[each.fate.value] += 1
+        for parts in self._found.values():
+            found[_least(parts.values()).fate.value] += 1
         return found
 
     @property
     def records(self) -> list[RecordFate]:
         """Every record, in order."""
-        return [self._found[seq] for seq in sorted(self._found)]
+        return [_record(seq, self._found[seq]) for seq in sorted(self._found)]
+
+    @property
+    def events(self) -> Iterator[EventFate]:
+        """Every event, and every record without one."""
+        return (each for parts in self._found.values() for each in parts.values())
+
+
+def _record(seq: int, parts: dict[int, EventFate]) -> RecordFate:
+    least = _least(parts.values())
+    each = tuple(parts[part] for part in sorted(parts)) if len(parts) > 1 else UNSET
+    return RecordFate(seq=seq, fate=least.fate, kind=least.kind, why=least.why, parts=each)
+
+
+def _least(found: Iterable[EventFate]) -> EventFate:
+    return max(found, key=lambda each: _ORDER[each.fate])
 
 
 _ORDER = {fate: place for place, fate in enumerate(Fate)}

@@ -99,11 +99,26 @@ class TurnCarrier:
         self._calls: dict[str, _OpenCall] = {}
         self._prompt: tuple[str, tuple[Image, ...]] | None = None
 
-    def take(self, records: Iterable[Sequence[CarryEvent]]) -> CarriedTurn:
-        """Take the turn's records, each with its events, in order; returns what is written of the turn."""
+    def take(self, records: Iterable[Sequence[CarryEvent]]) -> None:
+        """Take the turn's records, each with its events, in order."""
         for record in records:
             for each in record:
                 self._take(each, record)
+
+    def take_results(self, record: Sequence[CarryEvent]) -> list[CarryEvent]:
+        """Take results of open calls out of the record that begins the next turn; returns the rest of it."""
+        if not record or not isinstance(record[0].event, model.UserMessage):
+            return [*record]
+        rest = list[CarryEvent]()
+        for each in record:
+            if isinstance(each.event, model.ToolResult) and self._open_call(each.event) is not None:
+                self._result(each, each.event)
+            else:
+                rest.append(each)
+        return rest
+
+    def carried(self) -> CarriedTurn:
+        """The turn as it is written."""
         steps = tuple(step for each in self._steps for step in self._finished(each))
         text, images = self._prompt or ("", ())
         if steps and self._prompt is None:
@@ -142,7 +157,7 @@ class TurnCarrier:
                 self._note(each, Fate.LEFT_OUT, _why_left_out(each.event))
 
     def _user(self, each: CarryEvent, text: str, record: Sequence[CarryEvent]) -> None:
-        if any(isinstance(other.event, model.ToolResult) for other in record):
+        if is_inside(each, text, record):
             self._note(each, Fate.KEPT, INSIDE)
             return
         given = without_images(text, len(each.images)), each.images
@@ -182,8 +197,8 @@ class TurnCarrier:
             self._note(each, Fate.KEPT if native.is_same else Fate.CONVERTED, "" if native.is_same else OTHER_NAME)
 
     def _result(self, each: CarryEvent, result: model.ToolResult) -> None:
-        opened = self._calls.get(result.tool_use_id)
-        if opened is None or opened.result is not None:
+        opened = self._open_call(result)
+        if opened is None:
             self._as_text(each, _result_text(result), "a result whose call is not in its turn, or has one already")
             return
         opened.result, opened.images = result, each.images
@@ -193,6 +208,10 @@ class TurnCarrier:
         if _lacks_images(without_images(result.content, len(each.images))):
             self._note(each, Fate.AS_TEXT, NO_IMAGE)
         self._note(each, Fate.KEPT if is_native else Fate.AS_TEXT, "" if is_native else OTHER_TOOL)
+
+    def _open_call(self, result: model.ToolResult) -> _OpenCall | None:
+        opened = self._calls.get(result.tool_use_id)
+        return opened if opened is not None and opened.result is None else None
 
     def _as_text(self, each: CarryEvent, text: str, why: str) -> None:
         if text.strip():
@@ -208,7 +227,7 @@ class TurnCarrier:
         return last
 
     def _note(self, each: CarryEvent, fate: Fate, why: str = "") -> None:
-        self._fidelity.note(each.seq, fate, each.event.kind, why)
+        self._fidelity.note(each.seq, fate, each.event.kind, why, each.part)
 
     # the end of the turn ------------------------------------------------------------------------------------------
 
@@ -248,6 +267,12 @@ class TurnCarrier:
         text = without_images(result.content, len(images))
         answer = self._subagent_answer(text)
         return text if answer is None or answer in text else f"{text}\n\n{SUBAGENT_SAID.format(answer=answer)}"
+
+
+def is_inside(each: CarryEvent, text: str, record: Sequence[CarryEvent]) -> bool:
+    """Whether a person's words are read from a result before them in their record, as those of a refusal are."""
+    results = [o.event.content for o in record if isinstance(o.event, model.ToolResult) and o.part < each.part]
+    return any(all(line.strip() in content for line in text.splitlines()) for content in results)
 
 
 def without_images(text: str, count: int) -> str:

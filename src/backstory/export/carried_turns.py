@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from backstory import agents, ids
-from backstory.conversation.carrying import IMAGE, CarryEvent, NativeCall, TurnCarrier, masked
+from backstory.conversation.carrying import IMAGE, CarryEvent, NativeCall, TurnCarrier, is_inside, masked
 from backstory.errors import AgentUnusable, UnknownAgent
 from backstory.export.full_form import FullForms
 from backstory.export.path_events import path_events
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from backstory.conversation.carried import CarriedTurn, Fidelity, Image
     from backstory.conversation.tree import Span, Tree
     from backstory.derive.secrets import Redactor
+    from backstory.export.read_back import Contents
     from backstory.model import Turn
     from backstory.store import Session, Store, StoredEvent, TreeTurn
 
@@ -30,28 +31,56 @@ _CALL_ID = lazy_regex(r"[A-Za-z0-9_-]{1,64}")
 class CarriedTurns:
     """The turns of one session for the agent ``target``, whose client is started in ``folder``.
 
-    ``fidelity`` is told what became of each record. ``redactor`` masks what was said and done.
+    ``fidelity`` receives the fate of each record, and ``contents`` what is said and done: the words of a person as the
+    store has them, the rest as it is written. ``redactor`` masks what was said and done.
     """
 
     def __init__(
         self, store: Store, session: Session, tree: Tree[TreeTurn], *, target: str, folder: str, fidelity: Fidelity,
-        redactor: Redactor | None,
+        contents: Contents, redactor: Redactor | None,
     ) -> None:  # fmt: skip
         self._store, self._session, self._tree = store, session, tree
-        self._target, self._folder, self._fidelity, self._redactor = target, folder, fidelity, redactor
+        self._target, self._folder, self._redactor = target, folder, redactor
+        self._fidelity, self._contents = fidelity, contents
         self._turns = {turn.uid: turn for turn in store.turns(session)}
 
     def of(self, spans: list[Span]) -> Iterator[CarriedTurn]:
         """These turns, in their order, as far as the spans go; what became of their records is noted."""
-        forms, calls = FullForms(self._store), _CallIds()
-        subagents = SubagentAnswers(self._store, self._session, self._redactor)
-        for span, own in self.by_turn(spans):
-            turn = self._turns[span.uid]
-            carrier = TurnCarrier(
+        calls, subagents = _CallIds(), SubagentAnswers(self._store, self._session, self._redactor)
+        before: TurnCarrier | None = None
+        for turn, records in self._records(spans):
+            first = next(records, [])
+            if before is not None:
+                # Words that are typed while a tool runs are logged with its result, which ends the turn before.
+                first = before.take_results(first)
+                yield self._carried(before)
+            before = TurnCarrier(
                 turn, turn.agent == self._target, self._fidelity, self._native_call(turn, calls), subagents.named_in
             )
-            records = groupby((self._event(each, forms, turn.agent) for each in own), key=lambda each: each.seq)
-            yield carrier.take([*record] for _, record in records)
+            before.take(chain([first], records))
+        if before is not None:
+            yield self._carried(before)
+
+    def _records(self, spans: list[Span]) -> Iterator[tuple[Turn, Iterator[list[CarryEvent]]]]:
+        """Each turn with its records; the words typed in them are noted before anything is made of them."""
+        forms = FullForms(self._store)
+        for span, own in self.by_turn(spans):
+            turn = self._turns[span.uid]
+            self._contents.begin_turn(turn.prompt if self._redactor is None else self._redactor.text(turn.prompt))
+            yield turn, self._noted(own, forms, turn.agent)
+
+    def _noted(self, own: Iterator[StoredEvent], forms: FullForms, agent: str) -> Iterator[list[CarryEvent]]:
+        for _, events in groupby((self._event(each, forms, agent) for each in own), key=lambda each: each.seq):
+            record = [*events]
+            for each in record:
+                if isinstance(each.event, UserMessage) and not is_inside(each, each.event.content, record):
+                    self._contents.add_typed(each.event.content, each.seq)
+            yield record
+
+    def _carried(self, carrier: TurnCarrier) -> CarriedTurn:
+        turn = carrier.carried()
+        self._contents.add_steps(turn)
+        return turn
 
     def by_turn(self, spans: list[Span]) -> Iterator[tuple[Span, Iterator[StoredEvent]]]:
         """The events of each turn. Where turns follow each other, as they nearly always do, all are read in one go."""

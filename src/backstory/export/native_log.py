@@ -21,10 +21,9 @@ from backstory.export.read_back import Contents
 from backstory.export.redacted import learn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from backstory.agents.contract import WritePart
-    from backstory.conversation.carried import CarriedTurn
     from backstory.conversation.tree import Point, Span
     from backstory.derive.secrets import Redactor
     from backstory.store import Session, Store
@@ -110,16 +109,10 @@ class NativeLog:
             learn(self._redactor, self._store, [self._session.id])
         turns = CarriedTurns(
             self._store, self._session, self._tree, target=self.target, folder=self.head.folder, fidelity=self.fidelity,
-            redactor=self._redactor,
+            contents=self.contents, redactor=self._redactor,
         )  # fmt: skip
-        yield from self.part.lines(self.head, self._noted(turns.of(path.uncovered)), self._masked(path.summary))
+        yield from self.part.lines(self.head, turns.of(path.uncovered), self._masked(path.summary))
         self._note_rest(path)
-
-    def _noted(self, turns: Iterable[CarriedTurn]) -> Iterator[CarriedTurn]:
-        """Turns as they are written, each noted as what the log holds."""
-        for turn in turns:
-            self.contents.add_turn(turn)
-            yield turn
 
     # which records --------------------------------------------------------------------------------------------------
 

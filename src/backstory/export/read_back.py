@@ -1,20 +1,24 @@
 """Whether a log that was written says what it should: it is read with our own reader, as any log is.
 
-Of each text its hash is compared, so that a long session takes little memory.
+The words of a person are compared with those of the session, all else with what was carried. Of each text its hash is
+compared, so that a long session takes little memory.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from backstory import agents
-from backstory.conversation.carried import Answer, Call, Message, Words
-from backstory.conversation.carrying import with_images
-from backstory.model import AssistantText, LogIdentity, Plan, ToolCall, ToolResult, UserMessage, encoded
+from backstory.conversation.carried import Answer, Call, Message
+from backstory.conversation.carrying import IMAGE, with_images
+from backstory.model import AssistantText, Command, Hook, LogIdentity, Plan, ToolCall, ToolResult, UserMessage, encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from backstory.conversation.carried import CarriedTurn
     from backstory.model import Event
@@ -30,12 +34,16 @@ class Contents:
         self.answers: list[bytes] = []
         self.calls: list[bytes] = []
         self.results: dict[str, bytes] = {}
-        self.asides: set[bytes] = set()
-        """Words typed while the agent worked, which not every log tells from what the client said."""
+        self.typed = Counter[bytes]()
+        """How often each text is in the user's place."""
+        self._asides: dict[bytes, int] = {}
+        """Words typed while the agent worked, each with its record: not every log tells them from the client's."""
+        self._prompt: bytes | None = None
+        """The prompt of the turn that was begun, until it comes."""
 
     def difference(self, other: Contents) -> str | None:
         """What differs, as a clause; None if nothing does."""
-        asides = self.asides | other.asides
+        asides = self._asides.keys() | other._asides.keys()
         for name, mine, others in (
             ("prompts", _without(self.prompts, asides), _without(other.prompts, asides)),
             ("answers", self.answers, other.answers),
@@ -46,22 +54,35 @@ class Contents:
             if mine != others:
                 at = next(n for n, (one, two) in enumerate(zip(mine, others, strict=True), 1) if one != two)
                 return f"number {at} of its {name} differs"
+        lacking = [seq for words, seq in self._asides.items() if self.typed[words] > other.typed[words]]
+        if lacking:
+            return f"it lacks words typed in record {lacking[0]}"
         if self.results.keys() != other.results.keys():
             return f"it has {len(other.results)} results instead of {len(self.results)}"
         odd = next((call for call, each in self.results.items() if other.results[call] != each), None)
         return None if odd is None else f"the result of call {odd} differs"
 
-    def add_turn(self, turn: CarriedTurn) -> None:
-        """Add what is written of a turn."""
-        if turn.prompt.strip() or turn.images:
-            self.prompts.append(_digest(with_images(turn.prompt, len(turn.images))))
+    def begin_turn(self, prompt: str) -> None:
+        """Add a turn of the session, with its prompt; what is typed in it follows."""
+        self._prompt = _digest(prompt) if prompt.strip() else None
+        if self._prompt is not None:
+            self.prompts.append(self._prompt)
+
+    def add_typed(self, text: str, seq: int) -> None:
+        """Add words that the session holds in the user's place, in the record ``seq``."""
+        words = _digest(text)
+        self.typed[words] += 1
+        if words == self._prompt:
+            self._prompt = None
+        elif text.strip():
+            self._asides[words] = seq
+
+    def add_steps(self, turn: CarriedTurn) -> None:
+        """Add the answers, calls and results that are written of a turn."""
         for step in turn.steps:
-            match step:
-                case Message(parts=parts):
-                    for part in parts:
-                        self._add_part(part)
-                case Words():
-                    self.asides.add(_digest(with_images(step.text, len(step.images))))
+            if isinstance(step, Message):
+                for part in step.parts:
+                    self._add_part(part)
 
     def _add_part(self, part: Answer | Call) -> None:
         match part:
@@ -80,8 +101,12 @@ class Contents:
         has_tool = any(isinstance(each, ToolCall | ToolResult) for each in events)
         for each in events:
             match each:
-                case UserMessage(content=text) if not has_tool:
-                    self.prompts.append(_digest(text))
+                case UserMessage(content=text):
+                    self.typed[_digest(text)] += 1
+                    if not has_tool:
+                        self.prompts.append(_digest(text))
+                case Hook(output=text) | Command(output=text):
+                    self.typed[_digest(text)] += 1
                 case AssistantText(text=text):
                     self.answers.append(_digest(text))
                 case Plan(content=text) if not has_tool:
@@ -97,8 +122,21 @@ def read_back(agent: str, native_id: str, lines: Iterable[bytes]) -> Contents:
     reader = agents.load(agent).log.reader(LogIdentity(native_id=native_id), None, tuple)
     found = Contents()
     for seq, line in enumerate(lines, 1):
-        found.add_record(event for _, event in reader.read(line.rstrip(b"\n"), seq).events)
+        events = [event for _, event in reader.read(line.rstrip(b"\n"), seq).events]
+        found.add_record(events)
+        if not events:
+            # Words that are no prompt may be for the model alone.
+            found.typed.update(map(_digest, _texts(msgspec.json.decode(line))))
     return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a record."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
 
 
 def _without(digests: list[bytes], asides: set[bytes]) -> list[bytes]:
@@ -106,4 +144,8 @@ def _without(digests: list[bytes], asides: set[bytes]) -> list[bytes]:
 
 
 def _digest(text: str) -> bytes:
+    """The hash of a text in which images stand last, as in a log that is written."""
+    if IMAGE in text:
+        lines = text.split("\n")
+        text = with_images("\n".join(line for line in lines if line != IMAGE), lines.count(IMAGE))
     return hashlib.blake2b(text.strip().encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()
