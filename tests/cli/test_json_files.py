@@ -44,7 +44,7 @@ def file(read_once: Shell, tmp_path: Path) -> Path:
     return tmp_path / "all.jsonl"
 
 
-def content(path: Path) -> dict[str, object]:
+def content(path: Path) -> dict[str, dict[str, object]]:
     with open_store(path) as store:
         return held(store)
 
@@ -170,6 +170,26 @@ def test_no_file_is_overwritten_and_the_new_one_is_private(read_once: Shell, tmp
     assert sorted(each.name for each in target.parent.iterdir()) == ["link", "out"]
     assert read_once("export", "--all", "--format", form, "--force", "--redact", "-o", target).code == 0
     assert target.read_bytes() != before
+
+
+def test_a_damaged_session_is_named_and_the_others_come(
+    read_once: Shell, other: Shell, file: Path, tmp_path: Path
+) -> None:
+    lines = file.read_bytes().splitlines(keepends=True)
+    number = next(n for n, line in enumerate(lines, 1) if b'"type":"event"' in line)
+    lines[number - 1] = lines[number - 1].replace(b'"seq":', b'"seq":-', 1)
+    file.write_bytes(b"".join(lines))
+    strict = other("import", "--trust", "--strict", file)
+    assert (strict.code, other.store.exists()) == (65, False)
+    assert f"line {number}: " in strict.err
+    done = other("import", "--trust", file)
+    assert done.code == 1
+    assert f"line {number}: " in done.err
+    ours, theirs = content(read_once.store), content(other.store)
+    assert len(ours.keys() - theirs.keys()) == 1
+    assert (ours.keys() - theirs.keys()).pop() in done.err
+    # A child of it has no parent here.
+    assert [theirs[uid] | {"parent": None} for uid in theirs] == [ours[uid] | {"parent": None} for uid in theirs]
 
 
 def test_a_path_that_is_no_text_is_written_and_read(read_once: Shell, other: Shell, tmp_path: Path) -> None:

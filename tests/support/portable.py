@@ -52,13 +52,14 @@ class Importer:
     def store(self) -> Store:
         return self.workspace.home_store
 
-    def __call__(self, data: bytes, *, trusted: bool = True) -> Imported:
-        return import_json(self.workspace, io.BytesIO(data), FILE, len(data), trusted=trusted)
+    def __call__(self, data: bytes, *, trusted: bool = True, strict: bool = False) -> Imported:
+        return import_json(self.workspace, io.BytesIO(data), FILE, len(data), trusted=trusted, strict=strict)
 
 
 def came(done: Imported) -> dict[str, int]:
     """How many sessions came how; only those words that apply."""
     assert done.failed == []
+    assert done.damaged == []
     return {word: len(uids) for word, uids in done.came.items() if uids}
 
 

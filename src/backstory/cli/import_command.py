@@ -49,24 +49,26 @@ READ_BYTES = 1024 * 1024
     "--trust", is_flag=True,
     help="Also take over names, checkouts, removals and board items, and treat its logs as this machine's own.",
 )  # fmt: skip
+@click.option("--strict", is_flag=True, help="Refuse a FILE with a damaged session. Else the others are imported.")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, file: Path, trust: bool, as_json: bool) -> None:
+def command(app: App, file: Path, trust: bool, strict: bool, as_json: bool) -> None:
     """Import the sessions of FILE, a JSON export, into the home store; - reads stdin.
 
-    FILE is checked from beginning to end before anything is written. A session that is here from its own log, or from
+    FILE is checked from beginning to end before anything is written. A damaged session is left out and named by its
+    line; the exit code is 1 then. A session that is here from its own log, or from
     its project, is not touched; one from an earlier import is replaced only by one that says more.
     """
     may_act(app, app.home_store)
     with _opened(file) as (opened, size):
         path = file if file == STDIN else file.absolute()
-        done = import_json(app.workspace, opened, path, size, trusted=trust, progress=output.progress)
+        done = import_json(app.workspace, opened, path, size, trusted=trust, strict=strict, progress=output.progress)
     if as_json:
         output.json(imported_as_json(done))
     else:
         _tell(done)
-    if done.failed or done.came["differs"]:
+    if done.failed or done.damaged or done.came["differs"]:
         raise click.exceptions.Exit(1)
 
 
@@ -98,5 +100,10 @@ def _tell(done: Imported) -> None:
     if not done.bytes:
         masked = " and their secrets masked" if done.redacted else ""
         output.talk(f"The file was made without the bytes of its logs{masked}: restore has none of them.")
+    for wrong in done.damaged[:SHOWN_MAX]:
+        session = "a session" if wrong.session is None else f"session {wrong.session}"
+        output.talk(output.one_liner(f"Not imported: {session}: line {wrong.line}: {wrong.reason}"))
+    if done.damaged[SHOWN_MAX:]:
+        output.talk(f"Not imported: {len(done.damaged) - SHOWN_MAX} more (--json names them).")
     for each in done.failed:
         output.talk(output.one_liner(f"Not imported: session {each.session}: {each.reason}"))

@@ -1,7 +1,7 @@
 """A JSON export, read line by line into a store of its own. docs/json-format.md says what each line means.
 
-Nothing of it is believed: every line is checked against its type, its bounds and the lines before it, and the first
-that is wrong ends the reading. Nothing is written anywhere else before the last line was read.
+Nothing of it is believed: every line is checked against its type, its bounds and the lines before it. A session with a
+wrong line is left out, and reading goes on behind it. Nothing is written anywhere else before the last line was read.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import msgspec
+from msgspec import Struct
 
 from backstory import ids
-from backstory.errors import ImportRefused, ImportTooNew, StoreDamaged
+from backstory.errors import REASON_CHARS_MAX, ImportRefused, ImportTooNew, StoreDamaged
 from backstory.ingest.json_log import Wrong
 from backstory.ingest.json_session import Ids, StagedSession
+from backstory.store import json_lines
 from backstory.store.json_lines import (
     FORMAT,
-    LINE_BYTES_MAX,
+    PIECE_BYTES,
     BoardLine,
     End,
     Head,
@@ -35,27 +37,41 @@ if TYPE_CHECKING:
     from backstory.store.board_items import ItemCopy
     from backstory.store.staging import Staging
 
-STRUCTURES_MAX = 2_000_000
-"""So many lists and objects may begin in a line: each takes much more memory than text."""
+DAMAGED_MAX = 1_000
+"""A file with more damaged sessions is refused as a whole."""
 _FORMAT_MAX = 1_000_000
 _NO_EXPORT = "this is no JSON export of backstory"
 
 
-class JsonImport:
-    """Reads an export. ``name``: what the file is called in messages. ``trusted``: names and removals count."""
+class Damaged(Struct, frozen=True, kw_only=True):
+    """A session that is left out: its first wrong line, and its uid where that is known."""
 
-    def __init__(self, staging: Staging, name: str, *, trusted: bool) -> None:
-        self._staging, self._name, self._trusted = staging, name, trusted
+    line: int
+    session: str | None
+    reason: str
+
+
+class JsonImport:
+    """Reads an export. ``name``: what the file is called in messages. ``trusted``: names and removals count.
+
+    ``strict``: the first wrong line refuses the file, where else only the session that it is in is left out.
+    """
+
+    def __init__(self, staging: Staging, name: str, *, trusted: bool, strict: bool = False) -> None:
+        self._staging, self._name, self._trusted, self._strict = staging, name, trusted, strict
         self._number = 0
         self._decode = decoder().decode
         self._rows = Rows()
         self._session: StagedSession | None = None
+        self._is_skipping = False
+        """Whether lines belong to a session that is left out."""
         self._head: Head | None = None
         self._known: set[str] = set()
         self._is_over = False
         self._ids = Ids()
         self.uids: list[str] = []
-        """The sessions, as they came."""
+        """The whole sessions, as they came."""
+        self.damaged: list[Damaged] = []
         self.removed: list[tuple[str, int]] = []
         """The sessions that were removed where the export was made, and when, ms."""
         self.board_items: list[ItemCopy] = []
@@ -70,47 +86,82 @@ class JsonImport:
     def read(self, file: IO[bytes], progress: Callable[[int], None] = lambda read: None) -> None:
         """Read it to its end. Raises ImportRefused and ImportTooNew, and what writing the store of its own raises.
 
-        ``progress`` receives how many bytes were read.
+        A file without a whole session is refused where one is damaged. ``progress`` receives how many bytes were read.
         """
-        read = 0
+        read = said = 0
         for line in self._lines(file):
             self._take_line(line)
             read += len(line)
-            if self._rows.is_full:
-                self._put()
+            if read - said >= PIECE_BYTES:
+                said = read
                 progress(read)
         if not self._is_over:
             self._number += 1
             self._refuse("the file ends before its line of type 'end': it is not whole")
-        self._put()
+        if self.damaged and not self.uids:
+            self._refuse("no session of it is whole")
 
     def _lines(self, file: IO[bytes]) -> Iterator[bytes]:
-        while line := file.readline(LINE_BYTES_MAX + 1):
+        """The lines that are not blank; of one that is too long only its beginning."""
+        most = json_lines.LINE_BYTES_MAX
+        while line := file.readline(most + 1):
             self._number += 1
-            if len(line) > LINE_BYTES_MAX:
-                self._refuse(f"it is longer than {LINE_BYTES_MAX // 1_048_576} MB")
-            if line.strip():
+            rest = line if len(line) > most else b""
+            while rest and not rest.endswith(b"\n"):
+                rest = file.readline(PIECE_BYTES)
+            if len(line) > most or line.strip():
                 yield line
 
     def _take_line(self, text: bytes) -> None:
         if self._is_over:
             self._refuse("nothing may follow the line of type 'end'")
-        if self._head is None:
-            self._take_head(text)
-            return
-        if text.count(b"{") + text.count(b"[") > STRUCTURES_MAX:
-            self._refuse(f"more than {STRUCTURES_MAX:,} lists and objects begin in it")
+        line: Any = None
         try:
-            self._take(self._decode(text))
+            if (reason := json_lines.why_too_much(text)) is not None:
+                raise Wrong(reason)
+            if self._head is None:
+                self._take_head(text)
+                return
+            line = self._decode(text)
+            self._take(line)
+            if self._rows.is_full:
+                self._put()
         except RecursionError:
-            self._refuse("it is nested too deeply")
+            self._leave_out("it is nested too deeply", line)
         except (Wrong, msgspec.DecodeError, ValueError, OverflowError) as refused:
-            self._refuse(str(refused))
+            self._leave_out(str(refused), line)
+
+    def _leave_out(self, reason: str, line: Any = None) -> None:
+        """Leave out the session that a wrong line is in; ``line``: the value of the line, where it has one.
+
+        Lines up to the end of that session are skipped.
+        """
+        if self._head is None:
+            self._refuse(reason)
+        was_skipping, session = self._is_skipping, self._session
+        self._is_skipping = not isinstance(line, SessionEnd | RemovedLine | BoardLine)
+        if was_skipping and session is None and line is None:
+            return
+        uid = session.uid if session is not None else line.uid if isinstance(line, SessionLine) else None
+        self._drop(session)
+        self.damaged.append(Damaged(line=self._number, session=uid, reason=reason[:REASON_CHARS_MAX]))
+        if self._strict:
+            self._refuse(reason)
+        if len(self.damaged) > DAMAGED_MAX:
+            self._refuse(f"more than {DAMAGED_MAX:,} sessions up to here are damaged")
+
+    def _drop(self, session: StagedSession | None) -> None:
+        """Forget what came of a session, the one that came last."""
+        if session is not None:
+            self._rows.clear()
+            self._staging.drop_session(session.id)
+            self.uids.remove(session.uid)
+            self._session = None
 
     def _take_head(self, text: bytes) -> None:
         """Take the first line: a later format may have another one, so its version is looked for first."""
         try:
-            found = msgspec.json.decode(text[:LINE_BYTES_MAX])
+            found = msgspec.json.decode(text)
             version = found.get("format") if isinstance(found, dict) and found.get("type") == "backstory" else None
             if isinstance(version, int) and not isinstance(version, bool) and FORMAT < version <= _FORMAT_MAX:
                 raise ImportTooNew(self._name, version, FORMAT)
@@ -120,52 +171,65 @@ class JsonImport:
                     "this is no JSON export of backstory: its first line is none of type 'backstory', format 1"
                 )
             ms_of(head.exported)
-        except RecursionError:
-            self._refuse("it is nested too deeply")
         except (msgspec.DecodeError, ValueError) as refused:
             self._refuse(f"{_NO_EXPORT}: {refused}")
         self._head = head
 
     def _take(self, line: Any) -> None:
+        if isinstance(line, SessionLine | RemovedLine | BoardLine | End):
+            self._is_skipping = False
+            if self._session is not None:
+                self._leave_out(f"session {self._session.uid} has no line of type 'session_end' before it", line)
+                self._is_skipping = False
+        if self._is_skipping:
+            self._is_skipping = not isinstance(line, SessionEnd)
+            return
         session = self._session
         match line:
             case SessionLine():
                 self._begin(line)
             case SessionEnd() if session is not None:
                 session.end(line)
+                self._put()
                 self._session = None
-            case RemovedLine() if session is None:
+            case RemovedLine():
                 self.removed.append((line.uid, ms_of(line.at) or 0))
-            case BoardLine() if session is None:
+            case BoardLine():
                 self.board_items.append(item_of(line))
-            case End() if session is None:
-                if line.sessions != len(self.uids):
-                    raise Wrong(f"it says {line.sessions} sessions, and the file has {len(self.uids)}")
-                self._is_over = True
+            case End():
+                self._end(line)
             case Head() | SessionEnd():
                 raise Wrong("a line of this type does not belong here")
             case _ if session is None:
                 raise Wrong("it belongs to no session: none has begun")
-            case RemovedLine() | BoardLine() | End():
-                raise Wrong("the session before it has not ended")
             case _:
                 session.take(line)
 
+    def _end(self, line: End) -> None:
+        """End the reading. Raises Wrong where a session is missing and no line says why."""
+        found = len(self.uids) + len(self.damaged)
+        if line.sessions != found and (self._strict or not self.damaged):
+            self._refuse(f"it says {line.sessions} sessions, and the file has {found}")
+        if line.sessions > found:
+            self._leave_out(f"it says {line.sessions} sessions, and the file has {found}", line)
+        self._is_over = True
+
     def _begin(self, line: SessionLine) -> None:
-        if self._session is not None:
-            raise Wrong("the session before it has not ended")
         identity = ids.session_identity(line.uid)
         if identity in self._known:
             raise Wrong(f"session {line.uid} is in the file already")
         self._known.add(identity)
-        self.uids.append(line.uid)
         self._session = StagedSession(self._rows, line, self._ids, has_bytes=self.head.bytes, trusted=self._trusted)
+        self.uids.append(line.uid)
 
     def _put(self) -> None:
         try:
             self._staging.put(self._rows)
         except StoreDamaged as refused:
-            self._refuse(f"what stands up to here contradicts itself: {refused.__cause__ or refused}")
+            raise Wrong(f"what comes up to here contradicts itself: {refused.__cause__ or refused}") from refused
 
     def _refuse(self, reason: str) -> NoReturn:
+        """Refuse the file. The first wrong line is named."""
+        if self.damaged:
+            raise ImportRefused(self._name, self.damaged[0].line, self.damaged[0].reason) from None
         raise ImportRefused(self._name, self._number, reason) from None

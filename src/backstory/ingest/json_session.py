@@ -49,11 +49,12 @@ class StagedSession:
 
     def __init__(self, rows: Rows, line: SessionLine, ids: Ids, *, has_bytes: bool, trusted: bool) -> None:
         ids.session += 1
-        self._rows, self._line, self._ids, self._id = rows, line, ids, ids.session
+        self.id, self.uid = ids.session, line.uid
+        self._rows, self._line, self._ids = rows, line, ids
         self._has_bytes, self._trusted = has_bytes, trusted
         self._turns: dict[str, int] = {}
         self._logs: list[StagedLog] = []
-        self._omitted = None if has_bytes else OmittedLog(line.uid, self._id, self._next_log())
+        self._omitted = None if has_bytes else OmittedLog(line.uid, self.id, self._next_log())
         self._place, self._parts = (0, 0), Parts()
         """The record and part of the last event, and today's numbers of parts."""
         self._events = 0
@@ -78,7 +79,7 @@ class StagedSession:
                 if self._trusted:
                     self._check_seq(line.leaf_seq)
                     created, moved = ms_of(line.created), ms_of(line.moved)
-                    self._rows.add("branches", self._id, line.name, line.leaf_turn, line.leaf_seq, created, moved)
+                    self._rows.add("branches", self.id, line.name, line.leaf_turn, line.leaf_seq, created, moved)
                 ms_of(line.created)
             case SummaryLine():
                 self._add_summary(line)
@@ -95,7 +96,7 @@ class StagedSession:
             )
         if self._omitted is not None:
             self._omitted.end(self._rows, trusted=self._trusted)
-        self._rows.counts.append((self._line.context_chars, self._line.context_limit, self._id))
+        self._rows.counts.append((self._line.context_chars, self._line.context_limit, self.id))
 
     def _add_session(self) -> None:
         line, trusted = self._line, self._trusted
@@ -103,14 +104,14 @@ class StagedSession:
             raise Wrong("it does not say when the session began")
         self._check_seq(line.leaf_seq)
         self._rows.add(
-            "sessions", self._id, line.uid, line.owner, line.number, line.name if trusted else "", line.title,
+            "sessions", self.id, line.uid, line.owner, line.number, line.name if trusted else "", line.title,
             line.worktree, line.project, line.repository, line.branch, line.cwd, line.root, line.created,
             ms_of(line.last_active), None if line.completed is None else int(line.completed), line.duration_ms,
             line.cost_usd, line.native_id, line.parent, line.relation, line.leaf_turn,
             line.leaf_seq if trusted else None, ms_of(line.leaf_at) if trusted else None, line.next_seq,
         )  # fmt: skip
         for name in dict.fromkeys(line.branches):
-            self._rows.add("session_branches", self._id, name)
+            self._rows.add("session_branches", self.id, name)
         if trusted and line.decided:
             self._rows.add("meta", DECIDED + line.uid, msgspec.json.encode(dict(sorted(line.decided.items()))).decode())
 
@@ -134,7 +135,7 @@ class StagedSession:
 
     def _end_log(self) -> None:
         if self._logs and self._has_bytes:
-            self._logs[-1].end(self._rows, self._id, trusted=self._trusted)
+            self._logs[-1].end(self._rows, self.id, trusted=self._trusted)
 
     def _keep_sidecar(self, line: SidecarLine) -> None:
         log = self._log(line.log)
@@ -155,7 +156,7 @@ class StagedSession:
         self._ids.turn += 1
         self._turns[line.uid] = turn_id = self._ids.turn
         self._rows.add(
-            "turns", turn_id, self._id, line.uid, line.parent_uid, line.parent_seq, line.first_seq, line.last_seq,
+            "turns", turn_id, self.id, line.uid, line.parent_uid, line.parent_seq, line.first_seq, line.last_seq,
             line.agent, line.model, line.native_id, line.prompt, ms_of(line.started), ms_of(line.ended), line.outcome,
             line.stop_reason, line.api_latency_ms, line.duration_ms, line.input_tokens, line.output_tokens,
             line.cache_read_tokens, line.cache_write_tokens, line.cache_write_1h_tokens, line.largest_input_tokens,
@@ -181,7 +182,7 @@ class StagedSession:
         turn_id = self._turns[line.turn] if line.turn is not None else None
         row = (line.seq, self._parts.of(line.seq, line.part), turn_id, at, event.kind, data, chars)
         if self._omitted is None:
-            self._rows.add_event(self._id, (*row, *self._where(line)), size=len(data))
+            self._rows.add_event(self.id, (*row, *self._where(line)), size=len(data))
         else:
             self._omitted.take(line, row, self._rows)
         self._events += 1
@@ -201,7 +202,7 @@ class StagedSession:
         if ms_of(line.created) is None or line.after_seq >= self._line.next_seq:
             raise Wrong("it covers records that the session does not have")
         self._rows.add(
-            "compactions", self._id, line.after_seq, line.summary, line.created, line.agent, int(line.undone),
+            "compactions", self.id, line.after_seq, line.summary, line.created, line.agent, int(line.undone),
             line.model, line.input_tokens, line.output_tokens, line.cache_read_tokens, line.cache_write_tokens,
             line.cost_usd, line.duration_ms, size=len(line.summary),
         )  # fmt: skip

@@ -17,6 +17,8 @@ from backstory.model import PART_MIN
 FORMAT = 1
 LINE_BYTES_MAX = 32 * 1024 * 1024
 """No line is longer, its end included: who reads one needs no more memory than this gives rise to."""
+STRUCTURES_MAX = 2_000_000
+"""So many lists and objects may begin in a line: each takes much more memory than text."""
 PIECE_BYTES = 1024 * 1024
 """So many bytes of a log at most stand in one line."""
 RANGES_AT_ONCE = 1_000
@@ -268,6 +270,15 @@ def ms_of(text: Time | None) -> int | None:
     if not 0 <= ms <= TIME_MAX_MS:
         raise ValueError(f"{text[:40]!r} is before 1970 or after 9999")
     return ms
+
+
+def why_too_much(line: bytes) -> str | None:
+    """Return why a line has more than a line may have; None for one that has not."""
+    if len(line) > LINE_BYTES_MAX:
+        return f"it is longer than {LINE_BYTES_MAX // 1_048_576} MB"
+    if line.count(b"{") + line.count(b"[") > STRUCTURES_MAX:
+        return f"more than {STRUCTURES_MAX:,} lists and objects begin in it"
+    return None
 
 
 def decoder() -> msgspec.json.Decoder[Any]:

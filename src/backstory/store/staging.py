@@ -74,6 +74,13 @@ class Rows(Struct):
         self.rows += 1
         self.bytes += size
 
+    def clear(self) -> None:
+        """Remove all."""
+        self.tables.clear()
+        self.events.clear()
+        self.counts.clear()
+        self.rows = self.bytes = 0
+
     @property
     def is_full(self) -> bool:
         """Whether they are so many that they should be written."""
@@ -91,10 +98,16 @@ class Staging(Replication):
                 _write(db, rows)
 
         self._write(write)
-        rows.tables.clear()
-        rows.events.clear()
-        rows.counts.clear()
-        rows.rows = rows.bytes = 0
+        rows.clear()
+
+    def drop_session(self, session_id: int) -> None:
+        """Remove what would keep another copy of a session out; its other rows are never read."""
+
+        def drop(db: apsw.Connection) -> None:
+            db.execute("delete from logs where session_id = ?", (session_id,))
+            db.execute("delete from sessions where id = ?", (session_id,))
+
+        self._write(drop)
 
     def _writing_connection(self) -> apsw.Connection:
         is_new = self._writer is None
@@ -102,7 +115,8 @@ class Staging(Replication):
         if is_new:
             # What belongs together comes in any order.
             db.execute("pragma foreign_keys = off")
-            db.execute("pragma journal_mode = off")
+            # Rows that no store could hold are taken back.
+            db.execute("pragma journal_mode = memory")
             db.execute("pragma synchronous = off")
         return db
 

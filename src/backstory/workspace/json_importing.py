@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from backstory.errors import StoreBusy, in_words, is_for_one_only
 from backstory.ingest.import_folder import staging
-from backstory.ingest.json_import import JsonImport
+from backstory.ingest.json_import import Damaged, JsonImport
 from backstory.store.imported import Came
 from backstory.workspace.importing import derive_all, no_progress
 
@@ -49,25 +49,36 @@ class Imported(Struct, kw_only=True):
     removed: int
     """How many sessions were removed here, because they were removed where the export was made."""
     failed: list[Failed]
+    damaged: list[Damaged] = []
+    """The sessions that are left out because a line of theirs is wrong."""
     board_items: int = 0
     """How many items of context boards came, changed or went."""
 
 
 def import_json(
-    workspace: Workspace, file: IO[bytes], path: Path, size: int, *, trusted: bool, progress: Progress = no_progress
+    workspace: Workspace,
+    file: IO[bytes],
+    path: Path,
+    size: int,
+    *,
+    trusted: bool,
+    strict: bool = False,
+    progress: Progress = no_progress,
 ) -> Imported:
     """Import an export into the selected store. ``path``: where it lies; ``size``: its bytes, 0 if not known.
 
-    Raises ImportRefused and ImportTooNew, before anything is written, ImportRunning, and what writing raises.
+    ``strict``: a file with a damaged session is refused. Raises ImportRefused and ImportTooNew, before anything is
+    written, ImportRunning, and what writing raises.
     """
     store = workspace.home_store
     with staging(workspace.home, workspace.now) as staged:
-        reader = JsonImport(staged, str(path), trusted=trusted)
+        reader = JsonImport(staged, str(path), trusted=trusted, strict=strict)
         with progress("Reading") as note:
             reader.read(file, lambda read: note(read, size))
         done = Imported(
             file=str(path), sessions=len(reader.uids), bytes=reader.head.bytes, redacted=reader.head.redacted,
             trusted=trusted, came={each.value: [] for each in Came}, removed=0, failed=[],
+            damaged=reader.damaged,
         )  # fmt: skip
         if not reader.uids and not (trusted and (reader.removed or reader.board_items)):
             return done
