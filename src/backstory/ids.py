@@ -102,6 +102,11 @@ def turn_uid(agent: str, native_id: str) -> str:
     return encode(int.from_bytes(_digest("" if may_be_written(native_id) else agent, native_id)[:16], "big"))
 
 
+def path_hash(path: str) -> int:
+    """A number of 47 bits to find a path by: the whole of it counts, however alike paths begin or end."""
+    return int.from_bytes(sha256(path.encode("utf-8", "surrogatepass")).digest()[:6], "big") >> 1
+
+
 def written_turn_id(turn_uid: str) -> str:
     """The id that a turn is given in every log we write for an agent: a UUID (version 5) of the turn's uid.
 

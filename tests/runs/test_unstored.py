@@ -230,9 +230,9 @@ def test_whatever_storing_one_run_raises_the_others_are_stored_and_it_is_when_it
     runner = Runner(home, machine_store, {}, lambda: NOW)
     write, whole, guilty = append.write, getattr(module, name), [False]
 
-    def watched(db: apsw.Connection, batch: RecordBatch, waiting: event_rows.Waiting) -> append.Written:
+    def watched(db: apsw.Connection, batch: RecordBatch, *more: Any) -> append.Written:
         guilty[0] = "guilty" in batch.turns[0].prompt
-        written: append.Written = (faulty if module is append and name == "write" else write)(db, batch, waiting)
+        written: append.Written = (faulty if module is append and name == "write" else write)(db, batch, *more)
         return written
 
     def faulty(*values: Any, **more: Any) -> Any:

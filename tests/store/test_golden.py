@@ -339,6 +339,8 @@ def test_what_a_later_version_derived_is_not_stamped_down(tmp_path: Path) -> Non
     copy = tmp_path / "copy.bks"
     shutil.copy(make_golden.GOLDEN / "store-v4.bks", copy)
     later = str(migrate.DERIVED_VERSION + 10)
+    with open_store(copy) as store:
+        store.make_ready()
     with closing(sqlite3.connect(copy)) as db, db:
         db.execute("update meta set value = ? where key = 'derived_version'", (later,))
     with open_store(copy) as store:

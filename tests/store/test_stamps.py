@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.store import logs
+from backstory.store import logs, open_store
 from tests.support.machines import Machine, conversation, lines, looked_up
 
 if TYPE_CHECKING:
@@ -81,3 +81,43 @@ def test_stamps_of_logs_are_found_without_looking_at_all_of_them(machine: Machin
     with closing(sqlite3.connect(machine.store_path)) as db:
         plan = [row[3] for row in db.execute(f"explain query plan {question}", ("[]",))]
     assert any("INDEX idx_logs" in step for step in plan)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "update logs set path = path || '.moved'",
+        "insert into logs(session_id, agent, kind, native_id, path, device, inode, size, mtime_ns) "
+        "select session_id, agent, kind, native_id || 'x', path || '.moved', device, inode, size, mtime_ns from logs",
+    ],
+    ids=["moved", "added"],
+)
+def test_a_path_that_another_program_wrote_is_found(machine: Machine, change: str) -> None:
+    (path, *_) = [path for path in paths(machine) if "empty" not in path]
+    with closing(sqlite3.connect(machine.store_path)) as db, db:
+        db.execute(change)
+    assert list(machine.store.stamps_of([f"{path}.moved"])) == [f"{path}.moved"]
+    assert machine.store.known_paths([f"{path}.moved"]) == {f"{path}.moved"}
+
+
+def test_another_program_deletes_a_session_with_its_logs(machine: Machine) -> None:
+    with closing(sqlite3.connect(machine.store_path)) as db, db:
+        db.execute("delete from sessions")
+        assert db.execute("select count(*) from logs").fetchone() == (0,)
+
+
+def test_the_paths_of_a_store_of_an_earlier_version_are_found_by_their_whole_hash(machine: Machine) -> None:
+    known = machine.store.file_stamps()
+    with closing(sqlite3.connect(machine.store_path)) as db, db:
+        for statement in (
+            "drop trigger path_changed", "drop index idx_logs_path_hash", "alter table logs drop column path_hash",
+            "create index idx_logs_path_end on logs(substr(path, -24)) where size is not null",
+            "update meta set value = '10' where key = 'derived_version'",
+        ):  # fmt: skip
+            db.execute(statement)
+    with open_store(machine.store_path, shared=True) as store:
+        store.make_ready()
+        assert store.stamps_of(list(known)) == known
+    with closing(sqlite3.connect(machine.store_path)) as db:
+        assert db.execute("select count(*) from logs where size is not null and path_hash is null").fetchone() == (0,)
+        assert db.execute("select 1 from sqlite_schema where name = 'idx_logs_path_end'").fetchone() is None

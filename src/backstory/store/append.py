@@ -75,9 +75,10 @@ NOT_UNDERSTOOD = "not_understood"
 def write_all(db: apsw.Connection, batches: Sequence[RecordBatch]) -> list[Written]:
     """Store batches; each is accepted or refused alone, but those of a session of ours all or none."""
     waiting, done, stopped, begun = Waiting(), list[Written](), dict[str, str](), set[str]()
+    known_runs = claims.known_runs(db, [turn for each in batches if each.kind == FILE for turn in each.turns])
     for batch in batches:
         before = stopped.get(batch.session_uid)
-        done.append(write(db, batch, waiting) if before is None else Written(refused=before))
+        done.append(write(db, batch, waiting, known_runs) if before is None else Written(refused=before))
         if batch.kind == FILE:
             continue
         if (refused := done[-1].refused) is None:
@@ -92,8 +93,11 @@ def write_all(db: apsw.Connection, batches: Sequence[RecordBatch]) -> list[Writt
     return done
 
 
-def write(db: apsw.Connection, batch: RecordBatch, waiting: Waiting) -> Written:
-    """Store one batch, or return why not. Its texts are added to ``waiting`` for the caller to index."""
+def write(db: apsw.Connection, batch: RecordBatch, waiting: Waiting, known_runs: dict[str, str]) -> Written:
+    """Store one batch, or return why not. Its texts are added to ``waiting`` for the caller to index.
+
+    ``known_runs``: the uids of runs by those that agents' logs give their turns; runs that the batch claims are added.
+    """
     if batch.undo_from is not None or batch.matched or (batch.run is not None and batch.run.is_first):
         # Texts that this batch replaces must not be indexed afterwards.
         waiting.index(db)
@@ -115,20 +119,29 @@ def write(db: apsw.Connection, batch: RecordBatch, waiting: Waiting) -> Written:
         _drop_unfinished(db, session_id, batch.run.turn_uid)
     if log_id is None and batch.kind is not None:
         log_id = _insert_log(db, session_id, batch)
-    turn_uids = _write_parsed(db, session_id, log_id, batch, waiting, is_new=known is None) if batch.is_parsed else ()
-    if not batch.is_parsed and log_id is not None:
+    turn_uids: tuple[str, ...] = ()
+    if batch.is_parsed:
+        turn_uids = _write_parsed(db, session_id, log_id, batch, waiting, known_runs, is_new=known is None)
+    elif log_id is not None:
         _keep_unparsed(db, log_id, batch)
     return Written(log_id=log_id, session_id=session_id, session_is_new=known is None, turn_uids=turn_uids)
 
 
 def _write_parsed(
-    db: apsw.Connection, session_id: int, log_id: int | None, batch: RecordBatch, waiting: Waiting, *, is_new: bool
+    db: apsw.Connection,
+    session_id: int,
+    log_id: int | None,
+    batch: RecordBatch,
+    waiting: Waiting,
+    known_runs: dict[str, str],
+    *,
+    is_new: bool,
 ) -> tuple[str, ...]:
     """Store the content of a batch and its bytes; returns the uids of turns that may be copied elsewhere."""
     was_covered = is_new or coverage.is_covered(db, session_id)
     if log_id is not None:
         _clear_replaced(db, session_id, log_id, batch)
-    turn_ids = _write_turns(db, session_id, batch)
+    turn_ids = _write_turns(db, session_id, batch, known_runs)
     event_ids = insert_events(db, session_id, log_id, batch.events, turn_ids, waiting)
     if log_id is not None:
         _note_parsed(db, log_id, batch)
@@ -175,9 +188,11 @@ def _drop_taken(db: apsw.Connection, identity: str) -> None:
         db.execute("delete from sessions where id = ?", (taken,))
 
 
-def _write_turns(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[str, int]:
+def _write_turns(
+    db: apsw.Connection, session_id: int, batch: RecordBatch, known_runs: dict[str, str]
+) -> dict[str, int]:
     """Store a batch's turns; returns their ids by uid, both by the log's uid and by the one here."""
-    renamed = claims.renamed(db, session_id, batch) if batch.kind == FILE else {}
+    renamed = claims.renamed(db, session_id, batch, known_runs) if batch.kind == FILE else {}
     turn_ids = _upsert_turns(db, session_id, [claims.renamed_turn(turn, renamed) for turn in batch.turns])
     return turn_ids | {old: turn_ids[new] for old, new in renamed.items() if new in turn_ids}
 

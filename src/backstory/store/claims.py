@@ -19,7 +19,7 @@ from backstory.store import kinds, written
 from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     import apsw
 
@@ -167,16 +167,20 @@ def link_run_to_log(db: apsw.Connection, session_id: int, turn_uid: str) -> None
         lineage.link_copies(db, [turn_uid])
 
 
-def renamed(db: apsw.Connection, session_id: int, batch: RecordBatch) -> dict[str, str]:
-    """The uids that turns of a batch have here, by those that their log gives them, where these differ."""
+def renamed(db: apsw.Connection, session_id: int, batch: RecordBatch, runs: dict[str, str]) -> dict[str, str]:
+    """The uids that turns of a batch have here, by those that their log gives them, where these differ.
+
+    ``runs``: what ``known_runs`` found for this batch and others of its transaction; a run that is found here is added.
+    """
     if not batch.turns:
         return {}
     is_retold = batch.identity.relation == Relation.RETOLD
-    found = known_as(db, session_id) if is_retold else _known_runs(db, batch.turns)
+    own = {turn.uid for turn in batch.turns}
+    found = known_as(db, session_id) if is_retold else {uid: runs[uid] for uid in own & runs.keys()}
     if not found:
         found = _claimed_first(db, session_id, batch)
+        runs |= found
     found |= written.known_as(db, session_id, batch.turns)
-    own = {turn.uid for turn in batch.turns}
     for parent in {turn.parent_uid for turn in batch.turns if turn.parent_uid is not None} - own:
         if (uid := _renamed_before(db, session_id, parent)) is not None:
             found[parent] = uid
@@ -203,21 +207,28 @@ def renamed_turn(turn: Turn, renamed: dict[str, str]) -> Turn:
     return msgspec.structs.replace(turn, uid=renamed.get(turn.uid, turn.uid), parent_uid=parent)
 
 
-def _known_runs(db: apsw.Connection, read: Collection[Turn]) -> dict[str, str]:
-    """The uids of the runs whose turns these are, by the turns' own, if that is known by the agent's id of a turn."""
+def known_runs(db: apsw.Connection, read: Sequence[Turn]) -> dict[str, str]:
+    """The uids of the runs whose turns these are, by the turns' own, if that is known by the agent's id of a turn.
+
+    A turn may have as many copies as there are logs: ask once for all the logs of a transaction.
+    """
+    if not read or not db.execute("select exists (select 1 from sessions where owner is not null)").get:
+        return {}
     rows = fetch(
         db,
         tuple[str, str, str],
-        "select t.native_id, t.agent, t.uid from turns t where t.native_id in (select value from json_each(?)) "
-        "and exists (select 1 from turns r join sessions o on o.id = r.session_id "
-        "where r.uid = t.uid and r.native_id is not t.native_id and o.owner is not null) order by t.id",
-        (kinds.json_list(turn.native_id for turn in read if turn.native_id),),
+        # Copies have one uid, which is looked at once.
+        "select native_id, agent, uid from (select native_id, agent, uid, min(id) first from turns "
+        "where native_id in (select value from json_each(?)) group by native_id, agent, uid) t where exists ("
+        "select 1 from turns r join sessions o on o.id = r.session_id "
+        "where r.uid = t.uid and r.native_id is not t.native_id and o.owner is not null) order by first",
+        (kinds.json_list({turn.native_id for turn in read if turn.native_id}),),
     )
     found: dict[str, str] = {}
-    for turn in read if rows else ():
-        runs = (uid for *named, uid in rows if named == [turn.native_id, turn.agent] and uid != turn.uid)
-        if (uid := next(runs, None)) is not None:
-            found[turn.uid] = uid
+    for native_id, agent, uid in rows:
+        own = ids.turn_uid(agent, native_id)
+        if uid != own:
+            found.setdefault(own, uid)
     return found
 
 

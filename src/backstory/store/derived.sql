@@ -114,6 +114,13 @@ create table if not exists lent_titles(
 create index if not exists idx_lent_titles_summary on lent_titles(summary_id);
 
 -- A summary of compactions is a row, too: below those of events, with rowid = -compactions.id and source_type 'summary'.
+-- The column came with version 11. What changes a path and knows no hash leaves none that is wrong.
+create index if not exists idx_logs_path_hash on logs(path_hash) where size is not null;
+create trigger if not exists path_changed after update of path on logs
+when new.path is not old.path and new.path_hash is old.path_hash begin
+  update logs set path_hash = null where id = new.id;
+end;
+
 create virtual table if not exists search_index using fts5(
   content,                               -- the searchable text of one event; rowid = events.id
   session_id unindexed,                  -- sessions.id

@@ -9,6 +9,7 @@ import apsw
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import astuple
 
+from backstory import ids
 from backstory.store import codec, dictionaries, kinds
 from backstory.store.rows import fetch
 
@@ -124,25 +125,34 @@ _LOG_COLUMNS = (
 )
 
 
-PLACED = "size = iif(path = ?1, size, null), path = ?1, root_chars = ?2, relpath = ?3"
+PLACED = "size = iif(path = ?1, size, null), path = ?1, root_chars = ?2, relpath = ?3, path_hash = ?4"
 """How a log's row is told where its file lies now; the stamp of a file elsewhere is not this one's. See ``placed``."""
 _STAT = "device, inode, size, mtime_ns, ctime_ns, reason"
 _STAMPS_OF_LOGS = f"select path, agent, id, {_STAT} from logs where size is not null"
 _OTHER_STAMPS = f"select path, agent, log_id, {_STAT} from log_places"
 _IS_ONE_OF = "path in (select value from json_each(?))"
-PATH_END_CHARS = 24
-"""So much of a path is in the index of logs: mostly the name, that is what distinguishes one from the others."""
-_ENDS_SO = f"substr(path, -{PATH_END_CHARS}) in (select value from json_each(?))"
-STAMPS_BY_PATH = f"{_STAMPS_OF_LOGS} and {_ENDS_SO} order by id"
+_MAY_BE_ONE_OF = (
+    "id in (select id from logs where size is not null and path_hash in (select value from json_each(?)) "
+    "union all select id from logs where size is not null and path_hash is null)"
+)
+"""Other paths may have the same hash. One without a hash was written by an earlier version, or by another program."""
+STAMPS_BY_PATH = f"{_STAMPS_OF_LOGS} and {_MAY_BE_ONE_OF} order by id"
 _LAST = "order by mtime_ns desc limit ?"
 LAST_STAMPS = f"{_STAMPS_OF_LOGS} {_LAST}"
 
 
-def placed(path: str, relpath: str) -> tuple[str, int | None, str]:
+def placed(path: str, relpath: str) -> tuple[str, int | None, str, int]:
     """The values for ``PLACED``: a path below the agent's own folder that is the end of ``path`` is not kept again."""
     if relpath and path.endswith(relpath):
-        return path, len(path) - len(relpath), ""
-    return path, None, relpath
+        return path, len(path) - len(relpath), "", ids.path_hash(path)
+    return path, None, relpath, ids.path_hash(path)
+
+
+def hash_paths(db: apsw.Connection) -> None:
+    """Give a hash to the paths that have none."""
+    rows = fetch(db, tuple[int, str], "select id, path from logs where size is not null and path_hash is null")
+    hashes = ((ids.path_hash(path), log_id) for log_id, path in rows)
+    db.executemany("update logs set path_hash = ? where id = ?", hashes)
 
 
 def pack(start: int, data: bytes) -> Chunk:
@@ -259,14 +269,14 @@ def file_stamps(db: apsw.Connection, reason: str | None = None) -> dict[str, Fil
 def stamps_of(db: apsw.Connection, paths: Iterable[str]) -> dict[str, FileStamp]:
     """These files as they were when they were looked at, by path; those that were."""
     wanted = set(paths)
-    of_logs = fetch(db, FileStamp, STAMPS_BY_PATH, (_ends(wanted),))
+    of_logs = fetch(db, FileStamp, STAMPS_BY_PATH, (_hashes(wanted),))
     others = fetch(db, FileStamp, f"{_OTHER_STAMPS} where {_IS_ONE_OF}", (kinds.json_list(wanted),))
     return {stamp.path: stamp for each in (of_logs, others) for stamp in each if stamp.path in wanted}
 
 
 def known_paths(db: apsw.Connection, paths: Collection[str]) -> set[str]:
     """Those of these paths whose files were looked at."""
-    of_logs = db.execute(f"select path from logs where size is not null and {_ENDS_SO}", (_ends(paths),))
+    of_logs = db.execute(f"select path from logs where size is not null and {_MAY_BE_ONE_OF}", (_hashes(paths),))
     known = {str(path) for (path,) in of_logs}
     others = db.execute(f"select path from log_places where {_IS_ONE_OF}", (kinds.json_list(paths),))
     return (known | {str(path) for (path,) in others}).intersection(paths)
@@ -279,8 +289,8 @@ def recent_stamps(db: apsw.Connection, limit: int) -> list[FileStamp]:
     return sorted([*of_logs, *others], key=lambda stamp: stamp.mtime_ns, reverse=True)[:limit]
 
 
-def _ends(paths: Iterable[str]) -> str:
-    return kinds.json_list({path[-PATH_END_CHARS:] for path in paths})
+def _hashes(paths: Iterable[str]) -> str:
+    return kinds.json_list(map(ids.path_hash, paths))
 
 
 def newest(db: apsw.Connection) -> int:
@@ -292,11 +302,11 @@ def newest(db: apsw.Connection) -> int:
 def remember_stamp(db: apsw.Connection, place: FileStamp) -> None:
     """Note how a file was found, so that it need not be opened again while it stays so."""
     db.execute(
-        "update logs set device = ?, inode = ?, size = ?, mtime_ns = ?, ctime_ns = ?, reason = ? "
-        "where id = ? and path = ? and agent = ?",
+        "update logs set device = ?, inode = ?, size = ?, mtime_ns = ?, ctime_ns = ?, reason = ?, "
+        "path_hash = ? where id = ? and path = ? and agent = ?",
         (
             place.device, place.inode, place.size, place.mtime_ns, place.ctime_ns, place.reason,
-            place.log_id, place.path, place.agent,
+            ids.path_hash(place.path), place.log_id, place.path, place.agent,
         ),
     )  # fmt: skip
     if db.changes():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backstory import errors
 from backstory.lazy_regex import lazy_regex
-from backstory.store import connection, derived_tables, dictionaries, erasing, moves
+from backstory.store import connection, derived_tables, dictionaries, erasing, logs, moves
 
 if TYPE_CHECKING:
     import apsw
@@ -95,6 +95,10 @@ def upgrade(db: apsw.Connection, path: Path) -> None:
         db.execute(Path(__file__).with_name(change).read_text("utf-8") if change.endswith(".sql") else change)
         db.execute("update meta set value = ? where key = 'schema_version'", (str(version),))
     dictionaries.keep_shipped(db)
+    if not db.execute("select 1 from pragma_table_info('logs') where name = 'path_hash'").get:
+        # Earlier versions look by the end of a path, with or without an index.
+        db.execute("alter table logs add column path_hash integer; drop index if exists idx_logs_path_end")
+    logs.hash_paths(db)
     # Tables of what can be derived are made where they lack; reading a log anew fills them.
     db.execute(Path(__file__).with_name("derived.sql").read_text("utf-8"))
     raised = "update meta set value = ?1 where key = 'derived_version' and cast(value as integer) < ?1"

@@ -86,12 +86,12 @@ create table logs(
   size        integer,
   mtime_ns    integer,
   ctime_ns    integer,
-  reason      text
+  reason      text,
+  path_hash   integer                    -- of path, to find it by; NULL: not known
 );
 create index idx_logs_session on logs(session_id);
 create index idx_logs_turn on logs(turn_uid) where turn_uid is not null;
 create unique index idx_logs_identity on logs(agent, native_id, generation) where kind = 'file';
-create index idx_logs_path_end on logs(substr(path, -24)) where size is not null;
 create index idx_logs_mtime on logs(mtime_ns) where size is not null;
 
 create table log_places(
