@@ -322,6 +322,17 @@ class StoreDamaged(BackstoryError):
         )
 
 
+class SessionDamaged(StoreDamaged):
+    """A session of a store holds a value that no store of ours can hold."""
+
+    def __init__(self, path: Path, detail: str) -> None:
+        BackstoryError.__init__(
+            self,
+            f"A session in {path} is damaged: {detail}. Nothing of it is taken over. `backstory verify` lists such "
+            "values, and `backstory rm` takes such a session out.",
+        )
+
+
 class StoreFailed(BackstoryError):
     """Any other failure of SQLite or the disk."""
 
@@ -345,7 +356,7 @@ STORE_CANNOT_GO_ON = (
 
 def is_for_one_only(refused: Exception) -> bool:
     """Whether a failure concerns only one log, run or database, so that work on the others continues."""
-    return isinstance(refused, StoreRefused) or not isinstance(refused, STORE_CANNOT_GO_ON)
+    return isinstance(refused, StoreRefused | SessionDamaged) or not isinstance(refused, STORE_CANNOT_GO_ON)
 
 
 def in_words(refused: Exception) -> str:

@@ -10,7 +10,7 @@ import os
 import sys
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -27,6 +27,57 @@ CACHE_KIB = 16 * 1024
 SQLITE_HEADER = b"SQLite format 3\0"
 SQLITE_HEADER_BYTES = 100
 APPLICATION_ID_AT = 68
+
+
+class Cursor(apsw.Cursor):
+    """Gives text that is not UTF-8, which a store of an earlier version may hold, with replacement characters.
+
+    A row with such text is asked for again, with its text as bytes.
+    """
+
+    _given = 0
+
+    def __next__(self) -> Any:
+        try:
+            row = super().__next__()
+        except UnicodeDecodeError:
+            if not self.is_readonly:
+                raise
+            row = self._again(self._given)
+        self._given += 1
+        return row
+
+    def fetchone(self) -> Any:
+        """The next row; None behind the last."""
+        return next(self, None)
+
+    @property
+    def get(self) -> Any:
+        """As that of SQLite's own cursor: the only value, the only row, or all of them."""
+        try:
+            return super().get
+        except UnicodeDecodeError:
+            if not self.is_readonly:
+                raise
+        given = [row[0] if len(row) == 1 else row for row in Cursor(self.connection).execute(self.expanded_sql)]
+        return given[0] if len(given) == 1 else given
+
+    def _again(self, number: int) -> tuple[Any, ...]:
+        """A row by its number, from 0 on, whatever bytes its text has."""
+        names = [f"c{each}" for each in range(len(self.get_description()))]
+        values = ", ".join(
+            f"iif(typeof({each}) = 'text', cast({each} as blob), {each}), typeof({each})" for each in names
+        )
+        # Made whole before it is read, so that its order stays.
+        sql = (
+            f"with given({', '.join(names)}) as materialized (\n{self.expanded_sql.rstrip().rstrip(';')}\n) "
+            f"select {values} from given limit 1 offset {number}"
+        )
+        (found,) = apsw.Cursor(self.connection).execute(sql)
+        return tuple(
+            value.decode("utf-8", "replace") if kind == "text" else value
+            for value, kind in zip(found[::2], found[1::2], strict=True)
+        )
 
 
 def exists(path: Path) -> bool:
@@ -223,6 +274,7 @@ def _begin_file(path: Path) -> None:
 
 
 def _prepare(db: apsw.Connection) -> None:
+    db.cursor_factory = Cursor
     # The timeout comes first: even reading a pragma needs a lock.
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     db.execute(f"pragma foreign_keys = 1; pragma trusted_schema = 0; pragma cache_size = -{CACHE_KIB}")

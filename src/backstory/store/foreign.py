@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from backstory import errors, ids
+from backstory.lazy_module import lazy_module
 from backstory.lazy_regex import lazy_regex
 from backstory.store import kinds, schema
 from backstory.store.rows import fetch
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.store import values
+else:
+    values = lazy_module("backstory.store.values")
+
 SEARCH_INDEX = "search_index"
-_TABLE = lazy_regex(r"^create (virtual )?table (?:if not exists )?(\w+)(.*?)\n\)[^\n]*;$", re.MULTILINE | re.DOTALL)
 _TRIGGER = lazy_regex(r"^create trigger (?:if not exists )?(\w+) (.*?\nend);$", re.MULTILINE | re.DOTALL)
 _IS_TRIGGER = lazy_regex(r"\W*create\W+(temp\w*\W+)?trigger\b", re.IGNORECASE)
 _STORED = lazy_regex(r"create trigger (\w+) (.*)", re.IGNORECASE | re.DOTALL)
@@ -29,9 +33,6 @@ _FORMER = ("turn_follows",)
 """Triggers that ours had once: they go too, and are nothing to tell a person."""
 _COMMENT = lazy_regex(r"--[^\n]*")
 _GENERATED = f"last_native_id text generated always as ({schema.running_id_column()}) virtual"
-_DECLARED = {"integer": ("integer",), "real": ("real", "integer"), "text": ("text",), "blob": ("blob",)}
-"""How values are kept of columns that are declared so, beside NULL."""
-_PACKED = {("events", "data"): ("text", "blob")}
 
 
 def check_tables(db: apsw.Connection, path: Path) -> None:
@@ -75,28 +76,22 @@ def put_back_triggers(db: apsw.Connection) -> None:
                 db.execute(f"create trigger {name} {body}")
 
 
-def check_session(db: apsw.Connection, session_id: int, path: Path) -> None:
-    """Raise StoreDamaged unless the rows of a session that was copied here are what their columns say.
+def check_session(db: apsw.Connection, session_id: int, path: Path, *, is_bounded: bool = True) -> None:
+    """Raise SessionDamaged unless the rows of a session are what their columns say; ``is_bounded``: see ``values``.
 
     Names of turns are looked at too: they are as ours are made.
     """
-    for table, holding in (
-        ("sessions", "id = ?"), ("logs", "session_id = ?"), ("turns", "session_id = ?"), ("events", "session_id = ?"),
-        ("chunks", "log_id in (select id from logs where session_id = ?)"),
-        ("numbers", "log_id in (select id from logs where session_id = ?)"),
-        ("sidecars", "log_id in (select id from logs where session_id = ?)"),
-    ):  # fmt: skip
-        columns = fetch(db, tuple[str, str], "select name, lower(type) from pragma_table_info(?)", (table,))
-        odd = " or ".join(
-            f"typeof({name}) not in ('null', {', '.join(map(repr, kinds))})"
-            for name, declared in columns
-            for kinds in [_PACKED.get((table, name), _DECLARED[declared])]
-        )
-        if db.execute(f"select exists (select 1 from {table} where {holding} and ({odd}))", (session_id,)).get:
-            raise errors.StoreDamaged(path, f"{table} of a session hold values of another kind")
-    uids = [str(uid) for (uid,) in db.execute("select uid from turns where session_id = ?", (session_id,))]
-    if not all(is_uid(uid) for uid in uids):
-        raise errors.StoreDamaged(path, "a turn of a session has no uid")
+    if (problem := next(values.of_session(db, session_id, is_bounded=is_bounded), None)) is not None:
+        raise errors.SessionDamaged(path, problem)
+    uids = fetch(db, tuple[object], "select uid from turns where session_id = ?", (session_id,))
+    if not all(is_uid(uid) for (uid,) in uids):
+        raise errors.SessionDamaged(path, "a turn has no uid")
+
+
+def check_rest(db: apsw.Connection, path: Path, *, is_bounded: bool = True) -> None:
+    """Raise StoreDamaged unless the rows that belong to no session are what their columns say."""
+    if (problem := next(values.of_no_session(db, is_bounded=is_bounded), None)) is not None:
+        raise errors.StoreDamaged(path, problem)
 
 
 def check_uids(db: apsw.Connection, path: Path) -> None:
@@ -114,12 +109,12 @@ def is_uid(text: object) -> bool:
 @cache
 def _tables() -> frozenset[str]:
     """The tables of a store, but for its index."""
-    return frozenset(name for sql in schema.sources() for virtual, name, _ in _TABLE.findall(sql) if not virtual)
+    return frozenset(table.name for table in schema.tables() if not table.is_virtual)
 
 
 def _is_index_ours(db: apsw.Connection) -> bool:
     """Whether the index is made as ours is: another may read a view whenever it is asked."""
-    bodies = [body for sql in schema.sources() for virtual, name, body in _TABLE.findall(sql) if name == SEARCH_INDEX]
+    bodies = [table.body for table in schema.tables() if table.name == SEARCH_INDEX]
     stored = fetch(
         db,
         tuple[object],

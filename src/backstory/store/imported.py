@@ -189,7 +189,7 @@ def _put(
         for (turn_uid,) in runs:
             claims.link_run_to_log(db, session_id, turn_uid)
     lineage.link_copies_of(db, session_id)
-    foreign.check_session(db, session_id, path)
+    foreign.check_session(db, session_id, path, is_bounded=False)
 
 
 def _part_from_ours(db: apsw.Connection, session_id: int) -> None:

@@ -423,11 +423,15 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
     return sessions.remove(db, session_id, at)
 
 
-def keep_tombstones(db: apsw.Connection, source: str) -> int:
-    """Have the tombstones of the other store, but for sessions that are here; returns how many came."""
+def keep_tombstones(db: apsw.Connection, source: str, *, now: int) -> int:
+    """Have the tombstones of the other store, but for sessions that are here; returns how many came.
+
+    None is later than ``now``, in ms: one of a clock that was wrong would remove what comes until then.
+    """
     db.execute(
-        f"insert into forgotten(uid, at) select uid, at from {source}.forgotten f where not exists "
+        f"insert into forgotten(uid, at) select uid, min(at, ?) from {source}.forgotten f where not exists "
         "(select 1 from sessions s where substr(s.uid, 11) = substr(f.uid, 11)) "
-        "on conflict(uid) do update set at = excluded.at where excluded.at > forgotten.at"
+        "on conflict(uid) do update set at = excluded.at where excluded.at > forgotten.at",
+        (now,),
     )
     return int(db.changes())

@@ -53,7 +53,9 @@ class Merging(Replication):
         """
         mine, theirs = set(self._uids_here()), sorted(source._uids_here())
         gone_here = self._tombstones()
-        gone_there = source._tombstones() if is_trusted else {}
+        # The other clock may be wrong, and what went on here since counts.
+        now = self._now()
+        gone_there = {each: min(at, now) for each, at in source._tombstones().items()} if is_trusted else {}
         begun_there = source._last_started(uid for uid in theirs if ids.session_identity(uid) in gone_here)
         begun_here = self._last_started(uid for uid in mine if ids.session_identity(uid) in gone_there)
         went_on = (uid for uid, began in begun_there.items() if began > gone_here[ids.session_identity(uid)])
@@ -81,7 +83,8 @@ class Merging(Replication):
 
     def take_tombstones(self, source: Reading) -> int:
         """Have the tombstones of another store, so that nothing brings back what was removed there."""
-        return self._write_from(source, merge_session.keep_tombstones, decided=True)
+        keep = partial(merge_session.keep_tombstones, now=self._now())
+        return self._write_from(source, keep, decided=True)
 
     def drop_tombstones(self, uids: Iterable[str]) -> None:
         """Forget that these sessions were removed: they went on elsewhere since."""
@@ -106,6 +109,7 @@ class Merging(Replication):
                 for (session_id,) in fetch(db, tuple[int], "select id from sessions order by id"):
                     foreign.check_session(db, session_id, self.path)
 
+        self.check_rest()
         self._read(check)
 
     def check_dictionaries(self, source: Merging, *, may_have_others: bool) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.conversation.tree import Point
-    from backstory.store import copies, decisions, imported, merge_session, plan, replicate, run_facts, written
+    from backstory.store import copies, decisions, imported, merge_session, plan, replicate, run_facts, values, written
     from backstory.store.copies import Holder
     from backstory.store.imported import Came
     from backstory.store.merge_session import MergedSession
@@ -38,23 +38,32 @@ else:
     plan = lazy_module("backstory.store.plan")
     replicate = lazy_module("backstory.store.replicate")
     run_facts = lazy_module("backstory.store.run_facts")
+    values = lazy_module("backstory.store.values")
     written = lazy_module("backstory.store.written")
+
+ASKED_OF_MAX = 5
+"""When so many sessions of a store were checked, the next ones are checked together."""
 
 
 class Replication(Boarding):
     """The methods of a store that copy sessions between stores."""
 
-    def copy_session(self, source: Reading, uid: str) -> None:
+    _asked_of = 0
+    _whole_at: int | None = None
+    """The version of the file, see SQLite's data_version, in which every session was whole."""
+
+    def copy_session(self, source: Replication, uid: str) -> None:
         """Copy a session that another store owns, as it is there now, in place of our copy of it.
 
         What was decided later here stays.
         """
         folders = source.moves
+        source._check_session(uid)
         self._write_from(source, lambda db, name: replicate.copy_session(db, name, uid, folders))
 
     def continue_session(
         self,
-        source: Reading,
+        source: Replication,
         uid: str,
         holding: Point | None = None,
         *,
@@ -65,6 +74,7 @@ class Replication(Boarding):
         ``holding``: it has this record; where the one that is here lacks it, another is made. ``worktree``: where
         one that is made begins; None: where the other did.
         """
+        source._check_session(uid)
         begun, folders = None if worktree is None else os.fspath(worktree), source.moves
 
         def go_on(db: apsw.Connection, name: str) -> Session:
@@ -77,6 +87,30 @@ class Replication(Boarding):
             return sessions.get(db, known)
 
         return self._as_shown(self._write_from(source, go_on))
+
+    def _check_session(self, uid: str) -> None:
+        """Raise SessionDamaged unless a session holds what another store can hold: asked before a row of it is taken.
+
+        Of a store that nobody trusts, also where it holds more than an import could.
+        """
+
+        def check(db: apsw.Connection) -> None:
+            session_id: int | None = db.execute("select id from sessions where uid = ?", (uid,)).get
+            if session_id is not None and not self._are_all_whole(db):
+                foreign.check_session(db, session_id, self.path, is_bounded=self.is_elsewhere)
+
+        self._read(check)
+
+    def _are_all_whole(self, db: apsw.Connection) -> bool:
+        """Whether every session is known to be whole, which is found out when several were asked of."""
+        self._asked_of += 1
+        if self._asked_of == ASKED_OF_MAX and values.are_whole(db, is_bounded=self.is_elsewhere):
+            self._whole_at = db.data_version()
+        return self._whole_at == db.data_version()
+
+    def check_rest(self) -> None:
+        """Raise StoreDamaged unless what belongs to no session is as ours are made."""
+        self._read(lambda db: foreign.check_rest(db, self.path, is_bounded=self.is_elsewhere))
 
     def rebuild_from(self, source: Reading, store_id: str) -> int:
         """Make this store again, with its id, from what another one has of it; gives how many sessions came back."""
@@ -143,11 +177,13 @@ class Replication(Boarding):
         by themselves, so of a session that differs the turns of both are kept. What cannot be done is named when the
         rest is: raises SessionsNotCopied, SessionDiverged, CopiesBehind.
         """
+        source.check_rest()
         pulled = _Pulled()
         for step in self._plan(source):
             if pulled.may_try(step):
                 try:
                     if is_one_of_several and isinstance(step, plan.Differ):
+                        source._check_session(step.uid)
                         pulled.copied += self.merge_session(source, step.uid, owns=False).has_changed
                         continue
                     self._perform(source, [step])
@@ -186,7 +222,9 @@ class Replication(Boarding):
 
     def _state(self, uids: Collection[str] | None) -> StoreState:
         nothing = plan.StoreState(store_id="", sessions={}, removed={})
-        return self._read_if_begun(lambda db: decisions.store_state(db, uids), nothing)
+        found, now = self._read_if_begun(lambda db: decisions.store_state(db, uids), nothing), self._now()
+        # Another clock may be wrong, and what is used from now on is not removed by what was decided before.
+        return msgspec.structs.replace(found, removed={each: min(at, now) for each, at in found.removed.items()})
 
     def _perform(self, source: Replication, steps: Sequence[Step]) -> None:
         """Perform the steps of a plan; each is a transaction."""
@@ -226,20 +264,20 @@ class Replication(Boarding):
         """Say of sessions, as far as they are here, which store from elsewhere they came with."""
         self._change(lambda db: sessions.mark_elsewhere(db, uids, elsewhere))
 
-    def take_elsewhere(self, source: Reading, uid: str, origin: Taken) -> bool:
+    def take_elsewhere(self, source: Replication, uid: str, origin: Taken) -> bool:
         """Copy a session that is not here out of a store from elsewhere; not one with a turn known from another place.
 
         Raises StoreDamaged for one that is not as ours are made.
         """
         if not foreign.is_uid(uid):
             raise errors.StoreDamaged(source.path, "a session has no uid")
+        source._check_session(uid)
 
         def take(db: apsw.Connection, name: str) -> bool:
             with believed(source.path):
                 if replicate.shared_turn(db, name, uid, origin.elsewhere):
                     return False
-                session_id = replicate.take_elsewhere(db, name, uid, origin)
-                foreign.check_session(db, session_id, source.path)
+                replicate.take_elsewhere(db, name, uid, origin)
             return True
 
         return self._write_from(source, take)
@@ -266,8 +304,10 @@ class Replication(Boarding):
         """
         from backstory.store.queue import Queue
 
+        now = self._now()
+        until_now = [(uid, min(at, now)) for uid, at in removed]
         going = [
-            self.session(each) for each in self._write(lambda db: imported.take_removals(db, removed), decided=True)
+            self.session(each) for each in self._write(lambda db: imported.take_removals(db, until_now), decided=True)
         ]
         if going:
             with Queue(self.path) as queue:

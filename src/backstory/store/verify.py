@@ -8,7 +8,7 @@ import apsw
 from msgspec import Struct, field
 
 from backstory.model import Unknown, event_from_json
-from backstory.store import codec, coverage, dictionaries, kinds, logs, sidecars, turns
+from backstory.store import codec, coverage, dictionaries, kinds, logs, sidecars, turns, values
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -33,7 +33,26 @@ class Verified(Struct, kw_only=True):
 
 def verify(db: apsw.Connection, progress: Callable[[int, int], None] = lambda done, total: None) -> Verified:
     """Check the file, its references, its index, every byte kept and every event; ``progress`` counts logs."""
-    found = Verified()
+    found = Verified(problems=list(_values(db)))
+    if found.problems:
+        _beside(db, found, progress)
+    else:
+        _check(db, found, progress)
+    del found.problems[PROBLEMS_MAX:]
+    return found
+
+
+def _beside(db: apsw.Connection, found: Verified, progress: Callable[[int, int], None]) -> None:
+    """Check the rest of a store that holds values of another kind, as far as they let it."""
+    try:
+        _check(db, found, progress)
+    except (TypeError, ValueError, OverflowError, apsw.SQLError, apsw.TooBigError, codec.CodecError) as refused:
+        found.problems.append(f"these values keep the rest from being checked: {refused}")
+    for name in ("logs", "bytes", "sessions", "events"):
+        found.checked.setdefault(name, 0)
+
+
+def _check(db: apsw.Connection, found: Verified, progress: Callable[[int, int], None]) -> None:
     for name, check in (
         ("pages", pages),
         ("references", _references),
@@ -53,8 +72,13 @@ def verify(db: apsw.Connection, progress: Callable[[int, int], None] = lambda do
     found.checked["sessions"] = int(db.execute("select count(*) from sessions").get)
     found.checked["events"] = int(db.execute("select count(*) from events").get)
     found.problems += _events(db)
-    del found.problems[PROBLEMS_MAX:]
-    return found
+
+
+def _values(db: apsw.Connection) -> Iterator[str]:
+    yield from values.of_no_session(db, is_bounded=False)
+    for session_id, uid in fetch(db, tuple[int, str], "select id, uid from sessions order by id"):
+        for problem in values.of_session(db, session_id, is_bounded=False):
+            yield f"session {session_id} ({uid}): {problem}"
 
 
 def pages(db: apsw.Connection) -> list[str]:

@@ -184,7 +184,7 @@ def take_from_elsewhere(workspace: Workspace, report: Callable[[str], None]) -> 
         # For a known store the exchange with projects has reported it already.
         return [] if workspace.known_projects.is_noted(store.path) else [Problem(str(store.path), str(refused))]
     taken_from = Taken(elsewhere=str(store.path), project=workspace.project_key, folder=str(workspace.project_folder))
-    taken, problems, conflicts = 0, list[Problem](), list[str]()
+    taken, problems, conflicts = 0, _odd_rest(store), list[str]()
     for uid in _uids(store, problems):
         if uid in workspace.conflicts:
             conflicts.append(uid)
@@ -202,6 +202,15 @@ def take_from_elsewhere(workspace: Workspace, report: Callable[[str], None]) -> 
         what = f"{len(conflicts)} in conflict, not changed: known here from another place: {', '.join(conflicts)}"
         problems.append(Problem(str(store.path), what))
     return problems
+
+
+def _odd_rest(store: Store) -> list[Problem]:
+    """Name what of a store is not as ours are made and belongs to no session: what is whole is taken nevertheless."""
+    try:
+        store.check_rest()
+    except BackstoryError as refused:
+        return [Problem(str(store.path), str(refused))]
+    return []
 
 
 def _uids(store: Store, problems: list[Problem]) -> list[str]:

@@ -201,11 +201,11 @@ def _check(
     workspace: Workspace, ours: Store, theirs: Store, path: Path, *, is_foreign: bool, progress: Progress
 ) -> None:
     """Raise what speaks against a merge: damage, another project, a run."""
+    theirs.check_rows()
     with progress("Checking") as note:
         problems = [each for each in theirs.verify(note).problems if not each.startswith(INDEX)]
     if problems:
         raise StoreDamaged(path, problems[0])
-    theirs.check_rows()
     uids = {*theirs.uids(), *(ours.uids() if ours.exists else ())}
     if not is_foreign and not _is_same_project(workspace, ours, theirs, path):
         raise OtherProject(path)

@@ -1,0 +1,102 @@
+"""A home into which an earlier version let a text that is not UTF-8: every reading command shows what is there."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+from click.testing import CliRunner
+
+from backstory.cli import cli
+from backstory.store import open_store, schema
+from tests.support.one_of_each import fill
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+NO_TEXT = "cast(x'61ff80c062' as text)"
+SHOWN = "a\ufffd\ufffd\ufffdb"
+UNTOUCHED = {("sessions", "uid"), ("sessions", "owner"), ("turns", "uid"), ("meta", "key"), ("meta", "value"),
+             ("events", "data"), ("events", "kind")}  # fmt: skip
+"""What a store of any version checked, or reads as JSON."""
+READING = [
+    ["list", "--all"], ["list", "--all", "--json"], ["stats", "--all"], ["stats", "--all", "--json"],
+    ["search", "red"], ["search", "red", "--json"], ["show", "UID"], ["show", "UID", "--json"], ["show", "UID", "--md"],
+    ["show", "UID", "--full"], ["show", "UID", "--outline"], ["tree", "UID"], ["branches", "UID"], ["scan", "UID"],
+    ["context", "UID"], ["chronicle", "standup", "--since", "2020"], ["chronicle", "recap", "UID"],
+    ["chronicle", "cost", "--since", "2020"], ["chronicle", "tips", "--since", "2020"], ["chronicle", "search", "red"],
+    ["board", "list", "--all"], ["export", "--all", "--format", "json", "-o", "-"],
+    ["export", "--all", "--format", "md", "-o", "-"], ["resume", "UID", "--print"], ["ps"], ["verify"], ["optimize"],
+    ["reindex"],
+]  # fmt: skip
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("BACKSTORY_HOME", str(tmp_path / "bh"))
+    (tmp_path / "bh").mkdir(mode=0o700)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    path = tmp_path / "bh/store.db"
+    fill(path)
+    return path
+
+
+def damage(path: Path, *statements: str) -> None:
+    with closing(apsw.Connection(str(path))) as db:
+        for statement in ("pragma foreign_keys = off", *statements):
+            db.execute(statement)
+
+
+def told(*words: str) -> Result:
+    done = CliRunner().invoke(cli, words)
+    assert not isinstance(done.exception, (UnicodeDecodeError, TypeError, OverflowError)), words
+    return done
+
+
+def uid(path: Path) -> str:
+    with open_store(path) as store:
+        return store.session(1).uid
+
+
+def test_a_model_that_is_no_text_is_shown_with_replacement_characters(home: Path) -> None:
+    damage(home, f"update turns set model = {NO_TEXT}", f"update sessions set title = {NO_TEXT}")
+    assert told("list", "--all").exit_code == told("stats", "--all").exit_code == 0
+    assert SHOWN in told("show", uid(home), "--json").stdout
+    lines = told("export", "--all", "--format", "json", "-o", "-").stdout.splitlines()
+    assert SHOWN in {json.loads(each).get("title") for each in lines}
+
+
+@pytest.mark.slow
+def test_no_reading_command_ends_in_a_traceback_where_no_text_is_text(home: Path) -> None:
+    first = uid(home)
+    texts = [
+        f"update or ignore {table} set {each.name} = {NO_TEXT} where {each.name} is not null"
+        for table, columns in schema.columns().items()
+        for each in columns
+        if each.kind == "text" and (table, each.name) not in UNTOUCHED
+    ]
+    damage(home, *texts)
+    for words in READING:
+        told(*(first if each == "UID" else each for each in words))
+
+
+def test_verify_names_such_a_row_and_rm_takes_it_out(home: Path) -> None:
+    damage(
+        home, f"update turns set prompt = {NO_TEXT} where session_id = 1", "update turns set started = 'x' where id = 2"
+    )
+    done = told("verify")
+    assert done.exit_code == 1
+    assert "turns row 1: prompt is not UTF-8 text" in done.stdout
+    assert "turns row 2: started is not an integer in range" in done.stdout
+    for n in (1, 2):
+        with open_store(home) as store:
+            each = store.session(n).uid
+        assert told("rm", "-y", each).exit_code == 0
+    assert "is not" not in told("verify").stdout
