@@ -280,6 +280,8 @@ def test_a_run_that_fails_says_why_once(bench: Bench) -> None:
 
 def test_following_a_run_writes_nothing(bench: Bench) -> None:
     bench.run("first", {"say": "one"}, GOOD)
+    # The first reading command notes which folders it looked through.
+    bench.backstory("list")
     with Going(bench, {"say": "two"}) as going:
         going.process.send_signal(signal.SIGSTOP)
         before = files(bench.root)

@@ -115,6 +115,8 @@ def test_what_a_waiting_run_said_last_is_shown_below_that_nobody_saw_its_end(ben
 
 def test_reading_leaves_a_spool_as_it_is(bench: Bench) -> None:
     bench.run("first", {"say": "one"}, GOOD)
+    # The first reading command notes which folders it looked through.
+    bench.backstory("list")
     with Going(bench, {"say": "two"}) as going:
         for _ in range(2):
             # Its heartbeat is no doing of the readers'.

@@ -138,5 +138,36 @@ def test_in_a_home_folder_that_cannot_be_written_the_list_shows_what_is_stored(s
             [sys.executable, "-m", "backstory", "list", "--all"], cwd=shell.cwd, env=shell.environ,
             capture_output=True, preexec_fn=without_power, check=True,
         )  # fmt: skip
-    assert (done.stderr, home(shell)) == (b"", before)
+    said = f"There may be newer logs, which cannot be stored: {shell.store} cannot be written.\n"
+    assert (done.stderr.decode(), home(shell)) == (said, before)
     assert b"word0 said" in done.stdout
+
+
+def test_the_first_search_finds_what_was_never_imported_and_says_once_that_it_was_imported(bare: Shell) -> None:
+    write(bare, FIRST)
+    found, again = bare("search", "word0"), bare("search", "word0")
+    assert (found.code, "word0 said" in found.out, again.code, again.err) == (0, True, 0, "")
+    assert f"into {bare.store}. Nothing leaves this machine. To import by hand only: backstory config" in found.err
+
+
+def test_over_logs_that_are_not_imported_a_search_never_says_that_nothing_is_there(shell: Shell) -> None:
+    write(shell, SECOND, start=10)
+    done = shell("search", "word10", BACKSTORY_INGEST_AUTO="0")
+    assert (done.code, "Nothing found" in done.err, "No imported log has 'word10'" in done.err) == (1, False, True)
+    for each in shell.store.parent.iterdir():
+        each.unlink()
+    done = shell("search", "word10", BACKSTORY_INGEST_AUTO="0")
+    assert (done.code, "Nothing found" in done.err, [*shell.store.parent.iterdir()]) == (1, False, [])
+    assert done.err.startswith("2 logs (1 KB) of claude are not imported yet: backstory ingest\n")
+
+
+def test_logs_that_a_home_cannot_take_in_are_said(bare: Shell) -> None:
+    write(bare, FIRST)
+    bare.store.parent.mkdir(parents=True, exist_ok=True)
+    with read_only(bare.store.parent):
+        done = subprocess.run(
+            [sys.executable, "-m", "backstory", "list", "--all"], cwd=bare.cwd, env=bare.environ,
+            capture_output=True, preexec_fn=without_power, check=True, timeout=100,
+        )  # fmt: skip
+    assert done.stderr.startswith(b"1 log (1 KB) of claude is not imported: ")
+    assert not bare.store.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ import pytest
 
 from backstory import agents
 from backstory.config import Config
-from backstory.ingest import auto, news, seen_folders
+from backstory.ingest import auto, discover, news, seen_folders
+from backstory.ingest.ingest import ingest_briefly
 from backstory.ingest.lock import ingest_lock
 from backstory.ingest.news import Budget
 from backstory.store import Store, migrate
@@ -26,6 +28,10 @@ from tests.support.machines import claude_log, content, conversation, lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from backstory.ingest.discover import Candidate
+    from backstory.ingest.log_reader import Pace
+    from backstory.ingest.report import Report
 
 OLD_NS = 1_700_000_000_000_000_000
 CODEX = Path(".codex/sessions/2026/11/21/rollout-2026-11-21T21-00-00-0199a213-81c0-7800-8aa1-bbab2a035a53.jsonl")
@@ -62,7 +68,7 @@ class Place:
 
     def update(self, named: str | None = None, **environ: str) -> str | None:
         with closing(self.workspace(environ, named)) as workspace:
-            return workspace.bring_up_to_date(self.user_home)
+            return " ".join(workspace.bring_up_to_date(self.user_home).remarks) or None
 
     def known(self) -> set[str | None]:
         """The agents' own ids of the sessions that are stored."""
@@ -127,19 +133,196 @@ def test_a_file_that_is_no_log_is_nothing_new(place: Place) -> None:
     assert (place.update(), place.files()) == (None, before)
 
 
-def test_a_first_ingest_is_never_started(tmp_path: Path) -> None:
+# nothing was ever imported ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Place:
+    """A home folder with two logs, of which nothing was ever imported."""
+    made = Place(tmp_path)
+    made.write(claude_log("first"), lines(*conversation(2)))
+    made.write(CODEX, CODEX_LOG)
+    return made
+
+
+NOT_YET = "2 logs (1 KB) of claude, codex are not imported yet: backstory ingest"
+
+
+def test_the_first_reading_imports_few_logs_and_says_once_what_where_and_how_to_prevent_it(new: Place) -> None:
+    assert new.update() == (
+        f"Imported 2 logs (1 KB) of claude, codex into {new.home / 'store.db'}. Nothing leaves this machine. To import "
+        "by hand only: backstory config set ingest.auto false"
+    )
+    assert len(new.known()) == 2
+    before = new.files()
+    assert (new.update(), new.files()) == (None, before)
+
+
+def test_a_store_that_runs_have_made_gets_the_logs_too(new: Place) -> None:
+    with closing(new.workspace()) as workspace:
+        workspace.machine_store.create_session("mine")
+    assert str(new.update()).startswith("Imported 2 logs")
+    assert len(new.known()) == 3
+
+
+def test_many_logs_are_counted_and_not_read(new: Place) -> None:
+    new.write(claude_log("big"), b"x" * auto.NEW_BYTES_MAX)
+    said = "3 logs (4 MB) of claude, codex are not imported yet: backstory ingest"
+    assert (new.update(), new.update(), new.home.exists()) == (said, said, False)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_switched_off_the_logs_are_counted_and_nothing_is_made(new: Place, is_there: bool) -> None:
+    if is_there:
+        with closing(new.workspace()) as workspace:
+            workspace.machine_store.create_session("mine")
+    before = new.files()
+    assert (new.update(BACKSTORY_INGEST_AUTO="0"), new.files()) == (NOT_YET, before)
+    assert new.home.exists() == is_there
+
+
+def test_what_is_never_read_is_not_counted(new: Place) -> None:
+    new.home.mkdir()
+    (new.home / "config.toml").write_text("[ingest]\nauto = false\nagents = ['codex']\n")
+    assert new.update() == "1 log (1 KB) of codex is not imported yet: backstory ingest"
+
+
+def test_without_a_log_nothing_is_made_and_nothing_said(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    place.write(claude_log("first"), lines(*conversation(2)))
     assert (place.update(), place.home.exists()) == (None, False)
 
 
-def test_where_only_runs_were_stored_no_first_ingest_is_started_and_nothing_said(tmp_path: Path) -> None:
+def test_where_only_runs_are_the_folders_are_looked_through_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = Place(tmp_path)
-    place.write(claude_log("first"), lines(*conversation(2)))
     with closing(place.workspace()) as workspace:
         workspace.machine_store.create_session("mine")
+    assert place.update() is None
+    monkeypatch.setattr(up_to_date._Updating, "_first", lambda *_: pytest.fail("everything was looked through again"))
+    place.write(claude_log("first"), lines(*conversation(2)))
+    place.update()
+    assert "first" in place.known()
+
+
+@pytest.mark.parametrize("entries", [1, 3])
+def test_a_count_that_was_cut_short_says_at_least(new: Place, monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
+    for n in range(5):
+        new.write(claude_log(f"n{n}"), lines(*conversation(2, 10 * n + 10)))
+    monkeypatch.setattr(discover, "ENTRIES_BETWEEN_LOOKS", entries)
+    looks = iter(range(1_000_000))
+    monkeypatch.setattr(Budget, "is_over", lambda _: next(looks) > 8)
+    said = str(new.update())
+    assert (said.startswith("At least "), new.home.exists()) == (True, False)
+    assert 1 <= int(said.split()[2]) < 7
+
+
+def test_a_count_for_which_there_is_no_time_says_that_there_may_be_logs(
+    new: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(up_to_date, "CPU_S", 0.0)
+    assert new.update() == "There may be logs that are not imported yet: backstory ingest"
+
+
+def test_a_first_import_that_was_interrupted_keeps_what_it_stored(new: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(store: Store, logs: list[Candidate], pace: Pace, **more: Any) -> Report:
+        if logs[0].path.endswith("first.jsonl"):
+            raise KeyboardInterrupt
+        return ingest_briefly(store, logs, pace, **more)
+
+    monkeypatch.setattr(auto, "LOGS_AT_ONCE", 1)
+    monkeypatch.setattr(auto, "ingest_briefly", interrupted)
+    os.utime(new.user_home / claude_log("first"), ns=(OLD_NS, OLD_NS))
+    with pytest.raises(KeyboardInterrupt):
+        new.update()
+    assert len(new.known()) == 1
+    monkeypatch.undo()
+    assert str(new.update()).startswith("Imported 1 log (1 KB) of claude into ")
+    assert len(new.known()) == 2
+
+
+def test_a_home_that_cannot_be_made_is_said(new: Place) -> None:
+    new.home.symlink_to("a folder that is not there")
+    said = str(new.update())
+    assert said.startswith("2 logs (1 KB) of claude, codex are not imported: ")
+    assert str(new.home) in said
+
+
+def test_logs_that_another_process_imports_are_said(new: Place) -> None:
+    new.home.mkdir()
+    with ingest_lock(new.home):
+        assert new.update() == "2 logs (1 KB) of claude, codex are not imported yet: another process ingests."
+
+
+def test_what_was_left_of_a_first_import_is_taken_in_later(new: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "LOGS_AT_ONCE", 1)
+    left = iter([10.0, 4.0])
+    monkeypatch.setattr(Budget, "is_over", lambda _: False)
+    monkeypatch.setattr(Budget, "remaining_s", lambda _: next(left))
+    assert "store.db; 1 of 2 are left: backstory ingest. Nothing leaves" in str(new.update())
+    monkeypatch.undo()
+    assert (new.update(), len(new.known())) == (None, 2)
+
+
+# an agent deletes its logs ----------------------------------------------------------------------------------------
+
+DELETED = (
+    "Claude Code deletes its logs after {} days (cleanupPeriodDays in its settings.json), and the last import was "
+)
+
+
+def imported_days_ago(place: Place, days: float) -> None:
+    at = time.time() - days * 86_400
+    os.utime(place.home / seen_folders.FILE_NAME, (at, at))
+
+
+def test_an_agent_that_deletes_its_logs_is_named_once_after_half_of_that_time(place: Place) -> None:
+    imported_days_ago(place, 14.9)
+    assert place.update() is None
+    imported_days_ago(place, 15.1)
+    assert place.update() == DELETED.format(30) + "15 days ago: import more often."
+    assert place.update() is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "days"), [('{"cleanupPeriodDays": 4}', 4), ('{"cleanupPeriodDays": "x"}', 30), ("{", 30), ("[]", 30)]
+)
+def test_how_long_logs_are_kept_is_the_agents_setting(place: Place, settings: str, days: int) -> None:
+    place.write(Path(".claude/settings.json"), settings.encode())
+    imported_days_ago(place, 20)
+    assert place.update() == DELETED.format(days) + "20 days ago: import more often."
+
+
+@pytest.mark.parametrize("days", [0, 99999])
+def test_logs_that_are_kept_for_good_are_no_news(place: Place, days: int) -> None:
+    place.write(Path(".claude/settings.json"), f'{{"cleanupPeriodDays": {days}}}'.encode())
+    imported_days_ago(place, 400)
+    assert place.update() is None
+
+
+def test_an_agent_that_is_not_here_deletes_nothing(place: Place) -> None:
+    shutil.rmtree(place.user_home / ".claude")
+    imported_days_ago(place, 400)
+    assert place.update() is None
+
+
+def test_an_ingest_says_it_and_then_the_list_does_not(place: Place) -> None:
+    imported_days_ago(place, 16)
+    said = list[str]()
+    with closing(place.workspace()) as workspace:
+        workspace.ingest(Machine(user_home=place.user_home), said.append)
+    assert said == [DELETED.format(30) + "16 days ago: import more often."]
+    assert place.update() is None
+
+
+def test_switched_off_it_is_said_and_nothing_changes(place: Place) -> None:
+    imported_days_ago(place, 16)
     before = place.files()
-    assert (place.update(), place.files()) == (None, before)
+    assert str(place.update(BACKSTORY_INGEST_AUTO="0")).startswith("Claude Code deletes")
+    assert place.files() == before
+
+
+# switched off, another store, another process ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("said", ["0", "false", "OFF", "no"])
@@ -188,7 +371,8 @@ def test_a_writer_is_not_waited_for(place: Place, monkeypatch: pytest.MonkeyPatc
 def test_a_store_that_cannot_be_written_is_only_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.write(claude_log("second"), lines(*conversation(2, 10)))
     monkeypatch.setattr(Store, "is_writable", False)
-    assert (place.update(), place.known()) == (None, {"first"})
+    said = f"There may be newer logs, which cannot be stored: {place.home / 'store.db'} cannot be written."
+    assert (place.update(), place.known()) == (said, {"first"})
 
 
 def test_what_would_be_too_much_is_left_and_said(place: Place) -> None:
@@ -356,7 +540,7 @@ def test_a_damaged_note_of_the_folders_is_said_and_made_again(place: Place, cont
 def test_the_log_of_a_run_that_goes_on_is_left_alone_and_read_afterwards(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(up_to_date._Update, "_running", lambda _: {("claude", "second")})
+    monkeypatch.setattr(up_to_date._Updating, "_running", lambda _: {("claude", "second")})
     place.write(claude_log("second"), lines(*conversation(2, 10)))
     before = place.home.joinpath(seen_folders.FILE_NAME).read_bytes()
     assert (place.update(), place.known()) == (None, {"first"})

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         LogReader,
         OwnLogPart,
         ResumePart,
+        RetentionPart,
         RunPart,
         ServerPart,
         SkillPart,
@@ -200,6 +201,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += _commit_faults(agent.commits)
     if agent.guide is not None:
         faults += _guide_faults(agent.guide)
+    if agent.retention is not None:
+        faults += _retention_faults(agent.retention)
     if agent.servers is not None:
         faults += _server_faults(agent.servers)
     if agent.skills is not None:
@@ -368,6 +371,14 @@ def _skill_faults(skills: SkillPart) -> Iterator[str]:
         folder = skills.folder({}, HOME, None if below == HOME else below)
         if not folder.is_relative_to(below):
             yield f"skills.folder: {folder} is no folder below {below}"
+
+
+def _retention_faults(retention: RetentionPart) -> Iterator[str]:
+    days = retention.days({}, HOME)
+    if days is not None and days <= 0:
+        yield f"retention.days: {days} days"
+    if not retention.setting.strip():
+        yield "retention.setting: it is not said where the time is set"
 
 
 def _guide_faults(guide: GuidePart) -> Iterator[str]:

@@ -55,6 +55,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     instruction_files: tuple[str, ...] = ()
     """Where it reads instructions of a repository, as paths below the root; the first is where new ones go."""
     guide: GuidePart | None = None
+    retention: RetentionPart | None = None
     servers: ServerPart | None = None
     skills: SkillPart | None = None
 
@@ -627,6 +628,17 @@ class NotRun(StrEnum):
     """A person said no."""
     DROPPED = "dropped"
     """Another call beside it failed."""
+
+
+class RetentionPart(Protocol):
+    """How long the agent keeps its logs: its client deletes older ones by itself."""
+
+    @property
+    def setting(self) -> str:
+        """Where a person sets that: the name of a setting, and its file."""
+
+    def days(self, environ: Mapping[str, str], home: Path) -> int | None:
+        """After how many days without a change a log is deleted, as it is set here; None where none is."""
 
 
 class GuidePart(Protocol):

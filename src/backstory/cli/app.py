@@ -142,10 +142,15 @@ class App:
         """The settings in force here; ignored ones are reported once."""
         return self.workspace.config
 
-    def bring_up_to_date(self) -> None:
-        """Take new logs into the home store before it is read, and print what is left, or went wrong."""
-        if remark := self.workspace.bring_up_to_date(self.user_home):
+    def bring_up_to_date(self) -> bool:
+        """Take new logs into the home store before it is read, and print what is left, or went wrong.
+
+        Returns whether there are logs that were not taken in, or not looked for.
+        """
+        update = self.workspace.bring_up_to_date(self.user_home)
+        for remark in update.remarks:
             output.talk(output.one_liner(remark))
+        return update.is_behind
 
     def find(self, wanted: str) -> Found:
         """Return the session with this name or uid. Raises SessionNotFound, SessionAmbiguous."""

@@ -93,7 +93,7 @@ def command(
     if picks:
         how["limit"] = how["limit"] or HITS_TO_PICK
     asked = _query(app, text, mode, chosen, **how)
-    app.bring_up_to_date()
+    is_behind = app.bring_up_to_date()
     # A mistake in a filter is reported also where there is nothing to search.
     result = app.reader.search(asked)
     if picks and result.findings.excerpts:
@@ -101,7 +101,7 @@ def command(
     if as_json:
         output.json(searching.as_json(result))
     else:
-        _print(app, result)
+        _print(app, result, is_behind=is_behind)
     if not result.findings.excerpts:
         ctx.exit(NOTHING_FOUND)
 
@@ -132,13 +132,13 @@ def _query(
     )
 
 
-def _print(app: App, result: SearchResult) -> None:
+def _print(app: App, result: SearchResult, *, is_behind: bool) -> None:
     findings = result.findings
     for remark in searching.left_out(result.coverage):
         output.talk(remark)
     for typed, searched in findings.instead:
         output.talk(f"Nothing has {typed!r}; searched for {searched!r}.")
-    if word := _first_word(result):
+    if word := _first_word(result, is_behind=is_behind):
         output.talk(word)
     if not findings.excerpts:
         return
@@ -151,20 +151,22 @@ def _print(app: App, result: SearchResult) -> None:
         output.talk(" · ".join(filter(None, hits_view.counted(result))))
 
 
-def _first_word(result: SearchResult) -> str:
+def _first_word(result: SearchResult, *, is_behind: bool) -> str:
     """What a person should know before they read the hits."""
     findings, count = result.findings, len(result.findings.excerpts)
     if findings.stopped:
         return f"The time limit ended the search; {count} found so far. Narrow it with --since or --here."
     if not count:
-        return _why_none(result)
+        return _why_none(result, is_behind=is_behind)
     return "No session has all of these words; these have some." if findings.relaxed else ""
 
 
-def _why_none(result: SearchResult) -> str:
+def _why_none(result: SearchResult, *, is_behind: bool) -> str:
     query = result.query
     if result.missing_store is not None:
         return f"Nothing was imported yet: there is no store at {result.missing_store}. Try: backstory ingest"
     if query.mode is Mode.WORDS and not terms(query.text):
         return "Nothing to search for: give a word. Punctuation needs --exact."
+    if is_behind:
+        return f"No imported log has {query.text!r}. Try fewer words or filters, or import the rest: backstory ingest"
     return f"Nothing found for {query.text!r}. Try fewer words or filters, or: backstory ingest"

@@ -48,7 +48,11 @@ class TakenIn(Struct, frozen=True, kw_only=True):
 def new_logs(store: Store, agents: Sequence[Agent], news: News, environ: Mapping[str, str], home: Path) -> Selected:
     """Those of the files that may be new which are logs, or lie beside one, and are new. Changes nothing."""
     spots = [Spot(agent, place) for agent in agents for place in agent.log.roots(environ, home)]
-    found = changed(news.files, spots).logs
+    return new_ones(store, changed(news.files, spots).logs)
+
+
+def new_ones(store: Store, found: Sequence[Candidate]) -> Selected:
+    """Those of these logs that the store does not know as they are. Changes nothing."""
     stamps = store.stamps_of([each.path for each in found])
     beside = {stamps[each.path].log_id for each in found if each.path in stamps and each.sidecars} - {None}
     marks = store.sidecar_marks([each for each in beside if each is not None]) if beside else {}

@@ -15,10 +15,12 @@ from backstory.ingest.seen_folders import mtime_of
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from backstory.agents.contract import Agent, LogRoot
 
+ENTRIES_BETWEEN_LOOKS = 256
+"""Between so many files of a folder it may be time to end."""
 SIDECARS_MAX = 1_000
 """So many files beside one log are kept; those nearest to it come first."""
 NEVER_KEPT = lazy_regex(
@@ -63,6 +65,8 @@ class Looked(Struct, kw_only=True):
     """Things in it that are named like logs or sidecars and are none, each with the reason."""
     folders: dict[str, int] = field(default_factory=dict)
     """The folders that were looked through, itself included, with their mtimes (ns) before that."""
+    is_whole: bool = True
+    """Whether there was time to look at everything."""
 
 
 def discover(agents: Iterable[Agent], environ: Mapping[str, str], home: Path) -> tuple[list[Candidate], list[Looked]]:
@@ -72,9 +76,13 @@ def discover(agents: Iterable[Agent], environ: Mapping[str, str], home: Path) ->
 
 
 def stream_logs(
-    agents: Iterable[Agent], environ: Mapping[str, str], home: Path, looked: list[Looked]
-) -> Iterator[Candidate]:
-    """All logs of these agents, some folders' at a time; ``looked`` receives every folder that is looked at."""
+    agents: Iterable[Agent], environ: Mapping[str, str], home: Path, looked: list[Looked],
+    is_over: Callable[[], bool] = lambda: False,
+) -> Iterator[Candidate]:  # fmt: skip
+    """All logs of these agents, some folders' at a time; ``looked`` receives every folder that is looked at.
+
+    Once ``is_over`` returns true, no more are looked for.
+    """
     for agent in agents:
         for place in agent.log.roots(environ, home):
             report = Looked(agent=agent.name, folder=shown(str(place.folder)))
@@ -83,7 +91,7 @@ def stream_logs(
             if not place.folder.exists():
                 report.note = "it does not exist"
                 continue
-            for each in _Walk(agent, place, report).logs():
+            for each in _Walk(agent, place, report, is_over).logs():
                 report.found += 1
                 yield each
             if not report.found:
@@ -93,8 +101,8 @@ def stream_logs(
 class _Walk:
     """A way through all folders of a root, which holds no more of them in memory than it must."""
 
-    def __init__(self, agent: Agent, place: LogRoot, report: Looked) -> None:
-        self._agent, self._report = agent, report
+    def __init__(self, agent: Agent, place: LogRoot, report: Looked, is_over: Callable[[], bool]) -> None:
+        self._agent, self._report, self._is_over = agent, report, is_over
         self._root, self._below_root = place.root, f"{place.root}{os.sep}"
         self._beside = _Beside(agent, place, report)
         self._seen: dict[int, set[int]] = {}
@@ -113,6 +121,9 @@ class _Walk:
                 continue
             holds, behind = bool(self._held), len(self._todo)
             self._look_into(*folder)
+            if not self._report.is_whole:
+                yield from self._beside.added_to(self._held)
+                return
             if self._held and not holds:
                 # What lies beside a log lies somewhere below its folder, so all of that is looked at first.
                 self._todo.insert(behind, None)
@@ -120,11 +131,11 @@ class _Walk:
     def _look_into(self, folder: str, link: str) -> None:
         try:
             with os.scandir(folder) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
+                entries = sorted(self._in_time(found), key=lambda entry: entry.name)
         except OSError as refused:
             self._pass_over(folder, refused.strerror or str(refused))
             return
-        for entry in entries:
+        for entry in self._in_time(entries):
             named_like_one = self._agent.log.is_log(Path(entry.path))
             try:
                 is_folder = entry.is_dir()
@@ -144,6 +155,13 @@ class _Walk:
                 self._report.folders[entry.path] = status.st_mtime_ns
             else:
                 self._take(entry.path, status)
+
+    def _in_time(self, entries: Iterable[os.DirEntry[str]]) -> Iterator[os.DirEntry[str]]:
+        for number, entry in enumerate(entries):
+            if number % ENTRIES_BETWEEN_LOOKS == 0 and self._is_over():
+                self._report.is_whole = False
+                return
+            yield entry
 
     def _was_met(self, status: os.stat_result) -> bool:
         inodes = self._seen.setdefault(status.st_dev, set())

@@ -6,6 +6,7 @@ found when its folder changes, and by a whole ingest.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from itertools import chain, islice
@@ -35,14 +36,14 @@ ENTRIES_BETWEEN_LOOKS = 256
 
 
 class Budget:
-    """Processor time that may be used, from now on."""
+    """Processor time that may be used, from now on. ``wall_s``: how long that may last on a clock."""
 
-    def __init__(self, cpu_s: float) -> None:
-        self._until = time.process_time() + cpu_s
+    def __init__(self, cpu_s: float, wall_s: float = math.inf) -> None:
+        self._until, self._end = time.process_time() + cpu_s, time.monotonic() + wall_s
 
     def is_over(self) -> bool:
         """Whether all of it is used."""
-        return self.remaining_s() <= 0
+        return self.remaining_s() <= 0 or time.monotonic() > self._end
 
     def remaining_s(self) -> float:
         """How much of it is left."""

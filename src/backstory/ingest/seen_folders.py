@@ -30,6 +30,8 @@ MISSING = -1
 UNSURE = -2
 """The same of one that changed a moment ago: what comes to it within one tick of the file system's clock changes no
 time."""
+RENEW_S = 43_200.0
+"""Where nothing is new the file is touched only after so many seconds: half a day, as agents keep logs for days."""
 TICK_NS = 2_000_000_000
 
 Folders = dict[str, dict[str, int]]
@@ -69,6 +71,22 @@ def read(home: Path, store: Store) -> Folders | None:
     return seen.folders if is_of_it else None
 
 
+def noted_s(home: Path) -> float | None:
+    """When all logs in these folders were last known, in seconds since 1970; None where it is not known."""
+    try:
+        return (home / FILE_NAME).stat().st_mtime
+    except OSError:
+        return None
+
+
+def renew(home: Path) -> None:
+    """Note that all logs in these folders are known now. The file's content stays."""
+    noted = noted_s(home)
+    if noted is not None and time.time() - noted > RENEW_S:
+        with suppress(OSError):
+            os.utime(home / FILE_NAME)
+
+
 def note(home: Path, store: Store, folders: Mapping[str, Mapping[str, int]], unread: Iterable[str] = ()) -> None:
     """Note the folders that were looked through. Those of files that are still ``unread`` are looked through again."""
     latest = time.time_ns() - TICK_NS
@@ -83,6 +101,7 @@ def note(home: Path, store: Store, folders: Mapping[str, Mapping[str, int]], unr
     path = home / FILE_NAME
     with suppress(OSError):
         if path.read_bytes() == encoded:
+            renew(home)
             return
     # Another process reads the one or the other, never half of one.
     unfinished = path.with_name(f"{FILE_NAME}.{os.getpid()}")

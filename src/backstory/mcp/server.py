@@ -146,8 +146,7 @@ class _Calls:
             return f"{tool.name}: {refused}"[:CHARS_MAX], True
         try:
             history = self._kept.history(said)
-            remark = history.bring_up_to_date()
-            return asked.answer(history, [remark] if remark else []), False
+            return asked.answer(history, history.bring_up_to_date()), False
         except BackstoryError as refused:
             return _refusal(tool, refused), True
         except Exception as fault:

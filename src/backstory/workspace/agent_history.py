@@ -89,9 +89,9 @@ class AgentHistory:
         """The ids of the sessions that may be asked for, without the one that asks."""
         return self._workspace.home_store.ids_of(self.scope.wanted) - self._own
 
-    def bring_up_to_date(self) -> str | None:
+    def bring_up_to_date(self) -> list[str]:
         """Take in what agents wrote since; returns what should be known of it."""
-        return self._workspace.bring_up_to_date(self._user_home)
+        return [*self._workspace.bring_up_to_date(self._user_home).remarks]
 
     def search(
         self, text: str, *, repository: str | None, agent: str | None, since: int | None, limit: int

@@ -22,7 +22,7 @@ from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Problem, Report
 from backstory.projects.trust import Verdict
 from backstory.store import Taken
-from backstory.workspace.up_to_date import HOME_OFF
+from backstory.workspace.up_to_date import HOME_OFF, soon_deleted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,6 +84,8 @@ def ingest_all(
             progress=note,
         )
         if is_machines:
+            if remark := soon_deleted(workspace, machine.user_home):
+                report(remark)
             _note_folders(workspace, machine, done)
             _note_place(workspace)
             runner.projects.replicate(report)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from backstory.workspace.reader import Reader
     from backstory.workspace.scheduler import Scheduler
     from backstory.workspace.targets import Target
+    from backstory.workspace.up_to_date import Update
 
 NUMBERED = lazy_regex(r"[Ss][0-9]+")
 TITLE_CHARS = 40
@@ -160,8 +161,8 @@ class Workspace(Stores):
 
         return ingest_all(self, machine, report, progress or no_progress)
 
-    def bring_up_to_date(self, user_home: Path) -> str | None:
-        """Take new logs into the home store first, as far as a moment allows; returns what a person should know."""
+    def bring_up_to_date(self, user_home: Path) -> Update:
+        """Take new logs into the home store first, as far as a moment allows."""
         from backstory.workspace.up_to_date import bring_up_to_date
 
         return bring_up_to_date(self, user_home)

@@ -11,7 +11,7 @@ from backstory.agents.claude.places import NAME
 from backstory.agents.claude.reports import Reports
 from backstory.agents.claude.resume import Resuming
 from backstory.agents.claude.run import Runs
-from backstory.agents.claude.settings import Servers, Skills
+from backstory.agents.claude.settings import Retention, Servers, Skills
 from backstory.agents.claude.sidecars import Sidecars
 from backstory.agents.claude.steer import Steering
 from backstory.agents.claude.write import Writing
@@ -20,6 +20,6 @@ from backstory.agents.contract import Agent
 AGENT = Agent(
     name=NAME, title="Claude Code", log=Logs(), reports=Reports(), sidecars=Sidecars(), run=Runs(), steer=Steering(),
     own_log=OwnLogs(), resume=Resuming(), asking=Asking(), write=Writing(),
-    instruction_files=("CLAUDE.md", ".claude/CLAUDE.md"), guide=Guide(), servers=Servers(), skills=Skills(),
-    commits=TRAILERS,
+    instruction_files=("CLAUDE.md", ".claude/CLAUDE.md"), guide=Guide(), retention=Retention(),
+    servers=Servers(), skills=Skills(), commits=TRAILERS,
 )  # fmt: skip

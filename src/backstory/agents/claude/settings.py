@@ -1,7 +1,10 @@
-"""Where Claude Code looks for MCP servers and skills.
+"""Where Claude Code looks for MCP servers and skills, and how long it keeps its logs.
 
 The person's servers are in ``.claude.json``: beside the folder of logs, but in it where CLAUDE_CONFIG_DIR names that.
 A ``.config.json`` that an old build left in that folder is read instead. The client parses both as plain JSON.
+
+When it starts, the client deletes logs that were not changed for ``cleanupPeriodDays`` of ``settings.json``, 30 where
+that is not set (its documentation of settings). With 0 it keeps no log at all.
 """
 
 from __future__ import annotations
@@ -9,10 +12,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from backstory.agents.contract import ServerFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+DAYS_KEPT, DAYS_MAX = 30, 1_000_000_000
 
 
 class Servers:
@@ -37,6 +44,22 @@ class Skills:
 
     def folder(self, environ: Mapping[str, str], home: Path, project: Path | None) -> Path:
         return (project / ".claude" if project is not None else _folder(environ, home)) / "skills"
+
+
+class Retention:
+    """See ``contract.RetentionPart``."""
+
+    setting = "cleanupPeriodDays in its settings.json"
+
+    def days(self, environ: Mapping[str, str], home: Path) -> int | None:
+        try:
+            given = msgspec.json.decode((_folder(environ, home) / "settings.json").read_bytes())
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            given = {}
+        days = given.get("cleanupPeriodDays", DAYS_KEPT) if isinstance(given, dict) else DAYS_KEPT
+        if isinstance(days, bool) or not isinstance(days, int | float) or not 0 <= days < DAYS_MAX:
+            return DAYS_KEPT
+        return int(days) or None
 
 
 def _folder(environ: Mapping[str, str], home: Path) -> Path:
