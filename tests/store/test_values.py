@@ -143,3 +143,15 @@ def test_a_session_of_ours_with_such_a_value_is_named_and_the_others_are_copied(
             home.pull_sessions(ours)
         assert not home.has(FIRST)
         assert home.has(ours.session(2).uid)
+
+
+def test_a_store_that_lacks_a_column_and_a_table_of_today_is_whole(enemy: Path, tmp_path: Path) -> None:
+    with closing(apsw.Connection(str(enemy))) as db:
+        sql = "select type, name from sqlite_schema where type in ('index', 'trigger') and sql like '%path_hash%'"
+        for kind, name in db.execute(sql).fetchall():
+            db.execute(f"drop {kind} {name}")
+        db.execute("alter table logs drop column path_hash; drop table written_turns; drop trigger turn_gone_written")
+    assert named(enemy) == ""
+    with open_store(enemy) as store, open_store(tmp_path / "home.db", shared=True) as home:
+        assert not any("column" in each for each in store.verify().problems)
+        assert home.pull_sessions(store) == len(store.owned_by(store.id)) > 0

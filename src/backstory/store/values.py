@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import apsw
 
 from backstory.bounds import INTEGER_MAX
-from backstory.store import schema
+from backstory.store import kinds, schema
 from backstory.store.codec import UNPACKED_BYTES_MAX
 from backstory.store.json_lines import LINE_BYTES_MAX, NUMBER_MAX
 from backstory.store.rows import fetch
@@ -63,24 +63,35 @@ def of_session(db: apsw.Connection, session_id: int, *, is_bounded: bool) -> Ite
 
     ``is_bounded``: text is no longer than a line of an export, and no number larger than one has there.
     """
+    there = _there(db)
     for table in schema.tables():
         if table.name in _OF_SESSION:
-            yield from _wrong(db, _Rows(table.name, _OF_SESSION[table.name]), (session_id,), is_bounded=is_bounded)
+            rows = _Rows(table.name, _OF_SESSION[table.name], there)
+            yield from _wrong(db, rows, (session_id,), is_bounded=is_bounded)
 
 
 def of_no_session(db: apsw.Connection, *, is_bounded: bool) -> Iterator[str]:
     """Name what is wrong with rows that belong to no session, or do not say to which."""
+    there = _there(db)
     for table in schema.tables():
+        rows = _Rows(table.name, "true", there)
         if table.name in _OF_SESSION:
-            yield from _of_wrong_kind(db, _Rows(table.name, "true"), (), is_bounded=True, only=_LINKS)
+            yield from _of_wrong_kind(db, rows, (), is_bounded=True, only=_LINKS)
         elif not table.is_virtual:
-            yield from _wrong(db, _Rows(table.name, "true"), (), is_bounded=is_bounded)
+            yield from _wrong(db, rows, (), is_bounded=is_bounded)
 
 
 def are_whole(db: apsw.Connection, *, is_bounded: bool) -> bool:
     """Whether nothing is wrong with the rows of any session, asked faster than of each."""
-    tables = (_Rows(each.name, "true") for each in schema.tables() if each.name in _OF_SESSION)
-    return all(_are_whole(db, rows, (), is_bounded=is_bounded) for rows in tables)
+    there = _there(db)
+    rows = (_Rows(each.name, "true", there) for each in schema.tables() if each.name in _OF_SESSION)
+    return all(_are_whole(db, each, (), is_bounded=is_bounded) for each in rows if each.columns)
+
+
+def _there(db: apsw.Connection) -> frozenset[tuple[str, str]]:
+    """The columns of a store, each with its table: one of an earlier version lacks some until it is written."""
+    asked = "select asked.value, info.name from json_each(?) asked, pragma_table_info(asked.value) info"
+    return frozenset(fetch(db, tuple[str, str], asked, (kinds.json_list(schema.columns()),)))
 
 
 class _Rows(NamedTuple):
@@ -88,6 +99,12 @@ class _Rows(NamedTuple):
 
     table: str
     holding: str
+    there: frozenset[tuple[str, str]]
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that the table has in this store."""
+        return tuple(each for each in schema.columns()[self.table] if (self.table, each.name) in self.there)
 
     @property
     def names(self) -> str:
@@ -100,7 +117,7 @@ class _Rows(NamedTuple):
 
 
 def _wrong(db: apsw.Connection, rows: _Rows, of: tuple[int, ...], *, is_bounded: bool) -> Iterator[str]:
-    if not _are_whole(db, rows, of, is_bounded=is_bounded):
+    if rows.columns and not _are_whole(db, rows, of, is_bounded=is_bounded):
         problems = list(_of_wrong_kind(db, rows, of, is_bounded=is_bounded))
         yield from problems
         # A text that is too long is not read.
@@ -120,7 +137,7 @@ def _are_whole(db: apsw.Connection, rows: _Rows, of: tuple[int, ...], *, is_boun
 @cache
 def _whole_sql(rows: _Rows, *, is_bounded: bool) -> str:
     """Rows of which each begins with whether its values fit, and has the texts to be decoded behind that."""
-    columns = schema.columns()[rows.table]
+    columns = rows.columns
     fit = _all_fit(rows.table, columns, is_bounded=is_bounded)
     texts = [f", {_text(each.name)}" for each in columns if each.kind == "text"]
     wanted = _TEXTS.get(rows.table, "true" if texts else "false")
@@ -147,6 +164,8 @@ def _of_wrong_kind(
     db: apsw.Connection, rows: _Rows, of: tuple[int, ...], *, is_bounded: bool, only: tuple[str, ...] = ()
 ) -> Iterator[str]:
     """Name rows with a value of another kind than their column says, or out of its range."""
+    if not rows.columns:
+        return
     sql = _kinds_sql(rows, is_bounded=is_bounded, only=only)
     for row, problem in fetch(db, tuple[int | None, str], sql, of):
         yield f"{rows.place(row)}: {problem}"
@@ -154,7 +173,7 @@ def _of_wrong_kind(
 
 @cache
 def _kinds_sql(rows: _Rows, *, is_bounded: bool, only: tuple[str, ...]) -> str:
-    columns = [each for each in schema.columns()[rows.table] if not only or each.name in only]
+    columns = [each for each in rows.columns if not only or each.name in only]
     tests = [(each.name, _fits(rows.table, each, is_bounded=is_bounded), _MEANT[each.kind]) for each in columns]
     which = " ".join(f"when not ({test}) then '{name} is not {meant}'" for name, test, meant in tests)
     odd = " and ".join(f"({test})" for _, test, _ in tests) or "true"
@@ -190,7 +209,7 @@ def _most(column: Column, *, is_bounded: bool) -> int:
 
 def _no_text(db: apsw.Connection, rows: _Rows, of: tuple[int, ...]) -> Iterator[str]:
     """Name rows with text that is not UTF-8."""
-    texts = [each.name for each in schema.columns()[rows.table] if each.kind == "text"]
+    texts = [each.name for each in rows.columns if each.kind == "text"]
     wanted = "".join(f", iif(typeof({name}) = 'text', cast({name} as blob), null)" for name in texts)
     named = 0
     for row, *found in db.execute(f"select {rows.names}{wanted} from {rows.table} where {rows.holding}", of):
