@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 GOOD: dict[str, Any] = {"result": {"is_error": False}}
+NAMES_NO_MODEL = """#!/bin/sh
+cat >/dev/null
+echo '{"type":"thread.started","thread_id":"0199a213-81c0-7800-8aa1-bbab2a035a53"}'
+echo '{"type":"item.completed","item":{"id":"item_0","type":"agent_message","text":"answered"}}'
+echo '{"type":"turn.completed","usage":{"input_tokens":2100,"cached_input_tokens":0,"output_tokens":90}}'
+"""
 
 
 def printed(bench: Bench, *words: str) -> Any:
@@ -44,3 +50,16 @@ def test_a_log_gone_on_with_by_hand_adds_only_what_follows_the_run(bench: Bench)
     assert total["low_usd"] == math.fsum(each["low_usd"] or 0 for each in listed)
     here = printed(bench, "stats")["total"]
     assert (here["turns"], here["low_usd"]) == (total["turns"], total["low_usd"])
+
+
+def test_a_run_of_an_agent_that_names_no_model_is_not_free(bench: Bench) -> None:
+    bench.run("first", {"say": "the heron answer 0"}, GOOD)
+    program = bench.bin / "codex"
+    program.write_text(NAMES_NO_MODEL)
+    program.chmod(0o755)
+    bench.backstory("run", "-a", "codex", "second")
+    total = printed(bench, "stats")["total"]
+    assert (total["turns"], total["input_tokens"], total["output_tokens"]) == (2, 2110, 95)
+    assert (total["cost_kind"], total["cost_usd"], total["low_usd"]) == ("lower bound", None, 0.04)
+    (listed,) = printed(bench, "list")
+    assert (listed["cost_kind"], listed["low_usd"]) == ("lower bound", 0.04)

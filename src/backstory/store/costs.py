@@ -175,9 +175,9 @@ class Costs:
         chars = self.chars(wanted) if self._estimates and any(row[-3] == PARTIAL for row in rows) else {}
         found: dict[int, list[TurnCost]] = {each: [] for each in wanted}
         for row in rows:
-            session_id, turn_id, uid, _, model, *_ = row
+            session_id, turn_id, uid, _, model, _, *counted, _, _, _, _ = row
             cost = self.of_row(row, chars.get(turn_id, 0), session_id in included)
-            counts_here = turn_id not in copies and not is_free(model, cost)
+            counts_here = turn_id not in copies and not is_free(model, cost, counted)
             found[session_id].append(TurnCost(id=turn_id, uid=uid, cost=cost, counts=counts_here))
         return found
 
@@ -263,9 +263,12 @@ class Costs:
         return found
 
 
-def is_free(model: str | None, cost: Cost) -> bool:
-    """Whether there is nothing to pay for a turn: without a model nothing was asked of one."""
-    return model is None and cost.kind is Kind.UNKNOWN
+def is_free(model: str | None, cost: Cost, counted: Iterable[int | None]) -> bool:
+    """True if there is nothing to pay for a turn: no model is named, and none of its tokens (``counted``) is known.
+
+    An agent may count the tokens of a run and not name its model.
+    """
+    return model is None and cost.kind is Kind.UNKNOWN and not any(counted)
 
 
 def _day(ms: int | None) -> str | None:

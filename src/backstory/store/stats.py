@@ -208,7 +208,7 @@ class _Adding:
 
     def _add_usage(self, groups: list[Group], row: tuple[Any, ...], chars: int) -> None:
         cost = self._costs.of_row(row, chars, row[0] in self._included)
-        if row[4] is not None or not is_free(None, cost):
+        if not is_free(row[4], cost, row[6:10]):
             for group in groups:
                 group.add_cost(cost)
                 group.add_tokens(row[6], row[7], row[8], row[9])

@@ -62,6 +62,17 @@ def test_a_first_total_after_several_turns_may_be_a_parents_and_counts_for_none(
     assert [turn.cost_usd for turn in what.in_order()] == [None, None]
 
 
+def test_a_turn_in_which_the_first_total_came_is_not_said_to_cost_what_came_later() -> None:
+    what = said(
+        user("a"), answer("1"), user("b"), answer("2"), control("cost-state", totalCostUSD=9.0),
+        control("cost-state", totalCostUSD=9.0), control("cost-state", totalCostUSD=9.5),
+        user("c"), answer("3"), control("cost-state", totalCostUSD=10.0),
+    )  # fmt: skip
+    assert [(turn.cost_usd, turn.cost_source) for turn in what.in_order()] == [
+        (None, None), (None, None), (0.5, "reported"),
+    ]  # fmt: skip
+
+
 def test_how_long_the_model_took_is_by_how_much_the_sessions_total_grew() -> None:
     first, second = [user("one"), answer("1"), ended_process(143)], [user("two"), answer("2"), ended_process(167)]
     assert [turn.api_latency_ms for turn in said(*first, *second).in_order()] == [143, 24]

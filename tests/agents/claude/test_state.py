@@ -34,5 +34,6 @@ def test_the_state_has_the_names_that_stores_hold() -> None:
     state = json.loads(Reader(LogIdentity(native_id=SESSION), None, lambda: ()).state())
     assert set(state) == {
         "session", "title_rank", "turn", "turns_seen", "usage", "unfinished", "finished", "calls", "last_anchor",
-        "recent", "heads", "cost_seen", "latency", "plans", "queued", "told", "absorbed", "command",
+        "recent", "heads", "cost_seen", "turn_without_base", "latency", "plans", "queued", "told", "absorbed",
+        "command",
     }  # fmt: skip

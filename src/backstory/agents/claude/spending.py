@@ -65,7 +65,10 @@ class Spending:
             return
         if before is None:
             before = 0.0 if self._state.turns_seen == 1 else None
-        if before is not None and total >= before:
+        if before is None:
+            # What the turn cost before this total is not known, so that what follows is not its cost either.
+            self._state.turn_without_base = turn.uid
+        elif total >= before and self._state.turn_without_base != turn.uid:
             turn.cost_usd, turn.cost_source = (turn.cost_usd or 0.0) + (total - before), "reported"
 
     def note_total_latency(self, total_ms: int | None) -> None:

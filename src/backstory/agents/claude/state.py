@@ -26,6 +26,8 @@ class State(TurnState, kw_only=True):
     """The uid and last record of the turn that prompts after an anchor follow."""
     last_total_cost: float | None = field(default=None, name="cost_seen")
     """The session's running total when it was last logged."""
+    turn_without_base: str = ""
+    """The uid of the turn in which the first total came, where that may hold what other turns cost."""
     latency: latency.Total = field(default_factory=latency.Total)
     plans: dict[str, str] = field(default_factory=dict)
     """Plans whose calls have no result yet, by their ids."""
