@@ -53,7 +53,8 @@ class Importer:
         return self.workspace.home_store
 
     def __call__(self, data: bytes, *, trusted: bool = True, strict: bool = False) -> Imported:
-        return import_json(self.workspace, io.BytesIO(data), FILE, len(data), trusted=trusted, strict=strict)
+        more: dict[str, Any] = {"strict": True} if strict else {}
+        return import_json(self.workspace, io.BytesIO(data), FILE, len(data), trusted=trusted, **more)
 
 
 def came(done: Imported) -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import pytest
+import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from backstory.store import Store, json_lines, open_store, staging
 from backstory.store.compactions import NewCompaction
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, claude_line, claude_log, conversation, differences, lines
+from tests.support.make_golden import GOLDEN
 from tests.support.portable import Importer, came, exported, held
 from tests.support.store_machine import events, texts
 
@@ -184,6 +186,64 @@ def test_any_session_comes_back(
         importer(exported(store, has_bytes=has_bytes))
         assert differences(held(store, has_bytes=has_bytes), held(importer.store, has_bytes=has_bytes)) == []
         importer.workspace.close()
+
+
+LONG = 2_000_000
+"""Characters of a text that no line has room for in the test below."""
+
+
+@pytest.mark.parametrize("sign", ["x", "[", "\x01"], ids=["long", "lists", "escaped"])
+def test_what_no_line_has_room_for_is_cut_in_the_file_and_whole_in_the_bytes(
+    tmp_path: Path, importer: Importer, monkeypatch: pytest.MonkeyPatch, sign: str
+) -> None:
+    monkeypatch.setattr(json_lines, "LINE_BYTES_MAX", LONG if sign != "[" else 2 * LONG)
+    monkeypatch.setattr(json_lines, "STRUCTURES_MAX", LONG // 2)
+    text = sign * LONG
+    with open_store(tmp_path / "one.bks", now=lambda: NOW) as store:
+        session = store.create_session("one")
+        store.append_events(session, [UserMessage(content=text), AssistantText(text=text), Complete(success=True)])
+        store.append_events(session, [UserMessage(content="short")])
+        data = exported(store)
+        assert came(importer(data)) == {"new": 1}
+        assert came(importer(exported(store, has_bytes=False))) == {"less": 1}
+    assert [turn.prompt for turn in importer.store.turns(1)] == [f"{text[:100_000]}…", "short"]
+    assert [each.char_len for each in importer.store.events(1)][:2] == [LONG, LONG]
+    assert max(map(len, data.splitlines())) <= json_lines.LINE_BYTES_MAX
+
+
+def test_a_sum_that_cannot_be_is_left_out(tmp_path: Path, importer: Importer) -> None:
+    with open_store(tmp_path / "one.bks", now=lambda: NOW) as store:
+        for cost, duration_ms in ((-1.0, -5), (float("inf"), 5)):
+            session = store.create_session()
+            store.append_events(session, [UserMessage(content="a"), Complete(success=True)])
+            store.mark_completed(session, duration_ms, cost)
+        assert came(importer(exported(store))) == {"new": 2}
+
+
+def test_every_golden_store_goes_out_and_comes_back(tmp_path: Path) -> None:
+    packed = sorted(GOLDEN.glob("*.zst"))
+    assert packed
+    for golden in (GOLDEN / "store-v3.bks", GOLDEN / "store-v4.bks", *packed):
+        path, data = tmp_path / golden.name.removesuffix(".zst"), golden.read_bytes()
+        path.write_bytes(zstandard.ZstdDecompressor().decompress(data) if golden in packed else data)
+        with open_store(path, shared=path.suffix == ".db", now=lambda: NOW) as store:
+            store.make_ready()
+            reindex(store, now=NOW)
+            for has_bytes, redactor in ((True, None), (False, None), (False, Redactor("/home/dev"))):
+                name = f"{golden.name}-{has_bytes}-{redactor is not None}"
+                first, second = Importer(tmp_path / f"{name}-1"), Importer(tmp_path / f"{name}-2")
+                out = exported(store, has_bytes=has_bytes, redactor=redactor)
+                assert came(first(out, strict=True)).keys() == {"new"}
+                again = exported(first.store, has_bytes=has_bytes, redactor=redactor)
+                assert came(second(again, strict=True)).keys() == {"new"}
+                third = exported(second.store, has_bytes=has_bytes, redactor=redactor)
+                assert sorted(third.splitlines()) == sorted(again.splitlines())
+                assert without_logs(again, has_bytes=has_bytes) == without_logs(out, has_bytes=has_bytes)
+
+
+def without_logs(data: bytes, *, has_bytes: bool) -> list[bytes]:
+    """The lines of a file; where it has no bytes, without those of logs, in whose place another one came."""
+    return sorted(line for line in data.splitlines() if has_bytes or not line.startswith(b'{"type":"log"'))
 
 
 def test_the_document_names_every_field_of_every_line() -> None:

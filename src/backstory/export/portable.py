@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from backstory import __version__
 from backstory.bounds import iso
@@ -24,7 +24,6 @@ from backstory.model import Parts, encoded, event_to_json
 from backstory.store import codec, portable
 from backstory.store.json_lines import (
     FORMAT,
-    LINE_BYTES_MAX,
     PIECE_BYTES,
     RANGES_AT_ONCE,
     BytesLine,
@@ -34,6 +33,7 @@ from backstory.store.json_lines import (
     NumbersLine,
     SessionEnd,
     SidecarLine,
+    why_too_much,
 )
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 L = TypeVar("L")
 ROWS_AT_ONCE = 500
+TEXT_CHARS_CUT = 100_000
+ITEMS_CUT = 5
+"""What is left of a text or a list in a line that has too much."""
 SESSION_TEXTS = ("name", "title", "worktree", "project", "repository", "branch", "cwd", "root", "native_id")
 
 
@@ -98,7 +101,9 @@ class JsonExport:
         yield from self._turns(store, session_id, extent)
         yield from self._events(store, session_id, extent)
         for branch in store.portable(lambda db: portable.branches(db, session_id)):
-            yield self._line(branch, ("name",))
+            # What moved on since is named by its turn.
+            is_there = (branch.leaf_seq or 0) < extent.session.next_seq
+            yield self._line(branch if is_there else replace(branch, leaf_seq=None), ("name",))
         yield from self._summaries(store, session_id, extent)
         done = self.counts - before
         yield _encoded(
@@ -165,12 +170,16 @@ class JsonExport:
             if index_text.char_len(whole) != stored.char_len:
                 more["chars"] = stored.char_len
         place: dict[str, Any] = {"seq": stored.seq, "part": part, "turn": turn, "at": iso(stored.at)}
-        text = _encoded(EventLine(**place, **more, event=msgspec.Raw(event_to_json(whole))))
-        if len(text) <= LINE_BYTES_MAX:
+        line = EventLine(**place, **more, event=msgspec.Raw(event_to_json(whole)))
+        if why_too_much(text := encoded(line) + b"\n") is None:
             return text
-        # So long an event is in the bytes of its log; what stands for it is its compact form.
-        more = {**more, "chars": index_text.char_len(whole)}
-        return _encoded(EventLine(**place, **more, event=msgspec.Raw(event_to_json(compact_event(whole)))))
+        # All of such an event is in the bytes of its log.
+        chars, compact = index_text.char_len(whole), compact_event(whole)
+        line = replace(line, chars=chars, event=msgspec.Raw(event_to_json(compact)))
+        if why_too_much(text := encoded(line) + b"\n") is None:
+            return text
+        more = {name: each for name, each in more.items() if name != "short"} | {"chars": chars}
+        return _encoded(EventLine(**place, **more, event=msgspec.Raw(event_to_json(_cut(compact)))))
 
     def _summaries(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
         def page(after: int) -> list[tuple[int, SummaryLine]]:
@@ -231,4 +240,20 @@ def _where(stored: StoredEvent, extent: Extent) -> dict[str, Any]:
 
 
 def _encoded(line: Line) -> bytes:
-    return encoded(line) + b"\n"
+    text = encoded(line) + b"\n"
+    return text if why_too_much(text) is None else encoded(_cut(line)) + b"\n"
+
+
+def _cut(value: Any) -> Any:
+    """A value of a line that has too much, with so little of each text and list that the line has room."""
+    match value:
+        case msgspec.Struct():
+            return replace(value, **{name: _cut(each) for name, each in asdict(value).items()})
+        case str() if len(value) > TEXT_CHARS_CUT:
+            return f"{value[:TEXT_CHARS_CUT]}…"
+        case list():
+            return [_cut(each) for each in value[:ITEMS_CUT]]
+        case dict():
+            return {}
+        case _:
+            return value

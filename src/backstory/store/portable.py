@@ -5,6 +5,7 @@ A session may grow while it is read: ``Extent`` says what of it is written, and 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -157,10 +158,14 @@ def families(db: apsw.Connection, wanted: Iterable[int]) -> list[int]:
 
 
 def _rows(db: apsw.Connection, columns: str, source: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
-    """Rows by the names of the lines' fields, their times as text; what is NULL is left out."""
+    """Rows by the names of the lines' fields, their times as text; what is NULL, below 0 or infinite is left out."""
     names = [each.split(" as ")[-1].rpartition(".")[2] for each in columns.split(", ")]
     return [
-        {name: _value(name, value) for name, value in zip(names, row, strict=True) if value is not None}
+        {
+            name: _value(name, value)
+            for name, value in zip(names, row, strict=True)
+            if value is not None and not (isinstance(value, int | float) and not 0 <= value < math.inf)
+        }
         for row in db.execute(f"select {columns} {source}", values).fetchall()
     ]
 
