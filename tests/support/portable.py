@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 FILE = Path("sessions.jsonl")
 LEFT_OUT = {"id", "parent_id", "imported", "elsewhere", "last_claude_uuid", "last_native_id"}
 """Columns of a session that say something about a store or a moment."""
+LATER = NOW + 90 * 86_400_000
+"""When a file is imported: after all that it says."""
 
 
 def exported(
@@ -45,7 +47,7 @@ class Importer:
         settings = self.home / "config.toml"
         self.workspace = Workspace(
             lambda: Config(settings, None, is_installed=lambda *_: True, agents=list, make_folder=Path.mkdir),
-            self.home, folder / "work", store=str(store) if store else None, now=lambda: NOW,
+            self.home, folder / "work", store=str(store) if store else None, now=lambda: LATER,
         )  # fmt: skip
 
     @property
