@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from backstory import agents
 from backstory.agents import ah, foreign
-from backstory.agents.contract import SessionRows
+from backstory.agents.contract import SessionRows, UnreadableDatabase
 from backstory.ingest import databases
 from backstory.ingest.databases import Done, Rows, Unread, row_log_name
 from backstory.ingest.ingest import ingest
@@ -447,11 +447,13 @@ def test_values_of_any_type_are_told_or_kept_and_raise_nothing(
                     db.execute(f"update or ignore {table} set {column} = ? where rowid % 2", (value,))
         keeper = agents.load(name).database
         assert keeper is not None
-        for each in keeper.sessions_without_logs(path, path):
-            if isinstance(each, SessionRows):
-                assert lines(*each.content.splitlines()) == each.content
-            else:
-                assert each.reason
+        # A number may have become the version of a database that nobody knows yet: it is refused as a whole.
+        with suppress(UnreadableDatabase):
+            for each in keeper.sessions_without_logs(path, path):
+                if isinstance(each, SessionRows):
+                    assert lines(*each.content.splitlines()) == each.content
+                else:
+                    assert each.reason
 
 
 def test_a_database_that_was_not_read_whole_is_looked_at_again(

@@ -92,6 +92,12 @@ class SmallMachine:
         ours = sum(name.partition(".")[0] == "backstory" for name in names)
         return {"modules_of_ours": ours, "modules_of_others": len(names) - 1 - ours}
 
+    def called(self, *words: str, stdin: str = "") -> list[str]:
+        """Run a command; the modules of ours that it calls."""
+        self._python("-m", "tests.support.called", str(self._out), *words, stdin=stdin)
+        called: list[str] = json.loads(self._out.read_text("utf-8"))
+        return called
+
     def index(self) -> dict[str, int]:
         """What an ingest leaves behind."""
         with closing(apsw.Connection(str(self.store), flags=apsw.SQLITE_OPEN_READONLY)) as db:
@@ -101,10 +107,10 @@ class SmallMachine:
                 "store_bytes": self.store.stat().st_size,
             }
 
-    def _python(self, *words: str) -> str:
+    def _python(self, *words: str, stdin: str = "") -> str:
         done = subprocess.run(
             [sys.executable, *words], cwd=self.project, env=self.environ, capture_output=True, text=True, timeout=120,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stderr

@@ -17,6 +17,7 @@ from backstory.bounds import iso
 from backstory.conversation.board import CONTENT_CHARS_MAX, DESCRIPTION_CHARS_MAX
 from backstory.conversation.compact import compact_event
 from backstory.derive import index_text
+from backstory.errors import StoreDamaged
 from backstory.export.full_form import FullForms
 from backstory.export.redacted import learn
 from backstory.ids import session_identity
@@ -124,6 +125,8 @@ class JsonExport:
             yield _encoded(NumbersLine(log=log.log, ranges=ranges[at : at + RANGES_AT_ONCE]))
         for at in range(0, log.length, PIECE_BYTES):
             data = store.read_log(log_id, at, min(PIECE_BYTES, log.length - at))
+            if not data:
+                raise StoreDamaged(store.path, f"a log ends at byte {at:,}, and was to have {log.length:,}")
             yield _encoded(BytesLine(log=log.log, start=at, sha256=codec.text_digest(data), data=data))
         self.counts["bytes"] += log.length
         for each in store.sidecars(log_id):
