@@ -411,11 +411,10 @@ def test_a_log_whose_session_cannot_be_read_is_given_back(machine: Machine, out:
     assert [each.session == "" for each in told] == [False, True, False]
 
 
-@pytest.mark.parametrize("value", ["x'ff'", "cast(x'ff' as text)"])
-def test_a_row_that_cannot_be_read_keeps_no_other_log_back(machine: Machine, out: Path, value: str) -> None:
+def test_a_row_that_cannot_be_read_keeps_no_other_log_back(machine: Machine, out: Path) -> None:
     logs = three_logs(machine)
     damaged = Path(machine.store.logs()[1].path).name
-    looked_up(machine.store_path, f"update logs set relpath = {value} where id = 2")
+    looked_up(machine.store_path, "update logs set relpath = x'ff' where id = 2")
     (lost, *_) = told = everything(machine, out)
     assert len(told) == 3
     assert "log 2" in (lost.error or "")

@@ -49,7 +49,7 @@ _LINKS = ("session_id", "log_id", "turn_id", "file_id", "call_id", "piece")
 """The columns by which a row is a session's, one in each of these tables."""
 _ANY = ("key", "device", "inode")
 """Numbers of the system, and hashes: all 64 bits of them."""
-_COUNTS = ("_tokens", "_ms", "_chars", "char_len", "size")
+_COUNTS = ("_tokens", "_ms", "_chars", "_window", "_limit", "char_len", "size")
 """How the names of columns end that hold what an agent counted: it may count as far as it likes."""
 _MEANT = {"integer": "an integer in range", "real": "an amount", "text": "text that can be kept", "blob": "bytes"}
 _PACKED = ("events", "data")
