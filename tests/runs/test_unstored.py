@@ -11,6 +11,7 @@ import pytest
 
 from backstory.agents.claude.stream import StreamReader
 from backstory.errors import SessionDiverged
+from backstory.ids import turn_uid
 from backstory.model import UserMessage
 from backstory.runs.runner import Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
@@ -202,7 +203,7 @@ def home(tmp_path: Path) -> Path:
 def left(home: Path, store: Store, session: Session, name: str) -> None:
     """What a runner that died left of a run."""
     run = Run(
-        turn_uid=name.rjust(26, "0").upper(), session_uid=session.uid, store=str(store.path), agent="claude",
+        turn_uid=turn_uid("claude", name), session_uid=session.uid, store=str(store.path), agent="claude",
         prompt=f"asked {name}", cwd="/w", started=NOW,
     )  # fmt: skip
     spool = Spool.begin(home / SPOOLS, run, run.prompt)
