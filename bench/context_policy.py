@@ -23,7 +23,7 @@ from bench.figures import Figure, arguments, report
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from backstory.conversation.context import TurnWithEvents
+    from backstory.model import TurnWithEvents
 
 HISTORY_CHARS_LEAST = 6_000
 SHARES = {"half": 2, "a quarter": 4, "an eighth": 8}

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from backstory.conversation.compact import compact_event
     from backstory.conversation.context import (
         Context,
-        TurnWithEvents,
         build_context,
         build_context_prompt,
         strip_context,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
         ToolCall,
         ToolResult,
         Turn,
+        TurnWithEvents,
         Unknown,
         UserMessage,
     )
@@ -68,14 +68,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "backstory.conversation.compact": ("compact_event",),
-    "backstory.conversation.context": (
-        "Context", "TurnWithEvents", "build_context", "build_context_prompt", "strip_context",
-    ),
+    "backstory.conversation.context": ("Context", "build_context", "build_context_prompt", "strip_context"),
     "backstory.errors": ("BackstoryError",),
     "backstory.model": (
         "AssistantText", "Command", "Compacted", "Complete", "Error", "Event", "Hook", "Init", "ModelSwitch",
-        "Outcome", "Plan", "Retry", "Thinking", "Tokens", "Tool", "ToolCall", "ToolResult", "Turn", "Unknown",
-        "UserMessage",
+        "Outcome", "Plan", "Retry", "Thinking", "Tokens", "Tool", "ToolCall", "ToolResult", "Turn", "TurnWithEvents",
+        "Unknown", "UserMessage",
     ),
     "backstory.store": ("Filter", "Session", "Store", "StoredEvent", "cleanup_orphans", "open_store"),
     "backstory.store.readonly": ("Answer",),

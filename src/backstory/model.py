@@ -372,6 +372,15 @@ class Turn(Struct, kw_only=True):
     """What its model can take, in tokens, as the agent says."""
 
 
+class TurnWithEvents(Struct, frozen=True, kw_only=True):
+    """A turn and its events, in order."""
+
+    turn: Turn
+    events: Sequence[Event]
+    is_rest: bool = False
+    """Whether these are only its last events: a summary covers its prompt."""
+
+
 class SessionFacts(Struct, kw_only=True):
     """What a log says about its session as a whole."""
 

@@ -25,8 +25,7 @@ from tests.support.habits import CHEAP, DAY, DEAR, HOUR, MINUTE, SECOND, T0, cal
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from backstory.store.habit_calls import HabitCall
-    from backstory.store.habits import HabitTurn
+    from backstory.store.habits import HabitCall, HabitTurn
     from backstory.workspace.habits import Habits
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backstory.cli.layout import spans, wrapped
 from backstory.cli.output import clean, columns, one_line
-from backstory.cli.wrapping import spans, wrapped
 
 
 @pytest.mark.parametrize(

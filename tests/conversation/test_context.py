@@ -13,14 +13,24 @@ from hypothesis import strategies as st
 from backstory.conversation.context import (
     CLOSE,
     OPEN,
-    TurnWithEvents,
     build_context,
     build_context_prompt,
     context_prefix,
     strip_context,
     told_as,
 )
-from backstory.model import AssistantText, Event, Hook, Outcome, Tool, ToolCall, ToolResult, Turn, UserMessage
+from backstory.model import (
+    AssistantText,
+    Event,
+    Hook,
+    Outcome,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Turn,
+    TurnWithEvents,
+    UserMessage,
+)
 from backstory.store import open_store
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from backstory import model
 from backstory.conversation.compaction import retention
-from backstory.conversation.context import TurnWithEvents
 from backstory.conversation.retention import facts_of, is_decision_kept
-from backstory.model import AssistantText, Tool, ToolCall, ToolResult
+from backstory.model import AssistantText, Tool, ToolCall, ToolResult, TurnWithEvents
 
 
 def turn(*events: model.Event, prompt: str = "go on") -> TurnWithEvents:

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 from backstory import agents
 from backstory.derive.pricing import Price, Prices, PriceTable, cost_of
 from backstory.model import Tokens
-from backstory.store.habit_calls import HabitCall
-from backstory.store.habit_reads import RepeatedRead
-from backstory.store.habits import HabitPlace, HabitTurn
+from backstory.store.habits import HabitCall, HabitPlace, HabitTurn, RepeatedRead
 from backstory.workspace.habits import Guide, Habits
 
 if TYPE_CHECKING:

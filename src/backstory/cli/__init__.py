@@ -11,10 +11,17 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from backstory import __version__
+from backstory.lazy_module import lazy_module
+
+if TYPE_CHECKING:
+    from backstory.cli import failing
+else:
+    failing = lazy_module("backstory.cli.failing")
 
 GROUPS = {
     "Find": {
@@ -208,7 +215,6 @@ def _have_standard_files() -> None:
 
 def main() -> None:
     """Run the command line; every error ends here, as one message and an exit code."""
-    from backstory.cli import output
     from backstory.errors import ClockUnusable
 
     _have_standard_files()
@@ -218,8 +224,8 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Characters that the terminal cannot encode become question marks.
         sys.stdout.reconfigure(errors="replace")
-    threading.excepthook = lambda failed: output.trace(failed.exc_value)
-    sys.unraisablehook = lambda failed: output.trace(failed.exc_value)
+    threading.excepthook = lambda failed: failing.trace(failed.exc_value)
+    sys.unraisablehook = lambda failed: failing.trace(failed.exc_value)
     try:
         try:
             time.time_ns()
@@ -228,7 +234,7 @@ def main() -> None:
         code = cli.main(standalone_mode=False, terminal_width=_help_columns())
         sys.stdout.flush()
     except (KeyboardInterrupt, click.Abort):
-        output.refuse("stopped; everything stored so far is complete")
+        failing.refuse("stopped; everything stored so far is complete")
         code = INTERRUPTED
     except (BrokenPipeError, _ReaderGone):
         # The reader of our output has gone (`| head`): no error, and no more output is possible.
@@ -243,16 +249,15 @@ def main() -> None:
 
 def _refused(failed: Exception) -> int:
     """Print why a command failed; returns its exit code."""
-    from backstory.cli import output
     from backstory.errors import BackstoryError, OutOfFiles, OutOfMemory, OutputFailed
 
     match failed:
         case click.ClickException():
-            output.refuse_usage(failed)
+            failing.refuse_usage(failed)
             return failed.exit_code
         case UnicodeEncodeError():
             # Arguments are bytes to the system; to be looked up in the store they must be text.
-            output.refuse(f"not UTF-8, so no session or setting can have this name: {ascii(failed.object)[:80]}")
+            failing.refuse(f"not UTF-8, so no session or setting can have this name: {ascii(failed.object)[:80]}")
             return NO_TEXT
         case BackstoryError():
             refused = failed
@@ -263,10 +268,10 @@ def _refused(failed: Exception) -> int:
         case OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EIO):
             refused = OutputFailed(failed.strerror or str(failed))
         case _:
-            # Our own bug. It is printed here, through `output`, because its text may quote untrusted input.
-            output.trace(failed)
+            # Our own bug. It is printed here, through `failing`, because its text may quote untrusted input.
+            failing.trace(failed)
             return 1
-    output.refuse(refused)
+    failing.refuse(refused)
     if isinstance(refused, OutputFailed):
         _discard_output()
     return refused.exit_code

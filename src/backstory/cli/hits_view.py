@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.cli import moments, output
-from backstory.cli.wrapping import fact_lines, spans
+from backstory.cli.layout import fact_lines, spans
 from backstory.derive.naming import NO_PROMPT
 from backstory.workspace.resume_command import is_resumable
 from backstory.workspace.searching import Mode

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory import __version__
-from backstory.cli import output
+from backstory.cli import failing, output
 from backstory.cli.lazy_family import LazyFamily
 from backstory.errors import McpNotInstalled
 
@@ -47,4 +47,4 @@ def _serve(app: App) -> None:
         output.talk(BY_HAND)
     files = (app.config.own, *([app.config.project] if app.config.project else []))
     kept = KeptWorkspace(app.new_workspace, app.user_home, look_around(app.environ), files)
-    serve(kept, __version__, output.trace)
+    serve(kept, __version__, failing.trace)

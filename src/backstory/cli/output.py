@@ -174,43 +174,6 @@ def talk_apart() -> None:
         talk("")
 
 
-def refuse(refused: BaseException | str) -> None:
-    """Print why a command failed, in one line in a pipe; below it the additional lines of the error."""
-    talk(_broken(f"backstory: {one_liner(str(refused))}"))
-    for line in getattr(refused, "below", ()):
-        talk(_broken(f"  {one_liner(line)}"))
-
-
-def refuse_usage(refused: click.ClickException) -> None:
-    """Print what is wrong with the command line, how it is used, and where help is."""
-    if isinstance(refused, getattr(click.exceptions, "NoArgsIsHelpError", ())):
-        talk(refused.format_message())
-        return
-    refuse(refused.format_message())
-    if isinstance(refused, click.UsageError) and refused.ctx is not None:
-        usage = one_liner(refused.ctx.get_usage())
-        talk(f"  {usage}\n  Help: {refused.ctx.command_path} --help")
-
-
-def _broken(line: str) -> str:
-    """A line, on a terminal as several that are broken between words."""
-    most = width()
-    if len(line) < most or not is_watched():
-        return line
-    from backstory.cli.layout import parts  # few messages are long
-
-    line = clean(line)
-    return "\n".join(" " * indent + line[start:end] for indent, start, end in parts(line, most))
-
-
-def trace(failed: BaseException | None) -> None:
-    """Print the traceback of our own bug, for a report."""
-    import traceback
-
-    if failed is not None:
-        talk("".join(traceback.format_exception(failed)).rstrip("\n"))
-
-
 def can_ask() -> bool:
     """Whether a person at a terminal can be asked."""
     return sys.stdin.isatty()

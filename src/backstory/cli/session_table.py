@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.cli import moments, output
+from backstory.cli.layout import fact_lines
 from backstory.cli.marks import OUTCOMES, RUNNING, meter_words, origin_mark
-from backstory.cli.wrapping import fact_lines
 from backstory.derive.naming import NO_PROMPT
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backstory.cli import output
+from backstory.cli import failing, output
 from backstory.cli.options import json_option, store_option
 from backstory.errors import SqlTooSlow
 from backstory.store import readonly
@@ -156,7 +156,7 @@ class _Watch:
 
     def _end(self) -> None:
         late = SqlTooSlow(self._timeout_s)
-        output.refuse(late)
+        failing.refuse(late)
         # The query wrote nothing, so there is nothing to finish.
         os._exit(late.exit_code)
 

@@ -17,7 +17,6 @@ from backstory.lazy_regex import lazy_regex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.conversation.context import TurnWithEvents
 
 SAID_CHARS = 600
 PASSING_CHARS = 200
@@ -37,14 +36,14 @@ _SENTENCE = lazy_regex(r"[^.!?\n]{20,400}(?:[.!?](?=\s|$)|$)", re.MULTILINE)
 EDITS = (model.Tool.EDIT, model.Tool.WRITE)
 
 
-def in_brief(given: TurnWithEvents) -> TurnWithEvents:
+def in_brief(given: model.TurnWithEvents) -> model.TurnWithEvents:
     """A turn's prompt, answers, edits, commands and failures, each shortened; without what it read and found."""
     last = _last_answer(given)
     events = (_brief(event, is_last=event is last) for event in given.events)
     return _with(given, SAID_CHARS, [event for event in events if event is not None])
 
 
-def in_outline(given: TurnWithEvents) -> TurnWithEvents:
+def in_outline(given: model.TurnWithEvents) -> model.TurnWithEvents:
     """The beginning and the end of a turn's prompt and of its last answer, and the names of the files it changed."""
     return _with(given, OUTLINE_CHARS, list(_outline(given)))
 
@@ -66,11 +65,11 @@ def short(text: str, room: int) -> str:
     return f"{text[:half]}\n… ({len(text) - 2 * half} characters left out) …\n{text[-half:]}"
 
 
-def _with(given: TurnWithEvents, prompt_chars: int, events: list[model.Event]) -> TurnWithEvents:
+def _with(given: model.TurnWithEvents, prompt_chars: int, events: list[model.Event]) -> model.TurnWithEvents:
     return replace(given, turn=replace(given.turn, prompt=short(given.turn.prompt, prompt_chars)), events=events)
 
 
-def _last_answer(given: TurnWithEvents) -> model.AssistantText | None:
+def _last_answer(given: model.TurnWithEvents) -> model.AssistantText | None:
     return next((event for event in reversed(given.events) if isinstance(event, model.AssistantText)), None)
 
 
@@ -102,7 +101,7 @@ def _shortened(call: model.ToolCall, room: int) -> model.ToolCall:
     return replace(call, input={"text": short("\n".join(texts), room)} if texts else {})
 
 
-def _outline(given: TurnWithEvents) -> Iterator[model.Event]:
+def _outline(given: model.TurnWithEvents) -> Iterator[model.Event]:
     named = set[str]()
     for event in given.events:
         if isinstance(event, model.ToolCall) and event.tool in EDITS and event.file_path not in (None, *named):

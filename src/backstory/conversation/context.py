@@ -75,19 +75,10 @@ class _Block(Struct, frozen=True):
     is_result: bool = False
 
 
-class TurnWithEvents(Struct, frozen=True, kw_only=True):
-    """A turn and its events, in order."""
-
-    turn: model.Turn
-    events: Sequence[model.Event]
-    is_rest: bool = False
-    """Whether these are only its last events: a summary covers its prompt."""
-
-
 class History(Struct, frozen=True, kw_only=True):
     """What a context is built of: a summary, if one is in force, and the turns behind what it covers, oldest first."""
 
-    turns: Sequence[TurnWithEvents]
+    turns: Sequence[model.TurnWithEvents]
     turn_count: int
     """How many turns there are behind the summary; not all of them may be given."""
     summary: str | None = None
@@ -112,7 +103,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
 
 def build_context(
-    history: History | Sequence[TurnWithEvents], *, budget_chars: int, summary: str | None = None, turns: int = 0
+    history: History | Sequence[model.TurnWithEvents], *, budget_chars: int, summary: str | None = None, turns: int = 0
 ) -> Context:
     """Render turns, oldest first, into at most ``budget_chars`` characters; older turns give way, and it says so.
 
@@ -146,7 +137,7 @@ def build_context(
     )
 
 
-def _filled(turns: Sequence[TurnWithEvents], whole: list[str], room: int) -> tuple[list[str], int]:
+def _filled(turns: Sequence[model.TurnWithEvents], whole: list[str], room: int) -> tuple[list[str], int]:
     """As much of turns as has room, oldest first, and how many of the first of those are in brief.
 
     The newest are whole; the last tenth of the room is for those before them: in brief, then in outline.
@@ -183,7 +174,7 @@ def _joined(blocks: Iterable[_Block]) -> str:
     return "\n".join(block.text for block in blocks)
 
 
-def rendered_blocks(history: Sequence[TurnWithEvents]) -> list[list[str]]:
+def rendered_blocks(history: Sequence[model.TurnWithEvents]) -> list[list[str]]:
     """What each turn is in a context that nothing is cut from: a text for its prompt, and for each of its events."""
     return [[block.text for block in _rendered(each)] for each in history]
 
@@ -303,7 +294,7 @@ def event_chars(event: model.Event) -> int:
     return len(escaped(text)) + 2 if text else 0
 
 
-def _rendered(given: TurnWithEvents) -> Iterator[_Block]:
+def _rendered(given: model.TurnWithEvents) -> Iterator[_Block]:
     if not given.is_rest and given.turn.prompt:
         yield _Block(f"## User\n{escaped(given.turn.prompt)}\n")
     for event in given.events:

@@ -12,8 +12,7 @@ from backstory.model import AssistantText, Plan, ToolCall, UserMessage
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from backstory.conversation.context import TurnWithEvents
-    from backstory.model import Event
+    from backstory.model import Event, TurnWithEvents
 
 DECISIONS = "decisions"
 FACTS_MAX = 2_000

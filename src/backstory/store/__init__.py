@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from backstory.store.own_log import OwnLog
     from backstory.store.replicate import Taken
     from backstory.store.runs import RunStart
-    from backstory.store.search import Filter, SearchResult
+    from backstory.store.search import SearchResult
+    from backstory.store.session_filter import Filter
     from backstory.store.verify import Verified
 
 
@@ -65,7 +66,7 @@ PROJECT_STORE = Path(".backstory") / "sessions.bks"
 
 
 _HOMES = {
-    "FileStamp": "logs", "Filter": "search", "Log": "logs", "Orphan": "orphans", "RecordBatch": "batches",
+    "FileStamp": "logs", "Filter": "session_filter", "Log": "logs", "Orphan": "orphans", "RecordBatch": "batches",
     "RunStart": "runs", "SearchResult": "search", "Taken": "replicate", "Verified": "verify", "Written": "append",
 }  # fmt: skip
 """Names whose modules most commands do not need, imported when they are asked for."""

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.conversation.context import TurnWithEvents, chars_at_least
+from backstory.conversation.context import chars_at_least
 from backstory.conversation.tree import Point
-from backstory.model import Event, UserMessage, event_from_json
+from backstory.model import Event, TurnWithEvents, UserMessage, event_from_json
 from backstory.store import branches, codec, kinds, turns
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store.search import Filter
+    from backstory.store.session_filter import Filter
 
 GROUPED_SESSIONS_MAX = 20_000
 """In a store with more sessions only the newest are listed, and how many there are."""

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store.sessions import Session
 
 ROOT, MOVES = "root", "moves"
 """Keys in ``meta``; the values are JSON."""
@@ -72,20 +71,6 @@ class Moves:
             if is_meant and (now := move.of(path)) is not None:
                 return now
         return path
-
-    def of_session(self, session: Session) -> Session:
-        """A session with its folders where they lie now."""
-        if not self._moves:
-            return session
-        began = session.created
-        cwd, root = (each and self.here(each, began) for each in (session.cwd, session.root))
-        project = session.project and self.here(session.project, began)
-        worktree = session.worktree and self.here(session.worktree, began)
-        if (cwd, root, project, worktree) == (session.cwd, session.root, session.project, session.worktree):
-            return session
-        return msgspec.structs.replace(
-            session, cwd=cwd, root=root, project=project, worktree=worktree, recorded_cwd=session.cwd
-        )
 
     def of_project(self, store_id: str, root: str | None) -> list[Move]:
         """The moves that a project's store is to have, of those that the home store knows. ``root``: the project's."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.store.query import Expression
-    from backstory.store.search import Filter
+    from backstory.store.session_filter import Filter
 
 RANKED_HITS_MAX = 2_000
 """With more hits than this only some of each session are ranked:"""

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.conversation.context import History, TurnWithEvents
+    from backstory.conversation.context import History
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
     from backstory.derive.tally import Tally
-    from backstory.model import Turn
+    from backstory.model import Turn, TurnWithEvents
     from backstory.store import calls_made, claims, compactions, copies, costs, file_history, run_facts, runs, scoped
     from backstory.store.attempts import Attempt
     from backstory.store.authorship import FileTouch
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from backstory.store.habits import HabitRows
     from backstory.store.moves import Moves
     from backstory.store.readonly import Answer
-    from backstory.store.search import Filter, SearchResult
+    from backstory.store.search import SearchResult
+    from backstory.store.session_filter import Filter
     from backstory.store.sidecars import Sidecar
     from backstory.store.sql_functions import FullForm
     from backstory.store.sql_scope import SqlScope
@@ -192,7 +193,7 @@ class Reading(Database):
         """A session as this store may show it: what people elsewhere called it counts for nothing."""
         if self.is_elsewhere:
             session = msgspec.structs.replace(session, name="", elsewhere=str(self.path))
-        return self.moves.of_session(session)
+        return session.moved(self.moves)
 
     def _as_recorded(self, wanted: F) -> F:
         """A filter that knows how the paths here are to be read."""
@@ -486,7 +487,7 @@ class Reading(Database):
         """
         from backstory.store import search  # most commands search for nothing
 
-        asked = self._as_recorded(wanted or search.Filter())
+        asked = self._as_recorded(wanted or session_filter.Filter())
         if not ranked or query is None:
             return self._read(lambda db: search.every(db, query, asked, limit=limit))
         return self._read(

@@ -148,7 +148,7 @@ def _place_here(db: apsw.Connection, session_id: int, folders: Moves) -> None:
     was_covered = coverage.is_covered(db, session_id)
     if folders:
         copied = sessions.get(db, session_id)
-        here = folders.of_session(copied)
+        here = copied.moved(folders)
         if here is not copied:
             db.execute(
                 "update sessions set project = ?, cwd = ?, worktree = ?, root = ? where id = ?",

@@ -17,7 +17,6 @@ from backstory.store import nearest, query
 from backstory.store.membership import Reach
 from backstory.store.query import Term, match_expression, terms
 from backstory.store.ranking import NOTHING, RANKED_HITS_MAX, SCOPE_WEIGHT, Held, Ranker, Scored
-from backstory.store.session_filter import SessionFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.store.membership import Row, SessionRank
+    from backstory.store.session_filter import Filter
 
-__all__ = ["SCOPE_WEIGHT", "Filter", "Hit", "SearchResult", "every", "listed", "match_expression", "search", "terms"]
+__all__ = ["SCOPE_WEIGHT", "Hit", "SearchResult", "every", "listed", "match_expression", "search", "terms"]
 
 FEW_SESSIONS = 10
 """When fewer sessions hold all words of a question, those that hold its distinctive words are looked for."""
@@ -82,17 +82,6 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     near: int = 0
     at_least: bool = False
     instead: tuple[tuple[str, str], ...] = ()
-
-
-class Filter(SessionFilter, frozen=True, kw_only=True):
-    """Which events are asked for, of which sessions; ``since`` and ``until`` are about the events."""
-
-    session_id: int | None = None
-    without: tuple[int, ...] = ()
-    """Sessions that are passed over, with their subagents'."""
-    scopes: tuple[str, ...] = ()
-    tool: str | None = None
-    """The agent's name of a tool, or ours of its kind; upper and lower case are one."""
 
 
 def search(

@@ -70,6 +70,17 @@ class ListFilter(SessionFilter, frozen=True, kw_only=True):
     upper and lower case are one."""
 
 
+class Filter(SessionFilter, frozen=True, kw_only=True):
+    """Which events are asked for, of which sessions; ``since`` and ``until`` are about the events."""
+
+    session_id: int | None = None
+    without: tuple[int, ...] = ()
+    """Sessions that are passed over, with their subagents'."""
+    scopes: tuple[str, ...] = ()
+    tool: str | None = None
+    """The agent's name of a tool, or ours of its kind; upper and lower case are one."""
+
+
 def conditions(wanted: SessionFilter) -> tuple[list[str], list[object]]:
     """Conditions on a session ``s``, with their values. When it ended is known from the events."""
     conditions, values = _of_kind(wanted)

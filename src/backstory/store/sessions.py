@@ -6,6 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory import errors, ids
 from backstory.derive import naming
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.store import append, derived_tables, event_rows, logs
-    from backstory.store.moves import Move
+    from backstory.store.moves import Move, Moves
 else:
     append = lazy_module("backstory.store.append")
     derived_tables = lazy_module("backstory.store.derived_tables")
@@ -104,6 +105,17 @@ class Session(Struct, frozen=True, kw_only=True):
     def shown_project(self) -> str:
         """What its project is called."""
         return naming.project_name(self.project, self.repository, self.root, self.cwd)
+
+    def moved(self, moves: Moves) -> Session:
+        """The session with its folders where they lie now."""
+        if not moves:
+            return self
+        cwd, root, project, worktree = (
+            each and moves.here(each, self.created) for each in (self.cwd, self.root, self.project, self.worktree)
+        )
+        if (cwd, root, project, worktree) == (self.cwd, self.root, self.project, self.worktree):
+            return self
+        return replace(self, cwd=cwd, root=root, project=project, worktree=worktree or "", recorded_cwd=self.cwd)
 
 
 Sort = Literal["cost", "turns", "time", "tokens"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.store.query import Term
-    from backstory.store.search import Filter
+    from backstory.store.session_filter import Filter
 
 SAID = (Scope.PROMPT, Scope.COMMAND, Scope.ANSWER)
 """What tools print names too much in passing."""

@@ -14,7 +14,7 @@ from backstory.conversation.context import build_summarized, rendered_blocks
 from backstory.conversation.retention import facts_of
 from backstory.conversation.tree import Point, Span
 from backstory.errors import AgentCannotSummarise, BackstoryError, CompactionFailed, CompactionRunning, NothingToCompact
-from backstory.model import Tokens
+from backstory.model import Tokens, TurnWithEvents
 from backstory.runs import compactor
 from backstory.runs.answering import Question, ask
 from backstory.runs.stream import is_installed, program
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from backstory.conversation.compaction import Kept
-    from backstory.conversation.context import History, TurnWithEvents
+    from backstory.conversation.context import History
     from backstory.runs.answering import Answer
     from backstory.store import Session, Store
     from backstory.store.compactions import Compaction

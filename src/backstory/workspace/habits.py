@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from backstory.agents.contract import GuidePart
     from backstory.derive.pricing import PriceTable
-    from backstory.store.habit_calls import HabitCall as HabitCall
-    from backstory.store.habit_reads import RepeatedRead as RepeatedRead
+    from backstory.store.habits import HabitCall as HabitCall
     from backstory.store.habits import HabitPlace
+    from backstory.store.habits import RepeatedRead as RepeatedRead
     from backstory.workspace.listing import Listing
     from backstory.workspace.sessions import SessionFilter
 

@@ -14,8 +14,7 @@ from backstory.model import Init
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from backstory.conversation.context import TurnWithEvents
-    from backstory.model import Event
+    from backstory.model import Event, TurnWithEvents
     from backstory.store import Session, Store
     from backstory.workspace.workspace import Workspace
 
