@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backstory.config import Config
 from backstory.model import AssistantText, Complete, UserMessage
-from backstory.projects.registry import KnownProjects
 from backstory.store import Store, Workplace, open_store
+from backstory.workspace import place
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,26 +15,19 @@ if TYPE_CHECKING:
     from tests.support.clock import Clock
 
 
-class Place:
+class Place(place.Place):
     """A machine's home store, and a project with a store of its own, seen from the project's folder."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
-        self.home, self.project_folder, self.clock = root / "home", root / "project", clock
+        self.clock = clock
+        super().__init__(lambda: Config(root / "config.toml"), root / "home", root / "project", now=clock)
+        self.project_folder = self.folder
         self.home_store = self.machine_store = open_store(self.home / "store.db", shared=True, now=clock)
         self.project_store = self.store_of("project")
-        self.project_key: str | None = str(self.project_folder)
-        self.conflicts = set[str]()
-        self.known_projects = KnownProjects(self.home, self.machine_store, clock)
-
-    def now(self) -> int:
-        return self.clock()
+        self.project_key = str(self.folder)
 
     def store_of(self, project: str) -> Store:
-        return open_store(self.project_folder.with_name(project) / ".backstory" / "sessions.bks", now=self.clock)
-
-    @property
-    def stores(self) -> list[Store]:
-        return [each for each in (self.project_store, self.home_store) if each.exists] or [self.home_store]
+        return open_store(self.folder.with_name(project) / ".backstory" / "sessions.bks", now=self.clock)
 
     def talk(self, store: Store, *prompts: str, name: str = "") -> str:
         """A new session with these prompts, of which each was answered a second later than the one before."""

@@ -14,8 +14,8 @@ from backstory.projects import git
 from backstory.store.moved_home import check_home
 from backstory.store.private import make_folder
 from backstory.workspace.located import LocatedSession as Found
-from backstory.workspace.stores import project_root
-from backstory.workspace.workspace import Workspace, now_ms
+from backstory.workspace.place import now_ms, project_root
+from backstory.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
     from backstory.runs.runner import Finished, Request
     from backstory.store import Session, Store
+    from backstory.workspace.place import Place
     from backstory.workspace.run_events import RunEvent
-    from backstory.workspace.workspace import Workspace
 
 WAIT_S = 60.0
 """How long a run waits for a summary under way, where its context would be cut without it."""
 POLL_S = 0.2
 
 
-def make_room(workspace: Workspace, store: Store, session: Session, request: Request) -> Iterator[RunEvent]:
+def make_room(place: Place, store: Store, session: Session, request: Request) -> Iterator[RunEvent]:
     """Have a summary before a run whose context would be cut; an interrupt has it run with a cut one."""
     if not _would_be_cut(store, session, request):
-        yield from _begin_again(workspace, store, session, request)
+        yield from _begin_again(place, store, session, request)
         return
     label = session.shown_number or session.uid[:12]
     try:
-        if compactor.is_under_way(workspace.home, session.uid):
+        if compactor.is_under_way(place.home, session.uid):
             yield Notice(f"{label} is longer than a context may be; waiting for the summary that is being made …")
-            yield from _wait(workspace.home, session)
+            yield from _wait(place.home, session)
             return
         from backstory.workspace.compacting import Compactor
 
-        own = Compactor(workspace, store, session, request.after)
+        own = Compactor(place, store, session, request.after)
         plan = own.plan()
         if plan.limit and plan.boundary is not None:
             yield Notice(f"{label} is longer than a context may be: its beginning is summarised first (Ctrl-C: skip).")
@@ -68,47 +68,47 @@ def _wait(home: Path, session: Session) -> Iterator[RunEvent]:
 
 
 def begin_if_due(
-    workspace: Workspace, store: Store, session: Session, request: Request, finished: Finished
+    place: Place, store: Store, session: Session, request: Request, finished: Finished
 ) -> Iterator[Notice]:
     """After a run: begin a summary in the background once the context has passed its limit."""
     if finished.waits or finished.moved:
         return
-    limit = summarised_from(workspace, store, session, request.agent, finished.turn.model)
+    limit = summarised_from(place, store, session, request.agent, finished.turn.model)
     if not limit or not _may_be_over(store, session, finished, limit):
         return
-    if compactor.is_under_way(workspace.home, session.uid) or store.event_count(session) > EVENTS_COUNTED_MAX:
+    if compactor.is_under_way(place.home, session.uid) or store.event_count(session) > EVENTS_COUNTED_MAX:
         return
     from backstory.workspace.compacting import Compactor  # most runs need none
 
-    plan = Compactor(workspace, store, session).plan()
+    plan = Compactor(place, store, session).plan()
     if not plan.is_over:
         return
     label = session.shown_number or session.uid[:12]
     if plan.boundary is None:
         yield Notice(f"{label} has passed {plan.limit:,} characters in one exchange; that cannot be summarised yet.")
         return
-    if why := compactor.trouble(workspace.home, session.uid):
+    if why := compactor.trouble(place.home, session.uid):
         yield Notice(f"Last time: {why}")
-    yield from _begin(workspace, store, session, plan.limit)
+    yield from _begin(place, store, session, plan.limit)
 
 
-def _begin_again(workspace: Workspace, store: Store, session: Session, request: Request) -> Iterator[Notice]:
+def _begin_again(place: Place, store: Store, session: Session, request: Request) -> Iterator[Notice]:
     """Begin a summary again whose process was killed: without waiting for the end of a turn."""
-    if not compactor.is_unfinished(workspace.home, session.uid):
+    if not compactor.is_unfinished(place.home, session.uid):
         return
-    compactor.note_trouble(workspace.home, session.uid, "")
+    compactor.note_trouble(place.home, session.uid, "")
     from backstory.workspace.compacting import Compactor  # most runs need none
 
-    plan = Compactor(workspace, store, session, request.after).plan()
+    plan = Compactor(place, store, session, request.after).plan()
     if plan.is_due:
-        yield from _begin(workspace, store, session, plan.limit)
+        yield from _begin(place, store, session, plan.limit)
 
 
-def _begin(workspace: Workspace, store: Store, session: Session, limit: int) -> Iterator[Notice]:
+def _begin(place: Place, store: Store, session: Session, limit: int) -> Iterator[Notice]:
     label = session.shown_number or session.uid[:12]
-    environ = {**workspace.environ, "BACKSTORY_HOME": str(workspace.home)}
+    environ = {**place.environ, "BACKSTORY_HOME": str(place.home)}
     try:
-        compactor.begin(workspace.home, store.path, session.uid, workspace.folder, environ)
+        compactor.begin(place.home, store.path, session.uid, place.folder, environ)
     except OSError as refused:
         yield Notice(f"{label} has passed {limit:,} characters, and could not be summarised: {refused}.")
         return

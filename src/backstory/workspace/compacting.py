@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from backstory.runs.answering import Answer
     from backstory.store import Session, Store
     from backstory.store.compactions import Compaction
-    from backstory.workspace.workspace import Workspace
+    from backstory.workspace.place import Place
 
 TRIES = 2
 PIECE_CHARS_MIN = 2_000
@@ -78,8 +78,8 @@ class Compactor:
     ``to``: the record that the context leads to; None: where the session goes on.
     """
 
-    def __init__(self, workspace: Workspace, store: Store, session: Session, to: Point | None = None) -> None:
-        self._workspace, self._store, self._session, self._to = workspace, store, session, to
+    def __init__(self, place: Place, store: Store, session: Session, to: Point | None = None) -> None:
+        self._place, self._store, self._session, self._to = place, store, session, to
 
     def plan(self) -> CompactionPlan:
         """What a summary made now would cover."""
@@ -95,14 +95,14 @@ class Compactor:
 
     def check(self) -> None:
         """Raise what keeps an agent from being asked at all: AgentMissing, AgentCannotRun, AgentCannotSummarise."""
-        agent, settings = self._agent(), self._workspace.config.settings
-        program(agent, settings.program_of(agent) or None, self._workspace.environ)
+        agent, settings = self._agent(), self._place.config.settings
+        program(agent, settings.program_of(agent) or None, self._place.environ)
 
     def _limit(self, turns: Sequence[TurnWithEvents]) -> int:
         if not turns:
-            return self._workspace.config.settings.compaction.chars
+            return self._place.config.settings.compaction.chars
         last = turns[-1].turn
-        return summarised_from(self._workspace, self._store, self._session, last.agent, last.model)
+        return summarised_from(self._place, self._store, self._session, last.agent, last.model)
 
     def compact(self, plan: CompactionPlan | None = None) -> Generator[Compacting | Compacted, None, Compacted]:
         """Make a summary of what a plan covers, and store it.
@@ -115,7 +115,7 @@ class Compactor:
         self.check()
         # Found out before an agent is paid for what could not be kept.
         self._store.check_writable()
-        home, uid = self._workspace.home, self._session.uid
+        home, uid = self._place.home, self._session.uid
         lock = compactor.lock_of(home, uid)
         if not lock.take():
             raise CompactionRunning(self._session.shown_number or uid[:12])
@@ -147,7 +147,7 @@ class Compactor:
             after_seq=boundary.after_seq,
             summary=summary or "",
             agent=agent,
-            model=spent.model or self._workspace.config.settings.compaction.model or None,
+            model=spent.model or self._place.config.settings.compaction.model or None,
             tokens=spent.tokens,
             cost_usd=spent.cost_usd,
             duration_ms=round(1_000 * (time.monotonic() - began)),
@@ -172,13 +172,13 @@ class Compactor:
 
     def _piece_chars(self, plan: CompactionPlan, agent: str) -> int:
         """How much one question may hold: not more than whoever writes the summary can take."""
-        model = self._workspace.config.settings.compaction.model or None
-        limit = limit_of(self._workspace, self._store, self._session, agent, model)
+        model = self._place.config.settings.compaction.model or None
+        limit = limit_of(self._place, self._store, self._session, agent, model)
         return min(plan.limit or limit, limit)
 
     def _ask(self, agent: str, prompt: str, touched: dict[str, str], spent: _Spent) -> str:
         """An answer that is a summary; one that is none is asked for once more, and what it took counts, too."""
-        settings = self._workspace.config.settings
+        settings = self._place.config.settings
         question = Question(
             agent=agent,
             prompt=prompt,
@@ -188,7 +188,7 @@ class Compactor:
         )
         why = ""
         for _ in range(TRIES):
-            answer = ask(question, self._workspace.environ)
+            answer = ask(question, self._place.environ)
             spent.add(answer)
             why = answer.error or compaction.problem_with(answer.text, touched) or ""
             if not why:
@@ -196,16 +196,16 @@ class Compactor:
         raise CompactionFailed(self._session.shown_number or self._session.uid[:12], why)
 
     def _agent(self) -> str:
-        settings = self._workspace.config.settings
+        settings = self._place.config.settings
         if chosen := settings.compaction.agent:
             if agents.load(chosen).run is None:
                 raise AgentCannotSummarise(chosen)
             return chosen
-        last = usual_agent(self._workspace, self._store, self._session, self._to)
+        last = usual_agent(self._place, self._store, self._session, self._to)
         can_run = agents.load(last).run is not None
-        if can_run and is_installed(last, settings.program_of(last), self._workspace.environ):
+        if can_run and is_installed(last, settings.program_of(last), self._place.environ):
             return last
-        return usual_agent(self._workspace, self._store, None, None)
+        return usual_agent(self._place, self._store, None, None)
 
     def _touched(self, turns: Sequence[TurnWithEvents], up_to: int) -> dict[str, str]:
         spans = [Span(each.turn.uid, each.turn.first_seq, min(each.turn.last_seq, up_to)) for each in turns]
@@ -232,8 +232,8 @@ class Compactor:
 
         What cannot be written now is taken over by the next ingest.
         """
-        measure(self._workspace, self._store, self._session)
-        self._workspace.decisions.copy(self._store, self._session.uid)
+        measure(self._place, self._store, self._session)
+        self._place.decisions.copy(self._store, self._session.uid)
 
 
 def exchanges_of(turns: Sequence[TurnWithEvents]) -> list[Exchange]:

@@ -295,7 +295,7 @@ class _Storing:
 
     def __init__(self, workspace: Workspace, machine: Machine, path: str, report: Callable[[str], None]) -> None:
         from backstory.ingest.watch import Spot
-        from backstory.workspace.importing import chosen_agents
+        from backstory.workspace.up_to_date import chosen_agents
 
         self._workspace, self._path, self._report = workspace, path, report
         agents = chosen_agents(workspace.config, machine.only)
@@ -325,7 +325,7 @@ class _Storing:
         from backstory.ingest.ingest import ingest_these
         from backstory.ingest.watch import changed
 
-        found, runner = changed([self._path], self._spots), self._workspace.scheduler.runner
+        found, runner = changed([self._path], self._spots), self._workspace.runner
         if not found.logs:
             return
         done = ingest_these(self._workspace.machine_store, found.logs, running=runner.running())

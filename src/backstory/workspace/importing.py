@@ -7,13 +7,11 @@ returns a context manager, which receives how much is done and how much there is
 from __future__ import annotations
 
 from contextlib import nullcontext, suppress
-from fnmatch import fnmatch
+from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 
-from backstory import agents
 from backstory.errors import BackstoryError, in_words
 from backstory.ingest import seen_folders
 from backstory.ingest.ingest import ingest
@@ -22,21 +20,20 @@ from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Problem, Report
 from backstory.projects.trust import Verdict
 from backstory.store import Taken
-from backstory.workspace.up_to_date import HOME_OFF, soon_deleted
+from backstory.workspace.meter import count_context
+from backstory.workspace.up_to_date import HOME_OFF, chosen_agents, soon_deleted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from backstory.agents.contract import Agent, LogPart
-    from backstory.config import Config
     from backstory.ingest.reindex import Reindexed
     from backstory.ingest.seen_folders import Folders
     from backstory.ingest.watch import Watch
     from backstory.runs.runner import Unstored
     from backstory.store import Store
-    from backstory.workspace.workspace import Workspace
+    from backstory.workspace.place import Place
 
     Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 
@@ -54,18 +51,18 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 
 def ingest_all(
-    workspace: Workspace, machine: Machine, report: Callable[[str], None], progress: Progress = no_progress
+    workspace: Place, machine: Machine, report: Callable[[str], None], progress: Progress = no_progress
 ) -> Report:
     """Store what is new: runs that are over, logs, and what known projects have; then derive what is missing."""
     if not workspace.keeps_home:
         report(HOME_OFF)
         return Report()
-    runner = workspace.scheduler.runner
+    runner = workspace.runner
     home, is_machines = workspace.home_store, workspace.home_store is workspace.machine_store
     unstored: list[Unstored] = []
     is_begun = False
     if is_machines:
-        runner.recover_finished_runs(unstored.append, workspace.scheduler.count_context)
+        runner.recover_finished_runs(unstored.append, partial(count_context, workspace))
         if not workspace.project_store.is_elsewhere:
             runner.cleanup_orphans(workspace.project_store, report)
     elif not home.exists:
@@ -99,7 +96,7 @@ def ingest_all(
     return done
 
 
-def _note_place(workspace: Workspace) -> None:
+def _note_place(workspace: Place) -> None:
     """Note where this project's store is, if it is ours: it may have been moved."""
     store = workspace.project_store
     if store.exists and not store.is_elsewhere:
@@ -107,7 +104,7 @@ def _note_place(workspace: Workspace) -> None:
             workspace.known_projects.remember(store)
 
 
-def _note_folders(workspace: Workspace, machine: Machine, done: Report) -> None:
+def _note_folders(workspace: Place, machine: Machine, done: Report) -> None:
     """Note the folders that were looked through, for those who ask later whether something is new."""
     home = workspace.machine_store
     if not home.exists:
@@ -123,18 +120,18 @@ def _note_folders(workspace: Workspace, machine: Machine, done: Report) -> None:
 
 
 def derive_all(
-    workspace: Workspace, progress: Progress = no_progress, *, only_stale: bool = False, events_too: bool = False
+    workspace: Place, progress: Progress = no_progress, *, only_stale: bool = False, events_too: bool = False
 ) -> Reindexed:
     """Derive again what the home store derives; ``events_too``: also the events, from the bytes that are kept."""
     with workspace.home_store as store, progress("Deriving") as note:
         done = reindex(store, now=workspace.now(), only_stale=only_stale, events_too=events_too, progress=note)
         for uid in store.uncounted() if done.sessions else ():
-            workspace.scheduler.count_context(store, uid)
+            count_context(workspace, store, uid)
     return done
 
 
 def watch_all(
-    workspace: Workspace, machine: Machine, report: Callable[[str], None], read_all: Callable[[], Report]
+    workspace: Place, machine: Machine, report: Callable[[str], None], read_all: Callable[[], Report]
 ) -> Watch:
     """What follows the logs as they grow. ``read_all`` is a whole ingest, which comes first."""
     from backstory.ingest.watch import Watch
@@ -144,7 +141,7 @@ def watch_all(
         chosen_agents(workspace.config, machine.only),
         environ=workspace.environ,
         user_home=machine.user_home,
-        runs=workspace.scheduler.runner,
+        runs=workspace.runner,
         home=workspace.home,
         is_machine_store=workspace.home_store is workspace.machine_store,
         read_all=read_all,
@@ -152,26 +149,7 @@ def watch_all(
     )
 
 
-def chosen_agents(config: Config, only: Sequence[str]) -> list[Agent]:
-    """The agents to read: those that were named, else those of the settings, else all."""
-    exclude = config.settings.ingest.exclude
-    chosen = (agents.load(name) for name in only or config.settings.ingest.agents or agents.names())
-    return [msgspec.structs.replace(agent, log=_Filtered(agent.log, exclude)) for agent in chosen]
-
-
-class _Filtered:
-    """An agent's logs, without those that the settings exclude."""
-
-    def __init__(self, log: LogPart, exclude: list[str]) -> None:
-        self._log, self._exclude = log, exclude
-        self.roots, self.identify, self.reader = log.roots, log.identify, log.reader
-        self.is_whole, self.native_id_of = log.is_whole, log.native_id_of
-
-    def is_log(self, path: Path) -> bool:
-        return self._log.is_log(path) and not any(fnmatch(str(path), pattern) for pattern in self._exclude)
-
-
-def take_from_elsewhere(workspace: Workspace, report: Callable[[str], None]) -> list[Problem]:
+def take_from_elsewhere(workspace: Place, report: Callable[[str], None]) -> list[Problem]:
     """Copy into the home store the sessions that only this project's store from elsewhere has; returns the problems.
 
     This does not trust the store, and changes no known session.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backstory.store import Session, Store
     from backstory.store.session_filter import ListFilter
     from backstory.store.sessions import Sort, SortKey
-    from backstory.workspace.reader import Sources
+    from backstory.workspace.place import Place
 
     _Place = tuple[Store, Session]
     _Keyed = tuple[Store, SortKey]
@@ -40,8 +40,8 @@ COSTS_AT_ONCE = 100
 class Listing:
     """The sessions of a place."""
 
-    def __init__(self, sources: Sources) -> None:
-        self._sources = sources
+    def __init__(self, place: Place) -> None:
+        self._place = place
 
     def sessions(self, wanted: SessionFilter | None = None, page: Page | None = None) -> SessionPage:
         """A page of the sessions that are listed here, each once, in the order that is asked for."""
@@ -100,30 +100,28 @@ class Listing:
 
     def stores(self, *, everywhere: bool) -> list[Store]:
         """The stores to read, those that win first."""
-        near = [store for store in self._sources.stores if store.exists]
+        near = [store for store in self._place.stores if store.exists]
         # What the home store took from a store from elsewhere is as old as that.
         near.sort(key=lambda store: not store.is_elsewhere)
-        home = self._sources.home_store
-        if not everywhere or home is not self._sources.machine_store:
+        home = self._place.home_store
+        if not everywhere or home is not self._place.machine_store:
             return near
         better = [store for store in near if store is not home]
         paths = {store.path for store in better}
-        better += [store for store in self._sources.known_projects.ahead() if store.path not in paths]
+        better += [store for store in self._place.known_projects.ahead() if store.path not in paths]
         return [*better, *(store for store in near if store is home)]
 
     def filter_of(self, store: Store, wanted: SessionFilter) -> ListFilter:
         """What one of these stores is asked for."""
         # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
-        if wanted.everywhere or store.path == self._sources.project_store.path:
+        if wanted.everywhere or store.path == self._place.project_store.path:
             return wanted
-        sources = self._sources
-        return replace(
-            wanted, project=sources.project_key, folder=str(sources.project_folder), owner=project_id(sources)
-        )
+        place = self._place
+        return replace(wanted, project=place.project_key, folder=str(place.project_folder), owner=project_id(place))
 
     def condition_of(self, wanted: SessionFilter) -> str:
         """What a filter says of a session of the home store beside its time, in SQL; '' for nothing."""
-        home = self._sources.home_store
+        home = self._place.home_store
         return home.condition_of(self.filter_of(home, wanted))
 
     def _keyed(self, stores: list[Store], wanted: SessionFilter, sort: Sort) -> list[_Keyed]:
@@ -180,23 +178,23 @@ class Listing:
         """Those of these sessions that a better store has. One in conflict stands beside the one that it says it is."""
         found = set[str]()
         for store in better:
-            found |= store.present(uids) - (self._sources.conflicts if store.is_elsewhere else set())
+            found |= store.present(uids) - (self._place.conflicts if store.is_elsewhere else set())
         return found
 
     def taken_by(self, store: Store) -> set[str]:
         """The sessions of a store that stand for those of stores behind it; as in ``_taken``."""
-        return set(store.uids()) - (self._sources.conflicts if store.is_elsewhere else set())
+        return set(store.uids()) - (self._place.conflicts if store.is_elsewhere else set())
 
     def _total(self, stores: list[Store], wanted: SessionFilter) -> int:
         """Of each owner's sessions one store has all; counting them there needs no uid to be compared."""
         counts = [store.session_counts(self.filter_of(store, wanted)) for store in stores]
         owners = {owner for each in counts for owner in each}
-        in_conflict = len(self._sources.conflicts) if any(store.is_elsewhere for store in stores) else 0
+        in_conflict = len(self._place.conflicts) if any(store.is_elsewhere for store in stores) else 0
         return sum(max(each.get(owner, 0) for each in counts) for owner in owners) + in_conflict
 
     def _running(self) -> dict[str, list[Run]]:
         running: dict[str, list[Run]] = {}
-        for _, run in running_runs(self._sources.home):
+        for _, run in running_runs(self._place.home):
             running.setdefault(run.session_uid, []).append(run)
         return running
 
@@ -227,7 +225,7 @@ class Listing:
                 costs[id(store)][session.id],
                 lasts[id(store)].get(session.id),
                 label=labels.get(session.uid) or session.shown_number or session.uid,
-                is_conflict=store.is_elsewhere and session.uid in self._sources.conflicts,
+                is_conflict=store.is_elsewhere and session.uid in self._place.conflicts,
                 is_running=session.uid in running,
             )
             for store, session in found
@@ -235,7 +233,7 @@ class Listing:
 
     def _is_numbered(self, store: Store, session: Session, everywhere: bool) -> bool:
         """Whether its number means this session to commands here: another project's may have the same."""
-        is_here = store.path == self._sources.project_store.path and session.is_own
+        is_here = store.path == self._place.project_store.path and session.is_own
         return is_here and session.number is not None and not everywhere
 
 
@@ -269,10 +267,10 @@ def _costs(found: Sequence[_Keyed]) -> list[float]:
     return [-math.inf if low is None else low for low in lows]
 
 
-def project_id(sources: Sources) -> str | None:
+def project_id(place: Place) -> str | None:
     """The id of this project's store, if it is ours: its sessions are this project's, wherever they were begun."""
-    store = sources.project_store
-    if sources.home_store is not sources.machine_store or store.is_elsewhere or not store.exists:
+    store = place.project_store
+    if place.home_store is not place.machine_store or store.is_elsewhere or not store.exists:
         return None
     try:
         return store.id

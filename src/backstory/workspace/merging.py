@@ -137,7 +137,7 @@ def merge(
         raise StoreNotFound(path)
     if file_at(path) == file_at(ours.path):
         raise SameStore(path)
-    workspace.scheduler.runner.recover_finished_runs()
+    workspace.runner.recover_finished_runs()
     with (
         _alone(workspace, ours),
         _copied_aside(workspace, path) as copy,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from backstory.model import Event, TurnWithEvents
     from backstory.store import Session, Store
-    from backstory.workspace.workspace import Workspace
+    from backstory.workspace.place import Place
 
 
 class Meter(Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ def meter_of(session: Session) -> Meter | None:
     return Meter(used=session.context_chars, limit=session.context_limit)
 
 
-def summarised_from(workspace: Workspace, store: Store, session: Session, agent: str, model: str | None) -> int:
+def summarised_from(place: Place, store: Store, session: Session, agent: str, model: str | None) -> int:
     """From how many characters on a session's context is summarised for an agent; 0: never.
 
     ``model``: None: that of the agent's last turn. What its model can take counts as soon as a turn has named it.
@@ -50,13 +50,13 @@ def summarised_from(workspace: Workspace, store: Store, session: Session, agent:
     from backstory.conversation.compaction import threshold  # a list needs only what was counted before
 
     model, window = store.context_window(session, agent, model)
-    return threshold(workspace.config.settings.compaction.chars_of(agent, model), window)
+    return threshold(place.config.settings.compaction.chars_of(agent, model), window)
 
 
-def limit_of(workspace: Workspace, store: Store, session: Session, agent: str, model: str | None) -> int:
+def limit_of(place: Place, store: Store, session: Session, agent: str, model: str | None) -> int:
     """From how many characters on a context is summarised; where it never is, how many it may have."""
-    chars = summarised_from(workspace, store, session, agent, model)
-    return chars or workspace.config.settings.run.context_chars
+    chars = summarised_from(place, store, session, agent, model)
+    return chars or place.config.settings.run.context_chars
 
 
 EVENT_CHARS = 64
@@ -67,7 +67,7 @@ KEPT_LEAST = 10
 """From this percentage on it is worth a write to the store, which waits for the disk."""
 
 
-def measure(workspace: Workspace, store: Store, session: Session) -> Meter | None:
+def measure(place: Place, store: Store, session: Session) -> Meter | None:
     """Count what a session's context has now, and keep that in its store from a tenth of the limit on.
 
     None: the session is too large to be counted by the way.
@@ -77,15 +77,22 @@ def measure(workspace: Workspace, store: Store, session: Session) -> Meter | Non
     turns = store.context_history(session, 1 << 60).turns
     used = _chars(turns)
     if not turns:
-        return Meter(used=0, limit=workspace.config.settings.run.context_chars)
+        return Meter(used=0, limit=place.config.settings.run.context_chars)
     last = turns[-1].turn
-    meter = Meter(used=used, limit=limit_of(workspace, store, session, last.agent, last.model))
+    meter = Meter(used=used, limit=limit_of(place, store, session, last.agent, last.model))
     if meter.percent < KEPT_LEAST:
         return meter
     with suppress(BackstoryError):
         store.note_context(session, meter.used, meter.limit)
-        _note_in_home(workspace, store, session, meter)
+        _note_in_home(place, store, session, meter)
     return meter
+
+
+def count_context(place: Place, store: Store, session_uid: str) -> None:
+    """Count how full the context of a session is, of which a run was stored that nobody followed to its end."""
+    with suppress(BackstoryError):
+        if store.has(session_uid):
+            measure(place, store, store.session(session_uid))
 
 
 def _chars(turns: Sequence[TurnWithEvents]) -> int:
@@ -94,9 +101,9 @@ def _chars(turns: Sequence[TurnWithEvents]) -> int:
     return sum(len(block) + 1 for blocks in rendered_blocks(turns) for block in blocks)
 
 
-def _note_in_home(workspace: Workspace, store: Store, session: Session, meter: Meter) -> None:
+def _note_in_home(place: Place, store: Store, session: Session, meter: Meter) -> None:
     """The machine's store lists the session, too; where its copy is behind, it takes this with the rest."""
-    home, uid = workspace.machine_store, session.uid
+    home, uid = place.machine_store, session.uid
     if home.path != store.path and home.has(uid) and home.next_seq(uid) == store.next_seq(uid):
         home.note_context(home.session(uid), meter.used, meter.limit)
 
@@ -143,12 +150,12 @@ class LiveMeter:
 
 
 def live_meter(
-    workspace: Workspace, store: Store, session: Session, agent: str, model: str | None, prompt: str
+    place: Place, store: Store, session: Session, agent: str, model: str | None, prompt: str
 ) -> LiveMeter | None:
     """A meter for a turn that begins; None where it is not known how full the context is before it."""
 
     def limit_for(name: str | None) -> int:
-        return limit_of(workspace, store, session, agent, name)
+        return limit_of(place, store, session, agent, name)
 
     limit, more_before = limit_for(model), None
     used = 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backstory.runs.spool import Spool
     from backstory.store import Session, Store
     from backstory.workspace.compacting import CompactionPlan
-    from backstory.workspace.workspace import Workspace
+    from backstory.workspace.place import Place
 
 
 class MidTurn:
@@ -31,10 +31,10 @@ class MidTurn:
     It stops a turn once at most, and only where a summary makes room: ``why_not`` says what is in the way.
     """
 
-    def __init__(self, workspace: Workspace, store: Store, session: Session, request: Request) -> None:
-        self._workspace, self._store, self._session = workspace, store, session
+    def __init__(self, place: Place, store: Store, session: Session, request: Request) -> None:
+        self._place, self._store, self._session = place, store, session
         self._after, self._agent = request.after, request.agent
-        self._limit = summarised_from(workspace, store, session, request.agent, request.model)
+        self._limit = summarised_from(place, store, session, request.agent, request.model)
         self._base_at_most = store.chars_at_most(session, EVENT_CHARS) if self._limit else 0
         self._plan: CompactionPlan | None = None
         self._turn_chars = len(request.prompt)
@@ -72,14 +72,14 @@ class MidTurn:
             self._stop()
 
     def _limit_for(self, model: str) -> int:
-        return summarised_from(self._workspace, self._store, self._session, self._agent, model) or self._limit
+        return summarised_from(self._place, self._store, self._session, self._agent, model) or self._limit
 
     def _stop(self) -> None:
         # What a person stopped is not continued.
-        found = [spool for spool in running(self._workspace.home, self._session.uid) if not spool.was_cancelled]
+        found = [spool for spool in running(self._place.home, self._session.uid) if not spool.was_cancelled]
         for spool in found:
             if (run := spool.run) is not None:
-                stopped_turns.note(self._workspace.home, stopped_turns.stopped_turn(run, self._workspace.now()))
+                stopped_turns.note(self._place.home, stopped_turns.stopped_turn(run, self._place.now()))
             spool.cancel(STOPPED_TO_COMPACT)
         self._stopped, self._deadline = found, time.monotonic() + INTERRUPT_S
 
@@ -87,12 +87,12 @@ class MidTurn:
         """Whether the context has passed its limit, and a summary of what came before the turn makes it shorter."""
         from backstory.workspace.compacting import Compactor, exchanges_of
 
-        if compactor.is_under_way(self._workspace.home, self._session.uid):
+        if compactor.is_under_way(self._place.home, self._session.uid):
             # The summary that is being made may be all the room that is needed.
             self._plan = None
             return False
         if self._plan is None:
-            self._plan = Compactor(self._workspace, self._store, self._session, self._after).plan()
+            self._plan = Compactor(self._place, self._store, self._session, self._after).plan()
         if self.chars < self._limit:
             return False
         current = Exchange(last_seq=-1, chars=self._turn_chars)

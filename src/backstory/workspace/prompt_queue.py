@@ -12,6 +12,7 @@ from backstory.errors import NotQueued, SessionAmbiguous, SessionNotFound
 from backstory.runs.queued import queued_prompts
 from backstory.store.queue import Kind, Queue
 from backstory.workspace.session_runs import SessionRuns
+from backstory.workspace.writable import store_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from backstory.store import Store
     from backstory.store.queue import QueuedPrompt
     from backstory.workspace.located import LocatedSession
+    from backstory.workspace.place import Place
     from backstory.workspace.run_events import RunEvent
-    from backstory.workspace.scheduler import Scheduler
+    from backstory.workspace.session_runs import Hooks
 
 
 class ListedPrompt(Struct, frozen=True, kw_only=True):
@@ -49,21 +51,21 @@ def as_json(listed: ListedPrompt) -> dict[str, Any]:
 
 
 class PromptQueue:
-    """The queued prompts of one session, or of the project of the workspace."""
+    """The queued prompts of one session, or of the project of the place."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler, self._workspace = scheduler, scheduler.workspace
+    def __init__(self, place: Place, hooks: Hooks) -> None:
+        self._place, self._hooks = place, hooks
 
     def listed(self, located: LocatedSession | None = None) -> list[ListedPrompt]:
         """Queued prompts in order, without those that run just now; held ones last."""
         store, uid = self._store_of(located)
-        with Queue(store.path, self._workspace.report) as queue:
+        with Queue(store.path, self._place.report) as queue:
             return [_listed(store, each) for each in self._queued(queue, uid)]
 
     def drop(self, ids: Sequence[str]) -> list[ListedPrompt]:
         """Remove prompts of this project by their ids; returns them. Raises NotQueued, SessionAmbiguous."""
         store, _ = self._store_of(None)
-        with Queue(store.path, self._workspace.report) as queue:
+        with Queue(store.path, self._place.report) as queue:
             queued = self._queued(queue)
             found = [_of_id(each, queued) for each in ids]
             queue.remove([each.uid for each in found])
@@ -75,7 +77,7 @@ class PromptQueue:
 
         check_text(text)
         store, _ = self._store_of(None)
-        with Queue(store.path, self._workspace.report) as queue:
+        with Queue(store.path, self._place.report) as queue:
             found = _of_id(wanted, self._queued(queue))
             if not queue.edit(found.uid, text):
                 raise NotQueued(wanted)
@@ -84,35 +86,35 @@ class PromptQueue:
     def clear(self, located: LocatedSession | None = None) -> list[ListedPrompt]:
         """Remove all queued prompts of a session, or of this project; returns them."""
         store, uid = self._store_of(located)
-        with Queue(store.path, self._workspace.report) as queue:
+        with Queue(store.path, self._place.report) as queue:
             found = self._queued(queue, uid)
             queue.remove([each.uid for each in found])
         return [_listed(store, each) for each in found]
 
     def run(self, located: LocatedSession, release: str | None = None) -> Generator[RunEvent, None, None]:
         """Run the prompts queued for a session. ``release``: the uid of a held one, which is run, too."""
-        store = self._scheduler.store_of(located)
+        store = store_of(self._place, located)
         session = store.session(located.session.uid)
-        lease = self._scheduler.runner.hold(store, session)
+        lease = self._place.runner.hold(store, session)
         if release is not None:
             lease.queue.release(release)
-        yield from SessionRuns(self._scheduler, store, session).run_queue(lease)
+        yield from SessionRuns(self._place, self._hooks, store, session).run_queue(lease)
 
     def held(self, wanted: str) -> QueuedPrompt | None:
         """The held prompt with an id that begins or ends so; None where nothing is held. Raises NotQueued."""
-        with Queue(self._workspace.project_store.path) as queue:
+        with Queue(self._place.project_store.path) as queue:
             held = queue.prompts(kind=Kind.HELD)
         return _of_id(wanted, held) if held else None
 
     def _store_of(self, located: LocatedSession | None) -> tuple[Store, str | None]:
         """The store whose queue is meant, and the session's uid if one is."""
         if located is None:
-            return self._workspace.project_store, None
-        return self._scheduler.store_of(located), located.session.uid
+            return self._place.project_store, None
+        return store_of(self._place, located), located.session.uid
 
     def _queued(self, queue: Queue, session_uid: str | None = None) -> list[QueuedPrompt]:
         held = queue.prompts(session_uid, Kind.HELD)
-        return [*queued_prompts(self._workspace.home, queue, session_uid), *held]
+        return [*queued_prompts(self._place.home, queue, session_uid), *held]
 
 
 def _listed(store: Store, prompt: QueuedPrompt) -> ListedPrompt:

@@ -8,19 +8,17 @@ from __future__ import annotations
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from backstory.errors import RecordNotFound
 
 if TYPE_CHECKING:
-    import pathlib
     from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 
     from backstory.conversation.board import Offer
     from backstory.derive.secrets import Redactor
     from backstory.export.shared import Point, SharedSession
     from backstory.model import Event
-    from backstory.projects.registry import KnownProjects
     from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
     from backstory.store.derived_tables import StoredCheckpoint
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from backstory.workspace.habits import Habits
     from backstory.workspace.listing import Listing
     from backstory.workspace.located import LocatedSession
+    from backstory.workspace.place import Place
     from backstory.workspace.records import Path
     from backstory.workspace.running import PendingRun
     from backstory.workspace.searching import Cancellation, SearchQuery, SearchResult
@@ -52,41 +51,17 @@ def _no_progress(_done: int, _total: int) -> None:
     """For who shows none."""
 
 
-class Sources(Protocol):
-    """Where a person stands: the stores to read from there, and the project."""
-
-    @property
-    def home(self) -> pathlib.Path: ...
-    @property
-    def stores(self) -> list[Store]: ...
-    @property
-    def project_store(self) -> Store: ...
-    @property
-    def home_store(self) -> Store: ...
-    @property
-    def machine_store(self) -> Store: ...
-    @property
-    def project_key(self) -> str | None: ...
-    @property
-    def project_folder(self) -> pathlib.Path: ...
-    @property
-    def conflicts(self) -> set[str]: ...
-    @property
-    def known_projects(self) -> KnownProjects: ...
-    def now(self) -> int: ...
-
-
 class Reader:
     """What the stores of a place say."""
 
-    def __init__(self, sources: Sources) -> None:
-        self._sources = sources
+    def __init__(self, place: Place) -> None:
+        self._place = place
 
     @cached_property
     def _listing(self) -> Listing:
         from backstory.workspace.listing import Listing
 
-        return Listing(self._sources)
+        return Listing(self._place)
 
     def sessions(self, wanted: SessionFilter | None = None, page: Page | None = None) -> SessionPage:
         """A page of the sessions that are listed here, each once, the last active first."""
@@ -159,7 +134,7 @@ class Reader:
         from backstory.projects import git
         from backstory.workspace.authorship import Authorship
 
-        sources = self._sources
+        sources = self._place
         roots = [sources.project_folder, *git.worktrees(sources.project_folder)]
         return Authorship(self._listing, sources.project_key, list(map(str, roots)))
 
@@ -207,7 +182,7 @@ class Reader:
         from backstory.runs.spool import SPOOLS
         from backstory.workspace.transcript import transcript_of
 
-        return transcript_of(self._listing, self._sources.home / SPOOLS, self._sources.now(), located, report)
+        return transcript_of(self._listing, self._place.home / SPOOLS, self._place.now(), located, report)
 
     def shared(self, located: LocatedSession, redactor: Redactor | None = None, *, full: bool = False) -> Shared:
         """A session for other people: without removed branches; with a ``redactor``, without its secrets.
@@ -323,10 +298,10 @@ class Reader:
         from backstory.store.coverage import Coverage
         from backstory.workspace.searching import SearchResult, search
 
-        findings = search(self._sources, query, cancellation)
+        findings = search(self._place, query, cancellation)
         # Their numbers would mean other sessions in another project.
         uids = {session.uid for each in findings.excerpts for session in (each.session, each.shown)}
-        home = self._sources.home_store
+        home = self._place.home_store
         return SearchResult(
             query=query,
             findings=findings,
@@ -339,4 +314,4 @@ class Reader:
         """The runs of the machine that are not stored yet, the oldest first."""
         from backstory.workspace.running import pending_runs
 
-        return pending_runs(self._sources.home)
+        return pending_runs(self._place.home)

@@ -15,11 +15,11 @@ from backstory.runs.stream import is_installed
 if TYPE_CHECKING:
     from backstory.store import Session, Store
     from backstory.store.queue import Options
-    from backstory.workspace.workspace import Workspace
+    from backstory.workspace.place import Place
 
 
 def request_for(
-    workspace: Workspace,
+    place: Place,
     store: Store,
     session: Session | None,
     prompt: str,
@@ -27,10 +27,10 @@ def request_for(
     turn_uid: str | None = None,
 ) -> Request:
     """A prompt with all that its run needs. ``session`` is None for a new one, ``turn_uid`` for one not queued."""
-    settings = workspace.config.settings
+    settings = place.config.settings
     after = Point(*options.after) if options.after else None
-    cwd = Path(options.cwd) if options.cwd else workspace.folder
-    agent = options.agent or settings.run.agent or usual_agent(workspace, store, session, after)
+    cwd = Path(options.cwd) if options.cwd else place.folder
+    agent = options.agent or settings.run.agent or usual_agent(place, store, session, after)
     return Request(
         agent=agent,
         prompt=prompt,
@@ -42,11 +42,11 @@ def request_for(
         after=after,
         silence_s=settings.run.silence_s,
         turn_uid=turn_uid,
-        offer=NO_OFFER if options.no_board else workspace.offer(prompt, cwd),
+        offer=NO_OFFER if options.no_board else place.offer(prompt, cwd),
     )
 
 
-def usual_agent(workspace: Workspace, store: Store, session: Session | None, after: Point | None) -> str:
+def usual_agent(place: Place, store: Store, session: Session | None, after: Point | None) -> str:
     """The agent of the turn that is followed; for a new session the first one whose program is on this machine."""
     if session is not None:
         after = after or store.leaf(session)
@@ -55,5 +55,5 @@ def usual_agent(workspace: Workspace, store: Store, session: Session | None, aft
         if known:
             return known[-1]
     able = [name for name in agents.names() if agents.load(name).run is not None]
-    settings, environ = workspace.config.settings, workspace.environ
+    settings, environ = place.config.settings, place.environ
     return next((name for name in able if is_installed(name, settings.program_of(name), environ)), able[0])

@@ -21,7 +21,7 @@ from backstory.workspace.running import store_of_run
 if TYPE_CHECKING:
     from backstory.model import ToolCall
     from backstory.runs.spool import Run
-    from backstory.workspace.workspace import Workspace
+    from backstory.workspace.place import Place
 
 RUNNING = "running"
 """The state of a run whose agent is at work."""
@@ -87,22 +87,22 @@ def call_at_work(run: ListedRun) -> ToolCall | None:
     return open_call(Spool(Path(run.folder)), run.agent)
 
 
-def list_runs(workspace: Workspace, session_uid: str | None = None) -> list[ListedRun]:
+def list_runs(place: Place, session_uid: str | None = None) -> list[ListedRun]:
     """What runs on this machine, and what is queued in this project for sessions that are not running."""
-    queues = _Queues(workspace)
-    spools = list_spools(workspace.home / SPOOLS)
-    runs = [_of_run(workspace, spool, run, queues) for spool in spools if (run := spool.run) is not None]
+    queues = _Queues(place)
+    spools = list_spools(place.home / SPOOLS)
+    runs = [_of_run(place, spool, run, queues) for spool in spools if (run := spool.run) is not None]
     runs += [_unreadable(spool) for spool in spools if spool.is_unreadable]
-    runs += _summarising(workspace)
-    runs += _only_queued(workspace, queues, {run.session for run in runs})
+    runs += _summarising(place)
+    runs += _only_queued(place, queues, {run.session for run in runs})
     return [run for run in runs if session_uid in (None, run.session)]
 
 
 class _Queues:
     """What is queued beside every store that is asked for, and who runs what; a queue is read once."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._home, self._report, self._now = workspace.home, workspace.report, workspace.now
+    def __init__(self, place: Place) -> None:
+        self._home, self._report, self._now = place.home, place.report, place.now
         self._known: dict[Path, tuple[Counter[str], dict[str, Owner]]] = {}
 
     def of(self, store: Path) -> tuple[Counter[str], dict[str, Owner]]:
@@ -123,10 +123,10 @@ class _Queues:
         return is_held(self._home, owner.session_uid) if owner.host == host() else owner.is_fresh(self._now())
 
 
-def _of_run(workspace: Workspace, spool: Spool, run: Run, queues: _Queues) -> ListedRun:
-    store = store_of_run(run, workspace.project_store.path)
+def _of_run(place: Place, spool: Spool, run: Run, queues: _Queues) -> ListedRun:
+    store = store_of_run(run, place.project_store.path)
     counts, owners = queues.of(store)
-    number, name = _names(workspace, store, run.session_uid)
+    number, name = _names(place, store, run.session_uid)
     return ListedRun(
         session=run.session_uid,
         number=number,
@@ -156,18 +156,18 @@ def _unreadable(spool: Spool) -> ListedRun:
     )
 
 
-def _summarising(workspace: Workspace) -> list[ListedRun]:
+def _summarising(place: Place) -> list[ListedRun]:
     """The sessions whose beginning is being summarised, beside their runs."""
     found = []
-    for uid, pid in compactor.under_way(workspace.home).items():
-        number, name = _names(workspace, workspace.project_store.path, uid)
+    for uid, pid in compactor.under_way(place.home).items():
+        number, name = _names(place, place.project_store.path, uid)
         found.append(ListedRun(session=uid, number=number, name=name, state=SUMMARISING, pid=pid))
     return found
 
 
-def _only_queued(workspace: Workspace, queues: _Queues, running: set[str | None]) -> list[ListedRun]:
+def _only_queued(place: Place, queues: _Queues, running: set[str | None]) -> list[ListedRun]:
     """What is queued in this project for sessions that are not running."""
-    store = workspace.project_store
+    store = place.project_store
     if store.is_elsewhere:
         # What is queued there is run by nobody before it is released.
         return []
@@ -175,16 +175,16 @@ def _only_queued(workspace: Workspace, queues: _Queues, running: set[str | None]
     found = []
     for uid, count in counts.items():
         if uid not in running:
-            number, name = _names(workspace, store.path, uid)
+            number, name = _names(place, store.path, uid)
             found.append(
                 ListedRun(session=uid, number=number, name=name, state="queued", owner=owners.get(uid), queued=count)
             )
     return found
 
 
-def _names(workspace: Workspace, store: Path, uid: str) -> tuple[str | None, str | None]:
+def _names(place: Place, store: Path, uid: str) -> tuple[str | None, str | None]:
     """A session's number and name here, where it is one of this project's."""
-    own = workspace.project_store
+    own = place.project_store
     with suppress(BackstoryError):
         if store == own.path and own.exists and own.has(uid):
             session = own.session(uid)

@@ -16,7 +16,8 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager, suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -25,20 +26,20 @@ from backstory.errors import BackstoryError, NothingRuns, NotRunning, SessionBus
 from backstory.runs import compactor, stopped_turns
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import queued_prompts
-from backstory.runs.runner import ORPHANED, Runner, check_text
-from backstory.store import open_store
+from backstory.runs.runner import ORPHANED, check_text
 from backstory.store.queue import Kind, Options, Queue
 from backstory.workspace import stopping
 from backstory.workspace.located import LocatedSession
+from backstory.workspace.meter import count_context
 from backstory.workspace.requests import request_for
 from backstory.workspace.run_events import Notice, Waiting
-from backstory.workspace.running import store_of_run
-from backstory.workspace.session_runs import WAIT_POLL_S, ScheduledTurn, SessionRuns
+from backstory.workspace.session_runs import WAIT_POLL_S, Hooks, IfBusy, ScheduledTurn, SessionRuns
 from backstory.workspace.writable import (
     ensure_writable_session,
     held_sentences,
     prepare_store,
     restored_sentence,
+    store_of,
     workplace,
 )
 
@@ -49,15 +50,12 @@ if TYPE_CHECKING:
     from backstory.runs.lease import SessionLease
     from backstory.store import Session, Store
     from backstory.store.queue import QueuedPrompt
+    from backstory.workspace.place import Place
     from backstory.workspace.prompt_queue import PromptQueue
     from backstory.workspace.run_events import RunEvent
     from backstory.workspace.run_list import ListedRun
-    from backstory.workspace.workspace import Workspace
 
 __all__ = ["Cancelled", "Destination", "IfBusy", "IfIdle", "Kind", "Options", "ScheduledTurn", "Scheduler"]
-
-IfBusy: TypeAlias = Literal["queue", "wait", "cancel", "fail"]
-"""What becomes of a prompt for a session that runs; ``cancel`` stops what runs first."""
 
 
 class IfIdle(StrEnum):
@@ -93,33 +91,29 @@ class Cancelled(Struct, frozen=True, kw_only=True):
 
 
 class Scheduler:
-    """What runs in one person's workspace. ``before_turn`` and ``after_turn``: called with each turn that runs here.
+    """What runs in one person's place. ``before_turn`` and ``after_turn``: called with each turn that runs here.
 
     They are called while the session is held, so they may write it. What ``before_turn`` raises keeps the turn from
     being run.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
-        self.workspace = workspace
-        self.before_turn: list[Callable[[ScheduledTurn], None]] = []
-        self.after_turn: list[Callable[[ScheduledTurn], None]] = []
-        self.runner = Runner(
-            workspace.home, workspace.machine_store, workspace.environ, workspace.now, workspace.report,
-            keeps_home=lambda: workspace.config.settings.store.is_enabled,
-        )  # fmt: skip
+    def __init__(self, place: Place) -> None:
+        self.place, self.runner = place, place.runner
+        self._hooks = Hooks()
+        self.before_turn, self.after_turn = self._hooks.before, self._hooks.after
 
     @property
     def queue(self) -> PromptQueue:
         """The queued prompts."""
         from backstory.workspace.prompt_queue import PromptQueue
 
-        return PromptQueue(self)
+        return PromptQueue(self.place, self._hooks)
 
     def runs(self, session_uid: str | None = None) -> list[ListedRun]:
         """What runs on this machine, finished runs that are not stored yet, and queued prompts of this project."""
         from backstory.workspace.run_list import list_runs
 
-        return list_runs(self.workspace, session_uid)
+        return list_runs(self.place, session_uid)
 
     def recover(self, *, close_orphans: bool = False) -> list[str]:
         """Store finished runs whose runner died; returns sentences about those that could not be stored.
@@ -127,18 +121,10 @@ class Scheduler:
         ``close_orphans``: also close what a crash left in the project's store.
         """
         problems: list[str] = []
-        self.runner.recover_finished_runs(problems.append, self.count_context)
+        self.runner.recover_finished_runs(problems.append, partial(count_context, self.place))
         if close_orphans:
-            self.runner.cleanup_orphans(self.workspace.project_store, problems.append)
+            self.runner.cleanup_orphans(self.place.project_store, problems.append)
         return problems
-
-    def count_context(self, store: Store, session_uid: str) -> None:
-        """Count how full the context of a session is, of which a run was stored that nobody followed to its end."""
-        from backstory.workspace.meter import measure
-
-        with suppress(BackstoryError):
-            if store.has(session_uid):
-                measure(self.workspace, store, store.session(session_uid))
 
     def take_up_unfinished(self, besides: str = "") -> list[str]:
         """Begin what a killed command left undone by itself, in the background; returns sentences about it.
@@ -147,13 +133,13 @@ class Scheduler:
         """
         from backstory.workspace.unfinished import take_up_unfinished
 
-        if not (self.workspace.home / compactor.TROUBLES).is_dir():
+        if not (self.place.home / compactor.TROUBLES).is_dir():
             return []
-        return list(take_up_unfinished(self.workspace, besides))
+        return list(take_up_unfinished(self.place, besides))
 
     def continue_stopped(self, located: LocatedSession) -> Iterator[RunEvent]:
         """Continue the turn of a session that was stopped for a summary, where its runner was killed before that."""
-        return SessionRuns(self, located.store, located.session).continue_stopped()
+        return SessionRuns(self.place, self._hooks, located.store, located.session).continue_stopped()
 
     # prompts --------------------------------------------------------------------------------------------------
 
@@ -164,29 +150,29 @@ class Scheduler:
 
         Errors as of ``Runner.run_held``. Nothing is made for a prompt that cannot be run at all.
         """
-        workspace, runner = self.workspace, self.runner
-        store = workspace.project_store
+        place, runner = self.place, self.runner
+        store = place.project_store
         point = destination.point
         asked = msgspec.structs.replace(
             self._with_folder(options or Options()), after=(point.uid, point.seq) if point is not None else None
         )
-        request = request_for(workspace, *self._known(destination), prompt, asked)
+        request = request_for(place, *self._known(destination), prompt, asked)
         runner.check(request)
         if restored := runner.projects.restore_store(store):
             yield Notice(restored_sentence(store.path, restored))
         session = yield from self._destined(destination)
-        store.choose_session(session, workspace.worktree)
+        store.choose_session(session, place.worktree)
         runner.projects.remember(store)
         yield from _notices(self.take_up_unfinished(besides=session.uid))
-        yield from SessionRuns(self, store, session).submit(request, asked, if_busy)
+        yield from SessionRuns(self.place, self._hooks, store, session).submit(request, asked, if_busy)
 
     def _with_folder(self, options: Options) -> Options:
         """The folder that something was asked for in is the one it is run in."""
-        return options if options.cwd else msgspec.structs.replace(options, cwd=str(self.workspace.folder))
+        return options if options.cwd else msgspec.structs.replace(options, cwd=str(self.place.folder))
 
     def _known(self, destination: Destination) -> tuple[Store, Session | None]:
         """The session as far as it is there already, and its store."""
-        store = self.workspace.project_store
+        store = self.place.project_store
         if destination.located is not None:
             return destination.located.store, destination.located.session
         if not store.exists:
@@ -195,27 +181,27 @@ class Scheduler:
             with suppress(BackstoryError):
                 return store, store.session(destination.name)
             return store, None
-        last = self.workspace.last_active()
+        last = self.place.last_active()
         return store, None if last is None else last.session
 
     def _destined(self, destination: Destination) -> Generator[Notice, None, Session]:
         """The session of this project that the prompt is for; a new one where there is none."""
-        workspace, store = self.workspace, self.workspace.project_store
+        place, store = self.place, self.place.project_store
         if destination.located is not None:
             return (yield from self._writable(destination.located, destination.point))
         if destination.name is not None:
-            yield from _notices(held_sentences(store.path, prepare_store(workspace)))
-            session = store.find_or_create(destination.name, workspace.worktree, at=workplace(workspace))
+            yield from _notices(held_sentences(store.path, prepare_store(place)))
+            session = store.find_or_create(destination.name, place.worktree, at=workplace(place))
             return (yield from self._writable(LocatedSession(store, session)))
-        last = None if destination.is_new or not store.exists else workspace.last_active()
+        last = None if destination.is_new or not store.exists else place.last_active()
         if last is not None:
             return last.session
-        yield from _notices(held_sentences(store.path, prepare_store(workspace)))
-        return store.create_session(worktree=workspace.worktree, at=workplace(workspace))
+        yield from _notices(held_sentences(store.path, prepare_store(place)))
+        return store.create_session(worktree=place.worktree, at=workplace(place))
 
     def _writable(self, located: LocatedSession, point: Point | None = None) -> Generator[Notice, None, Session]:
-        writable = ensure_writable_session(self.workspace, located, point)
-        yield from _notices(writable.sentences(self.workspace.project_store.path))
+        writable = ensure_writable_session(self.place, located, point)
+        yield from _notices(writable.sentences(self.place.project_store.path))
         return writable.session
 
     # messages -------------------------------------------------------------------------------------------------
@@ -256,7 +242,7 @@ class Scheduler:
         """
         options = self._checked(messages, options)
         is_agreed = if_idle is IfIdle.RUN
-        if if_idle is IfIdle.ASK and not self.workspace.find_running(located, self.store_of(located)):
+        if if_idle is IfIdle.ASK and not self.place.find_running(located, store_of(self.place, located)):
             is_agreed = self._agreed(located, agrees)
         runs = yield from self._runs_of(located)
         prompts, before = runs.enqueue(messages, options)
@@ -286,8 +272,8 @@ class Scheduler:
             check_text(text)
         options = self._with_folder(options)
         if options.agent is not None:
-            store = self.workspace.project_store
-            self.runner.check(request_for(self.workspace, store, None, messages[0][1], options))
+            store = self.place.project_store
+            self.runner.check(request_for(self.place, store, None, messages[0][1], options))
         return options
 
     def _agreed(self, located: LocatedSession, agrees: Callable[[str], bool]) -> bool:
@@ -297,26 +283,12 @@ class Scheduler:
 
     def _runs_of(self, located: LocatedSession) -> Generator[Notice, None, SessionRuns]:
         """What runs a session, in the store that it is run in."""
-        workspace, store = self.workspace, self.store_of(located)
+        place, store = self.place, store_of(self.place, located)
         # The machine's store has copies of what projects own: where the project is gone, it continues in this one.
-        own = (workspace.project_store.path, workspace.machine_store.path)
+        own = (place.project_store.path, place.machine_store.path)
         if store.path in own or located.session.number is None:
-            return SessionRuns(self, workspace.project_store, (yield from self._writable(located)))
-        return SessionRuns(self, store, store.session(located.session.uid))
-
-    def store_of(self, located: LocatedSession) -> Store:
-        """The store that a session is run in: a project's, where it runs now or its own, else where it was found."""
-        workspace = self.workspace
-        for spool in stopping.running(workspace.home, located.session.uid):
-            run = spool.run
-            path = None if run is None else store_of_run(run, workspace.project_store.path)
-            if path is not None and path != located.store.path:
-                return open_store(path, now=workspace.now)
-        is_machines = located.store.path == workspace.machine_store.path and not workspace.named
-        if located.session.number is not None and is_machines:
-            owning = self.runner.projects.store_owning(located.session.uid)
-            return owning if owning is not None else located.store
-        return located.store
+            return SessionRuns(self.place, self._hooks, place.project_store, (yield from self._writable(located)))
+        return SessionRuns(self.place, self._hooks, store, store.session(located.session.uid))
 
     # runs -----------------------------------------------------------------------------------------------------
 
@@ -325,10 +297,10 @@ class Scheduler:
 
         ``clear``: also drop its queued prompts. Raises NothingRuns.
         """
-        home, uid, dropped = self.workspace.home, located.session.uid, 0
-        store = self.store_of(located)
+        home, uid, dropped = self.place.home, located.session.uid, 0
+        store = store_of(self.place, located)
         spools = stopping.running_soon(home, uid)
-        with Queue(store.path, self.workspace.report) as queue:
+        with Queue(store.path, self.place.report) as queue:
             if clear:
                 # First: its runner takes what is queued as soon as a run has ended well.
                 dropped = queue.remove([each.uid for each in queued_prompts(home, queue, uid)])
@@ -338,7 +310,7 @@ class Scheduler:
             if not spools and not clear and not was_summarising:
                 raise NothingRuns(located.label)
             stopping.stop(spools)
-            self.runner.recover_finished_runs(stored_one=self.count_context)
+            self.runner.recover_finished_runs(stored_one=partial(count_context, self.place))
             left, trouble = 0, ""
             try:
                 left = len(queued_prompts(home, queue, uid))
@@ -350,19 +322,19 @@ class Scheduler:
 
     def wait(self, located: LocatedSession) -> Iterator[Waiting]:
         """Wait until a session is not running; yields while it runs, so that a face can leave."""
-        store = self.store_of(located)
-        while self.workspace.find_running(located, store):
+        store = store_of(self.place, located)
+        while self.place.find_running(located, store):
             yield Waiting(session=located.label)
             time.sleep(WAIT_POLL_S)
 
     @contextmanager
     def locked(self, session_uid: str, label: str) -> Iterator[None]:
         """Hold the right to write a session while something is decided about it; raises SessionBusy."""
-        lock = SessionLock(self.workspace.home / LOCKS, session_uid)
+        lock = SessionLock(self.place.home / LOCKS, session_uid)
         if not lock.take():
             raise SessionBusy(label, lock.holder)
         try:
-            if stopping.running(self.workspace.home, session_uid):
+            if stopping.running(self.place.home, session_uid):
                 raise SessionBusy(label, ORPHANED)
             yield
         finally:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backstory.search.query import Excerpt
     from backstory.store import Store
     from backstory.workspace.listing import Listing
-    from backstory.workspace.reader import Sources
+    from backstory.workspace.place import Place
     from backstory.workspace.sessions import SessionFilter as ListedFilter
 
 
@@ -105,9 +105,9 @@ class Cancellation:
         self._store = store
 
 
-def search(sources: Sources, query: SearchQuery, cancellation: Cancellation | None) -> Findings:
+def search(place: Place, query: SearchQuery, cancellation: Cancellation | None) -> Findings:
     """What the home store has of it. A filter that cannot be read is refused also where there is no store yet."""
-    store, wanted = sources.home_store, filter_of(sources, query)
+    store, wanted = place.home_store, filter_of(place, query)
     if not store.exists:
         return Findings(total=0, truncated=False, excerpts=[])
     if not store.index_coverage().is_on:
@@ -137,18 +137,18 @@ def about(listing: Listing, words: str, wanted: ListedFilter) -> ListedFilter:
     return replace(wanted, about=words, uids=tuple(dict.fromkeys(chain.from_iterable(found))))
 
 
-def filter_of(sources: Sources, query: SearchQuery) -> Filter:
+def filter_of(place: Place, query: SearchQuery) -> Filter:
     """The events that are asked for. Raises SessionNotFound, SessionAmbiguous, StoreNotFound."""
-    home = sources.home_store
-    place: dict[str, Any] = {}
+    home = place.home_store
+    of_project: dict[str, Any] = {}
     if query.here:
         from backstory.workspace.listing import project_id  # few searches ask whose a store is
 
-        place = {"project": sources.project_key, "folder": str(sources.project_folder), "owner": project_id(sources)}
+        of_project = {"project": place.project_key, "folder": str(place.project_folder), "owner": project_id(place)}
     return Filter(
-        **{**query.shared, **place},
+        **{**query.shared, **of_project},
         session_id=None if query.session is None else home.session(query.session).id,
-        without=(*(home.session(each).id for each in query.without), *_own(sources.home, home, query)),
+        without=(*(home.session(each).id for each in query.without), *_own(place.home, home, query)),
         scopes=_scopes(query.role, query.scopes),
         tool=query.tool,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -45,7 +45,7 @@ from backstory.workspace.run_events import (
 from backstory.workspace.unfinished import to_continue
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from backstory.runs.runner import Finished, Request
     from backstory.store import Session, Store
     from backstory.store.queue import QueuedPrompt
+    from backstory.workspace.place import Place
     from backstory.workspace.run_events import RunEvent
-    from backstory.workspace.scheduler import IfBusy, Scheduler
 
 WAIT_POLL_S = 0.1
 """How often a prompt that waits for its turn is looked for."""
@@ -66,6 +66,8 @@ SUMMARY_CHARS = 40
 PARTS_MAX = (1 << 31) - 1
 """No record has so many parts."""
 
+IfBusy: TypeAlias = Literal["queue", "wait", "cancel", "fail"]
+"""What becomes of a prompt for a session that runs; ``cancel`` stops what runs first."""
 Outcomes: TypeAlias = "Generator[RunEvent, None, Outcome | None]"
 """What happens, and how the last turn ended; None where none was run."""
 
@@ -79,13 +81,20 @@ class ScheduledTurn(Struct, frozen=True, kw_only=True):
     finished: Finished | None = None
 
 
+class Hooks:
+    """Functions that are called before and after each turn that runs here."""
+
+    def __init__(self) -> None:
+        self.before: list[Callable[[ScheduledTurn], None]] = []
+        self.after: list[Callable[[ScheduledTurn], None]] = []
+
+
 class SessionRuns:
     """Runs and queues the prompts of one session, in the store that it is run in."""
 
-    def __init__(self, scheduler: Scheduler, store: Store, session: Session) -> None:
-        self._scheduler, self._store, self._session = scheduler, store, session
-        self._workspace, self._runner = scheduler.workspace, scheduler.runner
-        self._home, self._report = self._workspace.home, self._workspace.report
+    def __init__(self, place: Place, hooks: Hooks, store: Store, session: Session) -> None:
+        self._place, self._hooks, self._store, self._session = place, hooks, store, session
+        self._runner, self._home, self._report = place.runner, place.home, place.report
         self._outcomes: dict[str, Outcome] = {}
         """How each queued prompt ended that was run here, by its uid."""
         self._is_stuck = False
@@ -197,7 +206,7 @@ class SessionRuns:
     def _prompts(self, messages: Sequence[tuple[Kind, str]], options: Options) -> list[QueuedPrompt]:
         as_running = self._as_what_runs(options)
         asked = [(kind, text, as_running if kind == Kind.STEER else options) for kind, text in messages]
-        return new_prompts(self._session.uid, asked, self._workspace.now())
+        return new_prompts(self._session.uid, asked, self._place.now())
 
     def _add(self, prompts: Sequence[QueuedPrompt]) -> int:
         self._may_be_queued = True
@@ -209,7 +218,7 @@ class SessionRuns:
         except QueueBusy as refused:
             from backstory.workspace.unsent import command_for
 
-            named = self._workspace.named
+            named = self._place.named
             commands = [command_for(each, self.label, self._home, named) for each in prompts]
             raise NotQueuedNow(refused, commands) from refused
 
@@ -309,7 +318,7 @@ class SessionRuns:
 
     def _is_inside(self) -> bool:
         """Whether we are part of what runs: it would wait for us, and we for it."""
-        ours = self._workspace.environ.get(MARKER)
+        ours = self._place.environ.get(MARKER)
         return any(spool.folder.name == ours for spool in stopping.running(self._home, self._session.uid))
 
     # waiting --------------------------------------------------------------------------------------------------
@@ -404,7 +413,7 @@ class SessionRuns:
         while (prompt := (yield from self._next(lease, asked))) is not None:
             try:
                 request = request_for(
-                    self._workspace, self._store, self._session, prompt.content, self._options(prompt), prompt.uid
+                    self._place, self._store, self._session, prompt.content, self._options(prompt), prompt.uid
                 )
                 outcome = yield from self._run(lease, request, prompt, is_asked=prompt.uid in asked)
             except BackstoryError as refused:
@@ -461,9 +470,9 @@ class SessionRuns:
             session=self._session, number=number, agent=request.agent, prompt=prompt, offered=request.offer.names
         )
         turn = ScheduledTurn(store=self._store, session=self._session, request=request)
-        for before in self._scheduler.before_turn:
+        for before in self._hooks.before:
             before(turn)
-        yield from make_room(self._workspace, self._store, self._session, request)
+        yield from make_room(self._place, self._store, self._session, request)
         # What a person asks for goes before what was to be continued.
         stopped_turns.forget(self._home, self._session.uid)
         finished = yield from self._followed(lease, request, is_watched=True)
@@ -487,7 +496,7 @@ class SessionRuns:
     def _over(self, request: Request, finished: Finished, *, is_asked: bool) -> Generator[RunEvent, None, Outcome]:
         """Say how a run ended, and begin what is due behind it."""
         turn = ScheduledTurn(store=self._store, session=self._session, request=request, finished=finished)
-        for after in self._scheduler.after_turn:
+        for after in self._hooks.after:
             after(turn)
         yield self._ended(finished, request, is_asked=is_asked)
         if finished.moved is not None:
@@ -496,7 +505,7 @@ class SessionRuns:
             yield Notice(
                 f"The run is kept, but not stored yet: {finished.waits} The next command of backstory stores it."
             )
-        yield from begin_if_due(self._workspace, self._store, self._session, request, finished)
+        yield from begin_if_due(self._place, self._store, self._session, request, finished)
         return Outcome(finished.turn.outcome or Outcome.CRASHED)
 
     # stopped for a summary ------------------------------------------------------------------------------------
@@ -513,7 +522,7 @@ class SessionRuns:
                 return None
             # What an agent is told to go on with is no prompt that notes could fit.
             options = msgspec.structs.replace(stopped.options, no_board=True)
-            request = request_for(self._workspace, self._store, self._session, CONTINUE_PROMPT, options)
+            request = request_for(self._place, self._store, self._session, CONTINUE_PROMPT, options)
             if (yield from self._summarised(turn, only_if_due=True)):
                 request, finished = yield from self._continued(lease, request, turn)
                 yield from self._over(request, finished, is_asked=True)
@@ -535,7 +544,7 @@ class SessionRuns:
 
         followups = self._queued(Kind.FOLLOWUP)
         # Also where a person checked something else out meanwhile.
-        own = Compactor(self._workspace, self._store, self._session, Point(stopped.uid, stopped.last_seq))
+        own = Compactor(self._place, self._store, self._session, Point(stopped.uid, stopped.last_seq))
         try:
             plan = own.plan()
             if plan.is_due or not only_if_due:
@@ -565,8 +574,8 @@ class SessionRuns:
 
         ``is_watched``: it may be stopped for a summary. What continues such a turn is not stopped again.
         """
-        watch = MidTurn(self._workspace, self._store, self._session, request) if is_watched else None
-        live = live_meter(self._workspace, self._store, self._session, request.agent, request.model, request.prompt)
+        watch = MidTurn(self._place, self._store, self._session, request) if is_watched else None
+        live = live_meter(self._place, self._store, self._session, request.agent, request.model, request.prompt)
         with closing(self._runner.run_held(lease, self._store, self._session, request)) as run:
             while True:
                 try:
@@ -585,7 +594,7 @@ class SessionRuns:
 
     def _ended(self, finished: Finished, request: Request, *, is_asked: bool) -> Ended:
         turn, is_here = finished.turn, not (finished.waits or finished.moved)
-        meter = measure(self._workspace, self._store, self._session) if is_here else None
+        meter = measure(self._place, self._store, self._session) if is_here else None
         return Ended(
             session=self._session,
             turn=turn,

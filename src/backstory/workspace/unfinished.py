@@ -7,6 +7,7 @@ do: two commands that begin it at once do it once.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from backstory.runs.lease import is_held
 from backstory.runs.process import birth
 from backstory.runs.spool import SPOOLS, list_spools
 from backstory.store import open_store
+from backstory.workspace.meter import count_context
 from backstory.workspace.stopping import running
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from backstory.model import Turn
     from backstory.runs.stopped_turns import StoppedTurn
     from backstory.store import Store
-    from backstory.workspace.workspace import Workspace
+    from backstory.workspace.place import Place
 
 
 def to_continue(home: Path, store: Store, stopped: StoppedTurn) -> Turn | None:
@@ -47,24 +49,24 @@ def _is_begun(home: Path, turn_uid: str) -> bool:
     return any(spool.folder.name == turn_uid for spool in list_spools(home / SPOOLS))
 
 
-def take_up_unfinished(workspace: Workspace, besides: str = "") -> Iterator[str]:
+def take_up_unfinished(place: Place, besides: str = "") -> Iterator[str]:
     """Begin what was left undone, in processes of their own; returns sentences about it.
 
     ``besides``: a session that a person has a prompt for: that goes first.
     """
     taken = {besides}
-    noted = list(stopped_turns.all_noted(workspace.home))
+    noted = list(stopped_turns.all_noted(place.home))
     if noted:
         # The partial turn may still wait to be stored.
-        workspace.scheduler.recover()
+        place.runner.recover_finished_runs(stored_one=partial(count_context, place))
     for stopped in noted:
         is_continued = bool(stopped.pid and birth(stopped.pid))
-        if not is_continued and stopped.session_uid not in taken and not _is_busy(workspace.home, stopped.session_uid):
+        if not is_continued and stopped.session_uid not in taken and not _is_busy(place.home, stopped.session_uid):
             taken.add(stopped.session_uid)
-            yield from _or_later(_continue(workspace, stopped))
-    for uid in compactor.unfinished(workspace.home):
-        if uid not in taken and not _is_busy(workspace.home, uid):
-            yield from _or_later(_summarise(workspace, uid))
+            yield from _or_later(_continue(place, stopped))
+    for uid in compactor.unfinished(place.home):
+        if uid not in taken and not _is_busy(place.home, uid):
+            yield from _or_later(_summarise(place, uid))
 
 
 def _or_later(sentences: Iterator[str]) -> Iterator[str]:
@@ -77,36 +79,36 @@ def _is_busy(home: Path, uid: str) -> bool:
     return is_held(home, uid) or compactor.is_under_way(home, uid) or bool(running(home, uid))
 
 
-def _continue(workspace: Workspace, stopped: StoppedTurn) -> Iterator[str]:
-    home, uid = workspace.home, stopped.session_uid
+def _continue(place: Place, stopped: StoppedTurn) -> Iterator[str]:
+    home, uid = place.home, stopped.session_uid
     path = Path(stopped.store)
-    with open_store(path, now=workspace.now) as store:
+    with open_store(path, now=place.now) as store:
         if not store.exists or to_continue(home, store, stopped) is None:
             stopped_turns.forget(home, uid)
             return
         session = store.session(uid)
         label = session.shown_number or uid[:12]
-    cwd = Path(stopped.options.cwd or workspace.folder)
-    pid = compactor.start(path, uid, cwd if cwd.is_dir() else path.parent, _environ(workspace), is_continuing=True)
+    cwd = Path(stopped.options.cwd or place.folder)
+    pid = compactor.start(path, uid, cwd if cwd.is_dir() else path.parent, _environ(place), is_continuing=True)
     if stopped_turns.noted(home, uid) == stopped:
         stopped_turns.note(home, replace(stopped, pid=pid))
     yield f"{label} was stopped for a summary when its run was killed: it is continued in the background."
 
 
-def _summarise(workspace: Workspace, uid: str) -> Iterator[str]:
-    store = workspace.project_store
+def _summarise(place: Place, uid: str) -> Iterator[str]:
+    store = place.project_store
     if not (store.exists and store.has(uid)):
-        owning = workspace.scheduler.runner.projects.store_owning(uid)
+        owning = place.runner.projects.store_owning(uid)
         if owning is None or not owning.has(uid):
-            compactor.note_trouble(workspace.home, uid, "")
+            compactor.note_trouble(place.home, uid, "")
             return
         store = owning
     label = store.session(uid).shown_number or uid[:12]
     # A process that finds nothing to summarise leaves no note.
-    compactor.note_trouble(workspace.home, uid, "")
-    compactor.start(store.path, uid, workspace.folder, _environ(workspace))
+    compactor.note_trouble(place.home, uid, "")
+    compactor.start(store.path, uid, place.folder, _environ(place))
     yield f"The summary of {label} was not finished: it is begun again in the background."
 
 
-def _environ(workspace: Workspace) -> dict[str, str]:
-    return {**workspace.environ, "BACKSTORY_HOME": str(workspace.home)}
+def _environ(place: Place) -> dict[str, str]:
+    return {**place.environ, "BACKSTORY_HOME": str(place.home)}

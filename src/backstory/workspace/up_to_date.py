@@ -6,10 +6,13 @@ Nobody is waited for, nothing else is done, and whatever goes wrong is a remark:
 from __future__ import annotations
 
 import time
+from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 
+from backstory import agents
 from backstory.errors import BackstoryError, StoreBusy, in_words
 from backstory.ingest import news, seen_folders
 from backstory.runs.spool import SPOOLS, list_spools
@@ -21,11 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from backstory.agents.contract import Agent, LogPart
+    from backstory.config import Config
     from backstory.ingest.auto import Selected, TakenIn
     from backstory.ingest.discover import Candidate, Looked
     from backstory.ingest.news import Budget
     from backstory.ingest.seen_folders import Folders
-    from backstory.workspace.workspace import Workspace
+    from backstory.workspace.place import Place
 
 HOME_OFF = (
     "The home store is off: no logs or runs are put into it. Turn it on: backstory config set store.enabled true "
@@ -37,11 +42,11 @@ CPU_S = 0.15
 """So much processor time it may take; after that it ends with the next slice of a log."""
 LOOK_S = 0.5
 """So long logs are counted that were never imported, also on a slow disk."""
-DAY_S = 86_400.0
 MORE = "backstory ingest"
 OUTDATED = f"New logs are not looked for: the store must be brought to this version first: {MORE}"
 UNKNOWN = f"New logs are not looked for, because it is not known which these are: {MORE}"
 READ_ONLY = "There may be newer logs, which cannot be stored: {} cannot be written."
+DAY_S = 86_400.0
 BY_HAND = "Nothing leaves this machine. To import by hand only: backstory config set ingest.auto false"
 
 
@@ -55,7 +60,7 @@ class Update(Struct, frozen=True, kw_only=True):
     is_behind: bool = False
 
 
-def bring_up_to_date(workspace: Workspace, user_home: Path) -> Update:
+def bring_up_to_date(workspace: Place, user_home: Path) -> Update:
     """Take new logs into the home store, as far as a moment allows.
 
     Nothing is stored where another store was named, where the home store cannot be written, where another process
@@ -75,7 +80,7 @@ def bring_up_to_date(workspace: Workspace, user_home: Path) -> Update:
         return Update(remarks=(f"New logs were not read: {in_words(refused)}",), is_behind=True)
 
 
-def is_on(workspace: Workspace) -> bool:
+def is_on(workspace: Place) -> bool:
     """Whether new logs are taken in: as the variable says, else as the setting does."""
     from backstory.config import parse_as
 
@@ -83,17 +88,34 @@ def is_on(workspace: Workspace) -> bool:
     return said if isinstance(said, bool) else workspace.config.settings.ingest.is_automatic
 
 
-def soon_deleted(workspace: Workspace, user_home: Path) -> str | None:
+def chosen_agents(config: Config, only: Sequence[str]) -> list[Agent]:
+    """The agents to read: those that were named, else those of the settings, else all."""
+    exclude = config.settings.ingest.exclude
+    chosen = (agents.load(name) for name in only or config.settings.ingest.agents or agents.names())
+    return [msgspec.structs.replace(agent, log=_Filtered(agent.log, exclude)) for agent in chosen]
+
+
+class _Filtered:
+    """An agent's logs, without those that the settings exclude."""
+
+    def __init__(self, log: LogPart, exclude: list[str]) -> None:
+        self._log, self._exclude = log, exclude
+        self.roots, self.identify, self.reader = log.roots, log.identify, log.reader
+        self.is_whole, self.native_id_of = log.is_whole, log.native_id_of
+
+    def is_log(self, path: Path) -> bool:
+        return self._log.is_log(path) and not any(fnmatch(str(path), pattern) for pattern in self._exclude)
+
+
+def soon_deleted(place: Place, user_home: Path) -> str | None:
     """A remark where an agent deletes its logs, and the last import is more than half of that time ago."""
-    noted_s = seen_folders.noted_s(workspace.home)
+    noted_s = seen_folders.noted_s(place.home)
     ago_s = 0.0 if noted_s is None else time.time() - noted_s
     if ago_s <= seen_folders.RENEW_S:
         return None
-    from backstory.workspace.importing import chosen_agents
-
-    for agent in chosen_agents(workspace.config, ()):
-        is_here = any(each.folder.is_dir() for each in agent.log.roots(workspace.environ, user_home))
-        days = agent.retention.days(workspace.environ, user_home) if agent.retention is not None and is_here else None
+    for agent in chosen_agents(place.config, ()):
+        is_here = any(each.folder.is_dir() for each in agent.log.roots(place.environ, user_home))
+        days = agent.retention.days(place.environ, user_home) if agent.retention is not None and is_here else None
         if agent.retention is not None and days is not None and ago_s > days * DAY_S / 2:
             kept = "1 day" if days == 1 else f"{days} days"
             ago = max(round(ago_s / DAY_S), 1)
@@ -105,7 +127,7 @@ def soon_deleted(workspace: Workspace, user_home: Path) -> str | None:
 
 
 class _Updating:
-    def __init__(self, workspace: Workspace, user_home: Path, budget: Budget) -> None:
+    def __init__(self, workspace: Place, user_home: Path, budget: Budget) -> None:
         self._workspace, self._user_home, self._budget = workspace, user_home, budget
         self._home, self._store = workspace.home, workspace.machine_store
 
@@ -142,10 +164,9 @@ class _Updating:
         if found.files:
             # What reads and derives is imported only now: mostly nothing is new.
             from backstory.ingest.auto import new_logs
-            from backstory.workspace.importing import chosen_agents
 
-            agents = chosen_agents(self._workspace.config, sorted(set(found.files.values())))
-            logs = new_logs(self._store, agents, found, self._workspace.environ, self._user_home)
+            chosen = chosen_agents(self._workspace.config, sorted(set(found.files.values())))
+            logs = new_logs(self._store, chosen, found, self._workspace.environ, self._user_home)
             if logs.now or logs.later:
                 known = {
                     name: folders.get(name, {}) | found.folders.get(name, {}) for name in {*folders, *found.folders}
@@ -164,7 +185,6 @@ class _Updating:
         agents, exclude = settings.agents, settings.exclude
         if not exclude:
             return lambda agent, _path: not agents or agent in agents
-        from fnmatch import fnmatch
 
         return lambda agent, path: (not agents or agent in agents) and not any(fnmatch(path, each) for each in exclude)
 
@@ -187,7 +207,7 @@ class _Updating:
         """The sessions of runs that are not stored yet: their logs are read afterwards."""
         if not list_spools(self._home / SPOOLS):
             return set()
-        return self._workspace.scheduler.runner.running()
+        return self._workspace.runner.running()
 
     # the first time -------------------------------------------------------------------------------------------------
 
@@ -195,12 +215,11 @@ class _Updating:
         """Take in the logs that are there, where none was ever looked for; of many say how many there are."""
         from backstory.ingest.auto import new_ones
         from backstory.ingest.discover import stream_logs
-        from backstory.workspace.importing import chosen_agents
 
-        agents = chosen_agents(self._workspace.config, ())
+        chosen = chosen_agents(self._workspace.config, ())
         looked: list[Looked] = []
         budget = news.Budget(CPU_S, LOOK_S)
-        found = [*stream_logs(agents, self._workspace.environ, self._user_home, looked, budget.is_over)]
+        found = [*stream_logs(chosen, self._workspace.environ, self._user_home, looked, budget.is_over)]
         is_whole, logs = all(each.is_whole for each in looked), new_ones(self._store, found)
         new = [*logs.now, *logs.later]
         if not new and not is_whole:

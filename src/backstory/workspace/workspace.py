@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,24 +20,19 @@ from backstory.errors import (
     SessionAmbiguous,
     SessionNotFound,
     SeveralRunHere,
-    short_reason,
 )  # fmt: skip
 from backstory.lazy_regex import lazy_regex
-from backstory.store.coverage import IndexRule
 from backstory.workspace.located import LocatedSession
-from backstory.workspace.stores import Stores
+from backstory.workspace.place import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from backstory.config import Config
-    from backstory.conversation.board import Offer
     from backstory.ingest.report import Report
     from backstory.projects.git_history import GitHistory
     from backstory.store import Session, Store
-    from backstory.workspace.board import Board
-    from backstory.workspace.decisions import Decisions, Late
+    from backstory.workspace.decisions import Late
     from backstory.workspace.importing import Machine, Progress
     from backstory.workspace.reader import Reader
     from backstory.workspace.scheduler import Scheduler
@@ -50,48 +44,8 @@ TITLE_CHARS = 40
 """So much of a session's title stands beside it in an error."""
 
 
-def now_ms() -> int:
-    """The time, in ms since 1970."""
-    return time.time_ns() // 1_000_000
-
-
-class Workspace(Stores):
-    """What is meant by the words that a person uses in ``folder``. ``home``: the machine's folder.
-
-    ``config`` reads the settings; it is called when the first of them is asked for. ``store``: the one that was named.
-    ``environ``: of the agents that are run, and where their logs are. ``report`` is called with sentences that cannot
-    wait, such as whose lock is waited for.
-    """
-
-    def __init__(
-        self,
-        config: Callable[[], Config],
-        home: Path,
-        folder: Path,
-        *,
-        store: str | None = None,
-        now: Callable[[], int] = now_ms,
-        environ: Mapping[str, str] | None = None,
-        report: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        super().__init__(home, folder, store, now)
-        self._read_config = config
-        self.environ, self.report = environ or {}, report
-
-    @cached_property
-    def config(self) -> Config:
-        """The settings in force here."""
-        return self._read_config()
-
-    def index_rule(self) -> IndexRule:
-        """What the settings say of the index."""
-        said = self.config.settings.index
-        return IndexRule(enabled=said.is_enabled, repositories=tuple(said.repositories))
-
-    @property
-    def keeps_home(self) -> bool:
-        """Whether logs and runs are put into the home store, or into the one that was named."""
-        return bool(self.named) or self.config.settings.store.is_enabled
+class Workspace(Place):
+    """Resolves the words that a person uses in a place, reads its stores, runs agents there."""
 
     @cached_property
     def reader(self) -> Reader:
@@ -113,42 +67,6 @@ class Workspace(Stores):
         from backstory.workspace.scheduler import Scheduler
 
         return Scheduler(self)
-
-    @cached_property
-    def decisions(self) -> Decisions:
-        """Where a person's decisions are written: with the session's owner first, then in every store that holds it."""
-        from backstory.workspace.decisions import Decisions
-
-        return Decisions(self.machine_store, self.known_projects)
-
-    def board(
-        self,
-        repository: str | None = None,
-        branch: str | None = None,
-        *,
-        folder: Path | None = None,
-        report: Callable[[str], None] = lambda _: None,
-    ) -> Board:
-        """The context board of the folder's repository and branch, or of others: ``owner/name`` or ``local:FOLDER``.
-
-        ``folder``: another one than the workspace's. ``report`` receives sentences about problems that stop nothing.
-        """
-        from backstory.workspace.board import Board, key_of
-
-        return Board(self.home_store, key_of(folder or self.folder, repository, branch), report)
-
-    def offer(self, prompt: str, folder: Path | None = None) -> Offer:
-        """What the board of a folder (None: the workspace's) offers for a prompt; nothing where it cannot be read."""
-        from backstory.conversation.board import NO_OFFER
-
-        if not self.home_store.exists:
-            return NO_OFFER
-        try:
-            return self.board(folder=folder).offer(prompt)
-        except BackstoryError as refused:
-            # Notes are not worth a run.
-            self.report(f"The board could not be read: {short_reason(refused)}")
-            return NO_OFFER
 
     def rename(self, located: LocatedSession, name: str) -> Sequence[Late]:
         """Name a session in every store that holds it; returns the stores that will catch up at the next ingest."""
@@ -231,12 +149,6 @@ class Workspace(Stores):
             LocatedSession(store, with_title(store.session(uid), each)) for uid, each in runs.items() if store.has(uid)
         ]
 
-    def last_active(self) -> LocatedSession | None:
-        """The project's own session that was last active, or chosen, in this worktree, else anywhere in the project."""
-        store = self.project_store
-        session = store.last_session(self.worktree) if store.exists else None
-        return None if session is None else LocatedSession(store, session)
-
     def _newest(self) -> LocatedSession | None:
         """The session last active here of those that only logs hold."""
         from backstory.workspace.sessions import Page
@@ -266,12 +178,6 @@ class Workspace(Stores):
             except SessionNotFound as unknown:
                 raise _nearer(unknown, refused, words) from None
             raise
-
-    def find_running(self, located: LocatedSession, store: Store) -> bool:
-        """Whether somebody runs a session, which is run in this store."""
-        from backstory.workspace.running import is_running
-
-        return is_running(self.home, located.session.uid, store.path, self.now(), self.report)
 
 
 def _nearer(unknown: SessionNotFound, refused: BackstoryError, words: str) -> BackstoryError:

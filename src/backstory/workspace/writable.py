@@ -8,8 +8,10 @@ from msgspec import Struct
 
 from backstory.conversation.tree import get_ancestry
 from backstory.projects import git
-from backstory.store import Workplace
+from backstory.store import Workplace, open_store
 from backstory.store.queue import Queue
+from backstory.workspace import stopping
+from backstory.workspace.running import store_of_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point
     from backstory.store import Session, Store
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.workspace import Workspace
+    from backstory.workspace.place import Place
 
 
 class Lacking(Struct, frozen=True):
@@ -58,21 +60,19 @@ class WritableSession(Struct, frozen=True, kw_only=True):
                 )
 
 
-def ensure_writable_session(
-    workspace: Workspace, located: LocatedSession, holding: Point | None = None
-) -> WritableSession:
+def ensure_writable_session(place: Place, located: LocatedSession, holding: Point | None = None) -> WritableSession:
     """The session of this project that continues the one given: itself where that is the project's own.
 
     ``holding``: it has this record.
     """
-    store, known = workspace.project_store, workspace.known_projects
+    store, known = place.project_store, place.known_projects
     restored = known.restore_store(store)
     if is_own(store, located.session.uid):
         return WritableSession(session=store.session(located.session.uid), restored=restored)
-    held = prepare_store(workspace)
-    session = store.continue_session(located.store, located.session.uid, holding, worktree=workspace.worktree)
+    held = prepare_store(place)
+    session = store.continue_session(located.store, located.session.uid, holding, worktree=place.worktree)
     known.remember(store)
-    store.place_session(session, workplace(workspace))
+    store.place_session(session, workplace(place))
     return WritableSession(
         session=store.session(session.id),
         restored=restored,
@@ -108,29 +108,29 @@ def _lacking(located: LocatedSession, store: Store, session: Session) -> Lacking
     return Lacking(count, leaf.seq) if count else None
 
 
-def workplace(workspace: Workspace) -> Workplace:
+def workplace(place: Place) -> Workplace:
     """Where a session is at work that acts from here."""
-    folder = str(workspace.folder)
+    folder = str(place.folder)
     return Workplace(
-        project=workspace.project_key,
-        branch=git.current_branch(workspace.worktree),
+        project=place.project_key,
+        branch=git.current_branch(place.worktree),
         cwd=folder,
         root=git.worktree_root(folder),
     )
 
 
-def prepare_store(workspace: Workspace) -> int:
+def prepare_store(place: Place) -> int:
     """Note the project's store as ours, if it is about to be made, and have git ignore it.
 
     Returns how many prompts were queued there before, which are held.
     """
-    store, held = workspace.project_store, 0
-    if not store.exists and not workspace.known_projects.is_noted(store.path):
+    store, held = place.project_store, 0
+    if not store.exists and not place.known_projects.is_noted(store.path):
         # Nobody here queued what is there already.
         held = hold_queue(store)
-    workspace.known_projects.begin(store)
-    if not workspace.named:
-        git.keep_out_of_git(workspace.project_folder, store.path.parent.name)
+    place.known_projects.begin(store)
+    if not place.named:
+        git.keep_out_of_git(place.project_folder, store.path.parent.name)
     return held
 
 
@@ -138,3 +138,17 @@ def hold_queue(store: Store) -> int:
     """Have each prompt in a store's queue run only when it is released; returns how many there are."""
     with Queue(store.path) as queue:
         return queue.hold_all()
+
+
+def store_of(place: Place, located: LocatedSession) -> Store:
+    """The store that a session is run in: a project's, where it runs now or its own, else where it was found."""
+    for spool in stopping.running(place.home, located.session.uid):
+        run = spool.run
+        path = None if run is None else store_of_run(run, place.project_store.path)
+        if path is not None and path != located.store.path:
+            return open_store(path, now=place.now)
+    is_machines = located.store.path == place.machine_store.path and not place.named
+    if located.session.number is not None and is_machines:
+        owning = place.runner.projects.store_owning(located.session.uid)
+        return owning if owning is not None else located.store
+    return located.store

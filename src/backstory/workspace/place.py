@@ -1,23 +1,29 @@
-"""The stores that one person's folder on one machine means: the machine's, the project's, or the one that was named."""
+"""A folder on one person's machine: the stores that it means, the settings, the clock."""
 
 from __future__ import annotations
 
+import time
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from backstory.errors import BackstoryError
+from backstory.errors import BackstoryError, short_reason
 from backstory.ids import session_identity
 from backstory.projects import git
 from backstory.projects.registry import KnownProjects
 from backstory.projects.trust import Verdict, in_conflict
 from backstory.store import PROJECT_STORE, Store, open_store
-from backstory.store.coverage import EVERYTHING
+from backstory.store.coverage import IndexRule
+from backstory.workspace.located import LocatedSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from backstory.store.coverage import IndexRule
+    from backstory.config import Config
+    from backstory.conversation.board import Offer
+    from backstory.runs.runner import Runner
+    from backstory.workspace.board import Board
+    from backstory.workspace.decisions import Decisions
 
 HOME_STORE = "store.db"
 PRICES = "prices.toml"
@@ -31,15 +37,49 @@ def project_root(folder: Path) -> Path:
     return next((each for each in (folder, *folder.parents) if (each / PROJECT_STORE).exists()), folder)
 
 
-class Stores:
-    """Which stores are read and written from ``folder``. ``home`` holds the machine's.
+def now_ms() -> int:
+    """The time, in ms since 1970."""
+    return time.time_ns() // 1_000_000
 
-    ``named``: the store that takes the place of both, if a person named one.
+
+class Place:
+    """A folder on one person's machine: the stores that are read and written from it, settings, clock, environment.
+
+    ``home``: the machine's folder. ``config`` reads the settings; it is called when the first of them is asked for.
+    ``store``: the one that takes the place of the machine's and the project's, if a person named one. ``environ``: of
+    the agents that are run, and where their logs are. ``report`` is called with sentences that cannot wait, such as
+    whose lock is waited for.
     """
 
-    def __init__(self, home: Path, folder: Path, named: str | None, now: Callable[[], int]) -> None:
-        self.home, self.folder, self.named = home, folder, named
-        self.now = now
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        home: Path,
+        folder: Path,
+        *,
+        store: str | None = None,
+        now: Callable[[], int] = now_ms,
+        environ: Mapping[str, str] | None = None,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.home, self.folder, self.named, self.now = home, folder, store, now
+        self._read_config = config
+        self.environ, self.report = environ or {}, report
+
+    @cached_property
+    def config(self) -> Config:
+        """The settings in force here."""
+        return self._read_config()
+
+    def index_rule(self) -> IndexRule:
+        """What the settings say of the index."""
+        said = self.config.settings.index
+        return IndexRule(enabled=said.is_enabled, repositories=tuple(said.repositories))
+
+    @property
+    def keeps_home(self) -> bool:
+        """Whether logs and runs are put into the home store, or into the one that was named."""
+        return bool(self.named) or self.config.settings.store.is_enabled
 
     def close(self) -> None:
         """Let go of the stores that were opened."""
@@ -66,10 +106,6 @@ class Stores:
         store.prices_file = self.home / PRICES
         store.index_rule = self.index_rule
         return store
-
-    def index_rule(self) -> IndexRule:
-        """What the settings say of the index; raises what reading them raises."""
-        return EVERYTHING
 
     @cached_property
     def project_folder(self) -> Path:
@@ -142,3 +178,61 @@ class Stores:
         store.is_elsewhere = store.refuses_writes = False
         for name in ("stores", "conflicts"):
             self.__dict__.pop(name, None)
+
+    @cached_property
+    def runner(self) -> Runner:
+        """What starts agents, and stores their runs."""
+        from backstory.runs.runner import Runner
+
+        return Runner(
+            self.home, self.machine_store, self.environ, self.now, self.report,
+            keeps_home=lambda: self.config.settings.store.is_enabled,
+        )  # fmt: skip
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        """Where a person's decisions are written: with the session's owner first, then in every store that holds it."""
+        from backstory.workspace.decisions import Decisions
+
+        return Decisions(self.machine_store, self.known_projects)
+
+    def board(
+        self,
+        repository: str | None = None,
+        branch: str | None = None,
+        *,
+        folder: Path | None = None,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> Board:
+        """The context board of the folder's repository and branch, or of others: ``owner/name`` or ``local:FOLDER``.
+
+        ``folder``: another one than this place's. ``report`` receives sentences about problems that stop nothing.
+        """
+        from backstory.workspace.board import Board, key_of
+
+        return Board(self.home_store, key_of(folder or self.folder, repository, branch), report)
+
+    def offer(self, prompt: str, folder: Path | None = None) -> Offer:
+        """What the board of a folder (None: this place's) offers for a prompt; nothing where it cannot be read."""
+        from backstory.conversation.board import NO_OFFER
+
+        if not self.home_store.exists:
+            return NO_OFFER
+        try:
+            return self.board(folder=folder).offer(prompt)
+        except BackstoryError as refused:
+            # Notes are not worth a run.
+            self.report(f"The board could not be read: {short_reason(refused)}")
+            return NO_OFFER
+
+    def last_active(self) -> LocatedSession | None:
+        """The project's own session that was last active, or chosen, in this worktree, else anywhere in the project."""
+        store = self.project_store
+        session = store.last_session(self.worktree) if store.exists else None
+        return None if session is None else LocatedSession(store, session)
+
+    def find_running(self, located: LocatedSession, store: Store) -> bool:
+        """Whether somebody runs a session, which is run in this store."""
+        from backstory.workspace.running import is_running
+
+        return is_running(self.home, located.session.uid, store.path, self.now(), self.report)
