@@ -37,7 +37,7 @@ ROOMS = {
     "ingest": Budget(5_140, 27, "from files to batches"),
     "mcp": Budget(1_270, 12, "a module a tool"),
     "nouns": Budget(3_580, 12, "most of it is errors.py, which has every message"),
-    "projects": Budget(1_610, 11, "git, the registry of stores, the move of the home"),
+    "projects": Budget(1_790, 12, "git and the one place that starts it, the registry of stores, the move of the home"),
     "runs": Budget(3_160, 19, "a run from its prompt to its stored end"),
     "search": Budget(750, 3, "hits with their excerpts"),
     "store": Budget(19_470, 89, "the file, the questions to it, and copies between stores; to be three rooms"),

@@ -144,6 +144,45 @@ def test_a_face_knows_no_spool_queue_or_lease(path: Path) -> None:
     assert imports(path) & MACHINERY == set()
 
 
+NAMES_GIT = re.compile(r"""["'](?:[^\s"']*/)?git(?:\.exe)?(?:["']|\s)""")
+"""A word, or the first word of a line, that is the program git."""
+MAY_START = re.compile(
+    r"(?:import|from) (?:subprocess|pty|asyncio)|\bwhich\(|runs\.answering"
+    r"|\bos\.(?:exec|spawn|posix_spawn|system|popen|startfile)"
+)
+GIT_LIBRARY = re.compile(
+    r"^\s*(?:import|from)\s+(?:git|pygit2|dulwich|gitdb|sh|plumbum|invoke|pexpect|setuptools_scm)\b", re.MULTILINE
+)
+
+
+def starts_git(source: str) -> bool:
+    """Whether a module could start git: it names it and starts programs, or has a library that does."""
+    return bool(GIT_LIBRARY.search(source) or (NAMES_GIT.search(source) and MAY_START.search(source)))
+
+
+def test_git_is_started_in_one_place() -> None:
+    assert {name(path) for path in MODULES if starts_git(path.read_text("utf-8"))} == {"backstory.projects.git_program"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'import subprocess\nsubprocess.run(["git", "status"])',
+        'import subprocess\ncommand = ("/usr/bin/git", *words)\nsubprocess.Popen(command)',
+        'from subprocess import check_output\ncheck_output("git log", shell=True)',
+        'import os\nos.execvp("git", words)',
+        'import os\nos.system("git gc")',
+        'import asyncio\nasyncio.create_subprocess_exec("git", "log")',
+        'import shutil\nprogram = shutil.which("git")',
+        "from git import Repo",
+        "import dulwich.repo",
+    ],
+)
+def test_other_ways_to_start_git_would_be_found(source: str) -> None:
+    assert starts_git(source)
+    assert not starts_git(source.replace("git", "other").replace("dulwich", "other"))
+
+
 def test_a_plan_between_stores_knows_no_files_clock_network_or_database() -> None:
     known = {each.split(".")[0] for each in imports(SOURCE / "store" / "plan.py")}
     assert known & (IMPURE | {"apsw"}) == set()

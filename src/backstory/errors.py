@@ -1550,7 +1550,8 @@ class GitFailed(BackstoryError):
     exit_code = 69
 
     def __init__(self, detail: str) -> None:
-        super().__init__(f"git could not answer: {detail[:REASON_CHARS_MAX]}. Check the repository with `git status`.")
+        self.detail = detail[:REASON_CHARS_MAX]
+        super().__init__(f"git could not answer: {self.detail}. Check the repository with `git status`.")
 
 
 class NotInRepository(BackstoryError):

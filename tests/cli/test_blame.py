@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -504,3 +505,40 @@ def test_a_line_that_a_person_repeated_elsewhere_is_the_turns_only_where_that_wr
     place.wait(2 * HOUR)
     place.commit("Check it twice")
     assert place.lines("a.py") == [HUMAN, HUMAN, HUMAN, "wrote it Check it", "wrote it Check it", HUMAN]
+
+
+@pytest.mark.parametrize("target", ["a.py", "a.py:2", "HEAD"])
+def test_a_program_of_the_repository_never_runs(place: Place, target: str) -> None:
+    ran = place.shell.home / "ran"
+    place.put(".gitattributes", "* filter=a=b diff=x\n")
+    place.commit("Name programs")
+    place.put(".git/info/program", f"#!/bin/sh\ntouch {ran}\ncat\n")
+    program = place.root / ".git" / "info" / "program"
+    program.chmod(0o755)
+    for key in ("core.fsmonitor", "filter.a=b.clean", "diff.x.textconv", "diff.external", "core.pager"):
+        place.git("config", key, str(program))
+    place.put("a.py", BASE.replace("3", "4"))
+    ran.unlink(missing_ok=True)
+    done = place.shell("chronicle", "blame", target)
+    assert not ran.exists()
+    assert done.code == 69
+    assert "= in its name" in done.err
+
+
+def test_what_is_left_out_of_a_long_history_is_named(place: Place) -> None:
+    assert "Left out" not in place.shell("chronicle", "blame", "a.py").err
+    commits = "".join(
+        f"commit refs/heads/main\ncommitter Ann <a@a.org> {place.now + number} +0000\ndata 2\nc\n"
+        f"M 100644 inline long.txt\ndata 6\n{number:05}\n\n"
+        for number in range(1, 2_011)
+    )
+    stream = place.root / ".git" / "stream"
+    stream.write_text(commits)
+    with stream.open() as given:
+        subprocess.run(
+            ["git", "fast-import", "--quiet", "--force"], cwd=place.root, stdin=given, check=True, timeout=60
+        )
+    place.git("reset", "-q", "--hard")
+    done = place.shell("chronicle", "blame", "long.txt")
+    assert (done.code, done.err.count("Left out: ")) == (0, 1)
+    assert "older changes of long.txt (only the newest 2,000 commits are looked at)" in done.err

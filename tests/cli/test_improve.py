@@ -588,6 +588,23 @@ def test_a_file_with_uncommitted_changes_is_changed_only_if_that_is_said(wrong_c
     assert path.read_bytes().startswith(b"# Mine\n\n## Learned")
 
 
+def test_a_file_that_git_changes_with_a_program_is_changed_only_if_that_is_said(wrong_command: Repository) -> None:
+    path, ran = wrong_command.committed("CLAUDE.md"), wrong_command.bare.home / "ran"
+    for key in ("clean", "process"):
+        wrong_command.git("config", f"filter.lfs.{key}", f"touch {ran}; cat")
+    wrong_command.git("config", "core.fsmonitor", f"touch {ran}; false")
+    (wrong_command.root / ".gitattributes").write_text("*.md filter=lfs\n")
+    # Git has to look at the content where the time is another one.
+    os.utime(path, (1, 1))
+    refused = wrong_command.improve("--apply", "--yes")
+    assert not ran.exists()
+    assert (refused.code, path.read_bytes()) == (64, b"# Here\n")
+    assert "the filter “lfs”" in refused.err
+    assert wrong_command.improve("--apply", "--yes", "--dirty").code == 0
+    assert b"Learned" in path.read_bytes()
+    assert not ran.exists()
+
+
 @pytest.mark.parametrize(("content", "mode", "code"), [(b"\xff\xfeA", 0o644, 65), (b"# A\n", 0o444, 77)])
 def test_a_file_that_cannot_be_changed_stays(wrong_command: Repository, content: bytes, mode: int, code: int) -> None:
     path = wrong_command.committed("CLAUDE.md", content)

@@ -74,4 +74,25 @@ def test_a_file_name_is_no_pattern(root: Path) -> None:
 
 def test_a_repository_that_git_refuses_is_not_known(root: Path) -> None:
     (root / ".git" / "HEAD").unlink()
-    assert asked(root) == "git does not say whether it has uncommitted changes"
+    said = asked(root)
+    assert said is not None
+    assert said.startswith("git does not say whether it has uncommitted changes: fatal: not a git repository")
+
+
+@pytest.mark.parametrize("filtered", ["*.md filter=lfs", "[attr]big filter=lfs\nCLAUDE.md big"])
+def test_a_file_with_a_filter_is_not_known_and_the_filter_is_named(root: Path, filtered: str) -> None:
+    (root / ".gitattributes").write_text(f"{filtered}\n")
+    said = asked(root)
+    assert said is not None
+    assert "the filter “lfs”" in said
+    (root / ".gitattributes").write_text("*.md -filter\n")
+    assert asked(root) is None
+
+
+def test_line_ends_that_git_changes_are_no_change(root: Path) -> None:
+    (root / ".gitattributes").write_text("*.md text eol=crlf\n")
+    (root / "CLAUDE.md").unlink()
+    git(root, "checkout", "CLAUDE.md")
+    os.utime(root / "CLAUDE.md", (1, 1))
+    assert (root / "CLAUDE.md").read_bytes() == b"a\r\n"
+    assert asked(root) is None

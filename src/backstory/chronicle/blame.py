@@ -110,8 +110,9 @@ class Blame(Struct, frozen=True, kw_only=True):
 
 def blame_file(reader: Reader, history: History, path: str, span: tuple[int, int] | None = None) -> Blame:
     """Who wrote the lines of a file as it is now; ``span``: only from one line to another."""
-    known, changes = reader.authorship(), history.history(path)
-    lines, origins = history.lines(path, moved=False), history.lines(path, moved=True)
+    lines, known, changes = history.lines(path, moved=False), reader.authorship(), history.history(path)
+    origins = history.lines(path, moved=True)[: len(lines)]
+    origins += lines[len(origins) :]
     hashes = {line.commit for line in (*lines, *origins)} | {change.commit for change in changes}
     commits = history.commits(hashes)
     names = {path, *(name for each in changes for name in (each.path, each.old_path) if name)}

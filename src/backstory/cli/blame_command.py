@@ -42,6 +42,9 @@ def command(app: App, target: str | None, form: Form) -> None:
     report = _report(app, readable(target))
     from backstory.cli.blame_view import markdown_lines, text_lines
 
+    if left_out := app.workspace.history.left_out:
+        parts = "; ".join(f"{what} ({why})" for what, why in left_out.items())
+        output.talk(f"Left out: {parts}. So a line of a session may be without one.")
     print_report(
         app, form, report, as_json=blame.as_json, text_lines=text_lines, markdown_lines=markdown_lines,
         kind="a report on who wrote what: the sessions and turns behind a file, a commit or a pull request",

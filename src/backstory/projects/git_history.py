@@ -1,49 +1,38 @@
-"""What git says of the lines of a file, of a commit and of its files.
+"""What git says of the lines of a file, of a commit and of its files; no program of a repository is run.
 
-A repository may be hostile: its configuration and attributes name programs. None of them is run: no hook, pager,
-monitor, filter, converter, difference or signature program. Nothing is fetched or written, not even git's index.
+Where git prints more than is read, or takes longer than it may, the answer is a part, and that is noted.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.derive.git_values import UNCOMMITTED, BlamedLine, Commit, FileChange
-from backstory.errors import FileIsBinary, FileNotHere, GitFailed, NoGit
+from backstory.errors import FileIsBinary, FileNotHere, GitFailed
 from backstory.lazy_regex import lazy_regex
 from backstory.projects import git
+from backstory.projects.git_program import SECONDS, GitProgram
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-TIMEOUT_S = 60
 COMMITS_MAX = 2_000
 """Of the history of a file so many commits are looked at, the newest."""
 COPIES_MAX = 20
 """So many other files that lines of one came from are looked at."""
 FILE_BYTES_MAX = 50_000_000
 """A file that git does not have is read up to this size."""
-_SAFE = (
-    "core.fsmonitor=", "core.hooksPath=/dev/null", "core.pager=cat", "core.quotePath=false", "core.sshCommand=false",
-    "color.ui=false", "diff.autoRefreshIndex=false", "diff.external=", "diff.orderFile=/dev/null",
-    "diff.ignoreSubmodules=all", "blame.ignoreRevsFile=", "log.showSignature=false", "log.showRoot=true",
-    "protocol.allow=never", "uploadpack.packObjectsHook=",
-)  # fmt: skip
-"""Settings that would run a program, or change what is printed."""
-_KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "USERPROFILE", "SYSTEMROOT", "TMPDIR", "TEMP", "TMP")
-"""Of the environment git gets these alone: it could name another repository, or programs."""
 _DIFF = (
     "-p", "-U0", "--inter-hunk-context=0", "-M", "--no-ext-diff", "--no-textconv", "--no-color", "--no-relative",
+    "--ignore-submodules=all",
     "--src-prefix=a/", "--dst-prefix=b/", "--submodule=short", "--encoding=UTF-8",
 )  # fmt: skip
 _MARK = "\x01"
 _FORMAT = f"--format={_MARK}%H%x00%P%x00%an%x00%ae%x00%at%x00%ct"
-_FILTER = lazy_regex(r"filter\.(.+)\.(?:clean|smudge|process)", re.DOTALL)
 _LINE = lazy_regex(r"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?")
 _HUNK = lazy_regex(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _ESCAPE = lazy_regex(r"\\([0-7]{3}|.)")
@@ -51,14 +40,15 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v
 
 
 class GitHistory:
-    """The history of the repository that contains a folder. ``environ``: what git may need of the environment."""
+    """The history of the repository that contains a folder, for one command: all its calls share ``seconds``.
 
-    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+    ``environ``: what git may need of the environment. ``left_out``: the parts that are not in an answer, and why.
+    """
+
+    def __init__(self, folder: Path, environ: Mapping[str, str], *, seconds: float = SECONDS) -> None:
         self._folder = folder
-        self._environ = {name: environ[name] for name in _KEPT if environ.get(name)} | {
-            "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_PAGER": "cat",
-            "GIT_NO_REPLACE_OBJECTS": "1", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C.UTF-8",
-        }  # fmt: skip
+        self._git = GitProgram(self.root or folder, environ, seconds=seconds)
+        self.left_out: dict[str, str] = {}
 
     @cached_property
     def root(self) -> Path | None:
@@ -86,13 +76,15 @@ class GitHistory:
     def lines(self, path: str, *, moved: bool) -> tuple[BlamedLine, ...]:
         """The lines of a file as it is now, each with the commit that it came with.
 
-        ``moved``: lines that were moved or copied with where they came from. Raises FileNotHere, FileIsBinary, NoGit,
-        GitFailed.
+        ``moved``: lines that were moved or copied with where they came from. Where that is left out, the last lines are
+        not there. Raises FileNotHere, FileIsBinary, NoGit, GitFailed.
         """
         content = self._content(path)
         if b"\0" in content[:8_000]:
             raise FileIsBinary(path)
         if not self._is_committed(path):
+            if len(content) == FILE_BYTES_MAX:
+                self._note(f"the end of {path}", f"of a file that is not committed {FILE_BYTES_MAX:,} bytes are read")
             texts = _text(content).removesuffix("\n").split("\n") if content else []
             return tuple(
                 BlamedLine(number=n, text=text.removesuffix("\r"), commit=UNCOMMITTED, path=path)
@@ -101,8 +93,13 @@ class GitHistory:
         if not content:
             return ()
         how = ["-M", "-C"] if moved else []
-        told = self._run("blame", "--porcelain", *how, "--no-textconv", "--encoding=UTF-8", "--", path)
-        return tuple(_blamed(told))
+        # Git sorts the files of its setting, so that only an option takes back what they name.
+        words = ("blame", "--porcelain", *how, "--ignore-revs-file=", "--no-textconv", "--encoding=UTF-8", "--", path)
+        told = self._git.begin(*words, share=0.5 if moved else 0.8)
+        if told.cut is not None and not (moved or told.text):
+            raise GitFailed(told.cut)
+        self._note(f"where the last lines of {path} {'moved from' if moved else 'are from'}", told.cut)
+        return tuple(_blamed(told.text if told.cut is None else told.text[: told.text.rfind("\n") + 1]))
 
     def history(self, path: str) -> tuple[FileChange, ...]:
         """What commits did to a file, the newest first, also under its earlier names.
@@ -111,25 +108,27 @@ class GitHistory:
         """
         if not self._has_commits:
             return ()
-        now = self._run("diff", *_DIFF, "HEAD", "--", path)
-        told = self._run("log", "--follow", f"-n{COMMITS_MAX}", *_DIFF, _FORMAT, "--", path)
+        now = self._diff(f"what is not committed of {path}", "diff", *_DIFF, "HEAD", "--", path)
+        told = self._log(f"older changes of {path}", "--follow", "--", path)
         return (*_changes(now, [UNCOMMITTED, "", "", "", "", ""]), *_changes(told))
 
     def history_before(self, commit: str, paths: Sequence[str]) -> tuple[FileChange, ...]:
         """What a commit and those before it did to files of these names."""
         if not (paths and self._has_commits):
             return ()
-        words = ("log", f"-n{COMMITS_MAX}", *_DIFF, _FORMAT, "--end-of-options", commit, "--", *paths)
-        told = self._run(*words)
-        return tuple(_changes(told))
+        what = f"older changes of {paths[0] if len(paths) == 1 else 'these files'}"
+        return tuple(_changes(self._log(what, "--end-of-options", commit, "--", *paths)))
 
     def resolve(self, typed: str) -> str | None:
         """The hash of the commit that is meant: by a hash, the start of one, a tag, a branch, HEAD~2; None for none."""
         if typed.startswith("-") or "\0" in typed:
             return None
-        told = self._run(
+        told = self._git.ask(
             "rev-parse", "--verify", "--quiet", "--end-of-options", f"{typed}^{{commit}}", allowed=(0, 1, 128)
         )
+        if not told:
+            # The same exit code is that of a repository which git refuses.
+            self._git.ask("rev-parse", "--git-dir")
         return told.strip() or None
 
     def commits(self, hashes: Iterable[str]) -> dict[str, Commit]:
@@ -138,7 +137,7 @@ class GitHistory:
         if not wanted:
             return {}
         # The message is last: it may contain anything but NUL.
-        told = self._run(
+        told = self._git.ask(
             "log", "--no-walk=unsorted", "--stdin", "-z", "--encoding=UTF-8",
             "--format=%H%x02%P%x02%an%x02%ae%x02%at%x02%ct%x02%B", given="\n".join(wanted) + "\n",
         )  # fmt: skip
@@ -147,14 +146,14 @@ class GitHistory:
 
     def changes_of(self, commit: str) -> tuple[FileChange, ...]:
         """What a commit did to its files, against its parent; nothing of a merge."""
-        told = self._run("show", *_DIFF, _FORMAT, "--diff-merges=off", "--end-of-options", commit)
-        return tuple(_changes(told))
+        words = ("show", *_DIFF, _FORMAT, "--diff-merges=off", "--end-of-options", commit)
+        return tuple(_changes(self._diff("the last files of the commit", *words)))
 
     def generated(self, paths: Sequence[str]) -> frozenset[str]:
         """Those of these files that the repository's attributes call generated."""
         if not paths:
             return frozenset()
-        told = self._run("check-attr", "-z", "linguist-generated", "--", *paths)
+        told = self._git.ask("check-attr", "-z", "--stdin", "linguist-generated", given="\0".join(paths))
         fields = told.split("\0")
         triples = zip(fields[::3], fields[1::3], fields[2::3], strict=False)
         return frozenset(path for path, _, value in triples if value in ("set", "true"))
@@ -171,41 +170,28 @@ class GitHistory:
 
     def _is_committed(self, path: str) -> bool:
         """Whether the file is in the last commit."""
-        return self._has_commits and bool(self._run("ls-tree", "--name-only", "HEAD", "--", path))
+        return self._has_commits and bool(self._git.ask("ls-tree", "--name-only", "HEAD", "--", path))
 
     @cached_property
     def _has_commits(self) -> bool:
-        return bool(self._run("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)))
+        return bool(self._git.ask("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)))
 
-    @cached_property
-    def _settings(self) -> list[str]:
-        """Settings that switch off what would run programs, those of this repository's own filters among them."""
-        words = [word for each in _SAFE for word in ("-c", each)]
-        told = self._call([*words, "config", "--null", "--name-only", "--get-regexp", r"^filter\."], allowed=(0, 1))
-        names = dict.fromkeys(found.group(1) for each in told.split("\0") if (found := _FILTER.fullmatch(each)))
-        off = [f"filter.{name}.{key}" for name in names for key in ("clean=", "smudge=", "process=", "required=false")]
-        return [*words, *(word for each in off for word in ("-c", each))]
+    def _log(self, what: str, *words: str) -> str:
+        """The newest commits with their differences; ``what`` is left out if there are more."""
+        told = self._diff(what, "log", f"-n{COMMITS_MAX}", *_DIFF, _FORMAT, *words)
+        if told.count(f"\n{_MARK}") == COMMITS_MAX - 1:
+            self._note(what, f"only the newest {COMMITS_MAX:,} commits are looked at")
+        return told
 
-    def _run(self, *words: str, given: str | None = None, allowed: Sequence[int] = (0,)) -> str:
-        return self._call([*self._settings, *words], given=given, allowed=allowed)
+    def _diff(self, what: str, *words: str) -> str:
+        """Differences, each of them whole; ``what`` is left out if git says more than is read, or takes too long."""
+        told = self._git.begin(*words)
+        self._note(what, told.cut)
+        return told.text if told.cut is None else told.text[: max(0, told.text.rfind("\ndiff --git "))]
 
-    def _call(self, words: Sequence[str], *, given: str | None = None, allowed: Sequence[int] = (0,)) -> str:
-        """What git prints. Raises NoGit, and GitFailed for an exit code that is not among those ``allowed``."""
-        try:
-            done = subprocess.run(
-                ["git", "--no-pager", *words], cwd=self.root or self._folder, env=self._environ, capture_output=True,
-                input=(given or "").encode(), timeout=TIMEOUT_S, check=False,
-            )  # fmt: skip
-        except FileNotFoundError as refused:
-            raise NoGit from refused
-        except subprocess.TimeoutExpired as refused:
-            raise GitFailed(f"it took longer than {TIMEOUT_S} s") from refused
-        except (OSError, ValueError) as refused:
-            raise GitFailed(str(refused)) from refused
-        if done.returncode not in allowed:
-            said = _text(done.stderr).strip().splitlines()
-            raise GitFailed(said[0] if said else f"exit code {done.returncode}")
-        return _text(done.stdout) if done.returncode == 0 else ""
+    def _note(self, what: str, why: str | None) -> None:
+        if why is not None:
+            self.left_out[what] = why
 
 
 def _text(given: bytes) -> str:

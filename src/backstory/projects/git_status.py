@@ -1,37 +1,45 @@
-"""Whether git could bring a file back as it is: asked of git, because only git knows its filters and line ends."""
+"""Whether git could bring a file back as it is: asked of git, because only git knows its line ends."""
 
 from __future__ import annotations
 
-import subprocess
 from typing import TYPE_CHECKING
+
+from backstory.errors import GitFailed, NoGit
+from backstory.projects.git_program import GitProgram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-TIMEOUT_S = 20
-_ASKED = ("--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false")
-_FOREIGN = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE")
-"""What would let git speak of another repository."""
+SECONDS = 20.0
+_NO_FILTER = ("unspecified", "unset", "")
 
 
 def uncommitted(root: Path, path: Path, environ: Mapping[str, str]) -> str | None:
-    """Why git has not all of a file, as a clause; None if it has, or the file is not there."""
+    """Why git has not all of a file, as a clause; None if it has, or the file is not there.
+
+    A file with a filter is never said to be committed: only the filter's program could tell, and it is not run.
+    """
     if not path.exists():
         return None
-    command = ["git", *_ASKED, "-C", str(root), "status", "--porcelain=v1", "-z", "--ignored", "--untracked-files=all",
-               "--", str(path)]  # fmt: skip
-    kept = {name: value for name, value in environ.items() if name not in _FOREIGN}
+    git = GitProgram(root, environ, seconds=SECONDS)
     try:
-        done = subprocess.run(
-            command, env=kept | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}, stdin=subprocess.DEVNULL,
-            capture_output=True, timeout=TIMEOUT_S, check=False,
+        name = git.ask("check-attr", "-z", "filter", "--", str(path)).rstrip("\0").rpartition("\0")[2]
+        if name not in _NO_FILTER:
+            return (
+                f"git changes it with the filter “{name}” (see .gitattributes), whose program is not run here, so it "
+                "may have uncommitted changes"
+            )
+        return _clause(
+            git.ask(
+                "status", "--porcelain=v1", "-z", "--ignored", "--untracked-files=all", "--ignore-submodules=all",
+                "--no-renames", "--", str(path),
+            )
         )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+    except NoGit:
         return "git cannot be asked whether it has uncommitted changes"
-    if done.returncode:
-        return "git does not say whether it has uncommitted changes"
-    return _clause(done.stdout.decode("utf-8", "replace"))
+    except GitFailed as refused:
+        return f"git does not say whether it has uncommitted changes: {refused.detail}"
 
 
 def _clause(status: str) -> str | None:
