@@ -126,6 +126,16 @@ def test_no_secret_is_in_what_is_shown_to_others(planted: Shell, session: str, o
     assert leaked(done.err.encode()) == []
 
 
+def test_markdown_and_json_say_how_many_secrets_are_in_them(planted: Shell, tmp_path: Path) -> None:
+    told = "2 secrets in it, not masked: add --redact before you share it."
+    assert told in planted("show", CLAUDE, "--md").err
+    for form in ("json", "md"):
+        written = planted("export", CLAUDE, "--format", form, "-o", tmp_path / form)
+        assert told in written.err, written.err
+        masked = planted("export", CLAUDE, "--format", form, "-o", tmp_path / f"masked.{form}", "--redact")
+        assert "not masked" not in masked.err
+
+
 @pytest.mark.parametrize("options", [["copilot"], ["copilot", "--exact"], ["ah"], ["azs"]], ids=str)
 def test_no_secret_is_in_an_export(planted: Shell, tmp_path: Path, options: list[str]) -> None:
     target = tmp_path / "out"

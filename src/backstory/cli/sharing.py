@@ -11,7 +11,7 @@ from backstory.export.shared import point_as_json, session_as_json
 
 if TYPE_CHECKING:
     from backstory.cli.app import App, Found
-    from backstory.derive.secrets import Redactor
+    from backstory.derive.secrets import Redactor, SecretCount
     from backstory.export.shared import Point
 
 MARKS = {"prompt": ("❯", "cyan"), "decision": ("◆", "magenta"), "commit": ("✓", "green")}
@@ -27,12 +27,15 @@ def redactor_of(app: App) -> Redactor:
 
 def print_markdown(app: App, found: Found, *, full: bool, thinking: bool, redact: bool) -> None:
     """Print a session as Markdown."""
+    from backstory.derive.secrets import SecretCount
     from backstory.export.markdown import document
 
-    redactor = redactor_of(app) if redact else None
+    redactor, secrets = redactor_of(app) if redact else None, SecretCount()
     shared = app.reader.shared(found, redactor, full=full)
-    output.pages(document(shared.session, shared.events, full=full, thinking=thinking, is_masked=redact))
+    lines = document(shared.session, shared.events, full=full, thinking=thinking, is_masked=redact)
+    output.pages(lines if redact else secrets.counting(lines))
     tell_masked(redactor)
+    tell_secrets(secrets)
 
 
 def print_outline(app: App, found: Found, *, redact: bool, as_json: bool) -> None:
@@ -53,6 +56,12 @@ def tell_masked(redactor: Redactor | None) -> None:
     """Say how much was masked, by the names of the shapes."""
     if redactor is not None:
         output.talk(masked_words(redactor.counts))
+
+
+def tell_secrets(secrets: SecretCount) -> None:
+    """Say how many secrets are in what was written as it is."""
+    if secrets:
+        output.talk(f"{output.counted(len(secrets), 'secret')} in it, not masked: add --redact before you share it.")
 
 
 def masked_words(counts: dict[str, int]) -> str:

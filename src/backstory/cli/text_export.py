@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.cli import output, sharing
+from backstory.derive.secrets import SecretCount
 from backstory.export.exporting import Chosen, Written
 from backstory.workspace.located import LocatedSession
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 JSON, MARKDOWN = "json", "md"
 FORMATS = (JSON, MARKDOWN)
 STDOUT = Path("-")
+BYTES_LINE = b'{"type":"bytes"'
+"""The beginning of a line with bytes of a log."""
 
 
 def write(
@@ -44,13 +47,16 @@ def _write_json(
     from backstory.store.json_lines import LINE_BYTES_MAX
 
     export = JsonExport(has_bytes=has_bytes, now=app.workspace.now(), redactor=redactor)
-    lines = export.lines(chosen, removed=everything)
+    lines, secrets = export.lines(chosen, removed=everything), SecretCount()
+    if redactor is None:
+        lines = _counted(lines, secrets)
     if target == STDOUT:
         output.lines_of_json(lines, LINE_BYTES_MAX)
         written = None
     else:
         written = _written(JSON, target, lines, export.counts, force=force, redactor=redactor)
     sharing.tell_masked(redactor)
+    sharing.tell_secrets(secrets)
     if redactor is not None:
         output.talk("The bytes of the logs are left out: they cannot be masked and stay what they are.")
     elif not has_bytes:
@@ -63,7 +69,10 @@ def _write_markdown(
 ) -> Written | None:
     """Write sessions as ``show --md`` prints them, an empty line between two."""
     counts = Counter[str]()
+    secrets = SecretCount()
     lines = _markdown(app, chosen, counts, redactor)
+    if redactor is None:
+        lines = secrets.counting(lines)
     if target == STDOUT:
         output.pages(lines)
         written = None
@@ -71,7 +80,16 @@ def _write_markdown(
         encoded = (line.encode("utf-8", "replace") + b"\n" for line in lines)
         written = _written(MARKDOWN, target, encoded, counts, force=force, redactor=redactor)
     sharing.tell_masked(redactor)
+    sharing.tell_secrets(secrets)
     return written
+
+
+def _counted(lines: Iterable[bytes], secrets: SecretCount) -> Iterator[bytes]:
+    """The same lines, with the secrets of their texts counted; the bytes of logs have the same ones."""
+    for line in lines:
+        yield line
+        if not line.startswith(BYTES_LINE):
+            secrets.add(line.decode())
 
 
 def _written(

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import binascii
 import re
+from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from backstory.derive.secret_shapes import Finding, findings_in, is_secret, kind_of_name, lines_of_key, users_in
+from backstory.derive.secret_kinds import Finding
+from backstory.derive.secret_names import NAMED_CHARS_MAX, is_secret_under, kind_of_name
+from backstory.derive.secret_shapes import findings_in, lines_of_key, users_in
 from backstory.lazy_regex import lazy_regex
 from backstory.model import encoded
 
@@ -34,6 +37,11 @@ _ENDS = lazy_regex(r"""\Z|[\s"'`,;|)\]}>]|/(?!home/|users/|var/|export/|mnt/|sys
 """What may stand behind a secret without beginning another one."""
 _OPTION = lazy_regex(r"--?[A-Za-z][\w.-]*")
 _UNSAFE = lazy_regex(r"[^A-Za-z0-9_.~-]")
+_SEPARATORS = {ord(sign): None for sign in "-_. "}
+HEADS_SOUGHT_MAX = 24
+"""So many beginnings are sought one by one, which is faster than to look at each place of a text."""
+SHAPELESS_MAX = 300_000
+LINES_AT_ONCE = 500
 
 
 class Redactor:
@@ -49,8 +57,9 @@ class Redactor:
         self._masks: dict[tuple[bool, str], str] = {}
         self._given: set[str] = set()
         self._kinds: dict[str, int] = {}
-        self._known: dict[str, Finding] = {}
-        """What is masked wherever it stands, as it may be written, with what it is."""
+        self._known = KnownSecrets()
+        self._shapeless: set[int] = set()
+        """Hashes of texts that no shape was found in: most are given twice, to ``learn`` them and to mask them."""
         if "/" in home[1:] and not any(users_in(home, home.lower())):
             self._remember(home, Finding("home", 0, 0, home))
 
@@ -66,8 +75,14 @@ class Redactor:
         """The text with its secrets masked."""
         if len(text) < KNOWN_CHARS_MIN:
             return text
+        if hash(text) in self._shapeless and not any(self._known_in(text)):
+            return text
+        is_whole = False
         for _ in range(ROUNDS_MAX):
-            found = _apart([*findings_in(text, people=self._people), *self._known_in(text)])
+            shaped = [] if is_whole else list(findings_in(text, people=self._people))
+            if not (shaped or is_whole) and len(self._shapeless) < SHAPELESS_MAX:
+                self._shapeless.add(hash(text))
+            found = _apart([*shaped, *self._known_in(text)])
             if not found:
                 break
             known = len(self._known)
@@ -155,7 +170,7 @@ class Redactor:
         if kind is None or isinstance(value, bool):
             return self._value(value, depth + 1)
         text = str(value)
-        if (isinstance(value, int) and kind != "password") or not is_secret(kind, text, quoted=True):
+        if (isinstance(value, int) and kind != "password") or not is_secret_under(name, kind, text):
             return self._value(value, depth + 1)
         found = _apart([*findings_in(text, people=self._people), Finding(kind, 0, len(text), text)])
         return self._mask(text, found[0])
@@ -190,28 +205,110 @@ class Redactor:
 
     def _remember(self, secret: str, found: Finding) -> None:
         """Mask this wherever it stands, also as JSON or a URL writes it."""
-        if len(secret) < KNOWN_CHARS_MIN or (secret.isalpha() and len(secret) < BEGUN_CHARS_MIN):
+        if len(secret) < KNOWN_CHARS_MIN or (_is_plain(secret) and len(secret) < BEGUN_CHARS_MIN):
             return
         in_url = _UNSAFE.sub(lambda sign: "".join(f"%{byte:02X}" for byte in _bytes(sign.group())), secret)
         for each in (secret, _bare_json(secret), in_url):
-            self._known.setdefault(each, found)
+            self._known.add(each, found)
 
     def _known_in(self, text: str) -> Iterator[Finding]:
-        for secret, found in self._known.items():
-            begun = secret[:BEGUN_CHARS_MIN] if found.name not in ("home", "user") else secret
-            at = text.find(begun)
-            while at >= 0:
-                end = at + _same(text, at, secret)
-                start, stop = (secret.rindex("-", 0, -1) + 1, -1) if found.name == "user" else (0, None)
-                if not self._is_in_mask(text, at, end):
-                    yield Finding(found.name, at + start, end if stop is None else end + stop, found.secret)
-                at = text.find(begun, end)
+        for at, end, secret, found in self._known.places_in(text):
+            start, stop = (secret.rindex("-", 0, -1) + 1, -1) if found.name == "user" else (0, 0)
+            if not self._is_in_mask(text, at, end):
+                yield Finding(found.name, at + start, end + stop, found.secret)
 
     def _is_in_mask(self, text: str, start: int, end: int) -> bool:
         """Whether this is a part of a mask of ours: a secret may begin like the name of a shape."""
         opened = text.rfind("[", max(start - MASK_CHARS_MAX, 0), start)
         closed = text.find("]", end, end + MASK_CHARS_MAX)
         return opened >= 0 and closed >= 0 and text[opened : closed + 1] in self._given
+
+
+class SecretCount:
+    """Counts the different secrets of texts that are written as they are."""
+
+    def __init__(self) -> None:
+        self._met: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._met)
+
+    def add(self, text: str) -> None:
+        """Count those of one more text."""
+        self._met |= {each.secret for each in findings_in(text, people=False)}
+
+    def counting(self, lines: Iterable[str]) -> Iterator[str]:
+        """The same lines, counted as they are passed on; a secret may be in several of them."""
+        held = list[str]()
+        for line in lines:
+            yield line
+            held.append(line)
+            if len(held) == LINES_AT_ONCE:
+                self.add("\n".join(held))
+                held.clear()
+        self.add("\n".join(held))
+
+
+class KnownSecrets:
+    """Secrets as they may be written, by their first letters: a text is read once, however many there are."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Finding] = {}
+        self._begun: dict[str, list[str]] = {}
+        """Secrets in order, by as many of their letters as are masked where the rest is cut off."""
+        self._lengths: dict[str, set[int]] = {}
+        """How long those beginnings are, by their first letters."""
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, secret: str, found: Finding) -> None:
+        """Know a secret; of one that is known already, what was known first counts."""
+        if secret in self._found:
+            return
+        self._found[secret] = found
+        begun = secret if found.name in ("home", "user") else secret[:BEGUN_CHARS_MIN]
+        insort(self._begun.setdefault(begun, []), secret)
+        self._lengths.setdefault(begun[:KNOWN_CHARS_MIN], set()).add(len(begun))
+
+    def places_in(self, text: str) -> Iterator[tuple[int, int, str, Finding]]:
+        """Where a known secret begins and ends, the one that agrees with the text longest, and what it is."""
+        behind = 0
+        for at in self._heads_in(text):
+            if at < behind:
+                continue
+            for length in self._lengths[text[at : at + KNOWN_CHARS_MIN]]:
+                alike = self._begun.get(text[at : at + length])
+                if alike is not None:
+                    same, secret = _longest(alike, text, at)
+                    behind = max(behind, at + same)
+                    yield at, at + same, secret, self._found[secret]
+
+    def _heads_in(self, text: str) -> Iterable[int]:
+        """Where the first letters of any known secret are."""
+        heads, size = self._lengths, KNOWN_CHARS_MIN
+        if len(heads) > HEADS_SOUGHT_MAX:
+            return [at for at in range(len(text) - size + 1) if text[at : at + size] in heads]
+        return sorted(at for head in heads if head in text for at in _all_of(head, text))
+
+
+def _all_of(head: str, text: str) -> Iterator[int]:
+    at = text.find(head)
+    while at >= 0:
+        yield at
+        at = text.find(head, at + 1)
+
+
+def _longest(alike: list[str], text: str, at: int) -> tuple[int, str]:
+    """How long a place of a text agrees with secrets that begin alike, and with which of them (they are in order)."""
+    near = bisect_left(alike, text[at : at + NAMED_CHARS_MAX]) if len(alike) > 1 else 0
+    return max((_same(text, at, each), each) for each in alike[max(near - 1, 0) : near + 1])
+
+
+def _is_plain(secret: str) -> bool:
+    """Tell a word, words or a number, which may stand in a text without being meant, from a secret that cannot."""
+    bare = secret.translate(_SEPARATORS)
+    return bare.isalpha() or bare.isdigit()
 
 
 def _same(text: str, at: int, secret: str) -> int:
