@@ -35,7 +35,9 @@ def found(text: str, *edits: Edit, committed: int = 10_000, history: tuple[FileC
 
 
 def change(at: int, *, removed: tuple[str, ...], commit: str = "d") -> FileChange:
-    return FileChange(commit=commit, authored=at, committed=at, path="a", removed=removed)
+    return FileChange(
+        commit=commit, authored=at, committed=at, path="a", hunks="".join(f"-{each}\n" for each in removed)
+    )
 
 
 def test_a_line_is_the_last_edits_before_its_commit_that_put_it_there() -> None:

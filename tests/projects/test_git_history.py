@@ -59,8 +59,8 @@ def test_lines_have_their_commits_and_what_is_not_committed_has_none(repository:
         (1, "one", first), (2, "TWO", UNCOMMITTED), (3, "three", first),
     ]  # fmt: skip
     now, begin = history(repository).history("a.txt")
-    assert (now.commit, now.added, now.removed) == (UNCOMMITTED, ((2, "TWO"),), ("two",))
-    assert (begin.commit, [text for _, text in begin.added]) == (first, ["one", "two", "three"])
+    assert (now.commit, [*now.added()], [*now.removed()]) == (UNCOMMITTED, [(2, "TWO")], ["two"])
+    assert (begin.commit, [text for _, text in begin.added()]) == (first, ["one", "two", "three"])
 
 
 def test_a_commit_has_its_times_its_message_and_its_files(repository: Path) -> None:

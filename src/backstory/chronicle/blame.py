@@ -158,7 +158,8 @@ def blame_commit(reader: Reader, history: History, commit: Commit) -> Blame:
     for change in changes:
         own = {change.path, change.old_path}
         lines = [
-            BlamedLine(number=number, text=text, commit=commit.hash, path=change.path) for number, text in change.added
+            BlamedLine(number=number, text=text, commit=commit.hash, path=change.path)
+            for number, text in change.added()
         ]
         is_generated = change.path in generated or made_by_tools.is_generated(
             change.path, (line.text for line in lines if line.number <= made_by_tools.HEAD_LINES)

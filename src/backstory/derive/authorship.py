@@ -101,7 +101,8 @@ class _Matching:
         self._places: dict[str, list[int]] = defaultdict(list)
         for place, line in enumerate(lines):
             self._places[_plain(line.text)].append(place)
-        self._events = self._what_happened(list(history))
+        # Without an edit no line is one's, whatever commits took away.
+        self._events = self._what_happened(list(history)) if edits else {}
         self._owners: list[int | None] = [None] * len(lines)
         self._kept_by: dict[int, int] = {}
         """Lines that an edit left as they were: an earlier one put them there."""
@@ -164,10 +165,9 @@ class _Matching:
                 for text in self._places.keys() - {text for text, _ in counts}:
                     events[text].append(_Event(edit.at, number))
         for change in history:
-            kept = {_plain(line) for _, line in change.added}
-            for text in {_plain(line) for line in change.removed} - kept:
-                if text in self._places:
-                    events[text].append(_Event(change.authored, -1, commit=change.commit))
+            kept = {text for _, line in change.added() if (text := _plain(line)) in self._places}
+            for text in {text for line in change.removed() if (text := _plain(line)) in self._places} - kept:
+                events[text].append(_Event(change.authored, -1, commit=change.commit))
         for each in events.values():
             # A line that an edit moves is taken away first.
             each.sort(key=lambda event: (event.at, event.order, event.edit is not None))
@@ -177,7 +177,9 @@ class _Matching:
         """The whole lines of edits that have parts of lines."""
         blamed = {line.commit for line in self._lines}
         gone = (
-            Gone(self._until.get(each.commit, 0), frozenset(each.removed)) for each in history if each.commit in blamed
+            Gone(self._until.get(each.commit, 0), frozenset(each.removed()))
+            for each in history
+            if each.commit in blamed
         )
         times = {text: len(places) for text, places in self._places.items()}
         return completed([(edit.at, edit.written) for edit in self._edits], gone, times)

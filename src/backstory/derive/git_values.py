@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
+
+from backstory.lazy_regex import lazy_regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 UNCOMMITTED = "0" * 40
 """What git calls the commit of a line that is in the file and not committed yet."""
+_HUNK = lazy_regex(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
 class BlamedLine(Struct, frozen=True, kw_only=True):
@@ -40,9 +48,10 @@ class Commit(Struct, frozen=True, kw_only=True):
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
-    """What a commit did to a file. ``added``: lines with their numbers behind it; ``removed``: their texts.
+    """What a commit did to a file.
 
     ``old_path``: what the file was called before, if that was something else. ``is_binary``: no lines are known.
+    ``hunks``: git's difference without context, as one text: its lines as values take ten times the memory.
     """
 
     commit: str
@@ -50,6 +59,29 @@ class FileChange(Struct, frozen=True, kw_only=True):
     committed: int
     path: str
     old_path: str | None = None
-    added: tuple[tuple[int, str], ...] = ()
-    removed: tuple[str, ...] = ()
+    hunks: str = ""
     is_binary: bool = False
+
+    def added(self) -> Iterator[tuple[int, str]]:
+        """The lines that it added, with their numbers behind it."""
+        number = 0
+        for line in _lines(self.hunks):
+            if line.startswith("+"):
+                yield number, line[1:].removesuffix("\r")
+                number += 1
+            elif (found := _HUNK.match(line)) is not None:
+                number = int(found.group(1))
+
+    def removed(self) -> Iterator[str]:
+        """The texts of the lines that it took away."""
+        return (line[1:].removesuffix("\r") for line in _lines(self.hunks) if line.startswith("-"))
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a text, one at a time. Only line feeds end a line here: a text may hold any other sign."""
+    start = 0
+    while (end := text.find("\n", start)) >= 0:
+        yield text[start:end]
+        start = end + 1
+    if start < len(text):
+        yield text[start:]

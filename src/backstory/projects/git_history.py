@@ -34,7 +34,6 @@ _DIFF = (
 _MARK = "\x01"
 _FORMAT = f"--format={_MARK}%H%x00%P%x00%an%x00%ae%x00%at%x00%ct"
 _LINE = lazy_regex(r"([0-9a-f]{40,64}) \d+ (\d+)(?: \d+)?")
-_HUNK = lazy_regex(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _ESCAPE = lazy_regex(r"\\([0-7]{3}|.)")
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
@@ -251,24 +250,10 @@ def _change(piece: str, fields: Sequence[str]) -> FileChange | None:
         path = _path(names[len(names) // 2 + 1 :], "b/", is_header=True)
     if path is None:
         return None
-    added, removed = _hunks(f"@@ {body}" if is_split else "")
     return FileChange(
         commit=fields[0], authored=_ms(fields[4]), committed=_ms(fields[5]), path=path,
-        old_path=old if old != path else None, added=tuple(added), removed=tuple(removed), is_binary=is_binary,
+        old_path=old if old != path else None, hunks=f"@@ {body}" if is_split else "", is_binary=is_binary,
     )  # fmt: skip
-
-
-def _hunks(body: str) -> tuple[list[tuple[int, str]], list[str]]:
-    added, removed, number = list[tuple[int, str]](), list[str](), 0
-    for line in body.split("\n"):
-        if line.startswith("+"):
-            added.append((number, line[1:].removesuffix("\r")))
-            number += 1
-        elif line.startswith("-"):
-            removed.append(line[1:].removesuffix("\r"))
-        elif (found := _HUNK.match(line)) is not None:
-            number = int(found.group(1))
-    return added, removed
 
 
 def _path(written: str, prefix: str, is_header: bool) -> str | None:

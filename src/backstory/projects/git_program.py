@@ -135,7 +135,7 @@ class GitProgram:
         return Told(_text(out) if process.returncode == 0 else "")
 
 
-def _output(process: subprocess.Popen[bytes], until: float, bytes_max: int) -> tuple[bytes, bytes, str | None]:
+def _output(process: subprocess.Popen[bytes], until: float, bytes_max: int) -> tuple[bytearray, bytearray, str | None]:
     """The output of a process, the beginning of its errors, and what cut it off: ``bytes`` or ``time``."""
     assert process.stdout is not None and process.stderr is not None
     kept = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
@@ -153,14 +153,15 @@ def _output(process: subprocess.Popen[bytes], until: float, bytes_max: int) -> t
                         selector.unregister(key.fd)
                 del said[ERROR_BYTES_MAX:]
                 if len(out) > bytes_max:
-                    return bytes(out[:bytes_max]), bytes(said), "bytes"
+                    del out[bytes_max:]
+                    return out, said, "bytes"
                 if not ready:
-                    return bytes(out), bytes(said), "time"
+                    return out, said, "time"
         try:
             process.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
-            return bytes(out), bytes(said), "time"
-        return bytes(out), bytes(said), None
+            return out, said, "time"
+        return out, said, None
     finally:
         _end(process)
 
@@ -188,5 +189,5 @@ def _is_below(folder: str, root: Path) -> bool:
     return True
 
 
-def _text(given: bytes) -> str:
+def _text(given: bytearray) -> str:
     return given.decode("utf-8", "replace")
