@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.blamed import HOUR, OTHER, Place, of_lines
+from tests.support.going import until
 
 if TYPE_CHECKING:
     from tests.support.shell import Shell
@@ -542,3 +546,21 @@ def test_what_is_left_out_of_a_long_history_is_named(place: Place) -> None:
     done = place.shell("chronicle", "blame", "long.txt")
     assert (done.code, done.err.count("Left out: ")) == (0, 1)
     assert "older changes of long.txt (only the newest 2,000 commits are looked at)" in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_git_ends_with_the_command_that_asks_it(place: Place, number: int) -> None:
+    asked, program = place.shell.home / "asked", place.shell.home / "bin" / "git"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho $$ > {asked}.new && mv {asked}.new {asked}\nexec sleep 600\n")
+    program.chmod(0o755)
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    with subprocess.Popen(
+        [sys.executable, "-m", "backstory", "chronicle", "blame", "a.py"], cwd=place.root,
+        env=place.shell.environ | {"PATH": path}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        until(asked.exists)
+        process.send_signal(number)
+        process.wait(30)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(asked.read_text()), 0)

@@ -9,6 +9,7 @@ import click
 from backstory.cli import output
 from backstory.cli.options import readable
 from backstory.cli.report_options import form_options, print_report
+from backstory.cli.stop_signals import stop_on_signals
 from backstory.errors import FileNotHere, LinesNotThere, NothingToBlame, NotInRepository
 from backstory.lazy_regex import lazy_regex
 
@@ -39,6 +40,8 @@ def command(app: App, target: str | None, form: Form) -> None:
     if target is None:
         raise click.UsageError("Name a file, a commit or a pull request.")
     app.bring_up_to_date()
+    # Git is in a session of its own, so that what stops this program has to stop git.
+    stop_on_signals()
     report = _report(app, readable(target))
     from backstory.cli.blame_view import markdown_lines, text_lines
 

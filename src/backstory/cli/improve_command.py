@@ -54,7 +54,9 @@ def command(
         output.exact(report.diff)
     elif is_applied and instructions is not None:
         from backstory.cli.applying import apply
+        from backstory.cli.stop_signals import stop_on_signals
 
+        stop_on_signals()
         apply(report, instructions, app.workspace.environ, yes=yes, dirty=dirty)
     else:
         _print(app, form, report)

@@ -1,4 +1,4 @@
-"""Commands that last until they are stopped: every usual way to stop one acts like Ctrl-C."""
+"""Commands that last until they are stopped, or wait for git: every usual way to stop one acts like Ctrl-C."""
 
 from __future__ import annotations
 
