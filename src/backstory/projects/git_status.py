@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS = 20.0
+NAME_CHARS_MAX = 60
 _NO_FILTER = ("unspecified", "unset", "")
 
 
@@ -27,8 +28,8 @@ def uncommitted(root: Path, path: Path, environ: Mapping[str, str]) -> str | Non
         name = git.ask("check-attr", "-z", "filter", "--", str(path)).rstrip("\0").rpartition("\0")[2]
         if name not in _NO_FILTER:
             return (
-                f"git changes it with the filter “{name}” (see .gitattributes), whose program is not run here, so it "
-                "may have uncommitted changes"
+                f"git changes it with the filter “{name[:NAME_CHARS_MAX]}” (see .gitattributes), whose program is "
+                "not run here, so it may have uncommitted changes"
             )
         return _clause(
             git.ask(
