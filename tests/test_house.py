@@ -70,7 +70,7 @@ LISTED_IN = {"sessions": 6, "logs": 6, "turns": 9}
 CALLED = {
     "list": 54, "search": 63, "show": 77, "second run": 131, "ingest, nothing new": 82, "an agent's call": 71,
 }  # fmt: skip
-"""The modules of ours that a command calls; what an agent is told is masked, by kinds and lines of modules of their own."""
+"""The modules of ours that a command calls; what an agent is told is masked, with kinds and lines of other modules."""
 CALL: list[dict[str, Any]] = [
     {
         "id": 1, "method": "initialize",
