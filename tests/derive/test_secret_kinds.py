@@ -58,6 +58,10 @@ CONTEXTS: dict[str, Callable[[str], str]] = {
 COLOURED: Callable[[str], str] = lambda text: f"\x1b[31m{text}\x1b[0m"  # noqa: E731
 
 
+def letters(count: int, seed: int = 7) -> str:
+    return "".join(random.Random(seed).choices(SETS["b"], k=count))
+
+
 def wrapped(text: str) -> str:
     whole = "x" * 60 + " " + text
     return "\n".join(whole[at : at + 80] for at in range(0, len(whole), 80))
@@ -131,6 +135,14 @@ def test_a_variable_a_path_a_placeholder_and_another_name_stay(text: str) -> Non
     assert Redactor().text(text) == text
 
 
+def test_the_end_of_a_key_is_masked_without_its_beginning() -> None:
+    above = "\n".join((letters(64), letters(64, seed=8), "Zm9v"))
+    masked = Redactor().text(f"done\n{above}\n-----END OPENSSH PRIVATE KEY-----\n$ ls")
+    assert masked == "done\n[private-key-1]\n[private-key-2]\n[private-key-3]\n-----END OPENSSH PRIVATE KEY-----\n$ ls"
+    prose = "so it ends here\n-----END PRIVATE KEY-----"
+    assert Redactor().text(prose) == prose
+
+
 def ordinary() -> Iterator[str]:
     """Code and prose: the beginnings of modules of the standard library, and our own pages."""
     library = Path(sysconfig.get_path("stdlib"))
@@ -161,7 +173,9 @@ def test_ordinary_code_and_prose_stay_byte_for_byte() -> None:
     [
         "password=" * 11_000, "://a:" * 20_000, "authorization: " * 7_000, "-----BEGIN PRIVATE KEY-----\n" * 3_500,
         "sk-" * 33_000, "AKIA\n" * 20_000, 'token="' + '\\"' * 50_000, "bearer " + "a" * 100_000, "A_KEY=" * 16_000,
-        "=" * 100_000, "@" * 100_000, "eyJ" * 33_000, "\x1b[0m" * 25_000, ("a" * 80 + "\n") * 1_200, "KEY_" * 25_000,
+        "=" * 100_000, "A" * 100_000, ("a" * 20 + "\n") * 4_000 + "-----END PRIVATE KEY-----",
+        "-----END PRIVATE KEY-----\n" * 4_000,
+        "@" * 100_000, "eyJ" * 33_000, "\x1b[0m" * 25_000, ("a" * 80 + "\n") * 1_200, "KEY_" * 25_000,
         "cookie: a=" * 10_000, "login x password " * 6_000, "mysql -p " * 11_000, "$2$" * 33_000,
         " ".join(f"password=x{number}yz" for number in range(6_000)),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from backstory.mcp.tools import TOOLS
 from tests.support.mcp_client import (
     HERE,
     INJECTION,
+    LONG_AGO_S,
     OTHER,
     TOKEN,
     answered,
@@ -437,6 +439,18 @@ def test_sql_cannot_take_a_secret_in_a_path_apart(history: History, column: str)
     history.shell("ingest")
     pieces = f"substr({column}, -36, 20), substr({column}, -16), hex({column})"
     said = history.call("session_store_sql", query=f"select {pieces} from session_files where {column} like '%.txt'")
+    assert said.history.count("\n") == 1
+    for part in (TOKEN[8:16], TOKEN[-8:]):
+        assert part not in said.text and part.encode().hex().upper() not in said.text
+
+
+@pytest.mark.parametrize("expression", ["branch", "hex(branch)", "replace(branch, 'ghp_', '')"])
+def test_sql_cannot_take_a_secret_in_the_name_of_a_branch_apart(history: History, expression: str) -> None:
+    path = history.write_log(LARGE, history.work, asked("Write it"), 3)
+    path.write_bytes(path.read_bytes().replace(b'"trunk"', json.dumps(f"fix/{TOKEN}").encode()))
+    os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    history.shell("ingest")
+    said = history.call("session_store_sql", query=f"select {expression} from sessions where branch like 'fix%'")
     assert said.history.count("\n") == 1
     for part in (TOKEN[8:16], TOKEN[-8:]):
         assert part not in said.text and part.encode().hex().upper() not in said.text

@@ -189,7 +189,6 @@ FORMS = (
     ("yandex-token", "t1.", (0,), r"t1\.[A-Za-z0-9_-]{1,200}={0,2}\.[A-Za-z0-9_-]{86}={0,2}"),
     ("mapbox-token", "k.eyJ", (1,), r"[pst]k\.eyJ[A-Za-z0-9_-]{40,200}\.[A-Za-z0-9_-]{20,40}"),
     ("dropbox-token", "sl.", (0,), r"sl\.[A-Za-z0-9_=.-]{130,300}"),
-    ("dropbox-token", "AAAAAAAAAA", (11,), r"[a-z0-9]{11}A{10}[a-z0-9_=-]{43}(?!\w)"),
     ("authress-key", "sc_", (0,), _AUTHRESS), ("authress-key", "ext_", (0,), _AUTHRESS),
     ("authress-key", "scauth_", (0,), _AUTHRESS), ("authress-key", "authress_", (0,), _AUTHRESS),
     ("webhook", "@", (36,), rf"{_UUID}@[A-Za-z0-9-]{{8,36}}/IncomingWebhook/[A-Za-z0-9/-]{{16,120}}"),

@@ -22,6 +22,7 @@ from backstory.lazy_regex import lazy_regex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+KEY_LINE_CHARS_MIN = 16
 KEY_CHARS_MAX = 20_000
 """Between the beginning and the end of a private key stands at most so much."""
 BREAKS_MAX = 8
@@ -198,13 +199,15 @@ _KEY_LINES = lazy_regex(
     r"""(?:(?:\r|\n|\\r|\\n|[ \t"',;|│+→]|\d{1,6}[→:\t|])*[A-Za-z0-9+/=]{16,})+"""
     r"""(?:(?:\r?\n|\\n)[A-Za-z0-9+/=]{1,15}(?=\s|\\n|"|$))?"""
 )
+_BETWEEN_LINES = lazy_regex(r"""(?:\r|\n|\\[rn]|[ \t"',;|│+→]|\d{1,6}[→:\t|])*""")
+_KEY_WORD = lazy_regex(r"[A-Za-z0-9+/=]{4,}")
 
 
 def private_keys_in(text: str) -> Iterator[Finding]:
     """Private keys as PEM, PGP and PuTTY have them. One among quotes, or without its end, is found line by line."""
     begins = list(_KEY_BEGIN.finditer(text)) if "-----" in text else []
-    ends = list(_KEY_END.finditer(text)) if begins else []
-    starts = [end.start() for end in ends]
+    ends = list(_KEY_END.finditer(text)) if "-----" in text else []
+    starts, begun = [end.start() for end in ends], set[int]()
     for number, begin in enumerate(begins):
         nearest = bisect_left(starts, begin.end())
         most = min(begin.end() + KEY_CHARS_MAX, begins[number + 1].start() if number + 1 < len(begins) else len(text))
@@ -212,6 +215,11 @@ def private_keys_in(text: str) -> Iterator[Finding]:
             yield from _lines_behind(text, begin.end())
         else:
             yield from _whole_key(text, begin, ends[nearest])
+            begun.add(nearest)
+    for number, end in enumerate(ends):
+        if number not in begun:
+            # Its beginning may be cut off, where only the last lines are kept of what a command printed.
+            yield from _lines_before(text, ends[number - 1].end() if number else 0, end.start())
     for begin in _PUTTY_KEY.finditer(text) if "Private-Lines:" in text else ():
         yield from _lines_behind(text, begin.end())
 
@@ -230,6 +238,19 @@ def _lines_behind(text: str, at: int) -> Iterator[Finding]:
     lines = _KEY_LINES.match(text, at, at + KEY_CHARS_MAX)
     if lines is not None:
         yield from _key_lines(text, at, lines.end())
+
+
+def _lines_before(text: str, start: int, end: int) -> Iterator[Finding]:
+    """The lines of a key above its end; the last one may be short, if a whole one is above it."""
+    found, at = list[re.Match[str]](), end
+    for line in reversed(list(_KEY_WORD.finditer(text, max(start, end - KEY_CHARS_MAX), end))):
+        is_short = len(line.group()) < KEY_LINE_CHARS_MIN
+        if (is_short and found) or not _BETWEEN_LINES.fullmatch(text, line.end(), at):
+            break
+        found.append(line)
+        at = line.start()
+    for line in found if found and len(found[-1].group()) >= KEY_LINE_CHARS_MIN else ():
+        yield Finding("private-key", line.start(), line.end(), line.group())
 
 
 def _key_lines(text: str, start: int, end: int) -> Iterator[Finding]:

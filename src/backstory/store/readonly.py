@@ -284,7 +284,7 @@ def _make_views(db: apsw.Connection, guard: Guard | None, *, are_moved: bool) ->
         f"where exists (select 1 from main.sessions where owner is not null) and {claimed};"
         # The last thing that the model said or called in each turn: what the turn used is returned with it.
         "create temp view answers as select e.id, t.input_tokens, t.output_tokens, t.cache_read_tokens, "
-        "t.cache_write_tokens, t.api_latency_ms, t.model from main.events e join main.turns t on t.id = e.turn_id "
+        "t.cache_write_tokens, t.api_latency_ms from main.events e join main.turns t on t.id = e.turn_id "
         f"where e.kind in {kinds.ANSWERS} and e.id = (select p.id from main.events p "
         "where p.session_id = t.session_id and p.turn_id = t.id and p.seq between t.first_seq and t.last_seq "
         f"and p.kind in {kinds.ANSWERS} order by p.seq desc, p.part desc limit 1);"

@@ -33,20 +33,28 @@ OF_SESSIONS = frozenset({
     "branches", "checkpoints", "compactions", "events", "logs", "session_files", "session_refs", "turns",
 })  # fmt: skip
 """Tables with a row's session in ``session_id``. Of what others have only rows are read that one of these names."""
-MASKED = {
-    "sessions": ("title", "name"),
-    "turns": ("prompt",),
-    "turn_texts": ("answer",),
-    "session_files": ("file_path",),
-    "file_touches": ("to_path",),
-    "branches": ("name",),
-    "compactions": ("summary",),
-    "checkpoints": (
-        "title", "overview", "history", "work_done", "technical_details", "important_files", "next_steps",
-    ),
-    "context_items": ("description", "content"),
+PLAIN = {
+    "sessions": {
+        "uid", "owner", "created", "last_native_id", "native_id", "parent_identity", "relation",
+        "leaf_uid",
+    },
+    "logs": {"turn_uid", "agent", "kind", "native_id"},
+    "turns": {
+        "uid", "parent_uid", "agent", "native_id", "outcome", "tokens_source", "cost_source", "prefix_sha256",
+    },
+    "branches": {"leaf_uid"},
+    "compactions": {"created", "agent"},
+    "context_items": {"src"},
+    "events": {"kind", "data"},
+    "session_files": {"action"},
+    "file_touches": {"action"},
+    "session_refs": {"ref_type"},
 }  # fmt: skip
-"""Columns with what was said, and names that may hold anything. What events say is masked by what unpacks them."""
+"""Columns of texts that are given as they are; every other text is masked, also one of a column that is new.
+
+They are ids, which are looked up and joined by, times, hashes, and words of ours. What events say (``data``) is masked
+by what unpacks it.
+"""
 OF_SESSION = frozenset({
     "branch_number", "event_full", "event_json", "event_text", "full_field", "is_current", "is_rewound",
     "message_above", "turn_cost", "turn_depth",
@@ -122,9 +130,11 @@ class Guard:
         db.execute(f"insert into scope{self._end} select value from json_each(?)", (f"[{ids}]",))
 
     def _table_view(self, db: apsw.Connection, table: str) -> str:
-        names = [str(row[1]) for row in db.execute(f"pragma main.table_xinfo({table})")]
-        masked = MASKED.get(table, ())
-        columns = ", ".join(f"masked{self._end}({each}) as {each}" if each in masked else each for each in names)
+        plain = PLAIN.get(table, set())
+        columns = ", ".join(
+            f"masked{self._end}({name}) as {name}" if name not in plain and may_be_text(kind) else name
+            for _, name, kind, *_ in db.execute(f"pragma main.table_xinfo({table})")
+        )
         return f"create temp view {table}_of{self._end} as select {columns} from main.{table}{self._where(table)};"
 
     def _where(self, table: str) -> str:
@@ -185,6 +195,11 @@ class Guard:
             # meant by its own, because ``main.`` is refused.
             return table in self._shown
         return by is not None and by.endswith(self._end)
+
+
+def may_be_text(kind: str) -> bool:
+    """Tell a column that may hold a text from one of numbers, by the type that it is declared with."""
+    return kind.lower() not in ("integer", "real")
 
 
 def names_main(tokens: Iterable[str]) -> bool:

@@ -359,8 +359,8 @@ select e.id, e.session_id, e.seq, e.part,
       from main.turns where id = e.turn_id)
     else (select json_object('event_type', 'api_call_end', 'timestamp', e.at / 1000, 'message_id', e.id,
       'input_tokens', input_tokens, 'output_tokens', output_tokens, 'cache_creation_input_tokens', cache_write_tokens,
-      'cache_read_input_tokens', cache_read_tokens, 'api_latency_ms', api_latency_ms, 'model', model)
-      from temp.answers where id = e.id) end
+      'cache_read_input_tokens', cache_read_tokens, 'api_latency_ms', api_latency_ms,
+      'model', (select model from main.turns where id = e.turn_id)) from temp.answers where id = e.id) end
 from main.events e
 where e.session_id not in (select id from temp.claimed);
 
