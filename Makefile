@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: install clients demo check quick test fuzz bench clean
+.PHONY: install clients demo check quick test long fuzz bench clean
 .DEFAULT_GOAL := test
 
 install: $(READY)
@@ -42,6 +42,10 @@ quick: $(READY)
 # What is skipped is listed with its reason: a test that was not run is not a test that passed.
 test: $(READY)
 	$(BIN)/python -m pytest -n auto -rs
+
+# The same tests at every step instead of every third, and with processes that are started instead of copied. Takes long.
+long: $(READY)
+	BACKSTORY_LONG=1 BACKSTORY_STARTED=1 $(BIN)/python -m pytest -n auto -rs
 
 # Longer than a test run may take: what is tested by examples, again and again, each round with examples of its own.
 ROUNDS ?= 20

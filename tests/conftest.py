@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from backstory.store import Store, open_store
+from tests.support import forked
 from tests.support.clock import Clock
 
 if TYPE_CHECKING:
@@ -75,6 +76,9 @@ def no_process_outlives_its_test(
 
     monkeypatch.setattr(subprocess, "Popen", Noted)
     yield
+    started += forked.STARTED
+    homes |= {process.home for process in forked.STARTED}
+    forked.STARTED.clear()
     for process in started:
         process.kill()
     for pid in family({home for home in homes if home.startswith(str(tmp_path_factory.getbasetemp()))}):

@@ -13,6 +13,7 @@ from backstory import errors
 from backstory.model import AssistantText, LogIdentity, SessionFacts, ToolResult, UserMessage
 from backstory.store import RecordBatch, Store, logs, open_store
 from tests.support.clock import NOW
+from tests.support.counts import steps
 from tests.support.faults import Disk, failing_disk
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def check_every_step(
     with opened(before, shared) as store:
         old = contents(store)
     new = outcome_of(before, shared, operation)
-    for step in range(1, STEPS_MAX):
+    for step in steps(STEPS_MAX, every=3, first=shared + 2 * for_good):
         path = copied(folder, step)
         store = opened(path, shared)
         disk.fail(step, ERRORS[step % 2], for_good=for_good)

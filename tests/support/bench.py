@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backstory.projects.registry import KnownProjects
 from backstory.store import Store, open_store
+from tests.support.forked import COMMAND, Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +57,8 @@ class Bench:
     ) -> subprocess.Popen[str]:
         """``environ`` is added (None takes away); ``limit`` is called in the new process before the program begins."""
         merged = {**self.environ(script or []), **(environ or {})}
-        return subprocess.Popen(
-            [sys.executable, "-m", "backstory", *words], cwd=cwd or self.project, text=True, preexec_fn=limit,
+        return Process(
+            [*COMMAND, *words], cwd=cwd or self.project, text=True, preexec_fn=limit,
             env={name: value for name, value in merged.items() if value is not None},
             stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from tests.support.forked import COMMAND, run
 from tests.support.machines import case, place
 
 if TYPE_CHECKING:
@@ -44,10 +43,9 @@ class Shell:
         return self.home / "backstory" / "store.db"
 
     def __call__(self, *args: str | bytes | Path, typed: str | None = None, **environ: str) -> Done:
-        done = subprocess.run(
-            [sys.executable, "-m", "backstory", *args], cwd=self.cwd, env=self.environ | environ, capture_output=True,
-            input=(typed or "").encode(), timeout=120,
-        )  # fmt: skip
+        done = run(
+            [*COMMAND, *args], cwd=self.cwd, env=self.environ | environ, given=(typed or "").encode(), timeout=120
+        )
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def put(self, *names: str) -> None:

@@ -7,6 +7,7 @@ import importlib
 import os
 import re
 import shutil
+from bisect import bisect_left
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ from backstory.runs.spool import SPOOLS, Spool
 from backstory.store import open_store
 from backstory.store.moved_home import MOVED_FROM, MOVED_TO, Moving, check_home
 from backstory.workspace.home_moving import MovedHome, move_home
+from tests.support.counts import steps
 from tests.support.homes import QUEUED, STRANGER, TURN, held, killed_at, make_home, write
 from tests.support.small_disk import small_disk
 
@@ -247,7 +249,7 @@ def test_no_link_takes_the_place_of_a_folder_in_which_something_stays(source: Pa
 @pytest.mark.slow
 @pytest.mark.parametrize(("same", "symlink"), [(True, True), (False, False)], ids=["linked", "two disks"])
 def test_killed_at_any_step_nothing_is_lost_or_doubled(tmp_path: Path, same: bool, symlink: bool) -> None:
-    for step in range(1, STEPS_MAX):
+    for step in steps(STEPS_MAX, every=3, first=same):
         source, to = tmp_path / f"old{step}", tmp_path / f"new{step}"
         make_home(source)
         if symlink:
@@ -296,8 +298,8 @@ def discard(*folders: Path) -> None:
 
 def test_what_was_done_between_a_kill_and_the_next_try_comes_along(source: Path, to: Path, uid: str) -> None:
     # The last step before the mark says that it is over.
-    steps = next(step for step in range(1, STEPS_MAX) if is_over_after(source.parent / f"tried{step}", step))
-    assert killed_at(steps - 1, lambda: moved(source, to), one_disk=False)
+    last = bisect_left(range(STEPS_MAX), True, lo=1, key=lambda step: is_over_after(source.parent / f"{step}", step))
+    assert killed_at(last - 1, lambda: moved(source, to), one_disk=False)
     assert (to / "store.db").exists() and usable(source)
 
     with open_store(source / "store.db", shared=True) as store:
