@@ -11,7 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from backstory.cli import cli
+from backstory.errors import BackstoryError, StoreDamaged
 from backstory.store import open_store, schema
+from backstory.store.json_lines import LINE_BYTES_MAX
 from tests.support.one_of_each import fill
 
 if TYPE_CHECKING:
@@ -33,6 +35,13 @@ READING = [
     ["board", "list", "--all"], ["export", "--all", "--format", "json", "-o", "-"],
     ["export", "--all", "--format", "md", "-o", "-"], ["resume", "UID", "--print"], ["ps"], ["verify"], ["optimize"],
     ["reindex"],
+]  # fmt: skip
+
+
+READING_ONE = [
+    ["list"], ["list", "--json"], ["show", "S1"], ["show", "S1", "--json"], ["show", "S1", "--full"], ["stats"],
+    ["search", "red"], ["tree", "S1"], ["branches", "S1"], ["context", "S1"],
+    ["export", "--all", "--format", "json", "-o", "-"],
 ]  # fmt: skip
 
 
@@ -85,6 +94,53 @@ def test_no_reading_command_ends_in_a_traceback_where_no_text_is_text(home: Path
     damage(home, *texts)
     for words in READING:
         told(*(first if each == "UID" else each for each in words))
+
+
+@pytest.fixture
+def other(home: Path, tmp_path: Path) -> Path:
+    """A store of another machine, which merge would take: without it the home here has none."""
+    path = tmp_path / "other.bks"
+    home.rename(path)
+    ours = "update turns set uid = format('%026d', id); update sessions set uid = format('%026d', id)"
+    # A row of a log that lies nowhere is no damage to look for here.
+    damage(path, ours, "update events set log_id = null, position = null, length = null", "delete from logs")
+    return path
+
+
+def test_a_store_of_another_machine_is_merged(other: Path) -> None:
+    assert told("merge", "--trust", "--foreign", str(other)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("turns.prompt", "cast(x'ff' as text)"), ("turns.prompt", "x'ff00'"), ("sessions.uid", "x'ff00'"),
+        ("turns.started", "'seven'"), ("turns.started", "9223372036854775807"), ("events.seq", "'seven'"),
+        ("turns.cost_usd", "'seven'"), ("sessions.title", f"cast(zeroblob({LINE_BYTES_MAX + 1}) as text)"),
+    ],
+)  # fmt: skip
+def test_a_store_with_a_value_that_no_column_holds_is_refused_and_left_as_it_is(
+    other: Path, column: str, value: str
+) -> None:
+    table, _, name = column.partition(".")
+    damage(other, f"update {table} set {name} = {value} where rowid = (select min(rowid) from {table})")
+    before = other.read_bytes()
+    for trust in ([], ["--trust"]):
+        refused = told("merge", *trust, "--foreign", str(other)).exception
+        assert isinstance(refused, BackstoryError)
+        assert refused.exit_code == 65
+    for words in READING_ONE:
+        failed = told("--store", str(other), *words).exception
+        assert failed is None or getattr(failed, "exit_code", getattr(failed, "code", 1)) in (0, 1, 65), words
+        assert failed is None or isinstance(failed, BackstoryError | SystemExit), words
+    assert other.read_bytes() == before
+
+
+def test_the_row_is_named_over_which_a_command_stopped(other: Path) -> None:
+    damage(other, "update turns set started = 'seven' where id = 1")
+    refused = told("--store", str(other), "list").exception
+    assert isinstance(refused, StoreDamaged)
+    assert "turns row 1: started is not an integer in range" in str(refused)
 
 
 def test_verify_names_such_a_row_and_rm_takes_it_out(home: Path) -> None:

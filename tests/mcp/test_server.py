@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 from backstory.mcp.answer import CHARS_MAX
@@ -323,6 +325,16 @@ def test_what_an_agent_wrote_since_is_found(history: History) -> None:
         "77777777-0000-4000-8000-000000000007", history.work, [*asked("narwhal"), *answered("narwhal")], 5
     )
     assert "narwhal" in client.call("search_sessions", query="narwhal").history
+    assert client.close() == (0, "")
+
+
+def test_a_store_with_a_value_that_no_column_holds_is_answered_with_the_row(history: History) -> None:
+    with closing(apsw.Connection(str(history.shell.store))) as db:
+        db.execute("update turns set started = 'seven', ended = 'eight'; update sessions set title = x'ff00'")
+    client = history.client(BACKSTORY_INGEST_AUTO="off")
+    client.begin()
+    said = [client.call("search_sessions", query="marmot")]
+    assert any(each.is_error and "is not text that can be kept" in each.text for each in said)
     assert client.close() == (0, "")
 
 

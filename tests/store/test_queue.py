@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -437,3 +438,21 @@ def test_a_folder_that_may_not_be_written_is_said_so(queue: Queue) -> None:
     queue.path.parent.chmod(0o555)
     with pytest.raises(QueueReadOnly):
         queue.add([text("a")])
+
+
+@pytest.mark.parametrize("column", ["uid", "session_uid", "kind", "content", "options", "queued"])
+def test_a_text_of_other_values_than_ours_is_no_queue(queue: Queue, column: str) -> None:
+    queue.add([text("a")])
+    with closing(apsw.Connection(str(queue.path))) as db:
+        db.execute(f"update texts set {column} = x'ff00'")
+    with pytest.raises(QueueUnusable):
+        queue.prompts()
+
+
+def test_an_owner_of_other_values_than_ours_is_no_queue(queue: Queue) -> None:
+    queue.own(HERE)
+    with closing(apsw.Connection(str(queue.path))) as db:
+        db.execute("update owners set heartbeat = 'seven'")
+    for asked in (queue.owners, partial(queue.owner, "S")):
+        with pytest.raises(QueueUnusable):
+            asked()

@@ -128,6 +128,9 @@ class Commands(Group):
         except BrokenPipeError as gone:
             # click would treat a BrokenPipeError as a failure.
             raise _ReaderGone from gone
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            ctx.obj.check_values()
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # Descriptions begin in one column, whatever the section.

@@ -45,6 +45,11 @@ class App:
         if "workspace" in self.__dict__:
             self.workspace.close()
 
+    def check_values(self) -> None:
+        """Raise StoreDamaged where a store that was opened holds a value that none of ours does."""
+        if "workspace" in self.__dict__:
+            self.workspace.check_values()
+
     @cached_property
     def user_home(self) -> Path:
         """The user's home folder: HOME, else the system's."""

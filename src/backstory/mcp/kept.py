@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from backstory.errors import StoreDamaged
 from backstory.workspace.agent_history import AgentHistory
 
 if TYPE_CHECKING:
@@ -46,6 +47,15 @@ class KeptWorkspace:
             self._workspace = self._open_workspace()
             self._opened, self._stamps = time.monotonic(), self._look(self._workspace)
         return AgentHistory(self._workspace, self._user_home, self._around, said)
+
+    def damage(self) -> StoreDamaged | None:
+        """The error for a value that no store of ours holds, where an open one has it."""
+        try:
+            if self._workspace is not None:
+                self._workspace.check_values()
+        except StoreDamaged as found:
+            return found
+        return None
 
     def close(self) -> None:
         """Let go of the stores."""

@@ -150,6 +150,8 @@ class _Calls:
         except BackstoryError as refused:
             return _refusal(tool, refused), True
         except Exception as fault:
+            if (damage := self._kept.damage()) is not None:
+                return _refusal(tool, damage), True
             self._trace(fault)
             return f"{tool.name} failed: {type(fault).__name__}. The server's stderr says more.", True
 

@@ -102,12 +102,12 @@ class Merging(Replication):
         self._change(lambda db: db.execute(question, (owner, wanted)) and None, decided=True)
 
     def check_rows(self) -> None:
-        """Raise StoreDamaged unless every row is what its columns say, as ours are made."""
+        """Raise StoreDamaged unless every row is what its columns say; of one from elsewhere as ours are made."""
 
         def check(db: apsw.Connection) -> None:
             with believed(self.path):
                 for (session_id,) in fetch(db, tuple[int], "select id from sessions order by id"):
-                    foreign.check_session(db, session_id, self.path)
+                    foreign.check_session(db, session_id, self.path, is_bounded=self.is_elsewhere)
 
         self.check_rest()
         self._read(check)

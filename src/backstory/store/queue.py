@@ -328,7 +328,8 @@ class Queue:
         """All who last said to run a session."""
 
         def select(db: apsw.Connection) -> list[Owner]:
-            return fetch(db, Owner, f"select {_OWNER_COLUMNS} from owners order by started")
+            rows = fetch(db, tuple[Any, Any, Any, Any, Any], f"select {_OWNER_COLUMNS} from owners order by started")
+            return [_as_owner(row) for row in rows]
 
         return self._read(select, list[Owner]())
 
@@ -511,19 +512,21 @@ def _is_empty(db: apsw.Connection) -> bool:
 
 
 def _owner(db: apsw.Connection, session_uid: str) -> Owner | None:
-    return fetch_one(db, Owner, f"select {_OWNER_COLUMNS} from owners where session_uid = ?", (session_uid,))
+    asked = f"select {_OWNER_COLUMNS} from owners where session_uid = ?"
+    found = fetch_one(db, tuple[Any, Any, Any, Any, Any], asked, (session_uid,))
+    return None if found is None else _as_owner(found)
+
+
+def _as_owner(row: tuple[Any, ...]) -> Owner:
+    """An owner; raises msgspec.ValidationError where a clone's file holds other values than ours."""
+    return msgspec.convert(dict(zip(Owner.__struct_fields__, row, strict=True)), Owner)
 
 
 def _text(row: tuple[Any, ...]) -> QueuedPrompt:
-    uid, session_uid, kind, content, options, queued = row
-    return QueuedPrompt(
-        uid=uid,
-        session_uid=session_uid,
-        kind=Kind(kind),
-        content=content,
-        options=msgspec.json.decode(options, type=Options),
-        queued=queued,
-    )
+    """A text; raises msgspec.ValidationError, as above."""
+    known = dict(zip(QueuedPrompt.__struct_fields__, row, strict=True))
+    known["options"] = msgspec.json.decode(known["options"], type=Options)
+    return msgspec.convert(known, QueuedPrompt)
 
 
 def _harmless(options: object) -> str:

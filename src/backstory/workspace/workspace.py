@@ -179,6 +179,12 @@ class Workspace(Place):
                 raise _nearer(unknown, refused, words) from None
             raise
 
+    def check_values(self) -> None:
+        """Raise StoreDamaged where a store holds a value that its column cannot: for who failed, and asks over what."""
+        for store in {each.path: each for each in (self.project_store, self.home_store)}.values():
+            if store.exists:
+                store.check_rows()
+
 
 def _nearer(unknown: SessionNotFound, refused: BackstoryError, words: str) -> BackstoryError:
     """The error that says more: words such as S9 and S9@4 are a session's, other ones may be a branch's."""
