@@ -156,3 +156,19 @@ def test_verify_names_such_a_row_and_rm_takes_it_out(home: Path) -> None:
             each = store.session(n).uid
         assert told("rm", "-y", each).exit_code == 0
     assert "is not" not in told("verify").stdout
+
+
+def test_an_export_of_all_takes_the_others_and_names_the_session_that_it_cannot(home: Path, tmp_path: Path) -> None:
+    whole, rest = tmp_path / "whole", tmp_path / "rest"
+    told("export", "--all", "--format", "json", "-o", str(whole))
+    damage(
+        home,
+        "insert into logs(session_id, kind, agent, native_id, path, read_to) values (1, 'log', 'one', 'n', '/gone', 7)",
+    )
+    first = uid(home)
+    done = told("export", "--all", "--format", "json", "-o", str(rest))
+    assert isinstance(done.exception, StoreDamaged)
+    assert "1 session could not be written; the others were." in done.stderr
+    of = [{json.loads(line).get("uid") for line in each.read_bytes().splitlines() if b'"session"' in line}
+          for each in (whole, rest)]  # fmt: skip
+    assert first in of[0] and first not in of[1] and len(of[1]) > 1

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from backstory.errors import SessionsNotCopied, StoreDamaged
-from backstory.store import open_store, schema
+from backstory.store import open_store, portable, schema
 from backstory.store.json_lines import LINE_BYTES_MAX
 from backstory.store.replicate import Taken
 from tests.support.one_of_each import fill
@@ -155,3 +155,19 @@ def test_a_store_that_lacks_a_column_and_a_table_of_today_is_whole(enemy: Path, 
     with open_store(enemy) as store, open_store(tmp_path / "home.db", shared=True) as home:
         assert not any("column" in each for each in store.verify().problems)
         assert home.pull_sessions(store) == len(store.owned_by(store.id)) > 0
+
+
+def test_a_store_whose_table_has_another_column_is_refused_by_what_checks_it(enemy: Path) -> None:
+    with closing(apsw.Connection(str(enemy))) as db:
+        db.execute("pragma legacy_alter_table = on; alter table file_touches rename column file_id to file_ix")
+    with open_store(enemy) as store:
+        store.is_elsewhere = True
+        with pytest.raises(StoreDamaged):
+            store.verify()
+
+
+@pytest.mark.parametrize("length", ["-1", "7000000", str(2**63 - 1), WORD])
+def test_a_session_with_a_log_of_another_length_than_its_bytes_is_named(enemy: Path, length: str) -> None:
+    set_first(enemy, "logs", "read_to", length)
+    with open_store(enemy) as store, pytest.raises(StoreDamaged, match="has not the length"):
+        store.portable(lambda db: portable.extent(db, 1))

@@ -61,6 +61,9 @@ def _write_json(
         output.talk("The bytes of the logs are left out: they cannot be masked and stay what they are.")
     elif not has_bytes:
         output.talk("The bytes of the logs are left out: who imports the file has no logs to restore.")
+    if export.damaged:
+        output.talk(f"{output.counted(len(export.damaged), 'session')} could not be written; the others were.")
+        raise export.damaged[0]
     return written
 
 

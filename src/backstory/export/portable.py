@@ -62,6 +62,8 @@ class JsonExport:
         self._now, self._redactor = now, redactor
         self.counts: Counter[str] = Counter()
         """How many sessions, turns and events were written, and bytes of logs."""
+        self.damaged: list[StoreDamaged] = []
+        """Why sessions were left out of a file of all."""
 
     def lines(self, chosen: Sequence[Chosen], *, removed: bool) -> Iterator[bytes]:
         """All lines. ``removed``: also which sessions people removed, and the context boards."""
@@ -77,7 +79,14 @@ class JsonExport:
             if self._redactor is not None:
                 learn(self._redactor, each.store, ids)
             for session_id in ids:
-                yield from self._session(each.store, session_id, written)
+                try:
+                    extent = each.store.portable(partial(portable.extent, session_id=session_id))
+                except StoreDamaged as refused:
+                    if not removed:
+                        raise
+                    self.damaged.append(refused)
+                else:
+                    yield from self._session(each.store, session_id, extent, written)
         for each in chosen if removed else ():
             for line in each.store.portable(portable.removed):
                 if session_identity(line.uid) not in written:
@@ -89,9 +98,8 @@ class JsonExport:
                 yield self._board_item(item)
         yield _encoded(End(sessions=self.counts["sessions"]))
 
-    def _session(self, store: Store, session_id: int, written: set[str]) -> Iterator[bytes]:
+    def _session(self, store: Store, session_id: int, extent: Extent | None, written: set[str]) -> Iterator[bytes]:
         """The lines of a session; none of one that was ``written`` already, from another store."""
-        extent = store.portable(lambda db: portable.extent(db, session_id))
         if extent is None or session_identity(extent.session.uid) in written:
             return
         written.add(session_identity(extent.session.uid))

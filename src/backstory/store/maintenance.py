@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.lazy_module import lazy_module
 from backstory.store import connection, coverage, logs, moves, sessions
-from backstory.store.database import id_of
+from backstory.store.database import believed, id_of
 from backstory.store.ingesting import Ingesting
 from backstory.store.rows import fetch
 from backstory.store.segments import reset_index, set_index
@@ -125,7 +125,11 @@ class Maintenance(Ingesting):
         """Check everything that can be checked; see ``store/verify.py``."""
         # A connection of its own: what FTS5 remembers of the index in another is not renewed for this check.
         self._reading_connection()
-        with closing(connection.open_reader(self.path)) as db, connection.translated(self.path):
+        with (
+            believed(self.path) if self.is_elsewhere else nullcontext(),
+            closing(connection.open_reader(self.path)) as db,
+            connection.translated(self.path),
+        ):
             return verify.verify(db, progress)
 
     def backup(self, target: Path) -> int:

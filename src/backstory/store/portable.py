@@ -13,6 +13,7 @@ from msgspec import Struct
 from backstory.bounds import iso
 from backstory.store import board_items, decisions, kinds, sessions
 from backstory.store.board_items import ItemCopy
+from backstory.store.codec import CodecError
 from backstory.store.json_lines import (
     BoardLine,
     BranchLine,
@@ -70,10 +71,14 @@ def extent(db: apsw.Connection, session_id: int) -> Extent | None:
         db, tuple[str], "select branch from session_branches where session_id = ? order by branch", (session_id,)
     )
     session = SessionLine(**row, branches=[name for (name,) in git_branches], decided=decisions.times(db, row["uid"]))
-    logs = {
-        each.pop("id"): LogLine(log=number, **each)
-        for number, each in enumerate(_rows(db, _LOG, "from logs where session_id = ? order by id", (session_id,)), 1)
-    }
+    rows = _rows(db, _LOG, "from logs where session_id = ? order by id", (session_id,))
+    asked = (
+        "select exists (select 1 from logs l where session_id = ? and not (typeof(read_to) = 'integer' and read_to "
+        "between 0 and coalesce((select max(start + length) from chunks where log_id = l.id), 0)))"
+    )
+    if db.execute(asked, (session_id,)).get:
+        raise CodecError(f"a log of session {session_id} has not the length that it is said to have")
+    logs = {each.pop("id"): LogLine(log=number, **each) for number, each in enumerate(rows, 1)}
     return Extent(session=session, logs=logs)
 
 
