@@ -32,7 +32,7 @@ ROOMS = {
     "chronicle": Budget(3_670, 34, "reports: what is found, and how it is drawn three times"),
     "cli": Budget(11_620, 113, "a module a command, and what they draw"),
     "conversation": Budget(2_210, 12, "the tree, the context and the compaction of a session"),
-    "derive": Budget(6_470, 35, "facts of events, prices, and secrets with 150 kinds as data"),
+    "derive": Budget(6_500, 35, "facts of events, prices, and secrets with 150 kinds as data"),
     "export": Budget(2_910, 20, "other programs' logs, restored or written"),
     "ingest": Budget(5_140, 27, "from files to batches"),
     "mcp": Budget(1_270, 12, "a module a tool"),

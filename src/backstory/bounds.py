@@ -12,6 +12,8 @@ INTEGER_MAX = 2**63 - 1
 """The largest integer of a column."""
 OVER = INTEGER_MAX + 1
 """What a sum stays at that has grown too large: it can be handed on, and is not kept."""
+LOST = 2**64 - 1
+"""A count that is there and could not be kept, until it leaves a reader as None: a sum with such a part is, too."""
 TIME_MAX_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, UTC."""
 OUT_OF_RANGE = "out of range: "
@@ -43,8 +45,24 @@ def amount(value: object) -> float | None:
 
 
 def added(*counts: int | None) -> int:
-    """A sum of counts, of which missing ones are 0; it grows no further than ``OVER``."""
-    return min(sum(each or 0 for each in counts), OVER)
+    """A sum of counts, of which missing ones are 0; it grows no further than ``OVER``, and is ``LOST`` by one part.
+
+    >>> added(1, None, 2), added(1, LOST), added(INTEGER_MAX, 5) == OVER
+    (3, 18446744073709551615, True)
+    """
+    total = sum(each or 0 for each in counts)
+    if -INTEGER_MAX <= total <= INTEGER_MAX and LOST not in counts:
+        return total
+    return LOST if LOST in counts else OVER
+
+
+def less(count: int, part: int) -> int:
+    """A count without a part of it, not below zero; ``LOST`` where one of both is.
+
+    >>> less(3, 2), less(3, 5), less(3, LOST) == LOST
+    (1, 0, True)
+    """
+    return LOST if LOST in (count, part) else max(count - part, 0)
 
 
 def time_ms(ms: int | None) -> int | None:

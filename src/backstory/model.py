@@ -292,7 +292,7 @@ class OwnLine(Struct, frozen=True, kw_only=True):
 
 
 PARTIAL = "partial"
-"""A turn's ``tokens_source`` where the final count of an answer is missing: its output is at least what is written."""
+"""A turn's ``tokens_source`` where a part of what was counted is missing: its tokens are at least what is written."""
 
 
 class Permissions(StrEnum):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from backstory import ids
+from backstory import bounds, ids
 from backstory.agents.contract import LogRoot, SidecarContent
 from backstory.agents.copilot import AGENT
 from backstory.agents.copilot.database import Databases
@@ -800,7 +800,7 @@ def test_a_number_out_of_all_bounds_is_left_out() -> None:
     huge = int("9" * 400)
     said = read(start(), typed("go"), receipt(huge, 10), record("abort", {}, timestamp=huge))
     (turn,) = said.in_order()
-    assert (turn.tokens.input, turn.tokens.output) == (None, 10)
+    assert (turn.tokens.input, turn.tokens.output) == (bounds.LOST, 10)
     assert said.events[-1][2] is None
 
 

@@ -319,3 +319,31 @@ def test_progress_is_shown_once_it_takes_long_and_only_to_a_person(monkeypatch: 
             report(2, 3)
             report(3, 3)
     assert shown == [(2, 3), (3, 3)]
+
+
+def test_a_count_that_could_not_be_kept_makes_sums_lower_bounds_and_is_no_zero(bare: Shell) -> None:
+    lost = turn("t1", "2026-05-01T10:00:00.000Z")
+    lost[1]["message"]["usage"] = {"input_tokens": 10**23, "output_tokens": -1}
+    put(bare, *lost)
+    assert bare("ingest").code == 0
+    total = stats(bare)["total"]
+    assert (total["input_tokens"], total["output_tokens"]) == (None, None)
+    assert (total["low_usd"], total["cost_kind"], total["turns_without_cost"]) == (None, "unknown", 1)
+    assert "– in, – out" in bare("show", "-S", FIRST).out
+    kinds = json.loads(bare("sql", "--json", "select tokens_kind, cost_kind from usage").out)
+    assert list(kinds["rows"][0].values() if isinstance(kinds["rows"][0], dict) else kinds["rows"][0]) == [
+        "partial", "unknown",
+    ]  # fmt: skip
+    put(bare, *turn("t2", "2026-05-02T10:00:00.000Z", session=SECOND), session=SECOND)
+    assert bare("ingest").code == 0
+    total = stats(bare)["total"]
+    assert (total["input_tokens"], total["turns_with_partial_tokens"]) == (500, 1)
+    assert (total["cost_usd"], total["cost_kind"]) == (None, "lower bound")
+    said = bare("stats", "--all")
+    assert "Tokens are at least these: some of 1 turn are not known." in said.err
+    assert "≥ 500" in said.out
+    assert (
+        bare("list", "--all", "--json").out.count('"cost_kind":"unknown"')
+        + bare("list", "--all", "--json").out.count('"cost_kind": "unknown"')
+        == 1
+    )

@@ -13,7 +13,7 @@ from backstory import bounds
 from backstory.agents import numbers
 from backstory.bounds import OUT_OF_RANGE
 from backstory.errors import AgentCannotRun
-from backstory.model import Complete, Parsed, Retry, Tokens, ToolResult
+from backstory.model import PARTIAL, Complete, Parsed, Retry, Tokens, ToolResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -132,7 +132,8 @@ class _BoundedStreamReader(_Counted):
             api_latency_ms=_kept(ending.api_latency_ms, "api_latency_ms", names),
             cost_usd=_kept_amount(ending.cost_usd, names),
             context_window=_kept(ending.context_window, "context_window", names),
-            tokens=_fitting_tokens(ending.tokens, names),
+            tokens=(tokens := _fitting_tokens(ending.tokens, names)),
+            tokens_source=_source_of(ending, tokens),
         )
         self._count(names)
         return fitting
@@ -170,21 +171,29 @@ def _fitting_turn(turn: Turn) -> tuple[Turn, list[str]]:
     window = _kept(turn.context_window, "context_window", names)
     # The record with an impossible time has reported it.
     started, ended = bounds.time_ms(turn.started), bounds.time_ms(turn.ended)
-    if not names and (started, ended) == (turn.started, turn.ended):
+    if not names and tokens is turn.tokens and (started, ended) == (turn.started, turn.ended):
         return turn, names
     kept = {"tokens": tokens, "duration_ms": duration_ms, "api_latency_ms": api_latency_ms, "cost_usd": cost_usd}
-    return msgspec.structs.replace(turn, **kept, context_window=window, started=started, ended=ended), names
+    source = _source_of(turn, tokens)
+    return msgspec.structs.replace(
+        turn, **kept, tokens_source=source, context_window=window, started=started, ended=ended
+    ), names
 
 
 def _fitting_tokens(tokens: Tokens, names: list[str]) -> Tokens:
-    before = len(names)
     kept = {field: _kept(getattr(tokens, field), name, names) for field, name in _TOKENS.items()}
-    return Tokens(**kept) if len(names) > before else tokens
+    return tokens if all(kept[field] == getattr(tokens, field) for field in kept) else Tokens(**kept)
+
+
+def _source_of(counted: Turn | Ending, kept: Tokens) -> str | None:
+    """How the tokens are known: a sum that lacks a part says at least so much, and never all."""
+    return counted.tokens_source if kept is counted.tokens else PARTIAL
 
 
 def _kept(value: Any, name: str, names: list[str]) -> int | None:
     found = bounds.count(value)
-    if found is None and value is not None:
+    # The record with a count that is lost has reported it.
+    if found is None and value is not None and value != bounds.LOST:
         names.append(name)
     return found
 

@@ -31,7 +31,7 @@ class Counts(Struct):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if value is not None and not (type(value) is int and 0 <= value <= bounds.INTEGER_MAX):
-                setattr(self, name, count(value, name))
+                setattr(self, name, tokens(value, name))
 
 
 def count(value: object, name: str) -> int | None:
@@ -40,6 +40,19 @@ def count(value: object, name: str) -> int | None:
     if found is None and value is not None:
         _note(name)
     return found
+
+
+def tokens(value: object, name: str) -> int | None:
+    """A part of a sum as an agent writes it: ``bounds.LOST`` where it is there and cannot be kept, None without one."""
+    if value is None:
+        return None
+    if value == bounds.LOST:
+        return bounds.LOST
+    is_whole = not isinstance(value, float) or value.is_integer()
+    found = bounds.count(value) if is_whole and not isinstance(value, str) else None
+    if found is None:
+        _note(name)
+    return bounds.LOST if found is None else found
 
 
 def amount(value: object, name: str) -> float | None:
@@ -59,12 +72,14 @@ def time_ms(value: Any) -> int | None:
 
 
 def largest_input(tokens: Tokens, request: int | None) -> int | None:
-    """The input of a turn's largest request after one more; None as soon as a request's is missing.
+    """The input of a turn's largest request after one more; None as soon as a request's is missing or lost.
 
     ``tokens``: what the turn used before; ``request``: the input of this one, caches included.
     """
     known = 0 if tokens.input is None else tokens.largest_input
-    return None if known is None or request is None else max(known, request)
+    if known is None or request is None or request >= bounds.LOST:
+        return None
+    return max(known, request)
 
 
 def _note(name: str) -> None:

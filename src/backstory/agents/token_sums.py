@@ -1,4 +1,8 @@
-"""Arithmetic with the tokens of a turn, each kind for itself; None is an unknown count."""
+"""Arithmetic with the tokens of a turn, each kind for itself.
+
+None is a kind that was not counted, as an agent does that knows none of it; what was counted and lost is
+``bounds.LOST``, and makes what it is a part of lost, too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from backstory.bounds import added
+from backstory.bounds import LOST, added
 from backstory.model import Tokens
 
 if TYPE_CHECKING:
@@ -25,7 +29,13 @@ def sum_of(one: Tokens, other: Tokens) -> Tokens:
 
 def difference(one: Tokens, other: Tokens) -> Tokens:
     """What ``one`` has more, which may be below zero."""
-    return each(lambda this, that: None if this is None else this - (that or 0), one, other)
+    return each(_less, one, other)
+
+
+def _less(this: int | None, that: int | None) -> int | None:
+    if this is None:
+        return None
+    return LOST if LOST in (this, that) else this - (that or 0)
 
 
 def above_zero(tokens: Tokens) -> Tokens:

@@ -54,7 +54,11 @@ def summary(total: Figures) -> Iterator[tuple[str, str]]:
     yield "Sessions", f"{total.sessions:,}"
     yield "Turns", f"{total.turns:,}"
     kinds = ((total.input, "input"), (total.output, "output"), (total.cache_read, "cache read"))
-    tokens = [f"{_tokens(count)} {name}" for count, name in (*kinds, (total.cache_write, "cache write"))]
+    least = "≥ " if total.partial_tokens else ""
+    tokens = [
+        f"{least if count else ''}{_tokens(count)} {name}"
+        for count, name in (*kinds, (total.cache_write, "cache write"))
+    ]
     yield "Tokens", " · ".join(tokens)
     yield "Cost", money(total.cost)
     yield "Time", output.duration(total.duration_ms) or output.UNKNOWN
@@ -178,6 +182,9 @@ def print_unknown(total: Figures, undated: int) -> None:
     facts = [("tokens", total.without_tokens), ("cost", total.without_cost), ("duration", total.without_duration)]
     said = [f"{name} of {output.counted(count, 'turn')}" for name, count in facts if count]
     sentences = [f"Not known, and not in the sums: {', '.join(said)}."] if said else []
+    if total.partial_tokens:
+        turns = output.counted(total.partial_tokens, "turn")
+        sentences.append(f"Tokens are at least these: some of {turns} are not known.")
     if undated:
         sentences.append(f"{output.counted(undated, 'turn')} without a time left out.")
     if sentences:

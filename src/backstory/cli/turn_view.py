@@ -52,7 +52,8 @@ def end_line(listed: ListedTurn, *, is_news: bool = False) -> Iterator[str]:
     mark, colour = outcome_mark(turn.outcome, turn.stop_reason)
     how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else _how(turn)
     how = f"turn {listed.number} {_how(turn)}" if is_news else how
-    used = [] if tokens.output is None else [f"{_input_tokens(tokens)} in, {_output_tokens(turn)} out"]
+    is_counted = tokens.output is not None or turn.tokens_source == model.PARTIAL
+    used = [f"{_input_tokens(turn)} in, {_output_tokens(turn)} out"] if is_counted else []
     cost = [] if listed.cost.low_usd is None else [output.money(listed.cost)]
     facts = [each for each in (how, output.duration(turn.duration_ms), *used, *cost) if each]
     if mark or facts:
@@ -65,13 +66,21 @@ def _about(facts: list[str], taken: int) -> str:
     return f"\n{' ' * taken}".join(flowing_facts([output.one_liner(each) for each in facts if each], taken))
 
 
-def _input_tokens(tokens: model.Tokens) -> str:
-    known = [each for each in (tokens.input, tokens.cache_read, tokens.cache_write) if each is not None]
-    return amount(sum(known)) if known else output.UNKNOWN
+def _input_tokens(turn: Turn) -> str:
+    tokens = turn.tokens
+    known = sum(each or 0 for each in (tokens.input, tokens.cache_read, tokens.cache_write))
+    is_lacking = tokens.input is None or (
+        turn.tokens_source == model.PARTIAL and None in (tokens.cache_read, tokens.cache_write)
+    )
+    if is_lacking:
+        return f"≥ {amount(known)}" if known else output.UNKNOWN
+    return amount(known)
 
 
 def _output_tokens(turn: Turn) -> str:
-    return f"{'≥ ' if turn.tokens_source == model.PARTIAL else ''}{amount(turn.tokens.output or 0)}"
+    if turn.tokens.output is None:
+        return output.UNKNOWN
+    return f"{'≥ ' if turn.tokens_source == model.PARTIAL else ''}{amount(turn.tokens.output)}"
 
 
 def unknown_line(count: int) -> Iterator[str]:

@@ -143,6 +143,8 @@ def cost_of(
         return Cost(kind=kind, usd=reported, low_usd=reported, high_usd=reported)
     if price is None or not is_counted(tokens):
         return UNKNOWN
+    if source == PARTIAL and not (tokens.input or tokens.output or tokens.cache_read or tokens.cache_write):
+        return UNKNOWN
     least, most = _rates(tokens, price)
     low = _sum(tokens, least)
     if least is most and not _is_bound(tokens, least, source):

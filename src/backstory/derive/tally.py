@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from backstory import bounds
 from backstory.derive.pricing import INCLUDED, Cost, Kind, exact_sum, summed
+from backstory.model import PARTIAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,6 +49,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     computed_usd: float | None
     duration_ms: int | None
     without_tokens: int
+    partial_tokens: int
+    """Of how many turns some tokens are known and others are not: the sums are at least what they say."""
     without_cost: int
     without_duration: int
 
@@ -68,14 +71,26 @@ class Group(Struct, kw_only=True):
     without_high: int = 0
     duration_ms: int | None = None
     without_tokens: int = 0
+    partial_tokens: int = 0
     without_cost: int = 0
     without_duration: int = 0
 
-    def add_tokens(self, read: int | None, wrote: int | None, cache_read: int | None, cache_write: int | None) -> None:
-        """Add what a turn used: its input and output, and what of it came from a cache and went into one."""
+    def add_tokens(
+        self,
+        read: int | None,
+        wrote: int | None,
+        cache_read: int | None,
+        cache_write: int | None,
+        source: str | None = None,
+    ) -> None:
+        """Add what a turn used: its input and output, and what of it came from a cache and went into one.
+
+        ``source``: how that is known, as ``Turn.tokens_source`` says it.
+        """
         if read is None and wrote is None and cache_read is None and cache_write is None:
             self.without_tokens += 1
             return
+        self.partial_tokens += source == PARTIAL or read is None or wrote is None
         if read is not None:
             self.input = (self.input or 0) + read
         if wrote is not None:
@@ -130,6 +145,7 @@ class Group(Struct, kw_only=True):
             computed_usd=exact_sum(self.computed) if self.computed else None,
             duration_ms=_kept(self.duration_ms),
             without_tokens=self.without_tokens,
+            partial_tokens=self.partial_tokens,
             without_cost=self.without_cost,
             without_duration=self.without_duration,
         )
@@ -171,6 +187,7 @@ class Tally(Struct, kw_only=True):
 
 _SUMMED: Sequence[str] = (
     "turns", "input", "output", "cache_read", "cache_write", "without_high", "duration_ms", "without_tokens",
+    "partial_tokens",
     "without_cost", "without_duration",
 )  # fmt: skip
 

@@ -177,7 +177,7 @@ class Costs:
         for row in rows:
             session_id, turn_id, uid, _, model, _, *counted, _, _, _, _ = row
             cost = self.of_row(row, chars.get(turn_id, 0), session_id in included)
-            counts_here = turn_id not in copies and not is_free(model, cost, counted)
+            counts_here = turn_id not in copies and not is_free(model, cost, counted, row[-3])
             found[session_id].append(TurnCost(id=turn_id, uid=uid, cost=cost, counts=counts_here))
         return found
 
@@ -263,12 +263,12 @@ class Costs:
         return found
 
 
-def is_free(model: str | None, cost: Cost, counted: Iterable[int | None]) -> bool:
+def is_free(model: str | None, cost: Cost, counted: Iterable[int | None], source: str | None) -> bool:
     """True if there is nothing to pay for a turn: no model is named, and none of its tokens (``counted``) is known.
 
-    An agent may count the tokens of a run and not name its model.
+    An agent may count the tokens of a run and not name its model, and a count that was lost (``source``) is no zero.
     """
-    return model is None and cost.kind is Kind.UNKNOWN and not any(counted)
+    return model is None and cost.kind is Kind.UNKNOWN and source != PARTIAL and not any(counted)
 
 
 def _day(ms: int | None) -> str | None:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory import bounds
-from backstory.model import ToolCall, event_from_json
+from backstory.model import PARTIAL, ToolCall, event_from_json
 from backstory.store import codec, event_rows, sidecars, turns
 from backstory.store.batches import packed
 from backstory.store.rows import fetch, fetch_one
@@ -116,8 +116,10 @@ def improved(known: TurnFacts, given: TurnFacts) -> TurnFacts:
     if known.cost_usd is None:
         better |= {"cost_usd": given.cost_usd, "cost_source": given.cost_source}
     counts = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "largest_input", "reasoning")
-    if known.tokens_source in (None, FROM_LOG) and given.tokens_source is not None:
-        better |= {name: getattr(given, name) for name in counts} | {"tokens_source": FROM_LOG}
+    is_less = known.tokens_source == PARTIAL and (given.output or 0) >= (known.output or 0)
+    if (known.tokens_source in (None, FROM_LOG) or is_less) and given.tokens_source is not None:
+        source = PARTIAL if given.tokens_source == PARTIAL else FROM_LOG
+        better |= {name: getattr(given, name) for name in counts} | {"tokens_source": source}
     elif (known.input, known.output, known.cache_read) == (given.input, given.output, given.cache_read):
         better |= {name: getattr(given, name) for name in counts if getattr(known, name) is None}
     return msgspec.structs.replace(known, **better)

@@ -208,10 +208,10 @@ class _Adding:
 
     def _add_usage(self, groups: list[Group], row: tuple[Any, ...], chars: int) -> None:
         cost = self._costs.of_row(row, chars, row[0] in self._included)
-        if not is_free(row[4], cost, row[6:10]):
+        if not is_free(row[4], cost, row[6:10], row[12]):
             for group in groups:
                 group.add_cost(cost)
-                group.add_tokens(row[6], row[7], row[8], row[9])
+                group.add_tokens(row[6], row[7], row[8], row[9], row[12])
 
     def _add_partial(self, rows: list[tuple[Any, ...]]) -> None:
         """Add turns whose output was not counted to its end, with how much the model wrote in them."""

@@ -91,7 +91,7 @@ create temp view turns(
   cache_write_1h_tokens, -- part of cache_write_tokens: held for an hour; NULL = the agent does not say
   largest_input_tokens, -- input of the largest request, caches included; NULL = the agent does not say
   reasoning_tokens,   -- part of output_tokens
-  tokens_source,      -- reported: by the agent; partial: output is at least this; log: known only from its own log; run: of several turns
+  tokens_source,      -- reported: by the agent; partial: a count is missing, so they are at least these; log: known only from its own log; run: of several turns
   cost_usd,           -- as its agent said, else computed from tokens and prices; NULL where it is unknown, or only at least known
   cost_source,        -- reported: as the agent said; NULL where it said nothing
   prefix_chars,       -- length of the context that was sent before the prompt
@@ -292,7 +292,7 @@ create temp view usage(
   cost_usd,           -- NULL where it is unknown, or only at least known
   cost_kind,          -- exact: as the agent said; computed: from tokens and prices; lower bound: at least low_usd; included: in what was reported for its parent; unknown
   duration_ms,        -- how long the turn took
-  tokens_kind,        -- exact: as the agent counted; partial: output is at least this; shared: given with the last of several turns; unknown
+  tokens_kind,        -- exact: as the agent counted; partial: a count is missing, so they are at least these; shared: given with the last of several turns; unknown
   low_usd,            -- what it cost at least; cost_usd where that is known
   high_usd            -- an estimate of what it cost at the most, where cost_kind is lower bound; else cost_usd. Not for sums
 ) as
@@ -300,7 +300,8 @@ select t.session_id, t.turn_index, t.uid, t.agent, t.model, t.timestamp, t.input
   t.cache_read_tokens, t.cache_write_tokens, t.cache_write_1h_tokens, t.largest_input_tokens, t.reasoning_tokens,
   t.cost_usd, t.cost_kind, t.duration_ms,
   case when coalesce(t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens) is null then 'unknown'
-    when t.tokens_source = 'run' then 'shared' when t.tokens_source = 'partial' then 'partial' else 'exact' end,
+    when t.tokens_source = 'run' then 'shared'
+    when t.tokens_source = 'partial' or t.input_tokens is null or t.output_tokens is null then 'partial' else 'exact' end,
   t.low_usd, t.high_usd
 from temp.turns t
 -- A copy that alone knows what was used is no copy of that: a review's turn is in its parent's log, too, without tokens.

@@ -179,6 +179,7 @@ def figures_as_json(figures: Figures) -> dict[str, Any]:
         "high_usd": cost.high_usd,
         "duration_ms": figures.duration_ms,
         "turns_without_tokens": figures.without_tokens,
+        "turns_with_partial_tokens": figures.partial_tokens,
         "turns_without_cost": figures.without_cost,
         "turns_without_duration": figures.without_duration,
     }

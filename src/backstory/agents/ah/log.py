@@ -22,7 +22,7 @@ from msgspec import Struct, field
 from backstory.agents import jsonl, numbers
 from backstory.agents.ah import files, rows
 from backstory.agents.turn_fold import OpenCall, TurnFold, TurnState, lengthen, without_prompt
-from backstory.bounds import added
+from backstory.bounds import LOST, added
 from backstory.conversation.context import strip_context
 from backstory.lazy_regex import lazy_regex
 from backstory.model import (
@@ -285,8 +285,8 @@ class Reader(TurnFold[_State]):
         """What an answer's own columns say: how it ended, who gave it, and what it cost until its event has more."""
         stop = _text(row.get("stop_reason"))
         counts = (
-            numbers.count(row.get("input_tokens"), "input_tokens"),
-            numbers.count(row.get("output_tokens"), "output_tokens"),
+            numbers.tokens(row.get("input_tokens"), "input_tokens"),
+            numbers.tokens(row.get("output_tokens"), "output_tokens"),
         )
         if turn is not None:
             turn.stop_reason, turn.model = stop or turn.stop_reason, _text(row.get("model")) or turn.model
@@ -375,8 +375,8 @@ class Reader(TurnFold[_State]):
                 _count(
                     turn,
                     Tokens(
-                        input=_told_count(said, "input_tokens"),
-                        output=_told_count(said, "output_tokens"),
+                        input=_told_tokens(said, "input_tokens"),
+                        output=_told_tokens(said, "output_tokens"),
                     ),
                 )
             case "agent_end":
@@ -406,13 +406,13 @@ class Reader(TurnFold[_State]):
             return
         if self._state.counted[0] == message_id:
             _, given_input, given_output = self._state.counted
-            _count(turn, Tokens(input=-(given_input or 0), output=-(given_output or 0)))
+            _count(turn, Tokens(input=_taken_off(given_input), output=_taken_off(given_output)))
             self._state.counted = ("", None, None)
         tokens = Tokens(
-            input=_told_count(said, "input_tokens"),
-            output=_told_count(said, "output_tokens"),
-            cache_read=_told_count(said, "cache_read_input_tokens"),
-            cache_write=_told_count(said, "cache_creation_input_tokens"),
+            input=_told_tokens(said, "input_tokens"),
+            output=_told_tokens(said, "output_tokens"),
+            cache_read=_told_tokens(said, "cache_read_input_tokens"),
+            cache_write=_told_tokens(said, "cache_creation_input_tokens"),
         )
         _count(turn, tokens)
         turn.model = _text(said.get("model")) or turn.model
@@ -526,6 +526,15 @@ def _text(value: Any) -> str:
 
 def _told_count(row: dict[str, Any], name: str) -> int | None:
     return numbers.count(row.get(name), name)
+
+
+def _told_tokens(row: dict[str, Any], name: str) -> int | None:
+    return numbers.tokens(row.get(name), name)
+
+
+def _taken_off(count: int | None) -> int:
+    """A count as it is taken off a sum; one that was lost leaves it lost."""
+    return 0 if count == LOST else -(count or 0)
 
 
 def _number(value: Any) -> int | None:

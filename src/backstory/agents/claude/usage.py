@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from backstory.agents import numbers
-from backstory.bounds import added
+from backstory.bounds import LOST, added
 from backstory.model import Tokens
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Usage(numbers.Counts):
 def _held_for_an_hour(periods: object, written: int | None) -> int | None:
     if not written:
         return written
-    if not isinstance(periods, dict):
+    if written == LOST or not isinstance(periods, dict):
         return None
     short, long = periods.get("ephemeral_5m_input_tokens", 0), periods.get("ephemeral_1h_input_tokens", 0)
     if type(short) is not int or type(long) is not int or min(short, long) < 0:
@@ -51,7 +51,10 @@ def _held_for_an_hour(periods: object, written: int | None) -> int | None:
 
 
 def add_record(tokens: Tokens, before: Counted | None, usage: Usage) -> tuple[Counted, Tokens]:
-    """What a message counted and a turn's tokens after one more record of it; ``before``: what it counted so far."""
+    """What a message counted and a turn's tokens after one more record of it; ``before``: what it counted so far.
+
+    A count that is not there is 0, as a client writes none of what it does not use; one that was lost stays lost.
+    """
     written, written_1h = usage.cache_creation_input_tokens or 0, usage.cache_write_1h
     read = usage.cache_read_input_tokens or 0
     counted = (usage.input_tokens or 0, usage.output_tokens or 0, read, written, written_1h or 0)
@@ -62,7 +65,7 @@ def add_record(tokens: Tokens, before: Counted | None, usage: Usage) -> tuple[Co
     now = tuple(map(max, known, counted))
     if before is not None and now == known:
         return now, tokens
-    grown = [new - old for new, old in zip(now, known, strict=True)]
+    grown = [LOST if new == LOST else new - old for new, old in zip(now, known, strict=True)]
     known_1h = tokens.cache_write_1h if tokens.cache_write else 0
     is_known_1h = known_1h is not None and (not written or written_1h is not None)
     return now, Tokens(
@@ -71,7 +74,7 @@ def add_record(tokens: Tokens, before: Counted | None, usage: Usage) -> tuple[Co
         cache_read=added(tokens.cache_read, grown[2]),
         cache_write=added(tokens.cache_write, grown[3]),
         cache_write_1h=added(known_1h, grown[4]) if is_known_1h else None,
-        largest_input=numbers.largest_input(tokens, now[0] + now[2] + now[3]),
+        largest_input=numbers.largest_input(tokens, added(now[0], now[2], now[3])),
     )
 
 

@@ -127,7 +127,7 @@ class Fold(TurnFold[State]):
         state, total = self._state, info.total_token_usage
         before, state.totals = state.totals, total
         if before is None or total.spent() < before.spent():
-            # Another count begins, and its first total may hold what a parent spent.
+            # Another count begins, and its first total may hold what a parent spent; one after a lost one, too.
             grown = info.last_token_usage or total
         else:
             grown = total.since(before)

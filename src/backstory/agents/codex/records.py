@@ -229,10 +229,10 @@ def records_on(line: bytes) -> list[Record]:
         return [_decoder.decode(line)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # Of another type, of the first builds, or odd.
-        return [_read_again(each, line) for each in jsonl.decode(line, _other_decoder)]
+        return [_read_again(each, line, place) for place, each in enumerate(jsonl.decode(line, _other_decoder))]
 
 
-def _read_again(record: OtherLine, line: bytes) -> Record:
+def _read_again(record: OtherLine, line: bytes, place: int) -> Record:
     payload = bytes(record.payload)
     is_bare = payload in (b"", b"null")
     if is_bare and bare_records.BARE.match(line):
@@ -240,7 +240,10 @@ def _read_again(record: OtherLine, line: bytes) -> Record:
     kind = _LINES.get(record.type)
     if kind is None:
         return record
-    given = {} if is_bare else jsonl.patiently(payload)[0]
+    # From the line itself: a number beyond all bounds is none any more in the payload.
+    given = {} if is_bare else jsonl.patiently(line)[place]["payload"]
+    if not isinstance(given, dict):
+        raise jsonl.NotJson("no JSON object")
     return fitted({"type": record.type, "timestamp": record.timestamp, "payload": given}, kind)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backstory.agents import numbers
-from backstory.bounds import added
+from backstory.bounds import LOST, added, less
 from backstory.model import Tokens
 
 
@@ -32,20 +32,26 @@ class Usage(numbers.Counts):
 
 
 def added_to(tokens: Tokens, more: Usage, last: Usage | None = None) -> Tokens:
-    """A turn's tokens with ``more``. ``last``, the last request, shows whether that is one request or several."""
+    """A turn's tokens with ``more``. ``last``, the last request, shows whether that is one request or several.
+
+    Input and output come together: one without the other is lost. Of the others a count that is not there is 0.
+    """
     cached = more.cached_input_tokens or 0
     written = more.cache_write_input_tokens
+    read, wrote = more.input_tokens, more.output_tokens
+    if (read is None) is not (wrote is None):
+        read, wrote = (LOST if each is None else each for each in (read, wrote))
     is_one = not more.spent() or (last is not None and last.input_tokens == more.input_tokens)
     return Tokens(
         # What came from a cache is counted as input too.
-        input=added(tokens.input, max((more.input_tokens or 0) - cached, 0)),
-        output=added(tokens.output, more.output_tokens),
+        input=added(tokens.input, less(read or 0, cached)),
+        output=added(tokens.output, wrote),
         cache_read=added(tokens.cache_read, cached),
         cache_write=tokens.cache_write if written is None else added(tokens.cache_write, written),
         reasoning=added(tokens.reasoning, more.reasoning_output_tokens),
-        largest_input=numbers.largest_input(tokens, (more.input_tokens or 0) if is_one else None),
+        largest_input=numbers.largest_input(tokens, (read or 0) if is_one else None),
     )
 
 
 def _grown(before: int | None, now: int | None) -> int | None:
-    return None if now is None else max(now - (before or 0), 0)
+    return None if now is None else less(now, before or 0)

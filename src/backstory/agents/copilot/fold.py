@@ -26,8 +26,9 @@ from backstory.agents.copilot.tools import (
 )
 from backstory.agents.copilot.values import as_text, tokens_in
 from backstory.agents.turn_fold import TurnFold, TurnState, lengthen
-from backstory.bounds import added
+from backstory.bounds import LOST, added
 from backstory.model import (
+    PARTIAL,
     Command,
     Compacted,
     Event,
@@ -40,6 +41,7 @@ from backstory.model import (
     Thinking,
     Tokens,
     Tool,
+    Turn,
     Unknown,
 )
 
@@ -168,19 +170,20 @@ class Fold(TurnFold[State]):
 
     def _note_answer_tokens(self, data: dict[str, Any]) -> None:
         """The output tokens of a request that has no receipt; each of its records may have them."""
-        output = numbers.count(data.get("outputTokens"), "outputTokens")
+        output = numbers.tokens(data.get("outputTokens"), "outputTokens")
         if output is None or self._state.has_receipts:
             return
         key = as_text(data.get("apiCallId")) or as_text(data.get("messageId"))
         last, before = self._state.answer
         known = before if key and key == last else 0
         self._state.answer = (key, max(known, output))
-        more = max(output - known, 0)
+        more = LOST if output == LOST else max(output - known, 0)
         # Nearly every answer comes here, so nothing is made anew.
         self._state.counted.output = added(self._state.counted.output, more)
         if self._state.turn is not None:
             self._state.turn.tokens.output = added(self._state.turn.tokens.output, more)
             self._state.turn.tokens_source = self._state.turn.tokens_source or "reported"
+            self._note_unknown_input(self._state.turn)
 
     def _note_compaction_tokens(self, data: dict[str, Any]) -> None:
         window, turn = numbers.count(data.get("tokenLimit"), "context_window"), self._state.turn
@@ -189,8 +192,15 @@ class Fold(TurnFold[State]):
         used = data.get("compactionTokensUsed")
         if isinstance(used, dict):
             self._give(tokens_in(used))
+            if turn is not None:
+                self._note_unknown_input(turn)
             # Without receipts the time of the turn's other requests is not known.
             self._give_latency(used.get("duration") if self._state.has_receipts else None)
+
+    def _note_unknown_input(self, turn: Turn) -> None:
+        """Of a request without a receipt the input is not known until the process says what it used in all."""
+        if self._state.counted.output and not self._state.has_receipts and turn.tokens.input is not None:
+            turn.tokens_source = PARTIAL
 
     def _note_totals(self, metrics: Any, latency_ms: Any) -> None:
         """What a process says it used in all: from it comes what its requests did not count."""
@@ -213,6 +223,8 @@ class Fold(TurnFold[State]):
                 state.turn.model = next(iter(metrics))
             if state.turn is not None and state.turns_counted > 1:
                 state.turn.tokens_source = "run"
+            elif state.turn is not None and state.turns_counted == 1:
+                state.turn.tokens_source = "reported"
         elif state.turn is not None and state.turn.tokens_source:
             # A zero that is written is known, too.
             self._give(rest)

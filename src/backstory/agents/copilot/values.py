@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from backstory.agents import (
     numbers,
 )
+from backstory.bounds import LOST, less
 from backstory.lazy_regex import lazy_regex
 from backstory.model import (
     Event,
@@ -81,10 +82,13 @@ def as_time_ms(value: Any) -> int | None:
 
 
 def tokens_in(usage: dict[str, Any]) -> Tokens:
-    given, output, read, written, reasoning = (numbers.count(usage.get(name), name) for name in _USAGE)
+    """What a request, or several, used. Input and output come together; the others only where there are any."""
+    given, output, read, written, reasoning = (numbers.tokens(usage.get(name), name) for name in _USAGE)
+    if (given is None) is not (output is None):
+        given, output = (LOST if each is None else each for each in (given, output))
     return Tokens(
         # What came from the cache, or went into it, is counted as input too.
-        input=None if given is None else max(given - (read or 0) - (written or 0), 0),
+        input=None if given is None else less(less(given, read or 0), written or 0),
         output=output,
         cache_read=read,
         cache_write=written,
