@@ -63,7 +63,7 @@ LONG_FUNCTIONS = {
 }
 SHARED_NAMES = 44
 """Public class names that stand for several classes."""
-PASSING_METHODS = 100
+PASSING_METHODS = 99
 """Public methods that only hand their own arguments on; names that docs/api.md promises are left out."""
 LISTED_IN = {"sessions": 6, "logs": 6, "turns": 9}
 """The modules that list the columns of a table."""

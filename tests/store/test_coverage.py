@@ -75,7 +75,7 @@ def test_a_store_is_outdated_from_a_change_until_all_is_derived_anew(store_path:
         assert store.index_coverage().is_outdated
         store.create_session("two")
         assert store.index_coverage().is_outdated
-        store.note_reindexed()
+        store.note_reindexed(is_whole=True)
         assert not store.index_coverage().is_outdated
     assert meta(store_path) == set()
 

@@ -80,9 +80,9 @@ def reindex(
             except Exception as refused:
                 done.failed.append(Failed(session.uid, in_words(refused)))
             progress(number, len(todo))
+    if not done.failed and (todo or not only_stale) and store.exists:
+        store.note_reindexed(is_whole=not only_stale)
     if not only_stale:
-        if store.exists and not done.failed:
-            store.note_reindexed()
         done.gone = store.mark_missing([log.id for log in store.logs() if _is_gone(log)], now)
         done.stored = store.counts()
     return done

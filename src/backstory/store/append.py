@@ -473,17 +473,21 @@ def _link_parent(db: apsw.Connection, session_id: int, batch: RecordBatch) -> No
 def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> None:
     """Store the events of a log that was parsed again, under the existing numbers of its records.
 
-    What is derived; with ``events_too`` also its events and turns. When more of the log was read since, or all of it is
-    not stored yet, it is not marked as derived.
+    What is derived, and what today's adapter says of its turns; with ``events_too`` also its events, and turns that
+    are new. When more of the log was read since, or all of it is not stored yet, it is not marked as derived.
     """
     session_id: int | None = db.execute("select id from sessions where uid = ?", (batch.session_uid,)).get
     if session_id is None:
         raise SessionNotFound(batch.session_uid)
     renamed, waiting = claims.known_as(db, session_id), Waiting()
-    if events_too:
-        _upsert_turns(db, session_id, [claims.renamed_turn(turn, renamed) for turn in batch.turns])
+    read = [claims.renamed_turn(turn, renamed) for turn in batch.turns]
+    if not events_too:
+        # A turn that is new today would have no events.
+        here = turns.ids_of(db, session_id, read)
+        read = [turn for turn in read if turn.uid in here]
+    _upsert_turns(db, session_id, read)
     rows = fetch(db, tuple[str, int], "select uid, id from turns where session_id = ?", (session_id,))
-    here: dict[str, int] = dict(rows)
+    here = dict(rows)
     turn_ids = here | {old: here[new] for old, new in renamed.items() if new in here}
     if events_too:
         for seq in sorted({event.seq for event in batch.events}):

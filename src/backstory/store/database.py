@@ -149,14 +149,14 @@ class Database:
         return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def is_ready(self) -> bool:
-        """Whether it has today's tables and a healthy index, so that who writes a little writes nothing else first.
+        """Whether today's version made its tables, what is derived and a healthy index: a little more can be written.
 
         Raises what reading raises, also StoreTooNew; unlike reading it brings no earlier store forward.
         """
         db = self._reader or connection.open_reader(self.path)
         try:
             with connection.translated(self.path):
-                is_ready = migrate.is_current(db, self.path) and not needs_care(db)
+                is_ready = migrate.is_current(db, self.path) and migrate.is_derived(db) and not needs_care(db)
         except BaseException:
             if db is not self._reader:
                 db.close()

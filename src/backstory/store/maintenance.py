@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.lazy_module import lazy_module
-from backstory.store import connection, coverage, logs, moves, sessions
+from backstory.store import connection, coverage, logs, migrate, moves, sessions
 from backstory.store.database import believed, id_of
 from backstory.store.ingesting import Ingesting
 from backstory.store.rows import fetch
@@ -152,9 +152,15 @@ class Maintenance(Ingesting):
 
         self._change(begin)
 
-    def note_reindexed(self) -> None:
-        """Note that all is derived as the settings say."""
-        self._change(coverage.note_current)
+    def note_reindexed(self, *, is_whole: bool) -> None:
+        """Note that nothing is left that an earlier version derived; ``is_whole``: all is as the settings say."""
+
+        def note(db: apsw.Connection) -> None:
+            migrate.note_derived(db)
+            if is_whole:
+                coverage.note_current(db)
+
+        self._change(note)
 
     def clear_derived(self, session_id: int) -> None:
         """Remove what is derived of a session, to derive it again."""

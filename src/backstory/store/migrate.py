@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import apsw
 
 SCHEMA_VERSION = 4
+STALE = "stale"
+"""Key in ``meta``, there while sessions are left that an earlier version derived."""
 OLDEST = 3
 """The first schema that was promised: a file of an earlier one is refused, unchanged."""
 LAST_WITH_EARLIER = "ccb6269"
@@ -57,6 +59,16 @@ def id_of(db: apsw.Connection, path: Path) -> str:
     if found is None:
         raise errors.NotAStore(path, "it has no id")
     return str(found)
+
+
+def is_derived(db: apsw.Connection) -> bool:
+    """Whether nothing is left that an earlier version derived."""
+    return not db.execute("select exists (select 1 from meta where key = ?)", (STALE,)).get
+
+
+def note_derived(db: apsw.Connection) -> None:
+    """Note that nothing is left that an earlier version derived."""
+    db.execute("delete from meta where key = ?", (STALE,))
 
 
 def is_current(db: apsw.Connection, path: Path) -> bool:
@@ -101,5 +113,7 @@ def upgrade(db: apsw.Connection, path: Path) -> None:
     logs.hash_paths(db)
     # Tables of what can be derived are made where they lack; reading a log anew fills them.
     db.execute(Path(__file__).with_name("derived.sql").read_text("utf-8"))
+    if db.execute("select exists (select 1 from logs where derived < ?)", (DERIVED_VERSION,)).get:
+        db.execute("insert or ignore into meta(key, value) values (?, '1')", (STALE,))
     raised = "update meta set value = ?1 where key = 'derived_version' and cast(value as integer) < ?1"
     db.execute(raised, (DERIVED_VERSION,))

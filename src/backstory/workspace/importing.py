@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from backstory.ingest.reindex import Reindexed
+    from backstory.ingest.reindex import Failed, Reindexed
     from backstory.ingest.seen_folders import Folders
     from backstory.ingest.watch import Watch
     from backstory.runs.runner import Unstored
@@ -90,7 +90,7 @@ def ingest_all(
         home.settle_written()
         if is_begun and home.exists:
             workspace.known_projects.remember(home)
-    failed = derive_all(workspace, progress, only_stale=True).failed
+    failed = _derive_stale(workspace, report, progress)
     done.errors += [Problem(each.session, each.reason) for each in failed]
     done.errors += [Problem(str(each.folder), f"a run that could not be stored: {each.reason}") for each in unstored]
     return done
@@ -117,6 +117,18 @@ def _note_folders(workspace: Place, machine: Machine, done: Report) -> None:
         seen_folders.note(workspace.home, home, folders, done.postponed)
     except (BackstoryError, OSError) as refused:
         done.errors.append(Problem(str(workspace.home / seen_folders.FILE_NAME), in_words(refused)))
+
+
+def _derive_stale(workspace: Place, report: Callable[[str], None], progress: Progress) -> list[Failed]:
+    """Derive again what an earlier version derived, here and in this project's store, if it is ours."""
+    done = derive_all(workspace, progress, only_stale=True)
+    if done.sessions:
+        count = "1 session is" if done.sessions == 1 else f"{done.sessions:,} sessions are"
+        report(f"{count} counted by the rules of this version now: sums may be other ones than before.")
+    project = workspace.project_store
+    if not project.exists or project.is_elsewhere or project is workspace.home_store:
+        return done.failed
+    return done.failed + reindex(project, now=workspace.now(), only_stale=True).failed
 
 
 def derive_all(

@@ -43,7 +43,9 @@ CPU_S = 0.15
 LOOK_S = 0.5
 """So long logs are counted that were never imported, also on a slow disk."""
 MORE = "backstory ingest"
-OUTDATED = f"New logs are not looked for: the store must be brought to this version first: {MORE}"
+OUTDATED = (
+    f"An earlier version counted what is here, so sums may be other ones, and new logs are not looked for: {MORE}"
+)
 UNKNOWN = f"New logs are not looked for, because it is not known which these are: {MORE}"
 READ_ONLY = "There may be newer logs, which cannot be stored: {} cannot be written."
 DAY_S = 86_400.0
