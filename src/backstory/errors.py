@@ -60,13 +60,26 @@ class OutOfScope(BackstoryError):
         )
 
 
+def adding(package: str) -> str:
+    """The command that adds a package to the installation that runs."""
+    import sys
+    from importlib.util import find_spec
+
+    folders = sys.prefix.split("/")
+    if "pipx" in folders:
+        return f"pipx inject {folders[-1]} '{package}'"
+    if find_spec("pip") is None:
+        return f"uv pip install --python {sys.executable} '{package}'"
+    return f"{sys.executable} -m pip install '{package}'"
+
+
 class McpNotInstalled(BackstoryError):
     """The packages of the extra ``mcp`` are missing."""
 
     exit_code = 69
 
     def __init__(self) -> None:
-        super().__init__("`backstory mcp` needs one more package. Install it with: pip install 'backstory[mcp]'")
+        super().__init__(f"`backstory mcp` needs one more package. Add it with: {adding('mcp>=2.3')}")
 
 
 class SessionDiverged(BackstoryError):
@@ -1693,5 +1706,5 @@ class ProgramNotUsable(BackstoryError):
     def __init__(self, command: Sequence[str], why: str) -> None:
         super().__init__(
             f"An agent could not start {' '.join(command)!a} ({why}), so nothing was written. Install backstory "
-            "(pipx install 'backstory[mcp]'), and run the installed one."
+            "with pipx, and run the installed one."
         )

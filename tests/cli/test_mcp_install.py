@@ -166,7 +166,7 @@ def test_without_the_extra_nothing_is_written_and_it_is_said_first(monkeypatch: 
     monkeypatch.setattr(metadata, "version", missing)
     with pytest.raises(McpNotInstalled) as refused:
         this_program._check_extra()
-    assert "pip install 'backstory[mcp]'" in str(refused.value)
+    assert "pip install 'mcp>=2.3'" in str(refused.value)
 
 
 # what the client starts ------------------------------------------------------------------------------------------

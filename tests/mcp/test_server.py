@@ -16,8 +16,10 @@ import apsw
 import pytest
 
 from backstory.mcp.answer import CHARS_MAX
+from backstory.mcp.lobby import GREETING
 from backstory.mcp.tools import TOOLS
 from backstory.mcp.transport import LINE_BYTES_MAX, WAITING_MAX
+from tests.set_greeting import answers_of_the_library
 from tests.support.going import until
 from tests.support.mcp_client import HERE, answered, asked
 
@@ -68,6 +70,48 @@ def test_the_server_says_what_it_is_and_which_tools_only_read(shared: History) -
     assert tools.keys() == TOOLS.keys()
     assert {name for name, tool in tools.items() if not tool["annotations"]["readOnlyHint"]} == {"board"}
     assert tools["search_sessions"]["inputSchema"]["required"] == ["query"]
+    assert client.close() == (0, "")
+
+
+def test_the_first_answers_are_those_of_the_library(tmp_path: Path) -> None:
+    assert json.loads(GREETING.read_bytes()) == answers_of_the_library(tmp_path), "python -m tests.set_greeting"
+
+
+@pytest.mark.parametrize("asked", ["2024-11-05", "2025-11-25", "1999-01-01"])
+def test_a_version_of_the_protocol_is_agreed_on_as_by_the_library(shared: History, asked: str) -> None:
+    said = []
+    for first in ((), ("ping",)):
+        client = shared.client()
+        for method in first:
+            client.ask(method)
+        info = {"name": "test", "version": "1"}
+        said.append(client.ask("initialize", protocolVersion=asked, capabilities={}, clientInfo=info)["result"])
+        client.close()
+    assert said[0] == said[1]
+
+
+def test_a_client_has_its_tools_before_anything_is_imported(shared: History) -> None:
+    client = shared.client()
+    client.begin()
+    client.ask("tools/list")
+    # A tenth of a second; half a second with the library.
+    assert cpu_s(client) <= 0.2
+    assert client.ask("ping")["result"] == {}
+    assert client.close() == (0, "")
+
+
+def test_a_server_that_was_only_asked_for_its_tools_ends_with_its_client(shared: History) -> None:
+    client = shared.client()
+    client.begin()
+    assert client.close() == (0, "")
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b"nonsense\n", b'{"jsonrpc":"2.0","id":null,"method":"tools/list"}\n'])
+def test_nonsense_before_the_handshake_is_the_librarys_to_answer(shared: History, line: bytes) -> None:
+    client = shared.client()
+    client.write(line)
+    assert "error" in client.read()
+    assert client.begin()["result"]["serverInfo"]["name"] == "backstory"
     assert client.close() == (0, "")
 
 
@@ -414,9 +458,8 @@ def test_without_the_extra_one_sentence_says_how_to_install_it(shared: History, 
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['mcp'] = None\n")
     done = shared.shell("mcp", PYTHONPATH=str(tmp_path))
     assert (done.code, done.out) == (69, "")
-    assert (
-        done.err == "backstory: `backstory mcp` needs one more package. Install it with: pip install 'backstory[mcp]'\n"
-    )
+    added = f"{sys.executable} -m pip install 'mcp>=2.3'"
+    assert done.err == f"backstory: `backstory mcp` needs one more package. Add it with: {added}\n"
 
 
 # a thousand calls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import TYPE_CHECKING
 
 import click
@@ -33,18 +34,27 @@ def command(ctx: click.Context) -> None:
 
 
 def _serve(app: App) -> None:
-    try:
-        from backstory.mcp.server import serve
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
-            raise
-        raise McpNotInstalled from missing
+    from backstory.mcp.lobby import Lobby
 
-    from backstory.mcp.kept import KeptWorkspace
-    from backstory.workspace.asking import look_around
-
+    if not _is_installed():
+        raise McpNotInstalled
     if output.can_ask():
         output.talk(BY_HAND)
+    lobby = Lobby(__version__)
+    if not lobby.receive():
+        return
+    from backstory.mcp.kept import KeptWorkspace
+    from backstory.mcp.server import serve
+    from backstory.workspace.asking import look_around
+
     files = (app.config.own, *([app.config.project] if app.config.project else []))
     kept = KeptWorkspace(app.new_workspace, app.user_home, look_around(app.environ), files)
-    serve(kept, __version__, failing.trace)
+    serve(kept, __version__, failing.trace, lobby)
+
+
+def _is_installed() -> bool:
+    """Whether the packages of the extra are there; they are not imported for that."""
+    try:
+        return all(importlib.util.find_spec(each) is not None for each in ("mcp", "mcp_types", "anyio"))
+    except ValueError:
+        return False

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from backstory.mcp.family import Tool
     from backstory.mcp.kept import KeptWorkspace
+    from backstory.mcp.lobby import Lobby
 
 GRACE_S = 2.0
 """A call that lasts longer is not waited for when a signal ends the server."""
@@ -49,17 +50,20 @@ INSTRUCTIONS = (
 )
 
 
-def serve(kept: KeptWorkspace, version: str, trace: Callable[[BaseException], None]) -> None:
-    """Answer on stdin and stdout until the client is gone. ``trace`` receives what is a fault of ours, for stderr."""
+def serve(kept: KeptWorkspace, version: str, trace: Callable[[BaseException], None], lobby: Lobby) -> None:
+    """Answer on stdin and stdout until the client is gone. ``trace`` receives what is a fault of ours, for stderr.
+
+    ``lobby``: what the client said before.
+    """
     # What the library would log of a client's faults goes to nobody; a client shows stderr as the server's failure.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        anyio.run(_serve, _Calls(kept, trace), version)
+        anyio.run(_serve, _Calls(kept, trace), version, lobby)
     finally:
         kept.close()
 
 
-async def _serve(calls: _Calls, version: str) -> None:
+async def _serve(calls: _Calls, version: str, lobby: Lobby) -> None:
     server: Server[Any] = Server(
         "backstory", version=version, title="backstory", instructions=INSTRUCTIONS, on_list_tools=_list_tools,
         on_call_tool=calls.call,
@@ -69,7 +73,7 @@ async def _serve(calls: _Calls, version: str) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_stop_on_signal, tasks.cancel_scope)
         tasks.start_soon(calls.let_go)
-        async with standard_streams() as (reading, writing):
+        async with standard_streams(lobby) as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
         tasks.cancel_scope.cancel()
 

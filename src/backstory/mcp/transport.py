@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+    from backstory.mcp.lobby import Lobby
+
     Reading = MemoryObjectReceiveStream[SessionMessage | Exception]
     Writing = MemoryObjectSendStream[SessionMessage]
 
@@ -46,12 +48,12 @@ WRITE_BYTES = 4096
 
 
 @asynccontextmanager
-async def standard_streams() -> AsyncIterator[tuple[Reading, Writing]]:
-    """The messages that come on stdin, and where to send those for stdout."""
+async def standard_streams(lobby: Lobby) -> AsyncIterator[tuple[Reading, Writing]]:
+    """The messages that come on stdin, after those that a lobby kept, and where to send those for stdout."""
     source, sink = _taken_over(0, os.O_RDONLY), _taken_over(1, os.O_WRONLY)
     incoming, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writing, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
-    wire = _Wire(source, sink)
+    wire = _Wire(source, sink, lobby)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wire.read, incoming)
         tasks.start_soon(wire.write, outgoing)
@@ -69,8 +71,9 @@ def _taken_over(number: int, mode: int) -> int:
 
 
 class _Wire:
-    def __init__(self, source: int, sink: int) -> None:
+    def __init__(self, source: int, sink: int, lobby: Lobby) -> None:
         self._source, self._sink = source, sink
+        self._kept, self._answered = lobby.rest, set[Any](lobby.answered)
         self._room = anyio.Semaphore(WAITING_MAX, max_value=WAITING_MAX)
         self._writing, self._reader_left = anyio.Lock(), anyio.Event()
 
@@ -114,6 +117,9 @@ class _Wire:
                 kept += rest
 
     async def _some(self) -> bytes:
+        if self._kept:
+            kept, self._kept = self._kept, b""
+            return kept
         while True:
             # A regular file can always be read, and cannot be waited for.
             with suppress(OSError):
@@ -153,9 +159,14 @@ class _Wire:
         """Write what is sent, until nobody reads it."""
         async with outgoing:
             async for sent in outgoing:
-                await self._put(sent.message)
-                if isinstance(sent.message, JSONRPCResponse | JSONRPCError):
-                    await self._is_settled()
+                if not isinstance(sent.message, JSONRPCResponse | JSONRPCError):
+                    await self._put(sent.message)
+                    continue
+                if sent.message.id in self._answered:
+                    self._answered.discard(sent.message.id)
+                else:
+                    await self._put(sent.message)
+                await self._is_settled()
 
     async def _put(self, message: Any) -> None:
         line = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
