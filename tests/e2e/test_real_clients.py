@@ -161,3 +161,16 @@ def test_the_model_is_asked_the_prompt_and_what_is_piped_in(machine: Machine, ag
     (turn,) = machine.store.turns(1)
     assert turn.prompt == sent
     machine.check()
+
+
+def test_runs_of_both_clients_are_counted_with_their_models_before_any_ingest(machine: Machine) -> None:
+    turns = [
+        {"text": "One.", "usage": {"input": 1200, "output": 17}},
+        {"text": "Two.", "usage": {"input": 1300, "output": 18}},
+    ]
+    machine.do("$B run -a claude Hello > /dev/null && $B run -a codex --new Hi > /dev/null", *turns)
+    before = json.loads(machine.do("$B stats --by model --json"))
+    assert (before["total"]["input_tokens"], before["total"]["output_tokens"]) == (2500, 35)
+    assert all(group["model"] and group["low_usd"] for group in before["groups"])
+    machine.do("$B ingest")
+    assert json.loads(machine.do("$B stats --by model --json")) == before

@@ -211,6 +211,13 @@ class KnownProjects:
                 return back
         return 0
 
+    def give(self, store: Store) -> None:
+        """Copy to a project's store what agents' logs add to its runs, such as a model that a stream does not name."""
+        logged = self._home_store.logged_runs(store.id)
+        if not self._home_store.was_given(store.id, logged):
+            store.take_logged(self._home_store, logged)
+            self._home_store.note_given(store.id, logged)
+
     def replicate(self, report: Callable[[str], None] = lambda problem: None) -> int:
         """Replicate project stores into the home store, and copy to them what agents' logs add to their runs.
 

@@ -6,6 +6,7 @@ Nobody is waited for, nothing else is done, and whatever goes wrong is a remark:
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from fnmatch import fnmatch
 from typing import TYPE_CHECKING
 
@@ -203,7 +204,11 @@ class _Updating:
                 taken = take_in(store, logs, budget, running=self._running())
                 if taken.has_stored:
                     seen_folders.note(self._home, store, known, taken.unread)
-                return taken
+        project = self._workspace.project_store
+        if taken.has_stored and project.exists and not project.is_elsewhere:
+            with suppress(BackstoryError):
+                self._workspace.known_projects.give(project)
+        return taken
 
     def _running(self) -> set[tuple[str, str]]:
         """The sessions of runs that are not stored yet: their logs are read afterwards."""
