@@ -74,10 +74,21 @@ def test_the_change_is_shown_and_then_written_and_the_second_time_nothing_is(bar
     assert (bare.home / ".claude.json").read_text() == text
 
 
+WAIT = "mcp_optional_startup_grace_ms = 10000"
+
+
+def test_what_has_a_client_wait_is_shown_before_it_is_written(bare: Shell) -> None:
+    shown = bare("mcp", "install", "codex", "--dry-run")
+    assert f"+ {WAIT}" in shown.out.splitlines()
+    assert not (bare.home / ".codex" / "config.toml").exists()
+    assert f"+ {WAIT}" in bare("mcp", "install", "codex").out.splitlines()
+
+
 def test_what_goes_is_shown_as_going(bare: Shell) -> None:
     bare("mcp", "install", "codex")
     done = bare("mcp", "uninstall", "codex")
-    assert done.out.splitlines()[1] == "- [mcp_servers.backstory]"
+    gone = [line for line in done.out.splitlines() if line.startswith("- ")]
+    assert gone[:2] == [f"- {WAIT}", "- [mcp_servers.backstory]"]
     assert done.err == f"Removed: {bare.home}/.codex/config.toml\n"
     assert not (bare.home / ".codex").exists()
     assert bare("mcp", "uninstall", "codex").code == NOT_THERE

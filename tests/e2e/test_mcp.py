@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.agents.codex.settings import WAIT
 from tests.support.real_clients import AGENTS, CODEX_CONFIG
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def configure(machine: Machine) -> None:
     (home / ".claude" / ".claude.json").write_text(json.dumps({"mcpServers": {"backstory": entry}}))
     passed = ", ".join(f"{name} = {json.dumps(value)}" for name, value in environ.items())
     (home / ".codex" / "config.in").write_text(
-        f"mcp_optional_startup_grace_ms = 60000\n{CODEX_CONFIG}\n[mcp_servers.backstory]\n"
+        f"{WAIT[0]} = {WAIT[1]}\n{CODEX_CONFIG}\n[mcp_servers.backstory]\n"
         f"command = {json.dumps(program[0])}\nargs = {json.dumps(program[1:])}\nenv = {{ {passed} }}\n"
     )
 

@@ -137,6 +137,33 @@ def test_what_was_changed_meanwhile_stays_and_only_the_server_goes(home: Home, a
     assert file.read_bytes() == format_of(agent).replace(*change)
 
 
+WAIT = b"mcp_optional_startup_grace_ms = 10000\n"
+
+
+def test_a_client_that_waits_for_no_slow_server_is_told_to(home: Home) -> None:
+    file = home.put(b"# mine\n[a]\nb = 1\n", "codex")
+    home.install("codex")
+    assert file.read_bytes().startswith(WAIT + b"# mine\n")
+    home.install("codex", program=MOVED)
+    assert file.read_bytes().count(WAIT) == 1
+    home.uninstall("codex", program=MOVED)
+    assert file.read_bytes() == b"# mine\n[a]\nb = 1\n"
+
+
+def test_how_long_a_person_has_a_client_wait_stays(home: Home) -> None:
+    own = b"mcp_optional_startup_grace_ms = 500\n"
+    file = home.put(own, "codex")
+    home.install("codex")
+    assert file.read_bytes().count(b"grace") == 1
+    home.uninstall("codex")
+    assert file.read_bytes() == own
+    home.put(b"", "codex")
+    home.install("codex")
+    file.write_bytes(file.read_bytes().replace(b"10000", b"20000"))
+    home.uninstall("codex")
+    assert file.read_bytes().strip() == b"mcp_optional_startup_grace_ms = 20000"
+
+
 def test_a_file_that_its_client_wrote_anew_loses_only_the_server(home: Home) -> None:
     file = home.put(b'{"x": 1}')
     home.install()

@@ -596,6 +596,8 @@ class ServerFile(Struct, frozen=True, kw_only=True):
     """Whether the client reads a file with comments; else one with comments is broken for it."""
     remark: str = ""
     """What a person still has to do before the client starts a server of this file; empty where nothing."""
+    wait: tuple[str, int] | None = None
+    """A setting beside the table, in TOML, and the value with which the client waits for a server that starts."""
 
 
 class ServerPart(Protocol):

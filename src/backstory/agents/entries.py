@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backstory.agents.text_edit import Edit, NotEditable, applied
+from backstory.agents.text_edit import Edit, NotEditable, applied, newline_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +39,21 @@ def added(text: str, file: ServerFile, name: str, entry: Mapping[str, Any]) -> E
     if _parsed_again(applied(text, [edit]), file) != wanted:
         raise NotEditable("could not be changed in this entry alone")
     return edit
+
+
+def waiting(text: str, file: ServerFile) -> Edit | None:
+    """What has a client wait for its servers, as the first line; None where its settings or itself need none."""
+    before = _parsed(text, file)
+    if file.wait is None or file.wait[0] in before:
+        return None
+    edit = Edit(0, 0, f"{file.wait[0]} = {file.wait[1]}{newline_of(text)}")
+    return edit if _parsed_again(applied(text, [edit]), file) == {**before, file.wait[0]: file.wait[1]} else None
+
+
+def waiting_no_more(text: str, inserted: str) -> list[Edit]:
+    """What removes the line that ``waiting`` inserted, where it still stands as it was."""
+    at = 0 if text.startswith(inserted) else text.find(f"\n{inserted}") + 1
+    return [Edit(at, at + len(inserted))] if inserted and (at or text.startswith(inserted)) else []
 
 
 def removed(text: str, file: ServerFile, name: str, inserted: str = "", *, with_table: bool = False) -> list[Edit]:

@@ -24,8 +24,8 @@ SERVER, SKILL = "server", "skill"
 class InstallNote(Struct, frozen=True, kw_only=True):
     """What was put into one file. ``folders``: those that were made for it.
 
-    Of a server: its ``entry``, the text that was ``inserted``, and whether its table was made for it. Of a skill: the
-    SHA-256 of its file.
+    Of a server: its ``entry``, the text that was ``inserted``, whether its table was made for it, and the line that has
+    the client wait for it. Of a skill: the SHA-256 of its file.
     """
 
     what: str
@@ -36,6 +36,7 @@ class InstallNote(Struct, frozen=True, kw_only=True):
     entry: dict[str, Any] = field(default_factory=dict)
     inserted: str = ""
     has_own_table: bool = False
+    wait: str = ""
     sha256: str = ""
 
 

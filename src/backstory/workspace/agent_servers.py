@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from backstory import agents
 from backstory.agents import json_text
-from backstory.agents.entries import added, entry_in, has_table, removed
+from backstory.agents.entries import added, entry_in, has_table, removed, waiting, waiting_no_more
 from backstory.agents.text_edit import NotEditable, applied
 from backstory.errors import AgentWithout, EntryNotOurs, NotInstalled, SettingsUnusable
 from backstory.export.installed import SERVER, InstallNote, InstallNotes
@@ -94,7 +94,7 @@ class AgentServers:
         known = [place.part.entry(program.command, program.environ), *([place.note.entry] if place.note else [])]
         if not any(_starts_same(place.present[0], each) for each in known):
             raise EntryNotOurs(place.file.path, NAME)
-        cut = _removed(place)
+        cut = (*waiting_no_more(place.text, place.note.wait if place.note else ""), *_removed(place))
         left = applied(place.text, cut)
         is_ours = place.note is not None and not place.note.existed and left.strip() in ("", "{}")
         return SettingsChange(
@@ -129,21 +129,25 @@ class AgentServers:
     ) -> SettingsChange:
         """An entry added to a text, from which an earlier one was ``cut``."""
         try:
-            edit = added(text, place.file, NAME, entry)
+            wait = waiting(text, place.file)
+            first = [wait] if wait is not None else []
+            begun = applied(text, first)
+            edit = added(begun, place.file, NAME, entry)
         except NotEditable as refused:
             raise SettingsUnusable(place.file.path, str(refused)) from refused
         before = place.note if cut else None
+        kept = before.wait if before else ""
         note = InstallNote(
             what=SERVER, agent=place.agent, path=str(place.found.path), entry=entry, inserted=edit.text,
             existed=before.existed if before else place.found.data is not None,
             folders=before.folders if before else missing_folders(place.found.path),
-            has_own_table=not has_table(text, place.file),
+            has_own_table=not has_table(text, place.file), wait=wait.text if wait is not None else kept,
         )  # fmt: skip
         return SettingsChange(
             what=SERVER, agent=place.agent, scope=place.scope, path=place.file.path, action=action, found=place.found,
-            data=bytes_of(applied(text, [edit]), place.found),
-            edits=(*shown(place.text, cut), *shown(text, [edit])), remarks=_remarks(place), note=note,
-            earlier=place.note,
+            data=bytes_of(applied(begun, [edit]), place.found),
+            edits=(*shown(place.text, cut), *shown(text, first), *shown(begun, [edit])), remarks=_remarks(place),
+            note=note, earlier=place.note,
         )  # fmt: skip
 
 
