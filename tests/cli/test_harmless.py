@@ -98,7 +98,7 @@ def test_only_style_makes_colours(capsys: pytest.CaptureFixture[str], monkeypatc
 
 
 def test_nobody_else_writes_to_the_terminal() -> None:
-    """The whole package but the one writer, and `--version`, which is answered before anything is imported."""
+    """The whole package but the one writer, and what is answered before any import: `--version`, a handshake."""
     source = Path(output.__file__).parent.parent
     writes = re.compile(
         r"click\.(echo|secho|confirm|prompt|style|pause|progressbar|echo_via_pager|edit|clear|getchar)\b|(?<![\w.>])print\("
@@ -110,7 +110,7 @@ def test_nobody_else_writes_to_the_terminal() -> None:
         for path in source.rglob("*.py")
         if any(writes.search(line) for line in path.read_text("utf-8").splitlines() if ">>> " not in line)
     }
-    assert found == {"__main__.py", "cli/output.py"}
+    assert found == {"__main__.py", "cli/output.py", "mcp/lobby.py"}
 
 
 COPY = f"copy {EVIL_NAME}"

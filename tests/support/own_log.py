@@ -25,7 +25,10 @@ def own_log(bench: Bench, *prompts: str, native_id: str | None = None, usage: di
         content = [{"type": "text", "text": f"the heron answer {n}"}]
         answer = {
             "type": "assistant", "uuid": f"{native_id}-a{n}", "parentUuid": f"{native_id}-u{n}",
-            "message": {"id": f"m{n}", "role": "assistant", "content": content, "usage": usage or USAGE},
+            "message": {
+                "id": f"m{n}", "role": "assistant", "content": content, "stop_reason": "end_turn",
+                "usage": usage or USAGE,
+            },
         }  # fmt: skip
         records += [json.dumps({**user, **common}), json.dumps({**answer, **common})]
     (folder / f"{native_id}.jsonl").write_text("\n".join(records) + "\n")
