@@ -347,3 +347,19 @@ def test_a_count_that_could_not_be_kept_makes_sums_lower_bounds_and_is_no_zero(b
         + bare("list", "--all", "--json").out.count('"cost_kind": "unknown"')
         == 1
     )
+
+
+def test_a_group_with_a_count_that_could_not_be_kept_is_a_lower_bound_and_another_is_not(bare: Shell) -> None:
+    lost = turn("t1", "2026-05-01T10:00:00.000Z")
+    lost[1]["message"]["usage"] = {"input_tokens": 10**23, "output_tokens": 7, "cache_read_input_tokens": 0}
+    put(bare, *lost)
+    put(bare, *turn("t2", "2026-05-02T10:00:00.000Z", session=SECOND), session=SECOND)
+    assert bare("ingest").code == 0
+    groups = stats(bare, "--by", "day")["groups"]
+    assert [(each["day"], each["turns_with_partial_tokens"]) for each in groups] == [
+        ("2026-05-01", 1), ("2026-05-02", 0),
+    ]  # fmt: skip
+    _, first, second, total = bare("stats", "--all", "--by", "day").out.splitlines()
+    assert ("≥ 7" in first, "≥" in second, "≥ 500" in total, "≥ 1007" in total) == (True, False, True, True)
+    cost = json.loads(bare("chronicle", "cost", "--since", "2026-01-01", "--json").out)
+    assert [each["turns_with_partial_tokens"] for each in (cost["total"], *cost["by_day"])] == [1, 1, 0]

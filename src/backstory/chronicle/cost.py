@@ -82,4 +82,5 @@ def _figures(figures: Figures) -> dict[str, Any]:
         "cost_kind": figures.cost.kind,
         "low_usd": figures.cost.low_usd,
         "high_usd": figures.cost.high_usd,
+        "turns_with_partial_tokens": figures.partial_tokens,
     }

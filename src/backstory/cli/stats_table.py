@@ -53,13 +53,8 @@ def summary(total: Figures) -> Iterator[tuple[str, str]]:
     """The sums of everything: what each is called, and its value."""
     yield "Sessions", f"{total.sessions:,}"
     yield "Turns", f"{total.turns:,}"
-    kinds = ((total.input, "input"), (total.output, "output"), (total.cache_read, "cache read"))
-    least = "≥ " if total.partial_tokens else ""
-    tokens = [
-        f"{least if count else ''}{_tokens(count)} {name}"
-        for count, name in (*kinds, (total.cache_write, "cache write"))
-    ]
-    yield "Tokens", " · ".join(tokens)
+    kinds = ("input", "output", "cache read", "cache write")
+    yield "Tokens", " · ".join(map(" ".join, zip(_tokens(total), kinds, strict=True)))
     yield "Cost", money(total.cost)
     yield "Time", output.duration(total.duration_ms) or output.UNKNOWN
 
@@ -94,11 +89,10 @@ def _name(stats: Stats, group: StatsGroup) -> str:
 
 
 def _cells(figures: Figures) -> tuple[str, ...]:
-    counts = (figures.input, figures.output, figures.cache_read, figures.cache_write)
     return (
         f"{figures.sessions:,}",
         f"{figures.turns:,}",
-        *map(_tokens, counts),
+        *_tokens(figures),
         output.duration(figures.duration_ms) or output.UNKNOWN,
         money(figures.cost),
     )
@@ -158,11 +152,14 @@ def money(cost: Cost) -> str:
     return output.money(cost)
 
 
-def _tokens(count: int | None) -> str:
-    """A number of tokens: in short on a terminal, whole elsewhere."""
-    if count is None:
-        return output.UNKNOWN
-    return short(count) if sys.stdout.isatty() else str(count)
+def _tokens(figures: Figures) -> Iterator[str]:
+    """The sums of tokens, with ``≥`` where some are not known: in short on a terminal, whole elsewhere."""
+    least = "≥ " if figures.partial_tokens else ""
+    for count in (figures.input, figures.output, figures.cache_read, figures.cache_write):
+        if count is None:
+            yield output.UNKNOWN
+        else:
+            yield f"{least if count else ''}{short(count) if sys.stdout.isatty() else count}"
 
 
 def short(count: int) -> str:
