@@ -253,6 +253,18 @@ def test_tokens_of_a_killed_run_are_those_of_its_pieces() -> None:
     assert (killed.stop_reason, killed.tokens_source, killed.cost_usd) == ("end_turn", "reported", None)
 
 
+def test_tokens_of_a_run_killed_in_an_answer_are_at_least_those_of_its_pieces() -> None:
+    start = piece(type="message_start", message={"id": "m1", "usage": {"input_tokens": 100, "output_tokens": 1}})
+    killed = ran("claude", [start], Exit(signal=9)).ending
+    assert (killed.tokens, killed.tokens_source) == (Tokens(input=100, output=1, largest_input=100), "partial")
+
+
+def test_a_result_without_its_input_makes_a_run_at_least_its_output() -> None:
+    result = line(type="result", is_error=False, usage={"output_tokens": 21})
+    ending = ran("claude", [result]).ending
+    assert (ending.tokens.input, ending.tokens.output, ending.tokens_source) == (None, 21, "partial")
+
+
 def test_a_request_that_was_not_streamed_is_counted_by_the_result() -> None:
     start = piece(type="message_start", message={"id": "m1", "usage": {"input_tokens": 100, "output_tokens": 1}})
     result = line(type="result", is_error=False, usage={"input_tokens": 200, "output_tokens": 21})

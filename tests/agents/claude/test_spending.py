@@ -44,6 +44,34 @@ def test_a_message_id_used_for_two_requests_counts_twice() -> None:
     assert turn.tokens.output == 11
 
 
+@pytest.mark.parametrize(("usage", "counted"), [({"output_tokens": 7}, (None, 7)), ({"input_tokens": 5}, (5, None))])
+def test_a_request_that_lacks_input_or_output_makes_the_turn_at_least_the_rest(
+    usage: dict[str, int], counted: tuple[int | None, int | None]
+) -> None:
+    lacking = answer("…", message={"id": "m1", "usage": usage, "stop_reason": "end_turn"})
+    (turn,) = said(user("go"), lacking).in_order()
+    assert (turn.tokens.input, turn.tokens.output, turn.tokens_source) == (*counted, "partial")
+    (turn,) = said(user("go"), lacking, ended("m2", 30)).in_order()
+    least = (10 + usage.get("input_tokens", 0), 30 + usage.get("output_tokens", 0))
+    assert (turn.tokens.input, turn.tokens.output, turn.tokens_source) == (*least, "partial")
+
+
+def test_a_total_that_cannot_be_kept_leaves_the_cost_of_its_turn_unknown() -> None:
+    first, second = said(
+        user("a"), answer("1"), control("cost-state", totalCostUSD=1.0), control("cost-state", totalCostUSD=-1),
+        control("cost-state", totalCostUSD=2.0), user("b"), answer("2"), control("cost-state", totalCostUSD=3.0),
+    ).in_order()  # fmt: skip
+    assert [(first.cost_usd, first.cost_source), (second.cost_usd, second.cost_source)] == [
+        (None, None), (1.0, "reported"),
+    ]  # fmt: skip
+
+
+def test_a_cost_of_one_answer_that_cannot_be_kept_leaves_that_of_the_turn_unknown() -> None:
+    costs = ([0.25, -1.0, 0.5], [0.25, 0.5])
+    found = [said(user("a"), *(answer("1", costUSD=each) for each in those)).in_order()[0] for those in costs]
+    assert [(turn.cost_usd, turn.cost_source) for turn in found] == [(None, None), (0.75, "reported")]
+
+
 def test_without_usage_the_tokens_are_unknown() -> None:
     (turn,) = said(user("go"), answer("ok")).in_order()
     assert (turn.tokens.output, turn.tokens_source) == (None, None)

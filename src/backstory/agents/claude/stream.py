@@ -18,7 +18,7 @@ from backstory.agents.claude.usage import Usage, context_window, larger_counts, 
 from backstory.agents.contract import Ending, Exit, SteerState, Streamed
 from backstory.agents.turn_fold import OpenCalls, UnknownCounts
 from backstory.bounds import added
-from backstory.model import Compacted, Complete, Error, Event, Hook, Init, Outcome, Tokens
+from backstory.model import PARTIAL, Compacted, Complete, Error, Event, Hook, Init, Outcome, Tokens
 
 _ACKNOWLEDGES = "msg_lifecycle_v1"
 """Among the capabilities of a version that says which messages it takes up."""
@@ -39,6 +39,7 @@ class StreamReader:
         self._model: str | None = None
         self._message_id = ""
         self._messages: dict[str, Tokens] = {}
+        self._unfinished: set[str] = set()
         self._results: list[StreamRecord] = []
         self._context_window: int | None = None
         self._stop_reason: str | None = None
@@ -86,7 +87,7 @@ class StreamReader:
             stop_reason=self._final_stop_reason(),
             model=self._model,
             tokens=tokens or Tokens(),
-            tokens_source="reported" if tokens else None,
+            tokens_source=self._tokens_source() if tokens else None,
             cost_usd=costs[-1] if costs else None,
             cost_source="reported" if costs else None,
             context_window=self._context_window,
@@ -119,6 +120,8 @@ class StreamReader:
                 record.total_cost_usd = numbers.amount(record.total_cost_usd, "cost_usd")
                 self._context_window = context_window(record.model_usage, self._model) or self._context_window
                 self._results.append(record)
+                if not _is_cut_off(record):
+                    self._unfinished.clear()
                 return [
                     Complete(
                         success=not record.is_error, duration_ms=record.duration_ms, cost_usd=record.total_cost_usd
@@ -200,10 +203,13 @@ class StreamReader:
             return ""
         if event.message is not None:
             self._message_id = event.message.id or ""
+            self._unfinished.add(self._message_id)
             self._note_usage(event.message.usage)
         self._note_usage(event.usage)
         delta = event.delta or Delta()
-        self._stop_reason = delta.stop_reason or self._stop_reason
+        if delta.stop_reason:
+            self._stop_reason = delta.stop_reason
+            self._unfinished.discard(self._message_id)
         return (delta.text or "") if delta.type == "text_delta" else ""
 
     def _not_a_record(self, line: bytes) -> Event:
@@ -247,12 +253,26 @@ class StreamReader:
 
     def _tokens(self) -> Tokens | None:
         """The main thread's tokens."""
-        results = (each.usage for each in self._results if each.usage and not _is_cut_off(each))
-        return tokens_of_run(self._messages.values(), map(tokens_of, results))
+        return tokens_of_run(self._messages.values(), self._result_tokens())
+
+    def _tokens_source(self) -> str:
+        """How they are known: by messages that ended or by results, all of one of them with input and output."""
+        is_known = any(
+            counted and all(map(_is_whole, counted))
+            for counted in (list(self._messages.values()), self._result_tokens())
+        )
+        return "reported" if is_known and not self._unfinished else PARTIAL
+
+    def _result_tokens(self) -> list[Tokens]:
+        return [tokens_of(each.usage) for each in self._results if each.usage and not _is_cut_off(each)]
 
 
 def _message_of(record: StreamRecord) -> Message:
     return record.message if isinstance(record.message, Message) else Message()
+
+
+def _is_whole(tokens: Tokens) -> bool:
+    return tokens.input is not None and tokens.output is not None
 
 
 def _is_cut_off(result: StreamRecord) -> bool:

@@ -53,7 +53,8 @@ def _held_for_an_hour(periods: object, written: int | None) -> int | None:
 def add_record(tokens: Tokens, before: Counted | None, usage: Usage) -> tuple[Counted, Tokens]:
     """What a message counted and a turn's tokens after one more record of it; ``before``: what it counted so far.
 
-    A count that is not there is 0, as a client writes none of what it does not use; one that was lost stays lost.
+    A count of a cache that is not there is 0, as a client writes none of what it does not use; input or output that is
+    not there is not known. A count that was lost stays lost.
     """
     written, written_1h = usage.cache_creation_input_tokens or 0, usage.cache_write_1h
     read = usage.cache_read_input_tokens or 0
@@ -69,12 +70,14 @@ def add_record(tokens: Tokens, before: Counted | None, usage: Usage) -> tuple[Co
     known_1h = tokens.cache_write_1h if tokens.cache_write else 0
     is_known_1h = known_1h is not None and (not written or written_1h is not None)
     return now, Tokens(
-        input=added(tokens.input, grown[0]),
-        output=added(tokens.output, grown[1]),
+        input=_added(tokens.input, None if usage.input_tokens is None else grown[0]),
+        output=_added(tokens.output, None if usage.output_tokens is None else grown[1]),
         cache_read=added(tokens.cache_read, grown[2]),
         cache_write=added(tokens.cache_write, grown[3]),
         cache_write_1h=added(known_1h, grown[4]) if is_known_1h else None,
-        largest_input=numbers.largest_input(tokens, added(now[0], now[2], now[3])),
+        largest_input=numbers.largest_input(
+            tokens, None if usage.input_tokens is None else added(now[0], now[2], now[3])
+        ),
     )
 
 
@@ -103,6 +106,11 @@ def larger_counts(one: Tokens, other: Tokens) -> Tokens:
         if each.largest_input is not None and _whole_input(each) == _whole_input(tokens):
             tokens.largest_input = each.largest_input
     return tokens
+
+
+def is_whole(usage: Usage) -> bool:
+    """Whether it has both input and output, as every request does that was answered."""
+    return usage.input_tokens is not None and usage.output_tokens is not None
 
 
 def tokens_of_run(messages: Iterable[Tokens], results: Iterable[Tokens]) -> Tokens | None:
