@@ -7,7 +7,7 @@ import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -64,20 +64,14 @@ def store(store_path: Path, clock: Clock) -> Iterator[Store]:
 def no_process_outlives_its_test(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """What a test started is ended with it, also when it fails: a pipe that is open would fail a test that follows."""
-    started: list[subprocess.Popen[Any]] = []
-    homes = set[str]()
+    """What a test started is ended with it, also when it fails: a pipe that is open would fail a test that follows.
 
-    class Noted(subprocess.Popen[Any]):
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            started.append(self)
-            homes.add(str((named.get("env") or {}).get("BACKSTORY_HOME", "")))
-
-    monkeypatch.setattr(subprocess, "Popen", Noted)
+    Commands of ours that it starts, by whatever way, are copies of a process where that is the same.
+    """
+    monkeypatch.setattr(subprocess, "Popen", forked.Process)
     yield
-    started += forked.STARTED
-    homes |= {process.home for process in forked.STARTED}
+    started = [*forked.STARTED]
+    homes = {process.home for process in started}
     forked.STARTED.clear()
     for process in started:
         process.kill()

@@ -337,9 +337,9 @@ def large(other: Shell) -> Iterator[Path]:
     path = other.home / ".claude/projects/-w/s.jsonl"
     path.parent.mkdir(parents=True)
     with path.open("wb") as log:
-        for n in range(60_000):
+        for n in range(12_000):
             kind = "user" if n % 2 == 0 else "assistant"
-            said: object = f"word{n} " * 40 if n % 2 == 0 else [{"type": "text", "text": f"word{n} " * 40}]
+            said: object = f"word{n} " * 200 if n % 2 == 0 else [{"type": "text", "text": f"word{n} " * 200}]
             record = {"type": kind, "uuid": f"u{n}", "sessionId": "s", "timestamp": "2026-11-21T21:00:00.000Z",
                       "message": {"role": kind, "content": said}}  # fmt: skip
             log.write(json.dumps(record).encode() + b"\n")

@@ -170,11 +170,11 @@ def test_a_run_of_very_many_lines_takes_little_memory(bench: Bench) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", program, "run", "-a", "claude", "go"], cwd=bench.project, check=False,
-        env=bench.environ([{"many": 300_000}, GOOD]), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        env=bench.environ([{"many": 150_000}, GOOD]), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0
     assert int(measured.read_text()) * 1024 < RSS_BYTES_MAX
-    assert bench.store.sessions()[0].events == 300_002
+    assert bench.store.sessions()[0].events == 150_002
 
 
 def test_much_on_stderr_is_kept_and_does_not_hold_the_agent_up(bench: Bench) -> None:

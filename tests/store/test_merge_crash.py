@@ -14,6 +14,7 @@ from backstory.model import AssistantText
 from backstory.store import Store, merge_logs
 from tests.support.clock import Clock
 from tests.support.copies import merge, opened, say
+from tests.support.counts import steps
 from tests.support.faults import failing_disk
 from tests.support.machines import content, differences
 
@@ -108,7 +109,7 @@ def test_a_disk_that_fails_at_any_step_of_a_merge_leaves_what_merging_again_fini
 ) -> None:
     whole = merged_whole(prepared)
     with failing_disk() as disk:
-        for step in range(1, STEPS_MAX, 19):
+        for step in steps(STEPS_MAX, every=38, first=19 * (error is apsw.IOError)):
             store, theirs = trial(prepared), opened(prepared / "theirs", Clock())
             with store, theirs:
                 disk.fail(step, error, for_good=True)

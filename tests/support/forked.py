@@ -47,13 +47,14 @@ class Process(Popen[Any]):
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *more: Any) -> None:
         _, pass_fds, cwd, env, _, _, shell, in_read, in_write, out_read, out_write, err_read, err_write, *rest = more
-        _, _, _, _, _, new_session, *_ = rest
+        _, gid, gids, uid, umask, new_session, group = rest
         variables = {
             os.fsdecode(each): os.fsdecode(value) for each, value in (os.environ if env is None else env).items()
         }
         words = [os.fsdecode(word) for word in args] if isinstance(args, list) else []
         request = json.dumps([words[len(COMMAND) :], variables, os.fsdecode(cwd or Path.cwd()), bool(new_session)])
-        is_plain = preexec_fn is None and not pass_fds and not shell and len(request) < REQUEST_MAX // 8
+        is_plain = (preexec_fn, executable, gid, gids, uid, umask, group) == (None, None, None, None, None, -1, -1)
+        is_plain = is_plain and not pass_fds and not shell and len(request) < REQUEST_MAX // 8
         if not is_plain or tuple(words[: len(COMMAND)]) != COMMAND or not _is_usual(variables):
             super()._execute_child(args, executable, preexec_fn, *more)  # type: ignore[misc]
             return
