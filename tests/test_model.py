@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backstory import model
 from backstory.conversation.compact import compact_event
-from backstory.model import KINDS, Event, event_from_json, event_to_json
+from backstory.model import KINDS, Event, Tokens, event_from_json, event_to_json
 
 # JSON has no lone surrogates, no NaN and no infinity.
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -121,3 +121,9 @@ def test_an_event_cannot_be_changed() -> None:
 
 def test_an_event_is_found_under_its_own_name() -> None:
     assert all(kind.__name__ == name == kind.kind for name, kind in KINDS.items())
+
+
+def test_a_sum_of_tokens_of_which_a_part_is_unknown_is_unknown() -> None:
+    counted, lacking = Tokens(input=1, output=2, largest_input=9), Tokens(output=3)
+    assert (counted.plus(lacking), lacking.plus(counted)) == (Tokens(output=5), Tokens(output=5))
+    assert counted.plus(counted) == Tokens(input=2, output=4, largest_input=9)

@@ -318,18 +318,21 @@ class Tokens(Struct, kw_only=True):
     """The input of the largest request, caches included."""
 
     def plus(self, other: Tokens) -> Tokens:
-        """The sums of both; a number that one of them lacks is the other's, and the largest request stays the largest.
+        """The sums of both, and of the largest requests the larger; a number that one of them lacks is not known.
 
-        >>> Tokens(input=1).plus(Tokens(input=2, output=3)).output
-        3
+        >>> Tokens(input=1).plus(Tokens(input=2, output=3))
+        Tokens(input=3, output=None, cache_read=None, cache_write=None, reasoning=None, cache_write_1h=None, \
+largest_input=None)
         """
 
-        def added(mine: int | None, others: int | None) -> int | None:
-            return (mine or 0) + (others or 0) if mine is not None or others is not None else None
+        def both(name: str) -> int | None:
+            mine: int | None = getattr(self, name)
+            others: int | None = getattr(other, name)
+            if mine is None or others is None:
+                return None
+            return max(mine, others) if name == "largest_input" else mine + others
 
-        names = [name for name in self.__struct_fields__ if name != "largest_input"]
-        sums = {name: added(getattr(self, name), getattr(other, name)) for name in names}
-        return Tokens(**sums, largest_input=max(self.largest_input or 0, other.largest_input or 0) or None)
+        return Tokens(**{name: both(name) for name in self.__struct_fields__})
 
 
 STOPPED_TO_COMPACT = "compaction"

@@ -120,6 +120,16 @@ def test_what_is_no_summary_is_asked_for_twice_and_not_stored(
     assert len(long.received.with_suffix(".told").read_text().splitlines()) == 5 + 2
 
 
+def test_of_a_summary_in_steps_of_which_one_is_not_counted_nothing_is_summed(long: Bench) -> None:
+    uncounted = {"type": "result", "subtype": "success", "is_error": False, "result": "done"}
+    steps = {"prompt 1": [{"say": SUMMARY}, {"raw": json.dumps(uncounted)}], "": GOOD}
+    done = long.backstory("compact", "--json", script=steps)
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    assert len(long.received.with_suffix(".told").read_text().splitlines()) > 5 + 1
+    assert (made["tokens"]["input"], made["tokens"]["output"], made["cost_usd"]) == (None, None, None)
+
+
 def test_a_run_that_passes_the_limit_has_a_summary_made_without_another_command(long: Bench) -> None:
     ran = long.run("prompt 6", *GOOD)
     assert ran.returncode == 0

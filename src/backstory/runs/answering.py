@@ -21,7 +21,7 @@ from backstory.agents.bounded import stream_reader
 from backstory.agents.contract import Exit
 from backstory.agents.lines import BLANK, lines_of
 from backstory.errors import AgentNotStarted, TemporaryFolderUnusable
-from backstory.model import AssistantText, Complete, Error, Outcome, Tokens
+from backstory.model import PARTIAL, AssistantText, Complete, Error, Outcome, Tokens
 from backstory.runs.process import marked, send
 from backstory.runs.spool import MARKER
 from backstory.runs.stopping import Terminated
@@ -53,7 +53,10 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What an agent answered, and what that took. ``error``: why there is no answer; None where it ended well."""
+    """What an agent answered, and what that took. ``error``: why there is no answer; None where it ended well.
+
+    ``tokens`` has all of them, or none: of a part it is not known how many there were.
+    """
 
     text: str
     error: str | None = None
@@ -182,7 +185,7 @@ def _answer(question: Question, said: Path, errors: Path, code: int) -> Answer:
         text="\n\n".join(event.text for event in events if isinstance(event, AssistantText)).strip(),
         error=None if error is None and ending.outcome == Outcome.COMPLETED else error or "the agent failed",
         model=ending.model,
-        tokens=ending.tokens,
+        tokens=Tokens() if ending.tokens_source == PARTIAL else ending.tokens,
         cost_usd=ending.cost_usd,
     )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, cast
+from functools import reduce
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -60,16 +61,26 @@ class CompactionPlan(Struct, frozen=True, kw_only=True):
 
 
 class _Spent:
-    """What the answers for one summary took together."""
+    """What the answers for one summary took together; not known where it is not of one of them."""
 
     def __init__(self) -> None:
-        self.tokens, self.cost_usd, self.model = Tokens(), cast("float | None", None), cast("str | None", None)
+        self._answers: list[Answer] = []
 
     def add(self, answer: Answer) -> None:
-        self.tokens = self.tokens.plus(answer.tokens)
-        if answer.cost_usd is not None:
-            self.cost_usd = (self.cost_usd or 0.0) + answer.cost_usd
-        self.model = answer.model or self.model
+        self._answers.append(answer)
+
+    @property
+    def tokens(self) -> Tokens:
+        return reduce(Tokens.plus, (each.tokens for each in self._answers))
+
+    @property
+    def cost_usd(self) -> float | None:
+        known = [each.cost_usd for each in self._answers if each.cost_usd is not None]
+        return sum(known) if len(known) == len(self._answers) else None
+
+    @property
+    def model(self) -> str | None:
+        return next((each.model for each in reversed(self._answers) if each.model), None)
 
 
 class Compactor:
