@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory import agents
+from backstory import agents, bounds
 from backstory.agents import bounded
+from backstory.agents.contract import Ending, Exit
 from backstory.derive.pricing import Kind, Price, cost_of
 from backstory.model import PARTIAL
 
@@ -27,12 +28,17 @@ CODEX = {"input_tokens": 9, "cached_input_tokens": 1, "output_tokens": 7, "reaso
 COPILOT = {
     "inputTokens": 9, "outputTokens": 7, "cacheReadTokens": 1, "cacheWriteTokens": 2, "reasoningTokens": 3,
 }  # fmt: skip
+AH = {"input_tokens": 5, "output_tokens": 7, "cache_read_input_tokens": 1, "cache_creation_input_tokens": 2}
 FIELDS = [
     *(("claude", each) for each in CLAUDE),
     *(("codex", each) for each in CODEX),
     *(("copilot", each) for each in COPILOT),
     *(("totals", each) for each in COPILOT),
+    *(("ah", each) for each in AH),
+    *(("ah messages", each) for each in ("input_tokens", "output_tokens")),
 ]
+NEEDED = ("input_tokens", "output_tokens", "inputtokens", "outputtokens")
+RUNS = [each for each in FIELDS if each[0] in ("claude", "codex")]
 NOT_A_COUNT = st.one_of(
     st.integers(max_value=-1), st.integers(min_value=2**63, max_value=10**40), st.text(), st.booleans(),
     st.just(0.5), st.just(1e300), st.just(float("inf")), st.just([]), st.just({"n": 1}),
@@ -72,9 +78,37 @@ def totals(usages: list[Any]) -> list[Any]:
     return [*copilot([]), {"type": "session.shutdown", "id": "end", "data": {"modelMetrics": metrics}}]
 
 
-LOGS = {"claude": claude, "codex": codex, "copilot": copilot, "totals": totals}
-WHOLE = {"claude": CLAUDE, "codex": CODEX, "copilot": COPILOT, "totals": COPILOT}
+def ah(usages: list[Any]) -> list[Any]:
+    told = [{"event_type": "api_call_end", "details": json.dumps({"model": "m", **each})} for each in usages]
+    return [*ah_messages([]), *({"table": "events", "row": {"id": f"e{n}", **row}} for n, row in enumerate(told))]
+
+
+def ah_messages(usages: list[Any]) -> list[Any]:
+    text = [{"block_type": "text", "content": "go"}]
+    rows = [{"role": "user"}, *({"role": "assistant", "model": "m", **each} for each in usages)]
+    return [
+        {"table": "session", "row": {"id": "s"}},
+        *(
+            {
+                "table": "messages",
+                "row": {"id": f"m{n}", "parent_id": f"m{n - 1}" if n else None, **row},
+                "blocks": text,
+            }
+            for n, row in enumerate(rows)
+        ),
+    ]
+
+
+LOGS = {
+    "claude": claude, "codex": codex, "copilot": copilot, "totals": totals, "ah": ah, "ah messages": ah_messages,
+}  # fmt: skip
+WHOLE = {
+    "claude": CLAUDE, "codex": CODEX, "copilot": COPILOT, "totals": COPILOT, "ah": AH, "ah messages": AH,
+}  # fmt: skip
+AGENTS = {"totals": "copilot", "ah messages": "ah"}
 PATHS = {
+    "ah": Path("s.ah#s"),
+    "azureal": Path("s.azs#s"),
     "claude": Path("s.jsonl"),
     "codex": Path(f"rollout-2026-11-21T21-00-00-{THREAD}.jsonl"),
     "copilot": Path(THREAD) / "events.jsonl",
@@ -83,7 +117,7 @@ PATHS = {
 
 def read(kind: str, records: list[Any]) -> Turn:
     """The last turn of a log, as it leaves a reader that was stored and read again after each record."""
-    agent = agents.load("copilot" if kind == "totals" else kind)
+    agent = agents.load(AGENTS.get(kind, kind))
     identity = agent.log.identify(PATHS[agent.name], json.dumps(records[0]).encode())
     assert identity is not None
     state, turn, lines = None, None, [json.dumps(each).encode() for each in records]
@@ -96,7 +130,7 @@ def read(kind: str, records: list[Any]) -> Turn:
     return turn
 
 
-def is_whole(turn: Turn) -> bool:
+def is_whole(turn: Turn | Ending) -> bool:
     cost = cost_of(turn.tokens, PRICE, source=turn.tokens_source)
     return turn.tokens_source != PARTIAL or cost.kind in (Kind.EXACT, Kind.COMPUTED)
 
@@ -126,6 +160,19 @@ def test_a_sum_of_all_its_counts_is_whole(kind: str) -> None:
     assert (turn.tokens_source, turn.tokens.output, is_whole(turn)) == ("reported", 7, True)
 
 
+@pytest.mark.parametrize(("kind", "name"), [each for each in FIELDS if each[1].lower() in NEEDED])
+@pytest.mark.parametrize("others", [0, 1])
+def test_no_sum_of_which_a_request_lacks_its_input_or_output_is_said_to_be_whole(
+    kind: str, name: str, others: int
+) -> None:
+    usages = [{each: count * (n if kind == "codex" else 1) for each, count in WHOLE[kind].items()} for n in (1, 2)]
+    usages = usages[: others + 1]
+    del usages[-1][name]
+    turn = read(kind, LOGS[kind](usages))
+    assert turn.tokens_source == PARTIAL
+    assert not is_whole(turn)
+
+
 @pytest.mark.parametrize("kind", LOGS)
 def test_counts_of_caches_that_an_agent_does_not_write_are_not_lost(kind: str) -> None:
     few = {
@@ -135,6 +182,60 @@ def test_counts_of_caches_that_an_agent_does_not_write_are_not_lost(kind: str) -
     }
     turn = read(kind, LOGS[kind]([few]))
     assert (turn.tokens_source, turn.tokens.output, is_whole(turn)) == ("reported", 7, True)
+
+
+def run(kind: str, records: list[Any]) -> Ending:
+    """How a run ended that printed these records."""
+    reader = bounded.stream_reader(agents.load(kind))
+    for each in records:
+        reader.read(json.dumps(each).encode())
+    return reader.ended(Exit(code=0))
+
+
+def printed(kind: str, usages: list[Any]) -> list[Any]:
+    """The records of a run: Claude's results have what was used since the last one, Codex counts once."""
+    if kind == "codex":
+        return [{"type": "thread.started", "thread_id": THREAD}, {"type": "turn.completed", "usage": usages[-1]}]
+    return [{"type": "result", "is_error": False, "result": "ok", "usage": each} for each in usages]
+
+
+@pytest.mark.parametrize(("kind", "name"), RUNS)
+@given(bad=NOT_A_COUNT, others=st.integers(0, 2))
+def test_no_sum_of_a_run_that_lacks_a_count_is_said_to_be_whole(kind: str, name: str, bad: Any, others: int) -> None:
+    usages: list[dict[str, Any]] = [dict(WHOLE[kind]) for _ in range(others + 1)]
+    usages[-1][name] = bad
+    ending = run(kind, printed(kind, usages))
+    assert (ending.tokens_source, is_whole(ending)) == (PARTIAL, False)
+
+
+@pytest.mark.parametrize(("kind", "name"), [each for each in RUNS if each[1] in NEEDED])
+@pytest.mark.parametrize("others", [0, 1])
+def test_no_sum_of_a_run_without_input_or_output_is_said_to_be_whole(kind: str, name: str, others: int) -> None:
+    usages = [dict(WHOLE[kind]) for _ in range(others + 1)]
+    del usages[-1][name]
+    ending = run(kind, printed(kind, usages))
+    assert (ending.tokens_source, is_whole(ending)) == (PARTIAL, False)
+
+
+@pytest.mark.parametrize("kind", ["claude", "codex"])
+def test_a_sum_of_all_counts_of_a_run_is_whole(kind: str) -> None:
+    ending = run(kind, printed(kind, [WHOLE[kind]]))
+    assert (ending.tokens_source, ending.tokens.output, is_whole(ending)) == ("reported", 7, True)
+
+
+def event(seq: int, kind: str, **body: Any) -> dict[str, Any]:
+    return {"table": "events", "row": {"seq": seq, "kind": kind, "char_len": 0}, "event": {kind: body}}
+
+
+@given(bad=NOT_A_COUNT)
+def test_a_cost_that_cannot_be_kept_is_none(bad: Any) -> None:
+    kept = bounds.amount(bad)
+    result = {"type": "result", "is_error": False, "result": "ok", "total_cost_usd": bad}
+    assert run("claude", [result]).cost_usd == kept
+    begun = [{"table": "session", "row": {"id": "s"}}, event(1, "UserMessage", content="go")]
+    done = event(3, "Complete", success=True, duration_ms=1, cost_usd=bad)
+    turn = read("azureal", [*begun, event(2, "Init", cwd="/p", model="claude-opus-4"), done])
+    assert (turn.cost_usd, turn.cost_source) == (kept or None, "reported" if kept else None)
 
 
 def test_counts_of_nothing_but_what_was_lost_cost_nobody_knows_what() -> None:

@@ -259,6 +259,14 @@ def test_tokens_of_a_run_killed_in_an_answer_are_at_least_those_of_its_pieces() 
     assert (killed.tokens, killed.tokens_source) == (Tokens(input=100, output=1, largest_input=100), "partial")
 
 
+def test_a_total_from_before_the_last_answer_is_not_what_a_run_cost() -> None:
+    result = line(type="result", is_error=False, usage={"input_tokens": 9, "output_tokens": 2}, total_cost_usd=0.25)
+    start = piece(type="message_start", message={"id": "m1", "usage": {"input_tokens": 100, "output_tokens": 1}})
+    bad = line(type="result", is_error=False, usage={"input_tokens": 9, "output_tokens": 2}, total_cost_usd=-1)
+    costs = [ran("claude", lines).ending for lines in ([start, result], [result, start], [result, bad])]
+    assert [(each.cost_usd, each.cost_source) for each in costs] == [(0.25, "reported"), (None, None), (None, None)]
+
+
 def test_a_result_without_its_input_makes_a_run_at_least_its_output() -> None:
     result = line(type="result", is_error=False, usage={"output_tokens": 21})
     ending = ran("claude", [result]).ending

@@ -26,6 +26,7 @@ from backstory.bounds import LOST, added
 from backstory.conversation.context import strip_context
 from backstory.lazy_regex import lazy_regex
 from backstory.model import (
+    PARTIAL,
     AssistantText,
     Compacted,
     Complete,
@@ -459,11 +460,13 @@ def _put_in(text: str) -> Event:
 
 
 def _count(turn: Turn, tokens: Tokens) -> None:
+    """Add what a request used; without input or output the turn's are at least the rest."""
     for name in Tokens.__struct_fields__:
         more, before = getattr(tokens, name), getattr(turn.tokens, name)
         if more is not None:
             setattr(turn.tokens, name, added(more, before))
-    turn.tokens_source = "reported"
+    is_part = turn.tokens_source == PARTIAL or tokens.input is None or tokens.output is None
+    turn.tokens_source = PARTIAL if is_part else "reported"
 
 
 def _took(turn: Turn, said: dict[str, Any]) -> bool:

@@ -40,6 +40,7 @@ class StreamReader:
         self._message_id = ""
         self._messages: dict[str, Tokens] = {}
         self._unfinished: set[str] = set()
+        self._cost_usd: float | None = None
         self._results: list[StreamRecord] = []
         self._context_window: int | None = None
         self._stop_reason: str | None = None
@@ -76,7 +77,6 @@ class StreamReader:
     def ended(self, exit: Exit) -> Ending:
         outcome = self._outcome(exit)
         tokens = self._tokens()
-        costs = [each.total_cost_usd for each in self._results if each.total_cost_usd is not None]
         durations = [each.duration_ms for each in self._results if each.duration_ms is not None]
         return Ending(
             outcome=outcome,
@@ -88,8 +88,8 @@ class StreamReader:
             model=self._model,
             tokens=tokens or Tokens(),
             tokens_source=self._tokens_source() if tokens else None,
-            cost_usd=costs[-1] if costs else None,
-            cost_source="reported" if costs else None,
+            cost_usd=self._cost_usd,
+            cost_source="reported" if self._cost_usd is not None else None,
             context_window=self._context_window,
             refused=refusals.refused_calls(self._results),
         )
@@ -117,7 +117,8 @@ class StreamReader:
             case "result":
                 record.duration_ms = numbers.count(record.duration_ms, "duration_ms")
                 record.duration_api_ms = numbers.count(record.duration_api_ms, "api_latency_ms")
-                record.total_cost_usd = numbers.amount(record.total_cost_usd, "cost_usd")
+                if record.total_cost_usd is not None:
+                    self._cost_usd = record.total_cost_usd = numbers.amount(record.total_cost_usd, "cost_usd")
                 self._context_window = context_window(record.model_usage, self._model) or self._context_window
                 self._results.append(record)
                 if not _is_cut_off(record):
@@ -204,6 +205,8 @@ class StreamReader:
         if event.message is not None:
             self._message_id = event.message.id or ""
             self._unfinished.add(self._message_id)
+            # The total that came before lacks this one.
+            self._cost_usd = None
             self._note_usage(event.message.usage)
         self._note_usage(event.usage)
         delta = event.delta or Delta()
