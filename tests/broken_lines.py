@@ -1,0 +1,225 @@
+"""Counts how many of 100 broken lines the tests notice: ``python -m tests.broken_lines``.
+
+The lines were chosen with a fixed seed, of each room as many as its size asks for, and are kept in a file beside this:
+a path, the text of the line and what takes its place. Each is broken alone in a copy of the tree. Then the tests run
+that are named after its module or import it, and the quick ones of its room, until one fails: the line is *caught*, or
+*missed*. It is *unknown* where the time for a line was too short, and *gone* where the line has changed since.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ROOT = Path(__file__).parent.parent
+SOURCE = Path("src", "backstory")
+KEPT = Path(__file__).with_name("broken_lines.json")
+SEED, COUNT, SECONDS, ENDS_S = 20, 100, 60, 20
+COMPARED = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="),
+            ast.NotEq: ("!=", "=="), ast.In: (" in ", " not in "), ast.Is: (" is ", " is not ")}  # fmt: skip
+"""How each comparison is written, and what it becomes."""
+SKIPPED = {"__init__.py", "__main__.py"}
+TESTS_PASSED, NO_TESTS = 0, 5
+"""Exit codes of pytest."""
+
+
+class Broken(NamedTuple):
+    """A line, and what takes its place."""
+
+    path: str
+    line: str
+    becomes: str
+
+
+def main() -> int:
+    """Break each of the kept lines; prints a row a line, and the count."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--choose", action="store_true")
+    parser.add_argument("--first", type=int, default=COUNT)
+    parser.add_argument("--seconds", type=int, default=SECONDS)
+    given = parser.parse_args()
+    if given.choose:
+        chosen = [each._asdict() for each in choose(ROOT)]
+        KEPT.write_text(json.dumps(chosen, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        return 0
+    ends = Counter[str]()
+    with tempfile.TemporaryDirectory(prefix="backstory-broken-") as folder:
+        tree = copied(Path(folder))
+        for each in kept()[: given.first]:
+            end = ends_as(tree, each, given.seconds)
+            ends[end] += 1
+            sys.stdout.write(f"{end:10} {each.path}: {each.line.strip()}  ->  {each.becomes.strip()}\n")
+            sys.stdout.flush()
+    sys.stdout.write(", ".join(f"{count} {end}" for end, count in ends.most_common()) + "\n")
+    return 0
+
+
+def kept() -> list[Broken]:
+    """The lines that were chosen."""
+    return [Broken(**each) for each in json.loads(KEPT.read_text("utf-8"))]
+
+
+# choosing -----------------------------------------------------------------------------------------------------------
+
+
+def choose(root: Path, count: int = COUNT) -> list[Broken]:
+    """As many lines of each room as its size asks for, and one of each at least; the same every time."""
+    rooms: dict[str, list[Broken]] = {}
+    sizes = Counter[str]()
+    for path in sorted((root / SOURCE).rglob("*.py")):
+        room = path.relative_to(root / SOURCE).parts[0]
+        sizes[room] += len(path.read_text("utf-8").splitlines())
+        if path.name not in SKIPPED:
+            rooms.setdefault(room, []).extend(breakable(path.read_text("utf-8"), str(path.relative_to(root))))
+    chance, total = random.Random(SEED), sum(sizes.values())
+    found: list[Broken] = []
+    by_size = sorted(rooms, key=lambda room: (-sizes[room], room))
+    drawn = {room: filter(is_python(root), chance.sample(rooms[room], len(rooms[room]))) for room in by_size}
+    for room in by_size:
+        found += islice(drawn[room], 1 + (count - len(rooms)) * sizes[room] // total)
+    for room in by_size * count:
+        found += islice(drawn[room], int(len(found) < count))
+    # What is chosen first is broken first, so a few are of all rooms too.
+    return chance.sample(found, len(found))
+
+
+def breakable(text: str, path: str) -> Iterator[Broken]:
+    """Each line of a module that can be broken, and that is written there once, in one way."""
+    lines = text.splitlines()
+    seen, tried = Counter(lines), set[int]()
+    for node in ast.walk(ast.parse(text)):
+        number = getattr(node, "lineno", 0)
+        if not number or number in tried or number != getattr(node, "end_lineno", 0) or seen[lines[number - 1]] > 1:
+            continue
+        becomes = broken(node, lines[number - 1])
+        if becomes is not None and becomes != lines[number - 1]:
+            tried.add(number)
+            yield Broken(path, lines[number - 1], becomes)
+
+
+def broken(node: ast.AST, line: str) -> str | None:
+    """A line with one thing of it broken; None where it is not of a kind that we break."""
+    indent = line[: len(line) - len(line.lstrip())]
+    match node:
+        case ast.If(test=test) | ast.IfExp(test=test) if test.lineno == test.end_lineno and line.isascii():
+            at, end = test.col_offset, test.end_col_offset
+            return f"{line[:at]}not ({line[at:end]}){line[end:]}"
+        case ast.Compare(ops=[op]) if type(op) in COMPARED:
+            old, new = COMPARED[type(op)]
+            return line.replace(old, new, 1) if line.count(old) == 1 else None
+        case ast.Expr(value=ast.Call()) if line.strip().endswith(")"):
+            return f"{indent}pass"
+        case ast.Return(value=ast.Call() | ast.BinOp() | ast.Name()) if line.strip().startswith("return "):
+            return f"{indent}return None"
+        case ast.Constant(value=int(value)) if not isinstance(value, bool) and line.isascii():
+            return f"{line[: node.col_offset]}{value + 1}{line[node.end_col_offset :]}"
+        case ast.BoolOp(op=ast.And()) if line.count(" and ") == 1:
+            return line.replace(" and ", " or ")
+        case ast.BoolOp(op=ast.Or()) if line.count(" or ") == 1:
+            return line.replace(" or ", " and ")
+    return None
+
+
+def is_python(root: Path) -> Callable[[Broken], bool]:
+    """Tell of a broken line if its module can be read still."""
+
+    def is_read(what: Broken) -> bool:
+        text = (root / what.path).read_text("utf-8")
+        try:
+            ast.parse(text.replace(what.line, what.becomes, 1))
+        except SyntaxError:
+            return False
+        return True
+
+    return is_read
+
+
+# breaking -----------------------------------------------------------------------------------------------------------
+
+
+def copied(folder: Path) -> Path:
+    """A copy of the tree without what was made there."""
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "bench-*", "dist")
+    for name in ("src", "tests", "bench", "demo", "docs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=left_out)
+    for path in ROOT.glob("*.*"):
+        if path.is_file():
+            shutil.copy(path, folder / path.name)
+    return folder
+
+
+def ends_as(tree: Path, what: Broken, seconds: int) -> str:
+    """Break a line, run the tests that should notice, and mend it; "caught", "missed", "gone" or "unknown"."""
+    path = tree / what.path
+    text = path.read_text("utf-8")
+    lines = text.splitlines(keepends=True)
+    at = [number for number, line in enumerate(lines) if line.rstrip("\n") == what.line]
+    if len(at) != 1:
+        return "gone"
+    lines[at[0]] = f"{what.becomes}\n"
+    path.write_text("".join(lines), "utf-8")
+    over = time.monotonic() + seconds
+    try:
+        ends = (end_of_tests(tree, tests, over - time.monotonic()) for tests in tests_of(tree, what.path))
+        return next((end for end in ends if end != "missed"), "missed")
+    finally:
+        path.write_text(text, "utf-8")
+
+
+def tests_of(tree: Path, path: str) -> Iterator[list[str]]:
+    """The tests to run, as arguments: those that are named after the module or import it, then others of its room."""
+    module = Path(path).relative_to(SOURCE).with_suffix("")
+    package, name = ".".join(("backstory", *module.parts[:-1])), module.name
+    near, others = [], []
+    for test in sorted((tree / "tests").rglob("test_*.py")):
+        text = test.read_text("utf-8")
+        imported = f"{package}.{name} import" in text or re.search(rf"from {package} import .*\b{name}\b", text)
+        if imported or test.stem == f"test_{name}":
+            near.append(str(test.relative_to(tree)))
+        elif test.relative_to(tree / "tests").parts[0] == module.parts[0]:
+            others.append(str(test.relative_to(tree)))
+    for tests, marked in ((near, "not slow"), (near, "slow"), (others, "not slow")):
+        if tests:
+            yield ["-m", marked, *tests]
+
+
+def end_of_tests(tree: Path, tests: list[str], seconds: float) -> str:
+    """Run tests until one fails, and so many seconds at most."""
+    environ = {**os.environ, "PYTHONPATH": str(tree / SOURCE.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *tests], cwd=tree, env=environ,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            code = process.wait(max(seconds, 0))
+        except subprocess.TimeoutExpired:
+            # An interrupted test ends what it started, which a killed one leaves behind.
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(ENDS_S)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            return "unknown"
+    return "missed" if code in (TESTS_PASSED, NO_TESTS) else "caught"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
