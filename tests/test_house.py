@@ -28,7 +28,7 @@ class Budget(NamedTuple):
 SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
-    "agents": Budget(13_340, 115, "a package an agent, and the contract that they share"),
+    "agents": Budget(13_480, 115, "a package an agent, and the contract that they share"),
     "chronicle": Budget(3_670, 34, "reports: what is found, and how it is drawn three times"),
     "cli": Budget(11_620, 113, "a module a command, and what they draw"),
     "conversation": Budget(2_210, 12, "the tree, the context and the compaction of a session"),

@@ -10,6 +10,7 @@ import pytest
 
 from backstory import ids
 from backstory.agents.codex import AGENT
+from backstory.bounds import LOST
 from backstory.model import (
     AssistantText,
     Command,
@@ -529,6 +530,16 @@ def test_the_first_total_of_a_fork_counts_only_its_last_request() -> None:
         meta(forked_from_id=PARENT), task(FIRST), typed("go"), count(usage(27_600, 337), usage(1_200, 34))
     ).in_order()
     assert (turn.tokens.input, turn.tokens.output) == (1_200, 34)
+
+
+def test_a_first_total_that_may_hold_a_parents_and_names_no_request_is_not_known() -> None:
+    total, later = (event("token_count", info={"total_token_usage": usage(*each)}) for each in ((900, 90), (950, 97)))
+    (fork,) = said(meta(forked_from_id=PARENT), task(FIRST), typed("go"), total).in_order()
+    _, second, third = said(
+        meta(), task(FIRST), typed("go"), task(SECOND), typed("on"), total, task("third"), typed("and on"), later
+    ).in_order()
+    assert [(each.tokens.input, each.tokens.output) for each in (fork, second)] == [(LOST, LOST)] * 2
+    assert (third.tokens.input, third.tokens.output) == (50, 7)
 
 
 def test_after_another_threads_records_the_total_begins_anew() -> None:

@@ -13,7 +13,7 @@ from backstory.agents.codex.places import NAME
 from backstory.agents.codex.prompts import IDE_CONTEXT
 from backstory.agents.codex.records import EventMsg, ResponseItem, TokenUsageInfo, TurnContext
 from backstory.agents.codex.tools import TOOLS, call_of, output_of
-from backstory.agents.codex.usage import Usage, added_to
+from backstory.agents.codex.usage import NOT_KNOWN, Usage, added_to
 from backstory.agents.turn_fold import TurnFold, TurnState, lengthen
 from backstory.conversation.context import strip_context, told_as
 from backstory.model import (
@@ -71,6 +71,7 @@ class Fold(TurnFold[State]):
     def __init__(self, identity: LogIdentity, state: bytes | None) -> None:
         super().__init__(NAME, identity, state, State)
         self._is_helper = identity.relation == Relation.SUBAGENT
+        self._is_fork = identity.relation == Relation.FORK
 
     # tasks and calls ------------------------------------------------------------------------------------------
 
@@ -128,7 +129,8 @@ class Fold(TurnFold[State]):
         before, state.totals = state.totals, total
         if before is None or total.spent() < before.spent():
             # Another count begins, and its first total may hold what a parent spent; one after a lost one, too.
-            grown = info.last_token_usage or total
+            is_own = before is not None or not (self._is_fork or state.turns_seen > 1)
+            grown = info.last_token_usage or (total if is_own else NOT_KNOWN)
         else:
             grown = total.since(before)
         if state.turn is not None and (grown.spent() or state.turn.tokens_source is None):

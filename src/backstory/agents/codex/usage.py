@@ -31,6 +31,10 @@ class Usage(numbers.Counts):
         )
 
 
+NOT_KNOWN = Usage(input_tokens=LOST, output_tokens=LOST)
+"""The usage of requests of which there was some, and nobody knows how much."""
+
+
 def added_to(tokens: Tokens, more: Usage, last: Usage | None = None) -> Tokens:
     """A turn's tokens with ``more``. ``last``, the last request, shows whether that is one request or several.
 
