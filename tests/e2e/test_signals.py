@@ -19,6 +19,7 @@ import pytest
 
 from backstory.agents.contract import CUT_OFF
 from backstory.model import Error
+from tests.support.counts import IS_LONG
 from tests.support.real_clients import AGENTS, HELLO, WAIT_S, said_to, shell
 
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
-ROUNDS = 4
+ROUNDS = 4 if IS_LONG else 2
+"""Even and odd ones differ in how long a tool lasts and in which command comes next, so there are two at least."""
 MORE = [("backstory", "KILL", agent, ROUNDS) for agent in AGENTS]
 CASES = [(v, s, a, n) for v in ("backstory", "agent") for s in SIGNALS for a in AGENTS for n in range(ROUNDS)] + MORE
-"""Fifty."""
+"""Fifty in ``make long``, and half as many in any other run, at other moments each time."""
 RUN_S, BEGINS_S = 2.2, 0.1
 """So long a run takes here, about: moments lie within it, a third of them while it begins, when the most happens."""
 GO_ON = {"when": "Go on", "turns": [HELLO]}
