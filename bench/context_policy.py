@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from backstory import model
 from backstory.conversation import context
 from backstory.derive.index_text import texts_in
-from backstory.store import open_store
+from backstory.store import compactions, open_store
 from bench.figures import Figure, arguments, report
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def cases(store: Path) -> Iterator[Case]:
     """Every turn of a store with enough before it that uses anything that occurred before."""
     with open_store(store) as opened:
         for session in opened.sessions():
-            turns = list(opened.context_history(session, 1 << 60).turns)
+            turns = list(opened.ask(compactions.history, session.id, 1 << 60).turns)
             sizes = [sum(len(block) + 1 for block in blocks) for blocks in context.rendered_blocks(turns)]
             before, chars = set[str](), 0
             for n, each in enumerate(turns):

@@ -35,7 +35,7 @@ def fill(store: Store, turns: int) -> int:
     session = store.create_session("tree").id
     for begin in range(0, turns, BATCH):
         store.append_events(session, [event for n in range(begin, min(begin + BATCH, turns)) for event in said(n)])
-    with store._writing_connection() as db:
+    with store.writer() as db:
         db.execute(
             "update turns set parent_uid = (select uid from turns p where p.first_seq = turns.parent_seq - 3), "
             "parent_seq = parent_seq - 2 where session_id = ? and id % ? = 0 and parent_seq > 4",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.conversation.board import BoardKey
-from backstory.store import open_store
+from backstory.store import boarding, open_store
 from backstory.store.board_items import NewItem
 from tests.support.read_only import read_only, without_power
 
@@ -37,7 +37,7 @@ def fill(shell: Shell, count: int, *, agent: str | None = "codex") -> None:
     with open_store(shell.store, shared=True) as store:
         for number in range(count):
             src = "user" if agent is None else "agent"
-            store.put_board_item(key_of(shell), NewItem(src, f"n-{number:02}", "", f"text {number}", agent))  # type: ignore[arg-type]
+            boarding.put(store, key_of(shell), NewItem(src, f"n-{number:02}", "", f"text {number}", agent))  # type: ignore[arg-type]
 
 
 def items(shell: Shell, *words: str) -> list[dict[str, Any]]:
@@ -194,7 +194,7 @@ def test_a_store_from_elsewhere_is_read_and_neither_counted_nor_changed(bare: Sh
     there = tmp_path / "there" / ".backstory" / "sessions.bks"
     with open_store(there) as store:
         store.create_session()
-        store.put_board_item(key_of(bare), NewItem("agent", "one", "", "text", "codex"))
+        boarding.put(store, key_of(bare), NewItem("agent", "one", "", "text", "codex"))
     before = there.read_bytes()
     shown = bare("board", "show", "one", "--store", there)
     assert (shown.code, shown.out) == (0, "text\n")

@@ -14,6 +14,7 @@ import pytest
 from backstory.conversation.context import SUMMARY_HEADER
 from backstory.runs import compactor
 from backstory.runs.process import birth
+from backstory.store import compactions
 from tests.support.bench import Bench
 from tests.support.running import until
 
@@ -328,7 +329,7 @@ def test_a_session_removed_meanwhile_gets_no_summary_and_nobody_else_does(long: 
     _, err = making.communicate(timeout=60)
     assert "Traceback" not in err
     with long.store as store:
-        assert [store.compactions(each) for each in store.sessions()] == [[]]
+        assert [store.ask(compactions.of_session, each.id) for each in store.sessions()] == [[]]
 
 
 def test_a_branch_removed_meanwhile_gets_no_summary(long: Bench, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from click.shell_completion import BashComplete, CompletionItem
 from backstory import open_store
 from backstory.cli import cli
 from backstory.model import Tool
+from backstory.store import sessions
 
 if TYPE_CHECKING:
     from tests.support.shell import Shell
@@ -77,7 +78,7 @@ def test_only_agents_that_take_prompts_are_offered_for_one(typing: Typing, words
 
 def test_repositories_are_offered_by_their_names_with_and_without_owner(typing: Typing, read_once: Shell) -> None:
     with open_store(read_once.store) as store:
-        (name, *_) = store.repositories()
+        (name, *_) = store.ask_or([], sessions.repositories)
     owner, _, last = name.rpartition("/")
     assert name in typing("search", "--repo", owner[:3])
     assert last in typing("search", "--repo", last[:4])
@@ -97,7 +98,7 @@ def test_items_of_the_board_are_offered(bare: Shell, monkeypatch: pytest.MonkeyP
 
 def test_git_branches_are_offered(typing: Typing, read_once: Shell) -> None:
     with open_store(read_once.store) as store:
-        branches = store.git_branches()
+        branches = store.ask_or([], sessions.git_branches)
     assert branches
     assert typing("search", "--branch", "") == branches
     assert typing("search", "--branch", branches[0][:2]) == [each for each in branches if each[:2] == branches[0][:2]]

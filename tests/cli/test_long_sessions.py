@@ -13,7 +13,7 @@ import pytest
 
 from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
 from backstory.runs import compactor
-from backstory.store import open_store
+from backstory.store import compactions, open_store
 from tests.support.bench import Bench
 from tests.support.read_only import read_only, without_power
 from tests.support.reading import CASES
@@ -343,7 +343,7 @@ def test_in_a_home_that_cannot_be_written_a_summary_is_taken_back_all_the_same(l
     assert SUMMARY_HEADER not in context(long)
     assert long.backstory("ingest").returncode == 0
     with open_store(long.home / "store.db", shared=True) as home:
-        assert home.compaction_in_force(home.sessions()[0]) is None
+        assert home.ask(compactions.in_force, home.sessions()[0].id) is None
 
 
 def test_a_store_that_nobody_trusts_is_not_summarised_nor_its_summary_taken_back(

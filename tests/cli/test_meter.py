@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
+from backstory.store import compactions
 from tests.support.bench import Bench
 from tests.support.running import until
 from tests.support.terminal import Terminal
@@ -171,7 +172,7 @@ def test_what_a_summary_took_is_counted_as_compaction_and_not_as_a_turn(bench: B
     done = json.loads(bench.backstory("compact", "--now", "--json", script=GOOD).stdout)
     assert listed(bench)["cost_usd"] == before
     with bench.store as store:
-        (found,) = store.compactions(store.sessions()[0])
+        (found,) = store.ask(compactions.of_session, store.sessions()[0].id)
     assert (found.cost_usd, found.duration_ms) == (done["cost_usd"], done["duration_ms"])
     assert found.cost_usd == pytest.approx(before / 5)
     assert found.duration_ms is not None

@@ -11,6 +11,7 @@ import pytest
 from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
 from backstory.model import Hook, Outcome
 from backstory.runs import compactor
+from backstory.store import compactions
 from tests.support.bench import Bench
 from tests.support.running import until
 
@@ -152,7 +153,7 @@ def test_ctrl_c_during_the_summary_stops_both(bench: Bench, tmp_path: Path) -> N
     with bench.store as store:
         (session,) = store.sessions()
         assert [turn.stop_reason for turn in store.turns(session)][-1] == "compaction"
-        assert store.compaction_in_force(session) is None
+        assert store.ask(compactions.in_force, session.id) is None
 
 
 def test_a_prompt_that_is_queued_meanwhile_goes_first(bench: Bench, tmp_path: Path) -> None:
@@ -168,7 +169,7 @@ def test_a_prompt_that_is_queued_meanwhile_goes_first(bench: Bench, tmp_path: Pa
     with bench.store as store:
         (session,) = store.sessions()
         assert [turn.prompt for turn in store.turns(session)][3:] == ["prompt 4", "prompt 5"]
-        assert store.compaction_in_force(session) is not None
+        assert store.ask(compactions.in_force, session.id) is not None
 
 
 def test_an_agent_that_does_not_listen_is_killed_and_continued(bench: Bench, tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_a_turn_is_not_stopped_while_its_summary_is_being_made(bench: Bench, tmp
     process.communicate(timeout=60)
     with bench.store as store:
         (session,) = store.sessions()
-        assert store.compaction_in_force(session) is not None
+        assert store.ask(compactions.in_force, session.id) is not None
         assert [turn.outcome for turn in store.turns(session)] == [Outcome.COMPLETED] * 4
 
 
@@ -294,7 +295,7 @@ def holds_each_once(bench: Bench) -> None:
         assert len(turns) == 5
         assert (stopped.prompt, stopped.stop_reason) == ("prompt 4", "compaction")
         assert (continued.prompt, continued.parent_uid, continued.outcome) == ("", stopped.uid, Outcome.COMPLETED)
-        assert len(store.compactions(session)) == 1
+        assert len(store.ask(compactions.of_session, session.id)) == 1
     assert list((bench.home / "compactions").iterdir()) == []
     assert continues_sent(bench) == 1
 

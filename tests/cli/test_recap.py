@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
-from backstory.store import open_store
+from backstory.store import compactions, open_store
 from backstory.store.compactions import NewCompaction
 from tests.support.day_of_work import COMMIT, EDIT, FAILING, OTHER, PULL, SESSION, TESTS, Log
 
@@ -87,7 +87,7 @@ def test_a_session_of_our_own_is_summed_up_with_its_summaries_and_goes_on_with_r
         session = store.create_session("Ours")
         store.append_events(session, [UserMessage(content="first"), AssistantText(text="One.")])
         store.mark_completed(session, duration_ms=1200, cost_usd=0.25)
-        store.add_compaction(session, NewCompaction(after_seq=2, summary="So far: one.", agent="claude"))
+        store.decide(compactions.add, session.id, NewCompaction(after_seq=2, summary="So far: one.", agent="claude"))
         call = ToolCall(tool_use_id="c", tool_name="Bash", tool="SHELL", input={"command": "pytest"})
         result = ToolResult(tool_use_id="c", tool_name="Bash", tool="SHELL", content="3 passed")
         store.append_events(session, [UserMessage(content="second"), call, result, AssistantText(text="Two.")])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import AssistantText, Compacted, UserMessage, open_store
+from backstory.store import compactions
 from backstory.store.compactions import NewCompaction
 
 if TYPE_CHECKING:
@@ -29,13 +30,13 @@ def told(bare: Shell) -> Path:
         for n in range(1, 6):
             said = f"answer {n}: we will keep the table, because the ledger lost cents at 4,711 rows and 9,999 lines"
             store.append_events(session, [UserMessage(content=f"prompt {n}"), AssistantText(text=said)])
-        store.add_compaction(session, NewCompaction(after_seq=4, summary=SUMMARY, agent="claude"))
+        store.decide(compactions.add, session.id, NewCompaction(after_seq=4, summary=SUMMARY, agent="claude"))
     return path
 
 
 def undo(path: Path) -> None:
     with open_store(path) as store:
-        store.undo_compaction(1)
+        store.decide(compactions.undo, 1)
 
 
 def test_show_folds_a_summary_where_it_stands(bare: Shell, told: Path) -> None:

@@ -498,7 +498,7 @@ def test_two_roots_in_a_session_share_nothing(forked: Bench) -> None:
 def test_a_tree_of_10000_leaves_is_listed(forked: Bench) -> None:
     with forked.store as store:
         root = store.turns(1)[0].uid
-        with store._writing_connection() as db:
+        with store.writer() as db:
             db.executemany(
                 "insert into turns(session_id, uid, parent_uid, parent_seq, first_seq, last_seq, agent, prompt) "
                 "values (1, ?, ?, 2, ?, ?, 'x', 'many')",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.model import AssistantText, UserMessage
-from backstory.store import Store, open_store
+from backstory.store import Store, branches, open_store, sessions
 from tests.support.bench import Bench
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_what_another_store_owns_is_not_decided_about_through_a_copy(
     done = ok(bench, *words, "--store", str(home.path))
     assert "continues " in done.stderr
     (session,) = bench.store.sessions()
-    assert bench.store.removed_turns(session) == []
+    assert bench.store.ask(branches.removed, session.id) == []
     leaf = bench.store.leaf(session)
     assert leaf is not None
     assert leaf.seq == bench.store.turns(session)[-1].last_seq
@@ -96,7 +96,7 @@ def test_what_another_store_owns_is_not_decided_about_through_a_copy(
 
 def test_no_session_of_another_store_is_the_one_last_active(bench: Bench, home: Store) -> None:
     bench.run("one", GOOD)
-    assert home.session_count() == 1
+    assert home.ask(sessions.count) == 1
     assert home.last_session(bench.project) is None
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
 from backstory.model import AssistantText, ToolCall, ToolResult
+from backstory.store import compactions
 from tests.support.real_clients import AGENTS, shell
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def test_a_session_that_grows_too_long_is_summarised_by_itself(machine: Machine,
     assert "is being summarised in the background" in err
 
     (session,) = machine.store.sessions()
-    summary = machine.store.compaction_in_force(session)
+    summary = machine.store.ask(compactions.in_force, session.id)
     assert summary is not None
     assert summary.summary == SUMMARY.strip()
     assert [turn.outcome for turn in machine.store.turns(session)] == ["completed"] * 4

@@ -9,7 +9,7 @@ import pytest
 
 from backstory.derive.essence import changed_lines
 from backstory.model import AssistantText, ToolCall
-from backstory.store import open_store
+from backstory.store import open_store, replication
 from tests.support.real_clients import AGENTS, shell
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_a_log_that_was_read_before_its_run_was_stored_tells_the_run_the_same(ma
     logs_only = machine.root / "logs.db"
     machine.do(f"$B --store {logs_only} ingest")
     with open_store(logs_only, shared=True) as store:
-        store.copy_session(machine.store, machine.store.session("S1").uid)
+        replication.copy_session(store, machine.store, machine.store.session("S1").uid)
         before = told(store)
     machine.do(f"$B --store {logs_only} ingest")
     with open_store(logs_only, shared=True) as store:

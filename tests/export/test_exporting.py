@@ -17,7 +17,7 @@ from backstory.derive.secrets import Redactor
 from backstory.errors import CannotWrite, FileInTheWay
 from backstory.export.exporting import Chosen, Written, everything, export, formats, these, with_notes
 from backstory.model import UserMessage
-from backstory.store import open_store
+from backstory.store import boarding, open_store, replication
 from backstory.store.board_items import NewItem
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, lines
@@ -217,10 +217,10 @@ def put_notes(machine: Machine) -> None:
         ("octo/other", "agent", "x"),
     ]:  # fmt: skip
         note = NewItem(cast("Src", src), name, "in a line", f"of {repository} hunter22", None)
-        machine.store.put_board_item(BoardKey(repository, "main"), note)
-    build, gone, _ = machine.store.board(BoardKey("octo/app", "main"))
-    machine.store.count_board_read(build)
-    machine.store.remove_board_items([gone])
+        boarding.put(machine.store, BoardKey(repository, "main"), note)
+    build, gone, _ = boarding.items(machine.store, BoardKey("octo/app", "main"))
+    boarding.count_read(machine.store, build)
+    boarding.remove(machine.store, [gone])
 
 
 def test_boards_are_written_as_its_client_keeps_them(machine: Machine, target: Path) -> None:
@@ -404,7 +404,7 @@ def test_a_session_that_two_stores_have_is_there_once(machine: Machine, target: 
     put(machine, start(), prompt("Go"))
     machine.read("copilot")
     with open_store(tmp_path / "other.db", now=lambda: NOW) as other:
-        other.copy_session(machine.store, machine.store.session(SESSION).uid)
+        replication.copy_session(other, machine.store, machine.store.session(SESSION).uid)
         other.create_session("Another")
         both = everything([machine.store, other])
         export("copilot", both, target, exact=False, force=False, now=NOW)

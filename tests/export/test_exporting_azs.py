@@ -35,7 +35,7 @@ from backstory.model import (
     ToolResult,
     UserMessage,
 )
-from backstory.store import Store, open_store
+from backstory.store import Store, compactions, open_store
 from backstory.store.compactions import NewCompaction
 from tests.support import azs_files
 from tests.support.azs_files import CASES, AzsFile
@@ -187,7 +187,7 @@ def test_a_summary_stands_behind_the_last_event_that_it_covers(store: Store, tar
     store.append_events(session, [UserMessage(content="a"), Thinking(text="x"), AssistantText(text="b")])
     after = [each.seq for each in store.events(session)][-1]
     store.append_events(session, [UserMessage(content="c")])
-    assert store.add_compaction(session, NewCompaction(after_seq=after, summary="They said b."))
+    assert store.decide(compactions.add, session.id, NewCompaction(after_seq=after, summary="They said b."))
     written(store, target)
     assert ask(target, "select session_id, after_seq, summary from compactions") == [(1, 2, "They said b.")]
 

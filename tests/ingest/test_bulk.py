@@ -9,6 +9,7 @@ import pytest
 
 from backstory.errors import DiskFull
 from backstory.ingest import ingest as ingest_module
+from backstory.store import ingesting
 from backstory.store.segments import SEARCHED_SEGMENTS
 from tests.support.machines import Machine, claude_line, claude_log, conversation, lines, looked_up
 
@@ -47,7 +48,7 @@ def test_logs_that_are_stored_together_become_one_segment_of_the_index(machine: 
     for n in range(40):
         machine.write(claude_log(f"log-{n}"), lines(*conversation(4)))
     machine.write(claude_log("first"), lines(*conversation(2)))
-    machine.store.begin_bulk()
+    ingesting.begin_bulk(machine.store)
     machine.read()
     assert looked_up(machine.store_path, SEGMENTS) == [(1,)]
 

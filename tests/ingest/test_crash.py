@@ -18,13 +18,15 @@ from backstory.errors import NotAStore, StoreNotFound
 from backstory.ingest import ingest as ingest_module
 from backstory.ingest import log_reader
 from backstory.ingest.ingest import ingest
-from backstory.store import open_store
+from backstory.store import open_store, sessions
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, case, differences, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    import apsw
 
 SMALL_SLICE = 24 * 1024
 """Logs are read in several transactions each, so that there is something to be killed between."""
@@ -202,15 +204,15 @@ def test_a_log_that_another_process_begins_between_two_looks_is_not_begun_twice(
             ingest(other, [agents.load("claude")], environ={}, home=shared.home, now=NOW)
         other.close()
 
-    ask = shared.store.next_seq
+    ask = sessions.next_seq
     looks = [begun_by_another]
 
-    def next_seq(uid: str) -> int:
+    def next_seq(db: apsw.Connection, uid: str) -> int:
         if looks:
             looks.pop()()
-        return ask(uid)
+        return ask(db, uid)
 
-    monkeypatch.setattr(shared.store, "next_seq", next_seq)
+    monkeypatch.setattr(sessions, "next_seq", next_seq)
     assert shared.read().errors == []
     assert differences(shared.content(), alone.content()) == []
     alone.close()

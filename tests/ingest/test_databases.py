@@ -17,7 +17,7 @@ from backstory.export.full_form import FullForms
 from backstory.ingest import databases
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Compacted
-from backstory.store import RecordBatch, append
+from backstory.store import RecordBatch, append, logs
 from tests.support.clock import NOW
 from tests.support.copilot_database import DATABASE, HERE, LOST, ROOT, ROWS, TABLES, changed, folder_content, read
 from tests.support.machines import lies, lines, looked_up, prompts, restored
@@ -331,7 +331,7 @@ def test_an_id_that_looks_like_a_path_is_part_of_a_name_only(machine: Machine, d
     changed(database, f"pragma foreign_keys = 0; update sessions set id = '{odd}' where id = '{LOST}'; {moved}")
     assert read(machine).errors == []
     assert machine.store.session(odd).title == "Mend it"
-    (log,) = machine.store.logs_of("copilot", odd)
+    (log,) = machine.store.ask_or([], logs.of_native_id, "copilot", odd)
     assert Path(log.path).parent == database.parent
     assert "/" not in log.relpath
     assert read(machine).total("logs_read") == 0

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from backstory import ids
 from backstory.ingest import log_reader
 from backstory.ingest.log_reader import numbered_lines
+from backstory.store import logs as stored_logs
+from backstory.store import sessions as stored_sessions
 from tests.support.machines import (
     ORIGINAL_ID,
     PARENT_ID,
@@ -410,7 +412,7 @@ def test_a_log_that_grows_a_byte_at_a_time_stays_whole_and_small(machine: Machin
         machine.read()
     (log,) = machine.store.logs()
     assert b"".join(machine.store.stream_log(log.id)) == said
-    assert len(machine.store.chunk_marks(log.id)) < 70
+    assert len(machine.store.ask(stored_logs.chunk_marks, log.id)) < 70
     assert agrees_with_itself(machine.store)
 
 
@@ -771,7 +773,7 @@ def test_a_removed_session_stays_away_until_asked_for(machine: Machine) -> None:
         "removed by you; `backstory ingest --forgotten` brings it back"
     ]
     assert (report.total("events_new"), report.errors) == (0, [])
-    machine.store.unforget()
+    machine.store.decide(stored_sessions.unforget)
     machine.read()
     assert kept(machine.store) == [sha256(case("claude/resume"))]
 
@@ -785,7 +787,7 @@ def test_a_removed_parent_that_is_brought_back_is_parent_again(machine: Machine)
         machine.store.remove(machine.store.session(native_id))
     machine.read()
     assert len(machine.store.sessions(subagents=True)) == len(SMALL) - 3
-    machine.store.unforget()
+    machine.store.decide(stored_sessions.unforget)
     machine.read()
     assert machine.content() == before
 

@@ -14,7 +14,7 @@ from backstory.ingest import log_reader
 from backstory.ingest.discover import Candidate
 from backstory.ingest.ingest import ingest_these
 from backstory.ingest.reindex import reindex
-from backstory.store import Store, append, turns
+from backstory.store import Store, append, maintenance, turns
 from tests.support.clock import NOW
 from tests.support.faults import failing_disk
 from tests.support.machines import (
@@ -188,7 +188,7 @@ def test_chunks_that_were_joined_over_the_place_are_told_from_there(
     machine.write(claude_log(NAME), SMALL)
     machine.read()
     kept_alone(machine, SMALL + MORE)
-    machine.store.merge_idle_chunks(NOW * 2)
+    maintenance.merge_idle_chunks(machine.store, NOW * 2)
     assert looked_up(machine.store_path, "select count(*) from chunks") == [(1,)]
     assert machine.read().errors == []
     assert is_whole(machine, SMALL + MORE)

@@ -12,12 +12,14 @@ import pytest
 from backstory import agents
 from backstory.ingest import ingest as ingest_module
 from backstory.ingest.discover import Candidate, Looked, discover, stream_logs
-from backstory.store import FileStamp, Store
+from backstory.store import FileStamp, logs, sidecars
 from backstory.store import logs as stored_logs
 from tests.support.machines import case, claude_line, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import apsw
 
     from tests.support.machines import Machine
 
@@ -90,16 +92,16 @@ def test_files_that_are_as_they_were_are_compared_a_few_at_a_time(
         write_claude(machine, f"-folder-{number}", f"log-{number}")
     assert machine.read("claude").total("logs_read") == 12
     held = [0]
-    compared = Store.stamps_of
+    compared = logs.stamps_of
 
-    def stamps_of(store: Store, paths: Any) -> Any:
-        stamps = compared(store, paths)
+    def stamps_of(db: apsw.Connection, paths: Any) -> Any:
+        stamps = compared(db, paths)
         gc.collect()
         held.append(alive(Candidate) + alive(FileStamp))
         return stamps
 
     monkeypatch.setattr(ingest_module, "STAMPS_AT_ONCE", at_once)
-    monkeypatch.setattr(Store, "stamps_of", stamps_of)
+    monkeypatch.setattr(logs, "stamps_of", stamps_of)
     report = machine.read("claude")
     assert (report.total("logs_seen"), report.total("logs_read")) == (12, 0)
     # Those compared now, each with what is known of it, those compared before, and what was just found.
@@ -123,9 +125,9 @@ def test_sidecars_that_are_as_they_were_are_not_read_and_a_changed_one_is(machin
     machine.write(SESSIONS / SESSION / "plan.md", b"# Another plan")
     assert machine.read("copilot").by_agent["copilot"].companions_read == 1
     (log,) = machine.store.logs()
-    assert {each.name: machine.store.read_sidecar(each.id) for each in machine.store.sidecars(log.id)}[
-        "plan.md"
-    ] == b"# Another plan"
+    assert {
+        each.name: machine.store.ask(sidecars.read, each.id) for each in machine.store.ask(sidecars.of_log, log.id)
+    }["plan.md"] == b"# Another plan"
 
 
 def test_of_a_session_in_two_places_the_sidecars_that_are_stored_stay(machine: Machine) -> None:
@@ -140,7 +142,9 @@ def test_of_a_session_in_two_places_the_sidecars_that_are_stored_stay(machine: M
     for _ in range(2):
         assert machine.read("claude").by_agent["claude"].companions_read == 0
     (log,) = machine.store.logs()
-    assert [machine.store.read_sidecar(each.id) for each in machine.store.sidecars(log.id)] == [b"first"]
+    assert [machine.store.ask(sidecars.read, each.id) for each in machine.store.ask(sidecars.of_log, log.id)] == [
+        b"first"
+    ]
 
 
 def test_every_log_is_verified_though_few_are_held(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

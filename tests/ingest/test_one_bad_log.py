@@ -362,10 +362,10 @@ def test_a_sidecar_that_cannot_be_stored_keeps_no_other_out(machine: Machine, mo
     assert [(each.path.rpartition("/")[2], each.reason) for each in report.errors] == [
         ("guilty.txt", "OverflowError: too large")
     ]
-    assert len(machine.store.sidecar_marks()) == 2
+    assert len(machine.store.ask_or({}, sidecars.marks)) == 2
     monkeypatch.undo()
     assert machine.read().errors == []
-    assert len(machine.store.sidecar_marks()) == 3
+    assert len(machine.store.ask_or({}, sidecars.marks)) == 3
 
 
 def test_what_a_sidecar_says_that_could_not_be_stored_is_told_by_the_next_reading(
@@ -376,7 +376,7 @@ def test_what_a_sidecar_says_that_could_not_be_stored_is_told_by_the_next_readin
     tell = sidecars._apply_facts
     monkeypatch.setattr(sidecars, "_apply_facts", lambda *_: 1 / 0)
     assert [each.reason for each in machine.read().errors] == ["ZeroDivisionError: division by zero"]
-    assert len(machine.store.sidecar_marks()) == 1
+    assert len(machine.store.ask_or({}, sidecars.marks)) == 1
     monkeypatch.setattr(sidecars, "_apply_facts", tell)
     machine.read()
     reindex(machine.store, now=NOW, only_stale=True)

@@ -14,6 +14,7 @@ from backstory.ingest.discover import discover
 from backstory.ingest.log_reader import full_pace
 from backstory.ingest.readers import AHEAD_BYTES, HANDED_MAX, READERS_MAX, Readers, count_for
 from backstory.ingest.sources import Reading
+from backstory.store import logs
 from tests.support.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def test_a_brief_ingest_starts_no_process(another: Callable[[], Machine], monkey
     monkeypatch.delattr(worker.Worker, "__init__")
     found, _ = discover([agents.load("claude")], {}, machine.home)
     assert ingest_module.ingest_briefly(machine.store, found, full_pace()).errors == []
-    assert machine.store.recent_stamps(1) != []
+    assert machine.store.ask_or([], logs.recent_stamps, 1) != []
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from backstory.agents.claude import tools
 from backstory.ingest.reindex import reindex
-from backstory.store import derived_tables, open_store
+from backstory.store import derived_tables, open_store, rederiving, replication
 from tests.support import make_golden
 from tests.support.clock import NOW
 from tests.support.machines import (
@@ -180,7 +180,7 @@ def test_what_is_copied_out_of_a_store_that_was_brought_forward_is_derived_anew(
     old, copy = make_golden.derived_earlier(tmp_path / "old.bks"), tmp_path / "copy.bks"
     with open_store(old, now=lambda: NOW) as project, open_store(copy, now=lambda: NOW) as home:
         project.make_ready()
-        assert home.pull_sessions(project) == 2
+        assert replication.pull_sessions(home, project) == 2
         assert reindex(home, now=NOW, only_stale=True).sessions == 2
     assert looked_up(copy, "select file_path, action from session_files") == [("/f.py", "read")]
 
@@ -232,14 +232,16 @@ def test_what_is_read_while_a_session_is_told_again_is_not_lost(
     whole = case("claude/resume")
     machine.put("claude/resume", whole[: len(whole) // 2])
     machine.read()
-    clear = machine.store.clear_derived
+    change = machine.store.change
 
-    def cleared(session_id: int) -> None:
-        clear(session_id)
-        machine.put("claude/resume")
-        machine.read()
+    def changed(what: Any, *args: Any, **options: Any) -> Any:
+        done = change(what, *args, **options)
+        if what is rederiving.clear:
+            machine.put("claude/resume")
+            machine.read()
+        return done
 
-    monkeypatch.setattr(machine.store, "clear_derived", cleared)
+    monkeypatch.setattr(machine.store, "change", changed)
     reindex(machine.store, now=NOW, events_too=True)
     monkeypatch.undo()
     reindex(machine.store, now=NOW, only_stale=True)

@@ -15,6 +15,7 @@ from backstory.ingest.ingest import ingest_these
 from backstory.ingest.reindex import reindex
 from backstory.ingest.reported import reported_logs
 from backstory.model import Relation
+from backstory.store import rederiving
 from tests.support.clock import NOW
 from tests.support.machines import CLAUDE_FOLDER, claude_line, claude_log, conversation, lines, restored
 
@@ -179,7 +180,7 @@ def test_reindex_finds_those_that_an_earlier_version_did_not_look_for(machine: M
     machine.read("claude")
     before = machine.content()
     (child,) = subagents(machine)
-    machine.store.drop_reported([log.id for log in machine.store.logs(child)])
+    machine.store.write(rederiving.drop_all_reported, [log.id for log in machine.store.logs(child)])
     reindex(machine.store, now=NOW, events_too=True)
     assert machine.content() == before
 

@@ -19,6 +19,7 @@ from backstory.ingest.discover import discover
 from backstory.ingest.ingest import ingest
 from backstory.ingest.sidecars import gather, reapply_sidecars
 from backstory.model import ToolResult
+from backstory.store import sidecars as stored_sidecars
 from tests.support.clock import NOW
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lies, lines, looked_up, restored
 
@@ -86,7 +87,11 @@ def the_session(machine: Machine) -> Session:
 def kept(machine: Machine) -> dict[str, bytes]:
     """The content of every sidecar in the store, by name."""
     store = machine.store
-    return {each.name: store.read_sidecar(each.id) for log in store.logs() for each in store.sidecars(log.id)}
+    return {
+        each.name: store.ask(stored_sidecars.read, each.id)
+        for log in store.logs()
+        for each in store.ask(stored_sidecars.of_log, log.id)
+    }
 
 
 def checkpoints(machine: Machine) -> list[Any]:

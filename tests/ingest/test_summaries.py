@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from backstory.ingest.reindex import reindex
+from backstory.store import replication
 from tests.support.clock import NOW
 from tests.support.machines import Machine, claude_line, claude_log, differences, lines, looked_up
 
@@ -166,7 +167,7 @@ def test_a_reindex_gives_the_same_titles_whatever_was_lost(machine: Machine, eve
 
 def test_what_was_copied_into_a_session_of_a_person_holds_no_leaves(machine: Machine) -> None:
     read(machine, about=LOGS["about"])
-    copy = machine.store.continue_session(machine.store, session(machine, "about").uid)
+    copy = replication.continue_session(machine.store, machine.store, session(machine, "about").uid)
     reindex(machine.store, now=NOW)
     machine.store.remove(session(machine, "about"))
     read(machine, teller=LOGS["teller"])
@@ -175,14 +176,14 @@ def test_what_was_copied_into_a_session_of_a_person_holds_no_leaves(machine: Mac
 
 def test_what_goes_on_from_a_session_is_not_called_by_what_another_ones_log_says(machine: Machine) -> None:
     read(machine, about=LOGS["about"], teller=LOGS["teller"])
-    goes_on = machine.store.continue_session(machine.store, session(machine, "about").uid)
+    goes_on = replication.continue_session(machine.store, machine.store, session(machine, "about").uid)
     machine.store.remove(session(machine, "teller"))
     assert machine.store.session(goes_on.uid).title is None
 
 
 def test_what_goes_on_from_a_session_is_called_as_its_own_log_says(machine: Machine) -> None:
     read(machine, about=lines(*talk("a1", "a2", "a3", "a4"), AI_TITLE), teller=LOGS["teller"])
-    goes_on = machine.store.continue_session(machine.store, session(machine, "about").uid)
+    goes_on = replication.continue_session(machine.store, machine.store, session(machine, "about").uid)
     assert goes_on.title == "Its own"
 
 

@@ -28,7 +28,7 @@ from backstory.ingest.watch import Sight, Spot, changed
 from backstory.model import UserMessage
 from backstory.projects.registry import KnownProjects
 from backstory.runs.spool import Run, Spool
-from backstory.store import open_store
+from backstory.store import open_store, sidecars
 from tests.support.clock import NOW
 from tests.support.machines import Machine, claude_line, claude_log, conversation, lines
 
@@ -230,7 +230,7 @@ def test_what_lies_beside_a_log_is_kept_when_it_changes(machine: Machine, follow
     until(lambda: any(each["by_agent"].get("claude", {}).get("companions_read") for each in following.told))
     with open_store(following.store) as store:
         (log,) = store.logs()
-        assert [kept.name for kept in store.sidecars(log.id)] == [f"{session}/tool-results/long.txt"]
+        assert [kept.name for kept in store.ask(sidecars.of_log, log.id)] == [f"{session}/tool-results/long.txt"]
 
 
 def test_what_cannot_be_read_is_told_once_and_stops_nothing(machine: Machine, follow: Callable[..., Following]) -> None:

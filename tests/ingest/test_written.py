@@ -15,7 +15,8 @@ from backstory import ids
 from backstory.derive.tally import Tally
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, UserMessage
-from backstory.store import Taken, open_store, written
+from backstory.store import Taken, claims, copies, ingesting, open_store, replication, sessions, stats, written
+from backstory.store import costs as stored_costs
 from backstory.store.session_filter import ListFilter
 from backstory.store.stats import Asked
 from tests.support.clock import NOW
@@ -43,7 +44,7 @@ def put(machine: Machine, *logs: HandMade) -> None:
     for log in logs:
         machine.write(log.path, log.bytes)
         assert machine.read().errors == []
-    machine.store.settle_written()
+    ingesting.settle_written(machine.store)
 
 
 def turns(machine: Machine, log: HandMade) -> list[str]:
@@ -53,7 +54,9 @@ def turns(machine: Machine, log: HandMade) -> list[str]:
 def sums(store: Store) -> tuple[int, int, int | None]:
     """Sessions, turns and tokens of output, as ``stats`` counts them."""
     tally = Tally()
-    store.add_turns(Asked(wanted=ListFilter()), [tally], 0)
+    store.ask_or(
+        None, stats.add_turns, stored_costs.price_table(store.prices_file), Asked(wanted=ListFilter()), [tally], 0
+    )
     figures = tally.whole.figures
     return figures.sessions, figures.turns, figures.output
 
@@ -73,7 +76,12 @@ def known(store: Store) -> dict[str, Any]:
     """All that is said of sessions and turns, by what does not depend on the order in which they came."""
     told = {}
     for each in store.sessions(subagents=True):
-        costs = {uid: cost.low_usd for uid, cost in store.turn_costs(each).items()}
+        costs = {
+            uid: cost.low_usd
+            for uid, cost in store.ask(
+                stored_costs.by_turn, stored_costs.price_table(store.prices_file), each.id
+            ).items()
+        }
         told[each.uid] = (each.relation, each.parent_uid, each.turns, each.tokens, each.duration_ms, costs)
     uids = looked_up(
         store.path, "select s.uid, t.uid from turns t join sessions s on s.id = t.session_id order by 1, 2"
@@ -141,10 +149,10 @@ def test_each_word_is_found_once_where_it_was_said_first(machine: Machine) -> No
 
 def test_a_turn_that_was_written_is_shown_where_it_was_written_of(machine: Machine) -> None:
     put(machine, CLAUDE, CODEX, BACK)
-    assert machine.store.shown_elsewhere(machine.store.session(BACK.uid)) == {
+    assert machine.store.ask(claims.shown_elsewhere, machine.store.session(BACK.uid).id) == {
         **dict.fromkeys(CLAUDE.uids, CLAUDE.uid), CODEX.uids[-1]: CODEX.uid,
     }  # fmt: skip
-    assert machine.store.shown_elsewhere(machine.store.session(CLAUDE.uid)) == {}
+    assert machine.store.ask(claims.shown_elsewhere, machine.store.session(CLAUDE.uid).id) == {}
 
 
 def test_sql_knows_which_turns_are_copies(machine: Machine) -> None:
@@ -182,7 +190,7 @@ def test_a_log_of_a_log_whose_writer_did_not_know_the_original_is_known_by_both(
         assert turns(machine, far)[:3] == [*CLAUDE.uids, CODEX.uids[-1]]
         for log in logs:
             machine.store.remove(machine.store.session(log.uid))
-        machine.store.unforget()
+        machine.store.decide(sessions.unforget)
 
 
 @settings(max_examples=25)
@@ -215,7 +223,7 @@ def test_reindex_changes_nothing(machine: Machine) -> None:
     before = known(machine.store)
     assert before["sums"] == (4, 5, 4 * USED["claude"] + USED["codex"])
     reindex(machine.store, now=NOW, events_too=True)
-    machine.store.settle_written()
+    ingesting.settle_written(machine.store)
     assert known(machine.store) == before
 
 
@@ -224,7 +232,7 @@ def test_reindex_changes_nothing(machine: Machine) -> None:
 
 def test_when_the_original_is_removed_its_turns_count_in_the_log_that_was_written(machine: Machine) -> None:
     put(machine, CLAUDE, CODEX)
-    (holder,) = machine.store.holders(CLAUDE.uids[:1])[1:]
+    (holder,) = machine.store.ask_or([], copies.holders, CLAUDE.uids[:1])[1:]
     assert holder.parent == ids.session_identity(CLAUDE.uid)
     machine.store.remove(machine.store.session(CLAUDE.uid))
     assert sums(machine.store)[:2] == (1, 3)
@@ -259,7 +267,7 @@ def test_an_original_that_was_removed_and_is_read_again_is_the_original_again(ma
     put(machine, CLAUDE, CODEX)
     before = known(machine.store)
     machine.store.remove(machine.store.session(CLAUDE.uid))
-    machine.store.unforget()
+    machine.store.decide(sessions.unforget)
     put(machine, CLAUDE)
     assert known(machine.store) == before
 
@@ -332,12 +340,12 @@ def test_more_turns_than_are_indexed_at_once_are_all_found(machine: Machine, mon
 def test_a_project_that_continued_a_log_learns_of_the_original(machine: Machine, store: Store) -> None:
     put(machine, CODEX)
     home = machine.store
-    ours = store.continue_session(home, CODEX.uid)
+    ours = replication.continue_session(store, home, CODEX.uid)
     store.append_events(ours, [UserMessage(content="ask epsilon")])
-    assert home.pull_sessions(store) == 1
+    assert replication.pull_sessions(home, store) == 1
     put(machine, CLAUDE)
     store.append_events(ours, [UserMessage(content="ask zeta")])
-    assert home.pull_sessions(store) == 1
+    assert replication.pull_sessions(home, store) == 1
     for each in (home, store):
         assert [turn.uid for turn in each.turns(each.session(ours.uid))][:2] == CLAUDE.uids
     assert sums(home)[1] == 5
@@ -350,10 +358,10 @@ def test_a_project_knows_the_original_of_a_log_better_than_a_store_that_lacks_it
     store.append_events(ours, [UserMessage(content="ask alpha"), AssistantText(text="about alpha")])
     (turn,) = store.turns(ours)
     put(machine, log := _written_of_ours(ours.uid, turn.uid))
-    continued = store.continue_session(machine.store, log.uid)
+    continued = replication.continue_session(store, machine.store, log.uid)
     store.append_events(continued, [UserMessage(content="ask epsilon")])
     assert store.turns(continued)[0].uid == turn.uid
-    machine.store.pull_sessions(store)
+    replication.pull_sessions(machine.store, store)
     assert turns(machine, log)[0] == turn.uid
     assert [each.uid for each in store.turns(ours)] == [turn.uid]
     assert sums(machine.store)[1] == 3
@@ -371,7 +379,7 @@ def test_a_session_of_ours_may_come_after_the_log_that_was_written_of_it(machine
     put(machine, log := _written_of_ours(ours.uid, turn.uid))
     assert sums(machine.store)[1] == 2
     for _ in range(2):
-        machine.store.pull_sessions(store)
+        replication.pull_sessions(machine.store, store)
         assert turns(machine, log) == [turn.uid, log.uids[-1]]
         session = machine.store.session(log.uid)
         assert (session.relation, session.parent_uid, session.turns) == ("continuation", ours.uid, 1)
@@ -386,7 +394,7 @@ def test_what_came_from_elsewhere_is_no_copy_of_ours(
     theirs = another()
     put(theirs, CODEX)
     origin = Taken(elsewhere=str(tmp_path), project=None, folder=str(tmp_path))
-    assert machine.store.take_elsewhere(theirs.store, CODEX.uid, origin)
+    assert replication.take_elsewhere(machine.store, theirs.store, CODEX.uid, origin)
     put(machine, SECOND, CLAUDE)
     assert turns(machine, CODEX) == CODEX.uids
     assert machine.store.session(CODEX.uid).relation is None

@@ -18,7 +18,7 @@ from backstory.ingest.reindex import reindex
 from backstory.model import ToolCall
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun, append_run
-from backstory.store import Session, Store, open_store, run_facts
+from backstory.store import Session, Store, open_store, replication, run_facts
 from backstory.store.sidecars import pack
 from tests.support.bench import Bench
 from tests.support.clock import NOW
@@ -77,7 +77,7 @@ def test_it_does_not_matter_whether_the_log_was_read_before_the_run_was_stored(b
         bench.backstory("--store", str(elsewhere), "ingest")
         before = store.session(native_id)
         assert len(store.turns(before)) == 2
-        store.copy_session(bench.store, bench.store.session("S1").uid)
+        replication.copy_session(store, bench.store, bench.store.session("S1").uid)
         run, other = store.session("S1"), store.session(native_id)
         assert store.turns(other)[0].uid == store.turns(run)[0].uid
         assert store.turns(other)[1].parent_uid == store.turns(run)[0].uid
@@ -107,7 +107,7 @@ def test_the_agents_id_and_the_uid_of_the_log_lead_to_the_run(ran: Bench) -> Non
     ran.backstory("--store", str(elsewhere), "ingest")
     with open_store(elsewhere, shared=True) as store:
         uid = store.session(native_id).uid
-        store.copy_session(ran.store, ran.store.session("S1").uid)
+        replication.copy_session(store, ran.store, ran.store.session("S1").uid)
         run = store.session("S1")
         assert run.uid != uid
         assert store.session(native_id).uid == store.session(uid).uid == run.uid
@@ -229,7 +229,7 @@ def recorded(tmp_path: Path, home: Machine, project: Store, *, log_first: bool =
     path.write_bytes(path.read_bytes().replace(claimed_id(path).encode(), native_id(stream).encode()))
     if log_first:
         home.read()
-    home.store.copy_session(project, session.uid)
+    replication.copy_session(home.store, project, session.uid)
     home.read()
     return session
 
@@ -263,11 +263,11 @@ def test_the_projects_store_is_given_what_the_log_tells(tmp_path: Path) -> None:
     with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
         session = recorded(tmp_path, home, project)
         assert project.turns(session)[0].model is None
-        runs = home.store.logged_runs(project.id)
-        assert not home.store.was_given(project.id, runs)
-        project.take_logged(home.store, runs)
-        home.store.note_given(project.id, runs)
-        assert home.store.was_given(project.id, runs)
+        runs = home.store.ask_or([], run_facts.of_owner, project.id)
+        assert not replication.was_given(home.store, project.id, runs)
+        replication.take_logged(project, home.store, runs)
+        replication.note_given(home.store, project.id, runs)
+        assert replication.was_given(home.store, project.id, runs)
         ours, theirs = project.events(session), home.store.events(home.store.session(session.uid))
         assert [(each.seq, each.part, each.at, each.event) for each in ours] == [
             (each.seq, each.part, each.at, each.event) for each in theirs
@@ -276,7 +276,7 @@ def test_the_projects_store_is_given_what_the_log_tells(tmp_path: Path) -> None:
         edit = next(each for each in ours if isinstance(each.event, ToolCall) and each.event.tool == "EDIT")
         assert FullForms(project).expand(edit) == edit.event
         before = project.path.stat().st_mtime_ns
-        project.take_logged(home.store, runs)
+        replication.take_logged(project, home.store, runs)
         assert project.path.stat().st_mtime_ns == before
 
 
@@ -284,7 +284,7 @@ def test_the_projects_store_is_given_what_the_log_tells(tmp_path: Path) -> None:
 def test_what_the_log_tells_is_there_again_after_reindex(tmp_path: Path, events_too: bool) -> None:
     with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
         session = recorded(tmp_path, home, project)
-        project.take_logged(home.store, home.store.logged_runs(project.id))
+        replication.take_logged(project, home.store, home.store.ask_or([], run_facts.of_owner, project.id))
         for store in (project, home.store):
             before = whole(store, session.uid)
             assert reindex(store, now=NOW, events_too=events_too).failed == []
@@ -367,7 +367,7 @@ def test_an_edit_is_found_by_the_lines_that_only_the_log_tells(tmp_path: Path) -
     with closing(Machine(tmp_path)) as home, open_store(tmp_path / "p.bks", now=lambda: NOW) as project:
         session = recorded(tmp_path, home, project)
         assert found_in_calls(project) == []
-        project.take_logged(home.store, home.store.logged_runs(project.id))
+        replication.take_logged(project, home.store, home.store.ask_or([], run_facts.of_owner, project.id))
         assert found_in_calls(project) == [session.id]
 
 

@@ -16,7 +16,7 @@ from backstory.errors import StoreBusy
 from backstory.runs.runner import Request, Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.runs.stream import Shown
-from backstory.store import Store, open_store
+from backstory.store import Store, open_store, runs
 from tests.support.clock import NOW
 from tests.support.running import GOOD, is_alive, run_alone, start_and_leave, until, until_over
 
@@ -163,7 +163,7 @@ def test_a_store_that_cannot_be_written_meanwhile_does_not_stop_the_run(
     def refuse(*_: object) -> None:
         raise StoreBusy(project.path)
 
-    monkeypatch.setattr(Store, "note_native_id", refuse)
+    monkeypatch.setattr(runs, "note_native_id", refuse)
     session = project.create_session()
     finished = run_alone(runner, project, session, codex_request(tmp_path))
     assert (finished.turn.outcome, finished.waits) == ("completed", None)
@@ -173,8 +173,8 @@ def test_the_id_of_a_run_that_is_lost_is_taken_away_and_that_of_one_that_waits_s
     runner: Runner, home: Path, project: Store
 ) -> None:
     lost, waits = project.create_session(), project.create_session()
-    project.note_native_id(lost.uid, "lost")
-    project.note_native_id(waits.uid, "waits")
+    project.change(runs.note_native_id, lost.uid, "lost")
+    project.change(runs.note_native_id, waits.uid, "waits")
     run = Run(
         turn_uid="01JXYZ00000000000000000001", session_uid=waits.uid, store=str(project.path), agent="codex",
         prompt="go", cwd="/w", started=NOW,

@@ -16,7 +16,7 @@ import pytest
 
 from backstory.model import AssistantText
 from backstory.projects.registry import KnownProjects
-from backstory.store import Store, open_store
+from backstory.store import Store, open_store, sessions
 from backstory.store.queue import Kind, Queue, QueuedPrompt
 from tests.support.bench import Bench
 from tests.support.going import Going
@@ -190,7 +190,7 @@ def test_a_session_that_went_on_where_it_was_not_removed_is_said_and_is_at_home_
     with original.store as store, home(original) as machine:
         (uid,) = store.uids()
         assert [turn.prompt for turn in machine.turns(machine.session(uid))] == ["first", "second", "it went on"]
-        assert not machine.is_forgotten(uid)
+        assert not machine.ask_or(False, sessions.is_forgotten, uid)
 
 
 def test_a_home_holds_the_turns_of_two_copies_and_forgets_the_merged_one(original: Bench, copy: Copy) -> None:
@@ -319,7 +319,7 @@ def test_a_store_of_another_project_is_refused_unless_foreign(original: Bench, t
     ok(original.backstory("merge", "--trust", "--foreign", str(other.path)))
     with original.store as store:
         assert store.session("S2").name == "of another project"
-        assert store.owner_of(store.session("S2").uid) == store.id
+        assert store.ask_or(None, sessions.owner, store.session("S2").uid) == store.id
 
 
 def test_an_older_store_is_merged_and_not_changed(bench: Bench, tmp_path: Path) -> None:

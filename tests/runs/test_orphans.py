@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backstory.model import Error, ToolResult, UserMessage
-from backstory.store import Session, Store, open_store
+from backstory.store import Session, Store, open_store, runs
 from backstory.store.orphans import NO_RESULT
 from tests.support.spooled import NOW, TURN, spooled, stored, told, write
 
@@ -83,9 +83,9 @@ def test_a_run_that_comes_after_all_is_stored_whole(tmp_path: Path, store: Store
 
 def test_a_run_that_was_closed_is_not_run_again_by_the_queue(tmp_path: Path, store: Store, session: Session) -> None:
     begin(tmp_path, store, session)
-    assert not store.has_run(session.uid, TURN)
+    assert not store.ask_or(False, runs.has_ended, session.uid, TURN)
     store.cleanup_orphans()
-    assert store.has_run(session.uid, TURN)
+    assert store.ask_or(False, runs.has_ended, session.uid, TURN)
 
 
 def test_what_the_api_wrote_and_nobody_marked_is_no_orphan(store: Store, session: Session) -> None:

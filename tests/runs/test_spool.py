@@ -21,7 +21,7 @@ from backstory.runs.runner import Request, Runner
 from backstory.runs.spool import MARKER, SPOOLS, Run, Spool
 from backstory.runs.steering import word_line
 from backstory.runs.stream import PIECE_BYTES
-from backstory.store import open_store
+from backstory.store import open_store, replication
 from backstory.store.queue import Kind, QueuedPrompt
 from tests.support.clock import NOW
 from tests.support.power import laid_out, losing_power
@@ -296,7 +296,7 @@ def home_store(home: Path) -> Iterator[Store]:
 def spool(home: Path, home_store: Store, project: Store) -> Spool:
     """A run that is over and not stored yet, in a session that both stores know."""
     session = project.create_session()
-    home_store.copy_session(project, session.uid)
+    replication.copy_session(home_store, project, session.uid)
     return steered_run(home / SPOOLS, project, session)
 
 

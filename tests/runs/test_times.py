@@ -15,7 +15,7 @@ from backstory.ingest.reindex import reindex
 from backstory.runs.arrival_notes import WATCH_GAP_MS, ArrivalNotes, notes_of, read_notes
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun, append_run
-from backstory.store import Session, Store, open_store
+from backstory.store import Session, Store, open_store, replication, sidecars
 from backstory.store.arrivals import Arrivals
 from tests.support.clock import NOW, Clock
 from tests.support.running import GOOD, start_and_leave, until_over
@@ -185,7 +185,7 @@ def test_a_copy_in_another_store_derives_the_same_times_from_itself_alone(store:
     session = store.create_session()
     append_run(spooled(store, session, (NOW + 10, BEGUN), (NOW + 20, ANSWER)), store)
     with open_store(tmp_path / "home.db", shared=True, now=lambda: NOW) as home:
-        home.copy_session(store, session.uid)
+        replication.copy_session(home, store, session.uid)
         (copied,) = home.sessions()
         reindex(home, now=NOW, events_too=True)
         assert times(home, copied) == times(store, session)
@@ -227,7 +227,7 @@ def test_an_output_that_nobody_saw_anything_of_has_no_notes(store: Store) -> Non
     session = store.create_session()
     append_run(spooled(store, session, (NOW + 10, BEGUN)), store)
     assert not notes_of(spool_of(store).stderr).exists()
-    kept = {log.kind: [each.name for each in store.sidecars(log.id)] for log in store.logs(session)}
+    kept = {log.kind: [each.name for each in store.ask(sidecars.of_log, log.id)] for log in store.logs(session)}
     assert kept == {"stream": ["01JXYZ00000000000000000001.stream.times"], "stderr": []}
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from backstory.store import Store, open_store
+from backstory.store import Store, open_store, sessions, turns
 from backstory.store.queue import Kind, Options, Queue, QueuedPrompt
 from tests.support.bench import Bench
 from tests.support.make_golden import GOLDEN, derived_earlier
@@ -117,7 +117,7 @@ def test_linked_worktrees_share_a_store_that_is_ours(original: Bench) -> None:
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
     subprocess.run([*git, "worktree", "add", "-q", str(original.root / "linked")], check=True)
     ok(original.run("beta", GOOD, options=("-S", "S1"), cwd=original.root / "linked"))
-    assert original.store.turn_count(1) == 2
+    assert original.store.ask(turns.count, 1) == 2
 
 
 def test_a_note_of_an_earlier_version_counts_and_learns_which_file_it_is(original: Bench) -> None:
@@ -226,7 +226,7 @@ def test_a_session_of_the_machines_store_can_be_removed_inside_a_clone(clone: Cl
     uid = machine(clone).sessions()[0].uid
     change(clone.store.path, "delete from sessions")
     ok(clone.backstory("rm", "-y", uid))
-    assert machine(clone).session_count() == 0
+    assert machine(clone).ask(sessions.count) == 0
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -260,9 +260,9 @@ def test_a_store_that_an_earlier_version_derived_is_read_and_can_be_trusted(benc
     derived_earlier(bench.store.path)
     assert [each["number"] for each in rows(bench, "list")] == ["S3", "S1"]
     assert rows(bench, "ingest")["errors"] == []
-    assert machine(bench).session_count() == 2
+    assert machine(bench).ask(sessions.count) == 2
     ok(bench.run("beta", GOOD, options=("--trust", "-S", "S1")))
-    assert bench.store.turn_count(bench.store.session("S1")) == 2
+    assert bench.store.ask(turns.count, bench.store.session("S1").id) == 2
     assert bench.store.verify().problems == []
     assert machine(bench).verify().problems == []
 
@@ -327,7 +327,7 @@ def test_a_clone_with_a_tombstone_and_a_changed_copy_of_ours_changes_nothing(her
     told = rows(here, "ingest")["errors"]
     assert [(each["path"], uid in each["reason"]) for each in told] == [(str(here.store.path), True)]
     assert (machine(here).session(uid), machine(here).turns(machine(here).session(uid))) == before
-    assert not machine(here).is_forgotten(uid)
+    assert not machine(here).ask_or(False, sessions.is_forgotten, uid)
     assert rows(here, "show", uid)["turns"][0]["prompt"] == "alpha"
 
 
@@ -342,7 +342,7 @@ def test_nothing_is_taken_from_a_store_whose_id_is_ours(here: Clone) -> None:
     with here.store as store:
         store.create_session()
     told = rows(here, "ingest")["errors"]
-    assert (len(told), machine(here).session_count()) == (1, 1)
+    assert (len(told), machine(here).ask(sessions.count)) == (1, 1)
 
 
 def test_a_new_session_with_a_turn_of_ours_is_not_taken(here: Clone) -> None:
@@ -444,7 +444,10 @@ def test_its_triggers_are_taken_out_before_anything_is_written(clone: Clone) -> 
     )  # fmt: skip
     told = ok(clone.run("beta", GOOD, options=("--trust",))).stderr
     assert "Removed from it, because it would run by itself: t1, turn_gone" in told
-    assert (clone.store.turn_count(1), clone.store.is_forgotten(clone.store.session("S1").uid)) == (2, False)
+    assert (
+        clone.store.ask(turns.count, 1),
+        clone.store.ask_or(False, sessions.is_forgotten, clone.store.session("S1").uid),
+    ) == (2, False)
     assert clone.store.verify().problems == []
     with closing(apsw.Connection(str(clone.store.path))) as db:
         sql = db.execute("select sql from sqlite_schema where name = 'turn_gone'").get
@@ -462,7 +465,7 @@ def test_one_session_that_makes_no_sense_does_not_keep_the_others_out(clone: Clo
         store.create_session("second")
     change(clone.store.path, "update turns set uid = '../../x'")
     assert len(rows(clone, "ingest")["errors"]) == 1
-    assert machine(clone).session_count() == 1
+    assert machine(clone).ask(sessions.count) == 1
 
 
 @pytest.fixture(params=[".backstory", ".backstory/sessions.bks"])
@@ -488,7 +491,7 @@ def test_a_link_to_the_machines_own_store_is_no_projects(original: Bench, words:
     clone.store.path.symlink_to(original.home / "store.db")
     done = clone.backstory(*words, script=[GOOD])
     assert (done.returncode, "home store" in done.stderr) == (77, True)
-    assert machine(original).turn_count(1) == 1
+    assert machine(original).ask(turns.count, 1) == 1
     assert len(rows(clone, "list", "--all")) == 1
 
 

@@ -15,7 +15,18 @@ from backstory.ids import turn_uid
 from backstory.model import UserMessage
 from backstory.runs.runner import Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
-from backstory.store import RecordBatch, append, claims, derived_tables, event_rows, logs, open_store, turns
+from backstory.store import (
+    RecordBatch,
+    append,
+    claims,
+    derived_tables,
+    event_rows,
+    logs,
+    open_store,
+    replication,
+    runs,
+    turns,
+)
 from tests.support.clock import NOW
 
 if TYPE_CHECKING:
@@ -269,6 +280,7 @@ def test_whatever_the_machines_store_raises_the_run_counts_as_stored_and_comes_l
         open_store(home.parent / "project.bks", now=lambda: NOW) as store,
         open_store(home / "store.db", shared=True, now=lambda: NOW) as machine,
     ):
+        machine.begin()
         session = store.create_session()
         left(home, store, session, "guilty")
         runner, told = Runner(home, machine, {}, lambda: NOW), list[str]()
@@ -276,12 +288,16 @@ def test_whatever_the_machines_store_raises_the_run_counts_as_stored_and_comes_l
         def diverged(*_: Any, **__: Any) -> None:
             raise SessionDiverged(session.uid)
 
-        def refused(*_: Any) -> None:
-            raise OverflowError("too large")
+        start_in = runs.start_in
+
+        def refused(db: apsw.Connection, *given: str) -> runs.RunStart:
+            if db.filename == str(machine.path):
+                raise OverflowError("too large")
+            return start_in(db, *given)
 
         with monkeypatch.context() as patch:
-            patch.setattr(machine, "replicate_session", diverged)
-            patch.setattr(machine, "run_start", refused)
+            patch.setattr(replication, "replicate_session", diverged)
+            patch.setattr(runs, "start_in", refused)
             assert runner.recover_finished_runs(told.append) == 1
         assert "cannot take it: OverflowError: too large" in told[0]
         assert len(list((home / SPOOLS).iterdir())) == 1

@@ -14,7 +14,7 @@ from backstory.derive import deriver
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Complete, ToolCall, UserMessage
 from backstory.runs.stream import append_run
-from backstory.store import append, connection, open_store
+from backstory.store import append, connection, open_store, runs
 from tests.support.machines import Machine
 from tests.support.spooled import NOW, TURN, spooled, told, write
 
@@ -161,7 +161,7 @@ def test_a_run_is_numbered_again_when_others_said_something_meanwhile(
 
 
 def test_a_batch_of_a_run_is_taken_only_where_its_output_ends(tmp_path: Path, store: Store, session: Session) -> None:
-    first, *rest = told(spooled(tmp_path, session, megabytes=5)).batches(store.run_start(session.uid, TURN))
+    first, *rest = told(spooled(tmp_path, session, megabytes=5)).batches(store.ask(runs.start_in, session.uid, TURN))
     assert {each.refused for each in store.append(first)} == {None}
     assert {each.refused for each in store.append(rest[1])} == {append.STALE}
     assert {each.refused for each in store.append(rest[0])} == {None}
@@ -172,7 +172,7 @@ def test_batches_that_do_not_go_on_from_one_another_are_not_stored_in_part(
     tmp_path: Path, store: Store, session: Session
 ) -> None:
     ((prompt, output, *rest),) = told(spooled(tmp_path, session, megabytes=0)).batches(
-        store.run_start(session.uid, TURN)
+        store.ask(runs.start_in, session.uid, TURN)
     )
     output.expected_next_seq += 1
     with pytest.raises(ValueError, match="do not go on"):

@@ -13,7 +13,7 @@ from backstory.conversation.board import ITEMS_KEPT, ITEMS_MAX, BoardKey
 from backstory.derive.secrets import Redactor
 from backstory.ingest.reindex import reindex
 from backstory.model import UserMessage
-from backstory.store import Workplace, connection, open_store
+from backstory.store import Workplace, boarding, connection, open_store, replication
 from backstory.store.board_items import ItemCopy, NewItem, merged
 from backstory.store.moves import Move
 from tests.support.clock import NOW, Clock
@@ -44,11 +44,11 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
 
 
 def put(store: Store, name: str, content: str = "text", *, agent: str | None = "x", key: BoardKey = KEY) -> bool:
-    return store.put_board_item(key, NewItem("user" if agent is None else "agent", name, "", content, agent))
+    return boarding.put(store, key, NewItem("user" if agent is None else "agent", name, "", content, agent))
 
 
 def counts(store: Store, key: BoardKey = KEY) -> dict[str, tuple[int, int]]:
-    return {each.name: (each.read_count, each.count) for each in store.board(key)}
+    return {each.name: (each.read_count, each.count) for each in boarding.items(store, key)}
 
 
 def begin(store: Store, clock: Clock, at: Workplace = HERE) -> None:
@@ -127,12 +127,12 @@ def test_the_view_says_what_the_board_says(store: Store, clock: Clock) -> None:
         begin(store, clock, place)
         clock.ms += 1
         put(store, f"since-{clock.ms}")
-    store.count_board_read(store.board(KEY)[0])
-    store.remove_board_items([store.board(KEY)[-1]])
+    boarding.count_read(store, boarding.items(store, KEY)[0])
+    boarding.remove(store, [boarding.items(store, KEY)[-1]])
     said = [
         (each.repository, each.branch, each.src, each.name, each.content, each.read_count, each.count)
-        for key in store.boards()
-        for each in store.board(key)
+        for key in boarding.boards(store)
+        for each in boarding.items(store, key)
     ]
     assert sorted(store.execute_read_only(SHOWN).rows) == sorted(said)
     assert {row[6] for row in said} == {0, 1, 2}
@@ -158,19 +158,19 @@ def test_sessions_that_are_read_from_logs_count_as_ours_do(tmp_path: Path) -> No
 
 def test_what_is_written_anew_keeps_its_counts(store: Store, clock: Clock) -> None:
     assert put(store, "a", "first")
-    store.count_board_read(store.board(KEY)[0])
+    boarding.count_read(store, boarding.items(store, KEY)[0])
     begin(store, clock)
     assert not put(store, "a", "second")
     assert counts(store) == {"a": (1, 1)}
-    assert [each.content for each in store.board(KEY)] == ["second"]
+    assert [each.content for each in boarding.items(store, KEY)] == ["second"]
 
 
 def test_what_was_removed_begins_anew_and_nothing_of_it_stays_in_the_file(store: Store, clock: Clock) -> None:
     put(store, "a", "flamingo-4711")
-    store.count_board_read(store.board(KEY)[0])
+    boarding.count_read(store, boarding.items(store, KEY)[0])
     begin(store, clock)
-    store.remove_board_items(store.board(KEY))
-    assert store.board(KEY) == []
+    boarding.remove(store, boarding.items(store, KEY))
+    assert boarding.items(store, KEY) == []
     store.close()
     assert b"flamingo-4711" not in store.path.read_bytes()
     clock.ms += 1
@@ -195,14 +195,14 @@ def test_pruning_takes_the_items_of_agents_that_are_read_least_per_session(store
     for number in range(5):
         put(store, f"persons-{number}", agent=None)
     begin(store, clock)
-    for item in store.board(KEY):
+    for item in boarding.items(store, KEY):
         if item.name < "agents-13":
-            store.count_board_read(item)
-    gone = store.prune_board(KEY, ITEMS_KEPT)
+            boarding.count_read(store, item)
+    gone = boarding.prune(store, KEY, ITEMS_KEPT)
     assert [each.name for each in gone] == [f"agents-{number}" for number in range(13, 20)]
-    assert len(store.board(KEY)) == ITEMS_KEPT
-    assert [each.name for each in store.prune_board(KEY, 0)] == [f"agents-{number:02}" for number in range(13)]
-    assert [each.name for each in store.board(KEY)] == [f"persons-{number}" for number in range(5)]
+    assert len(boarding.items(store, KEY)) == ITEMS_KEPT
+    assert [each.name for each in boarding.prune(store, KEY, 0)] == [f"agents-{number:02}" for number in range(13)]
+    assert [each.name for each in boarding.items(store, KEY)] == [f"persons-{number}" for number in range(5)]
 
 
 def test_a_new_item_is_not_pruned_before_one_that_many_sessions_did_not_read(store: Store, clock: Clock) -> None:
@@ -210,7 +210,7 @@ def test_a_new_item_is_not_pruned_before_one_that_many_sessions_did_not_read(sto
     begin(store, clock)
     clock.ms += 1
     put(store, "new")
-    assert [each.name for each in store.prune_board(KEY, 1)] == ["unread"]
+    assert [each.name for each in boarding.prune(store, KEY, 1)] == ["unread"]
 
 
 def test_a_board_goes_along_with_a_folder_that_is_moved(store: Store, clock: Clock) -> None:
@@ -222,9 +222,9 @@ def test_a_board_goes_along_with_a_folder_that_is_moved(store: Store, clock: Clo
     begin(store, clock, Workplace(project="/new", cwd="/new", root="/new", branch="main"))
     assert counts(store, now) == {"a": (0, 2)}
     assert counts(store, before) == {}
-    assert store.boards() == [now]
+    assert boarding.boards(store) == [now]
     assert [(row[0], row[6]) for row in store.execute_read_only(SHOWN).rows] == [("local:/new", 2)]
-    store.count_board_read(store.board(now)[0])
+    boarding.count_read(store, boarding.items(store, now)[0])
     assert not put(store, "a", "another text", key=now)
     assert counts(store, now) == {"a": (1, 2)}
     assert looked_up(store.path, "select repository from context_items") == [("local:/new",)]
@@ -237,7 +237,7 @@ def test_what_is_written_in_the_old_folder_since_is_of_another_board(store: Stor
     store.change_moves(lambda known: [*known, Move(old="/old", new="/new", at=clock.ms)])
     clock.ms += 1
     put(store, "b", key=before)
-    store.remove_board_items(store.board(now))
+    boarding.remove(store, boarding.items(store, now))
     assert (counts(store, before), counts(store, now)) == ({"b": (0, 0)}, {})
 
 
@@ -252,9 +252,9 @@ def test_what_is_written_and_removed_is_on_the_disk_at_once(store: Store, monkey
     monkeypatch.setattr(connection, "lasting", noted)
     put(store, "a")
     assert len(synced) == 1
-    store.count_board_read(store.board(KEY)[0])
+    boarding.count_read(store, boarding.items(store, KEY)[0])
     assert len(synced) == 1
-    store.remove_board_items(store.board(KEY))
+    boarding.remove(store, boarding.items(store, KEY))
     assert len(synced) == 2
 
 
@@ -263,7 +263,7 @@ def test_a_backup_has_the_board(store: Store, clock: Clock, tmp_path: Path) -> N
     begin(store, clock)
     store.backup(tmp_path / "backup.db")
     with open_store(tmp_path / "backup.db") as backup:
-        assert backup.board(KEY) == store.board(KEY)
+        assert boarding.items(backup, KEY) == boarding.items(store, KEY)
 
 
 def test_of_two_stores_the_later_text_counts_in_both(store: Store, clock: Clock, tmp_path: Path) -> None:
@@ -273,22 +273,22 @@ def test_of_two_stores_the_later_text_counts_in_both(store: Store, clock: Clock,
         clock.ms += 1
         put(other, "both", "newer")
         for to, source in ((store, other), (other, store)):
-            to.take_board_items(source.board_copies())
-        assert store.board_copies() == other.board_copies()
-        assert {each.name: each.content for each in store.board(KEY)} == {"both": "newer", "mine": "text"}
-        assert store.take_board_items(other.board_copies()) == 0
+            boarding.take(to, boarding.copies(source))
+        assert boarding.copies(store) == boarding.copies(other)
+        assert {each.name: each.content for each in boarding.items(store, KEY)} == {"both": "newer", "mine": "text"}
+        assert boarding.take(store, boarding.copies(other)) == 0
 
 
 def test_an_older_copy_does_not_bring_back_what_was_removed(store: Store, clock: Clock, tmp_path: Path) -> None:
     put(store, "a")
     store.backup(tmp_path / "backup.db")
     clock.ms += 1
-    store.remove_board_items(store.board(KEY))
+    boarding.remove(store, boarding.items(store, KEY))
     with open_store(tmp_path / "backup.db", now=clock) as backup:
-        assert store.take_board_items(backup.board_copies()) == 0
-        assert store.board(KEY) == []
-        assert backup.take_board_items(store.board_copies()) == 1
-        assert backup.board(KEY) == []
+        assert boarding.take(store, boarding.copies(backup)) == 0
+        assert boarding.items(store, KEY) == []
+        assert boarding.take(backup, boarding.copies(store)) == 1
+        assert boarding.items(backup, KEY) == []
 
 
 CHANGED, CREATED = st.integers(1, 4), st.integers(1, 3)
@@ -313,20 +313,20 @@ def test_copies_come_to_the_same_in_whichever_order_they_meet(some: tuple[ItemCo
 )  # fmt: skip
 def test_a_row_that_is_not_as_ours_are_made_is_not_taken(store: Store, wrong: dict[str, Any]) -> None:
     put(store, "a")
-    assert store.take_board_items([copy(**{"name": "b"} | wrong)]) == 0
-    assert [each.name for each in store.board(KEY)] == ["a"]
+    assert boarding.take(store, [copy(**{"name": "b"} | wrong)]) == 0
+    assert [each.name for each in boarding.items(store, KEY)] == ["a"]
 
 
 def test_the_home_store_has_what_is_written_in_a_projects_store(store: Store, clock: Clock, tmp_path: Path) -> None:
     with open_store(tmp_path / "p" / ".backstory" / "sessions.bks", now=clock) as project:
         begin(project, clock)
         put(project, "a")
-        store.pull_sessions(project)
-        assert [each.name for each in store.board(KEY)] == ["a"]
+        replication.pull_sessions(store, project)
+        assert [each.name for each in boarding.items(store, KEY)] == ["a"]
         clock.ms += 1
-        store.remove_board_items(store.board(KEY))
-        store.pull_sessions(project)
-        assert store.board(KEY) == []
+        boarding.remove(store, boarding.items(store, KEY))
+        replication.pull_sessions(store, project)
+        assert boarding.items(store, KEY) == []
 
 
 def test_an_export_has_the_board_and_an_import_that_is_trusted_takes_it(
@@ -335,15 +335,15 @@ def test_an_export_has_the_board_and_an_import_that_is_trusted_takes_it(
     put(store, "a", "how it is built")
     put(store, "gone")
     begin(store, clock)
-    store.count_board_read(store.board(KEY)[0])
+    boarding.count_read(store, boarding.items(store, KEY)[0])
     clock.ms += 1
-    store.remove_board_items([each for each in store.board(KEY) if each.name == "gone"])
+    boarding.remove(store, [each for each in boarding.items(store, KEY) if each.name == "gone"])
     data = exported(store)
     bring = Importer(tmp_path / "there")
     assert bring(data, trusted=False).board_items == 0
-    assert bring.store.board(KEY) == []
+    assert boarding.items(bring.store, KEY) == []
     assert bring(data).board_items == 1
-    assert bring.store.board_copies() == store.board_copies()
+    assert boarding.copies(bring.store) == boarding.copies(store)
     assert bring(data).board_items == 0
     assert counts(bring.store) == {"a": (1, 1)}
 
@@ -370,7 +370,7 @@ def test_an_export_that_is_masked_is_imported_also_where_masks_are_longer(store:
     assert b"abc123xyz789" not in data
     bring = Importer(tmp_path / "there")
     assert bring(data).board_items == 1
-    assert "abc123" not in bring.store.board(KEY)[0].content
+    assert "abc123" not in boarding.items(bring.store, KEY)[0].content
 
 
 def test_rows_of_another_program_that_break_the_rules_are_no_items(store: Store) -> None:

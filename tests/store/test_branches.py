@@ -13,7 +13,7 @@ from backstory.errors import BranchNameTaken, BranchRemoved, RecordNotFound
 from backstory.model import AssistantText, Compacted, Complete, Tool, ToolCall, ToolResult, Turn, UserMessage
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun, append_run
-from backstory.store import Session, Store, open_store
+from backstory.store import Session, Store, branches, maintenance, open_store, replication
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +133,7 @@ def test_only_so_many_turns_are_read_as_fill_the_budget(store: Store, session: S
 
 
 def test_a_parent_that_comes_later_in_the_session_is_told_all_the_same(store: Store, session: Session) -> None:
-    with store._writing_connection() as db:
+    with store.writer() as db:
         first, second = store.turns(session)
         db.execute("update turns set parent_uid = ?, parent_seq = 6 where uid = ?", (second.uid, first.uid))
         db.execute("update turns set parent_uid = null, parent_seq = null where uid = ?", (second.uid,))
@@ -143,7 +143,7 @@ def test_a_parent_that_comes_later_in_the_session_is_told_all_the_same(store: St
 
 
 def test_a_turn_that_is_its_own_parent_is_told_once(store: Store, session: Session) -> None:
-    with store._writing_connection() as db:
+    with store.writer() as db:
         db.execute("update turns set parent_uid = uid, parent_seq = last_seq")
     assert told(store, session) == ["second"]
     assert store.branch_length(session) == 1
@@ -229,7 +229,7 @@ def test_a_prompt_that_is_appended_follows_what_was_checked_out(store: Store, se
 def test_a_checkout_stays_when_what_is_summed_up_is_summed_up_again(store: Store, session: Session) -> None:
     go_to(store, session, 2)
     store.mark_completed(session, 5, 0.5)
-    store.rederive_unlogged(session.id)
+    maintenance.rederive_unlogged(store, session.id)
     leaf = store.leaf(session)
     assert leaf is not None
     assert leaf.seq == 2
@@ -324,7 +324,7 @@ def test_branches_removed_at_once_are_restored_one_by_one(store: Store, forked: 
     remove(store, forked, "fourth")
     remove(store, forked, "second")
     store.restore_turns(forked, prompts(store, forked)["second"])
-    assert [turn.prompt for turn in store.removed_turns(forked)] == ["fourth"]
+    assert [turn.prompt for turn in store.ask(branches.removed, forked.id)] == ["fourth"]
 
 
 def test_removing_another_branch_leaves_the_session_where_it_is(store: Store, forked: Session) -> None:
@@ -345,12 +345,12 @@ def test_a_removed_branch_is_restored_as_it_was_with_its_name(store: Store, fork
     assert named(store, forked) == {}
     assert store.restore_turns(forked, prompts(store, forked)["fourth"]) == 2
     assert named(store, forked) == {"main": "fourth"}
-    assert store.removed_turns(forked) == []
+    assert store.ask(branches.removed, forked.id) == []
 
 
 def test_what_was_removed_before_stays_removed_when_what_it_followed_comes_back(store: Store, forked: Session) -> None:
     remove(store, forked, "fourth")
-    store._now = lambda: 1_790_000_000_500
+    store.now = lambda: 1_790_000_000_500
     remove(store, forked, "third")
     store.restore_turns(forked, prompts(store, forked)["third"])
     assert [turn.prompt for turn in store.tree(forked)] == ["first", "second", "third"]
@@ -358,7 +358,7 @@ def test_what_was_removed_before_stays_removed_when_what_it_followed_comes_back(
 
 def test_what_is_restored_brings_back_what_it_comes_from(store: Store, forked: Session) -> None:
     remove(store, forked, "fourth")
-    store._now = lambda: 1_790_000_000_500
+    store.now = lambda: 1_790_000_000_500
     remove(store, forked, "third")
     store.restore_turns(forked, prompts(store, forked)["fourth"])
     assert [turn.prompt for turn in store.tree(forked)] == ["first", "second", "third", "fourth"]
@@ -380,7 +380,7 @@ def test_what_is_pruned_is_gone_and_the_store_is_whole(store: Store, session: Se
     assert store.prune_turns(session) == 2
     assert len(store.events(session)) == before - 4
     assert turn.uid not in {each.uid for each in store.tree(session, removed=True)}
-    assert store.removed_turns(session) == []
+    assert store.ask(branches.removed, session.id) == []
     assert store.verify().problems == []
 
 
@@ -442,42 +442,42 @@ def test_a_checkout_a_name_and_a_removal_go_with_the_session(store: Store, home:
     store.name_branch(forked, "main", store.place(forked, 6).point)
     remove(store, forked, "fourth")
     go_to(store, forked, 5)
-    home.copy_session(store, forked.uid)
+    replication.copy_session(home, store, forked.uid)
     copy = home.session(forked.uid)
     assert home.leaf(copy) == store.leaf(forked)
     assert named(home, copy) == {"main": "second"}
-    assert [turn.prompt for turn in home.removed_turns(copy)] == ["fourth"]
+    assert [turn.prompt for turn in home.ask(branches.removed, copy.id)] == ["fourth"]
 
 
 def test_what_was_decided_later_is_caught_up_with(store: Store, home: Store, forked: Session) -> None:
-    home.copy_session(store, forked.uid)
-    assert home.pull_sessions(store) == 0
+    replication.copy_session(home, store, forked.uid)
+    assert replication.pull_sessions(home, store) == 0
     go_to(store, forked, 2)
-    assert home.pull_sessions(store) == 0
+    assert replication.pull_sessions(home, store) == 0
     assert home.leaf(home.session(forked.uid)) == store.leaf(forked)
 
 
 def test_names_are_in_the_same_order_in_a_copy(store: Store, home: Store, session: Session) -> None:
     for name in ("zebra", "ape", "mole"):
         store.name_branch(session, name, store.place(session, 6).point)
-    home.copy_session(store, session.uid)
+    replication.copy_session(home, store, session.uid)
     assert [each.name for each in home.branch_names(home.session(session.uid))] == ["zebra", "ape", "mole"]
 
 
 def test_branches_are_taken_over_without_the_rest(store: Store, home: Store, forked: Session) -> None:
-    home.copy_session(store, forked.uid)
+    replication.copy_session(home, store, forked.uid)
     remove(store, forked, "fourth")
     store.name_branch(forked, "main", store.place(forked, 6).point)
-    home.replicate_session(store, forked.uid, has_all=True)
+    replication.replicate_session(home, store, forked.uid, has_all=True)
     copy = home.session(forked.uid)
     assert (home.leaf(copy), named(home, copy)) == (store.leaf(forked), {"main": "second"})
     store.restore_turns(forked, prompts(store, forked)["fourth"])
-    home.replicate_session(store, forked.uid, has_all=True)
-    assert home.removed_turns(copy) == []
+    replication.replicate_session(home, store, forked.uid, has_all=True)
+    assert home.ask(branches.removed, copy.id) == []
 
 
 def test_a_run_that_is_written_beside_has_the_same_parent(store: Store, home: Store, session: Session) -> None:
-    home.copy_session(store, session.uid)
+    replication.copy_session(home, store, session.uid)
     go_to(store, session, 2)
     assert append_run(silent(store, session, "other"), store, home)
     here, there = (each.turns(each.session(session.uid))[-1] for each in (store, home))
@@ -487,16 +487,16 @@ def test_a_run_that_is_written_beside_has_the_same_parent(store: Store, home: St
 
 def test_a_continuation_has_the_whole_tree(store: Store, tmp_path: Path, forked: Session) -> None:
     with open_store(tmp_path / "other" / "sessions.bks") as other:
-        copy = other.continue_session(store, forked.uid, store.place(forked, 6).point)
+        copy = replication.continue_session(other, store, forked.uid, store.place(forked, 6).point)
         assert [turn.uid for turn in other.tree(copy)] == [turn.uid for turn in store.tree(forked)]
-        assert other.continue_session(store, forked.uid).uid == copy.uid
+        assert replication.continue_session(other, store, forked.uid).uid == copy.uid
 
 
 def test_a_continuation_that_lacks_the_record_is_made_anew(store: Store, tmp_path: Path, session: Session) -> None:
     with open_store(tmp_path / "other" / "sessions.bks") as other:
-        old = other.continue_session(store, session.uid)
+        old = replication.continue_session(other, store, session.uid)
         say(store, session, "later", "three")
-        new = other.continue_session(store, session.uid, store.place(session, 8).point)
+        new = replication.continue_session(other, store, session.uid, store.place(session, 8).point)
         assert new.uid != old.uid
         assert told(other, new) == ["first", "second", "later"]
 
@@ -506,7 +506,7 @@ def test_a_continuation_that_lacks_the_record_is_made_anew(store: Store, tmp_pat
 
 def test_a_tree_of_10000_leaves_is_read_and_goes_on(store: Store, session: Session) -> None:
     first = prompts(store, session)["first"]
-    with store._writing_connection() as db:
+    with store.writer() as db:
         db.executemany(
             "insert into turns(session_id, uid, parent_uid, parent_seq, first_seq, last_seq, agent, prompt) "
             "values (?, ?, ?, 2, ?, ?, 'x', 'many')",

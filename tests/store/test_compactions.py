@@ -13,7 +13,7 @@ from backstory.conversation.tree import Point
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Compacted, Tool, ToolCall, ToolResult, UserMessage
 from backstory.search.query import find_pattern
-from backstory.store import Filter, Session, Store, open_store
+from backstory.store import Filter, Session, Store, compactions, open_store, replication
 from backstory.store.compactions import NewCompaction
 
 if TYPE_CHECKING:
@@ -45,11 +45,13 @@ def say(store: Store, session: Session, n: int) -> None:
 
 
 def context(store: Store, session: Session, budget: int = 100_000, to: Point | None = None) -> str:
-    return build_context(store.context_history(session, budget, to), budget_chars=budget).text
+    return build_context(store.ask(compactions.history, session.id, budget, to), budget_chars=budget).text
 
 
 def add(store: Store, session: Session, after_seq: int, summary: str = SUMMARY) -> bool:
-    return store.add_compaction(session, NewCompaction(after_seq=after_seq, summary=summary, agent="claude"))
+    return store.decide(
+        compactions.add, session.id, NewCompaction(after_seq=after_seq, summary=summary, agent="claude")
+    )
 
 
 def test_a_summary_stands_for_what_it_covers(store: Store, session: Session) -> None:
@@ -63,18 +65,18 @@ def test_a_summary_stands_for_what_it_covers(store: Store, session: Session) -> 
 def test_undone_the_context_is_as_before(store: Store, session: Session) -> None:
     before = context(store, session)
     add(store, session, 4)
-    undone = store.undo_compaction(session)
+    undone = store.decide(compactions.undo, session.id)
     assert undone is not None
     assert undone.after_seq == 4
     assert context(store, session) == before
-    assert store.undo_compaction(session) is None
+    assert store.decide(compactions.undo, session.id) is None
 
 
 def test_undoing_the_newer_one_brings_the_older_one_back(store: Store, session: Session) -> None:
     add(store, session, 2, "first " * 100)
     add(store, session, 6, "second " * 100)
     assert "second second" in context(store, session)
-    store.undo_compaction(session)
+    store.decide(compactions.undo, session.id)
     assert "first first" in context(store, session)
 
 
@@ -103,7 +105,7 @@ def test_a_summary_does_not_replace_a_newer_one(store: Store, session: Session) 
     assert add(store, session, 6)
     assert not add(store, session, 4)
     assert not add(store, session, 6)
-    assert len(store.compactions(session)) == 1
+    assert len(store.ask(compactions.of_session, session.id)) == 1
 
 
 def test_what_is_on_no_branch_any_more_is_not_summarised(store: Store, session: Session) -> None:
@@ -159,7 +161,7 @@ def test_with_a_summary_the_oldest_results_give_way_before_what_was_said(store: 
             ],
         )
     add(store, session, 2)
-    built = build_context(store.context_history(session, 1_700), budget_chars=1_700)
+    built = build_context(store.ask(compactions.history, session.id, 1_700), budget_chars=1_700)
     assert built.results_left_out == 2
     assert built.turns_left_out == 0
     assert "result 2" not in built.text
@@ -173,7 +175,7 @@ def test_what_does_not_fit_behind_a_summary_is_counted(store: Store, session: Se
     for n in range(6, 60):
         say(store, session, n)
     add(store, session, 4)
-    built = build_context(store.context_history(session, 1_200), budget_chars=1_200)
+    built = build_context(store.ask(compactions.history, session.id, 1_200), budget_chars=1_200)
     assert built.turns + built.turns_left_out == 57
     assert built.text.startswith(SUMMARY_HEADER)
     assert f"({built.turns_left_out} earlier turns are left out here.)" in built.text
@@ -205,20 +207,20 @@ def test_an_agents_own_summary_that_is_none_does_not_serve(store: Store) -> None
 
 def test_the_machines_copy_has_the_summary_too(store: Store, session: Session, tmp_path: Path) -> None:
     with open_store(tmp_path / "home" / "store.db", shared=True) as home:
-        home.copy_session(store, session.uid)
+        replication.copy_session(home, store, session.uid)
         add(store, session, 4)
-        home.reconcile(store, session.uid)
+        replication.reconcile(home, store, session.uid)
         there = home.session(session.uid)
         assert context(home, there) == context(store, session)
-        store.undo_compaction(session)
-        home.reconcile(store, session.uid)
+        store.decide(compactions.undo, session.id)
+        replication.reconcile(home, store, session.uid)
         assert context(home, home.session(session.uid)) == context(store, session)
 
 
 def test_a_continuation_begins_with_the_summary(store: Store, session: Session, tmp_path: Path) -> None:
     add(store, session, 4)
     with open_store(tmp_path / "other" / "sessions.bks", now=lambda: 1_790_000_000_000) as other:
-        continued = other.continue_session(store, session.uid)
+        continued = replication.continue_session(other, store, session.uid)
         assert context(other, continued) == context(store, session)
 
 
@@ -250,7 +252,7 @@ def test_a_summary_is_found_where_it_stands(store: Store, session: Session) -> N
 
 def test_a_summary_that_was_taken_back_is_not_found(store: Store, session: Session) -> None:
     add(store, session, 4, RARE)
-    store.undo_compaction(session)
+    store.decide(compactions.undo, session.id)
     assert store.search("quicksilver").total == 0
 
 
@@ -277,7 +279,7 @@ def test_pruned_with_its_branch_nothing_of_a_summary_stays(store: Store, session
     add(store, session, 10, RARE)
     store.remove_turns(session, [store.turns(session)[4].uid])
     store.prune_turns(session)
-    assert store.compactions(session) == []
+    assert store.ask(compactions.of_session, session.id) == []
     assert store.search("quicksilver").total == 0
     assert b"quicksilver" not in store.path.read_bytes()
 
@@ -311,22 +313,22 @@ def test_a_copy_of_a_session_has_its_summary_found_and_taken_back(
 ) -> None:
     add(store, session, 4, RARE)
     with open_store(tmp_path / "home.db") as home:
-        home.copy_session(store, session.uid)
+        replication.copy_session(home, store, session.uid)
         assert len(found(home)) == 1
-        home.copy_session(store, session.uid)
+        replication.copy_session(home, store, session.uid)
         assert len(found(home)) == 1
-        store.undo_compaction(session)
-        home.copy_session(store, session.uid)
+        store.decide(compactions.undo, session.id)
+        replication.copy_session(home, store, session.uid)
         assert found(home) == []
         assert home.verify().ok
 
 
 def test_reindex_and_verify_leave_summaries_alone(store: Store, session: Session) -> None:
     add(store, session, 4, RARE)
-    before = store.compactions(session)
+    before = store.ask(compactions.of_session, session.id)
     for events_too in (False, True):
         reindex(store, now=0, events_too=events_too)
-        assert store.compactions(session) == before
+        assert store.ask(compactions.of_session, session.id) == before
         assert len(found(store)) == 1
     assert store.verify().ok
 
@@ -335,5 +337,5 @@ def test_a_pattern_without_a_word_finds_summaries_too(store: Store, session: Ses
     add(store, session, 4, RARE)
     findings = find_pattern(store, "qu.c?k", Filter(), limit=5, hits_per_session=None)
     assert [each.stored.seq for each in findings.excerpts] == [4]
-    store.undo_compaction(session)
+    store.decide(compactions.undo, session.id)
     assert find_pattern(store, "qu.c?k", Filter(), limit=5, hits_per_session=None).excerpts == []

@@ -12,7 +12,7 @@ import pytest
 from backstory.conversation.tree import Point
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Tokens, UserMessage
-from backstory.store import Session, Store, open_store
+from backstory.store import Session, Store, compactions, open_store, replication, sessions
 from backstory.store.compactions import NewCompaction
 from tests.support import make_golden
 
@@ -37,7 +37,7 @@ def session(store: Store) -> Session:
     made = store.create_session()
     for n in (1, 2, 3):
         store.append_events(made, [UserMessage(content=f"prompt {n}"), AssistantText(text=f"answer {n}")])
-    store.note_context(made, 1_000, 4_000)
+    store.change(sessions.note_context, made.id, 1_000, 4_000)
     return made
 
 
@@ -55,13 +55,13 @@ def check_out(store: Store, session: Session) -> None:
 
 
 def summarise(store: Store, session: Session) -> None:
-    store.add_compaction(session, SUMMARY)
+    store.decide(compactions.add, session.id, SUMMARY)
 
 
 def undo(store: Store, session: Session) -> None:
     summarise(store, session)
-    store.note_context(session, 500, 4_000)
-    store.undo_compaction(session)
+    store.change(sessions.note_context, session.id, 500, 4_000)
+    store.decide(compactions.undo, session.id)
 
 
 def remove(store: Store, session: Session) -> None:
@@ -88,13 +88,13 @@ def test_copies_and_continuations_have_it_and_what_summaries_took(
     store: Store, session: Session, tmp_path: Path
 ) -> None:
     summarise(store, session)
-    store.note_context(session, 500, 4_000)
+    store.change(sessions.note_context, session.id, 500, 4_000)
     with open_store(tmp_path / "home.db") as home, open_store(tmp_path / "other" / "sessions.bks") as other:
-        home.copy_session(store, session.uid)
-        continued = other.continue_session(store, session.uid)
+        replication.copy_session(home, store, session.uid)
+        continued = replication.continue_session(other, store, session.uid)
         for there, which in ((home, session.uid), (other, continued.uid)):
             assert count(there, there.session(which)) == (500, 4_000)
-            (found,) = there.compactions(there.session(which))
+            (found,) = there.ask(compactions.of_session, there.session(which).id)
             assert (found.agent, found.model, found.cost_usd, found.duration_ms) == ("claude", "small", 0.25, 1_500)
             asked = there.execute_read_only("select input_tokens, output_tokens, cache_read_tokens from compactions")
             assert [tuple(row) for row in asked.rows] == [(10, 20, 30)]
@@ -107,7 +107,7 @@ def test_of_an_older_store_nothing_is_known_until_it_is_counted(tmp_path: Path) 
         session = store.session("S1")
         append(store, session)
         assert count(store, session) == (None, None)
-        store.note_context(session, 7, 70)
+        store.change(sessions.note_context, session.id, 7, 70)
         assert count(store, session) == (7, 70)
         append(store, session)
         assert count(store, session) == (None, 70)
@@ -119,12 +119,12 @@ def test_an_event_that_is_read_otherwise_makes_it_unknown(tmp_path: Path) -> Non
     shutil.copy(make_golden.GOLDEN / "store-v4.bks", copy)
     with open_store(copy, now=lambda: make_golden.BEGUN + 10**6) as store:
         read = next(each for each in store.sessions() if store.logs(each))
-        store.note_context(read, 700, 7_000)
+        store.change(sessions.note_context, read.id, 700, 7_000)
         reindex(store, now=make_golden.BEGUN + 10**6)
         assert count(store, read) == (700, 7_000)
         reindex(store, now=make_golden.BEGUN + 10**6, events_too=True)
         assert count(store, read) == (None, 7_000)
-        assert store.uncounted() == [read.uid]
+        assert store.ask_or([], sessions.uncounted) == [read.uid]
 
 
 def test_a_turn_that_is_there_no_more_makes_it_unknown(store: Store, session: Session) -> None:

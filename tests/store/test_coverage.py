@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from backstory.model import AssistantText, Complete, UserMessage
-from backstory.store import Store, Workplace, open_store
+from backstory.store import Store, Workplace, coverage, events, maintenance, open_store, sessions
 from backstory.store.coverage import EVERYTHING, IndexRule, is_covered
 from tests.support.derived import uids
 
@@ -68,15 +68,15 @@ def test_the_defaults_leave_no_trace_in_a_store(store_path: Path, clock: Clock) 
 def test_a_store_is_outdated_from_a_change_until_all_is_derived_anew(store_path: Path, clock: Clock) -> None:
     with ruled(store_path, clock, OURS) as store:
         store.create_session("one")
-        assert not store.index_coverage().is_outdated
-        assert store.index_coverage().uncovered == 1
+        assert not store.ask(coverage.state, store.index_rule and store.index_rule()).is_outdated
+        assert store.ask(coverage.state, store.index_rule and store.index_rule()).uncovered == 1
 
     with ruled(store_path, clock, EVERYTHING) as store:
-        assert store.index_coverage().is_outdated
+        assert store.ask(coverage.state, store.index_rule and store.index_rule()).is_outdated
         store.create_session("two")
-        assert store.index_coverage().is_outdated
-        store.note_reindexed(is_whole=True)
-        assert not store.index_coverage().is_outdated
+        assert store.ask(coverage.state, store.index_rule and store.index_rule()).is_outdated
+        store.change(maintenance.note_reindexed, is_whole=True)
+        assert not store.ask(coverage.state, store.index_rule and store.index_rule()).is_outdated
     assert meta(store_path) == set()
 
 
@@ -88,9 +88,9 @@ def test_what_was_said_before_a_session_turned_out_to_be_covered_is_derived_late
         store.append_events(session, SAID)
         assert set().union(*uids(store_path).values()) == set()
 
-        store.place_session(session, Workplace(project="github.com/me/app"))
+        store.change(sessions.place, session.id, Workplace(project="github.com/me/app"))
 
-        assert store.sessions_to_derive(only_stale=True) == [session.id]
+        assert maintenance.sessions_to_derive(store, only_stale=True) == [session.id]
 
 
 def test_what_was_derived_of_a_session_goes_when_it_is_another_repositorys(store_path: Path, clock: Clock) -> None:
@@ -101,10 +101,10 @@ def test_what_was_derived_of_a_session_goes_when_it_is_another_repositorys(store
 
         with closing(apsw.Connection(str(store_path))) as db:
             db.execute("update sessions set repository = null")
-        store.place_session(session, Workplace(project="github.com/you/app"))
+        store.change(sessions.place, session.id, Workplace(project="github.com/you/app"))
 
         assert set().union(*uids(store_path).values()) == set()
-        assert store.event_count(session) == len(SAID)
+        assert store.ask(events.count, session.id) == len(SAID)
 
 
 def test_a_subagent_without_a_repository_is_covered_as_its_parent_is(store_path: Path, clock: Clock) -> None:

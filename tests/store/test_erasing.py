@@ -10,13 +10,14 @@ import pytest
 
 from backstory import errors
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
-from backstory.store import Session, Store, connection, erasing, open_store
+from backstory.store import Session, Store, connection, erasing, maintenance, open_store
 from tests.support.faults import failing_disk
 from tests.support.leftovers import leftovers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from backstory.store.database import Database
     from tests.support.clock import Clock
 
 pytestmark = pytest.mark.slow
@@ -134,21 +135,21 @@ def test_a_reader_that_holds_on_to_what_was_is_told_of_and_optimize_erases_later
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_writer_that_does_not_end_is_told_of(store_path: Path, clock: Clock) -> None:
+def test_a_writer_that_does_not_end_is_told_of(store_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(store_path, shared=True, now=clock) as store:
         _, doomed = with_a_secret(store)
         writer = apsw.Connection(str(store_path))
-        merge = store._merge_index
+        merge = maintenance.merge_index
 
-        def merge_beside_a_writer() -> None:
-            merge()
+        def merge_beside_a_writer(store: Database) -> None:
+            merge(store)
             writer.execute("begin immediate")
 
-        store._merge_index = merge_beside_a_writer  # type: ignore[method-assign]
+        monkeypatch.setattr(maintenance, "merge_index", merge_beside_a_writer)
         with pytest.raises(errors.NotErased, match="goes on using"):
             store.remove(doomed)
         writer.close()
-        store._merge_index = merge  # type: ignore[method-assign]
+        monkeypatch.setattr(maintenance, "merge_index", merge)
         store.erase()
         assert leftovers(store_path.parent, SECRET) == set()
 
@@ -159,7 +160,7 @@ def test_an_erasing_that_was_cut_off_is_made_up_for_by_optimize(
     with open_store(store_path, shared=True, now=clock) as store:
         _, doomed = with_a_secret(store)
         with monkeypatch.context() as patched:
-            patched.setattr(store, "_merge_index", _struck)
+            patched.setattr(maintenance, "merge_index", _struck)
             with pytest.raises(KeyboardInterrupt):
                 store.remove(doomed)
     assert leftovers(store_path.parent, SECRET)
@@ -168,7 +169,7 @@ def test_an_erasing_that_was_cut_off_is_made_up_for_by_optimize(
         assert leftovers(store_path.parent, SECRET) == set()
 
 
-def _struck() -> None:
+def _struck(_: Database) -> None:
     raise KeyboardInterrupt
 
 
@@ -211,17 +212,17 @@ def test_a_store_that_never_lost_anything_is_not_written_anew(store: Store, monk
 def test_a_full_disk_is_told_of(store_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     with failing_disk() as disk, open_store(store_path, now=clock) as store:
         _, doomed = with_a_secret(store)
-        merge = store._merge_index
+        merge = maintenance.merge_index
 
-        def merge_and_fill_the_disk() -> None:
-            merge()
+        def merge_and_fill_the_disk(store: Database) -> None:
+            merge(store)
             disk.fail(1, apsw.FullError, for_good=True)
 
-        monkeypatch.setattr(store, "_merge_index", merge_and_fill_the_disk)
+        monkeypatch.setattr(maintenance, "merge_index", merge_and_fill_the_disk)
         with pytest.raises(errors.NotErased, match="full"):
             store.remove(doomed)
         disk.heal()
         assert not store.has(doomed.uid)
-        monkeypatch.setattr(store, "_merge_index", merge)
+        monkeypatch.setattr(maintenance, "merge_index", merge)
         store.erase()
         assert leftovers(store_path.parent, SECRET) == set()

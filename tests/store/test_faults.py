@@ -11,7 +11,7 @@ import pytest
 
 from backstory import errors
 from backstory.model import AssistantText, LogIdentity, SessionFacts, ToolResult, UserMessage
-from backstory.store import RecordBatch, Store, logs, open_store
+from backstory.store import RecordBatch, Store, logs, maintenance, open_store
 from tests.support.clock import NOW
 from tests.support.counts import steps
 from tests.support.faults import Disk, failing_disk
@@ -80,7 +80,7 @@ def remove(store: Store) -> None:
 
 
 def fold(store: Store) -> None:
-    store.merge_idle_chunks(NOW)
+    maintenance.merge_idle_chunks(store, NOW)
 
 
 def contents(store: Store) -> list[object]:
@@ -93,7 +93,7 @@ def contents(store: Store) -> list[object]:
             [(stored.seq, stored.event) for stored in store.events(each)],
             [b"".join(store.stream_log(log.id)) for log in store.logs(each)],
             [(turn.uid, turn.prompt, turn.outcome) for turn in store.turns(each)],
-            sorted(store.chunk_marks(log.id)[0] for log in store.logs(each)),
+            sorted(store.ask(logs.chunk_marks, log.id)[0] for log in store.logs(each)),
         )
         for each in sorted(store.sessions(), key=lambda each: each.uid)
     ]
@@ -148,7 +148,7 @@ def check_every_step(
             disk.heal()
         with opened(path, shared) as store:
             # What a crash left behind is taken up by the first who asks, whatever is asked.
-            store.file_stamps()
+            store.ask_or({}, logs.file_stamps)
             found = contents(store)
             assert found in (old, new) if refused else found == new, f"step {step}: {disk.failed} {refused}"
             if found:

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from backstory.errors import NotAStore, NotTrusted, StoreDamaged
-from backstory.store import foreign, open_store
+from backstory.store import foreign, open_store, sessions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def file_as(path: Path, kind: str, name: str, sql: str) -> None:
 def test_views_and_tables_of_a_persons_own_disturb_nobody(path: Path) -> None:
     change(path, "create view mine as select * from nowhere", "create table notes(a, b as (a + 1))")
     with open_store(path) as store:
-        assert store.session_count() == 1
+        assert store.ask(sessions.count) == 1
         store.create_session("two")
         assert store.verify().problems == []
 

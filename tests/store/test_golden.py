@@ -15,7 +15,7 @@ from backstory import errors
 from backstory.cli.app import App
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, connection, migrate, open_store
+from backstory.store import Store, boarding, connection, migrate, open_store
 from tests.support import make_golden
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def test_a_golden_store_has_the_board_that_its_version_knew(version: int, tmp_pa
     copy = tmp_path / "copy.bks"
     shutil.copy(make_golden.GOLDEN / f"store-v{version}.bks", copy)
     with open_store(copy) as golden:
-        items = golden.board(make_golden.BOARD)
+        items = boarding.items(golden, make_golden.BOARD)
     assert [(each.src, each.name, each.content, each.author, each.read_count) for each in items] == (version >= 4) * [
         ("agent", "build-notes", "how agents build it", "codex", 1),
         ("user", "build-notes", "how users build it", None, 0),
@@ -150,7 +150,7 @@ def test_the_script_makes_what_is_kept(tmp_path: Path) -> None:
                 theirs.completed,
             )
             assert [each.event for each in new.events(ours)] == [each.event for each in old.events(theirs)]
-        assert new.board(make_golden.BOARD) == old.board(make_golden.BOARD)
+        assert boarding.items(new, make_golden.BOARD) == boarding.items(old, make_golden.BOARD)
 
 
 # drafts ---------------------------------------------------------------------------------------------------------

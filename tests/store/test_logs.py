@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from backstory.errors import StoreDamaged
 from backstory.model import AssistantText, LogIdentity, OwnLine, SessionFacts, UserMessage, event_from_json
-from backstory.store import RecordBatch, Store, append, codec, connection, logs, open_store
+from backstory.store import RecordBatch, Store, append, codec, connection, logs, maintenance, open_store, sessions
 
 if TYPE_CHECKING:
     from tests.support.clock import Clock
@@ -41,7 +41,7 @@ def only_log(store: Store) -> logs.Log:
 
 
 def numbers(store: Store, log_id: int) -> list[int]:
-    return [run.first_seq + n for run in store.seq_ranges(log_id) for n in range(run.records)]
+    return [run.first_seq + n for run in store.ask(logs.seq_ranges, log_id) for n in range(run.records)]
 
 
 def appended(store: Store, count: int) -> bytes:
@@ -56,7 +56,7 @@ def appended(store: Store, count: int) -> bytes:
 def a_slice(store: Store, native_id: str, data: list[bytes], *, at: int = 0, log_id: int | None = None) -> RecordBatch:
     """A piece of an agent's log: these chunks behind byte ``at``, each one record."""
     chunks, runs, position = [], [], at
-    seq = store.next_seq(f"{0:010}{native_id:0>16}")
+    seq = store.ask_or(1, sessions.next_seq, f"{0:010}{native_id:0>16}")
     for n, piece in enumerate(data):
         chunks.append(logs.pack(position, piece))
         runs.append(logs.SeqRange(position, position + len(piece), seq + n, 1))
@@ -109,15 +109,15 @@ def test_folding_keeps_bytes_and_numbers(store: Store, count: int) -> None:
 
 def test_a_log_never_has_many_small_chunks(store: Store) -> None:
     appended(store, 300)
-    assert len(store.chunk_marks(only_log(store).id)) < 2 * logs.FRAMES_MAX
+    assert len(store.ask(logs.chunk_marks, only_log(store).id)) < 2 * logs.FRAMES_MAX
 
 
 def test_an_idle_log_is_folded_into_one_chunk(store: Store, clock: Clock) -> None:
     whole = appended(store, 40)
     log = only_log(store)
-    assert len(store.chunk_marks(log.id)) == 40
-    assert store.merge_idle_chunks(clock.ms) == 1
-    assert len(store.chunk_marks(log.id)) == 1
+    assert len(store.ask(logs.chunk_marks, log.id)) == 40
+    assert maintenance.merge_idle_chunks(store, clock.ms) == 1
+    assert len(store.ask(logs.chunk_marks, log.id)) == 1
     assert store.read_log(log.id, 0, len(whole)) == whole
     assert numbers(store, log.id) == list(range(1, 41))
     assert store.verify().problems == []
@@ -125,13 +125,13 @@ def test_an_idle_log_is_folded_into_one_chunk(store: Store, clock: Clock) -> Non
 
 def test_a_log_that_was_folded_is_left_alone(store: Store, clock: Clock) -> None:
     appended(store, 40)
-    store.merge_idle_chunks(clock.ms)
-    assert store.merge_idle_chunks(clock.ms) == 0
+    maintenance.merge_idle_chunks(store, clock.ms)
+    assert maintenance.merge_idle_chunks(store, clock.ms) == 0
 
 
 def test_a_folded_log_goes_on_growing(store: Store, clock: Clock) -> None:
     whole = appended(store, 40)
-    store.merge_idle_chunks(clock.ms)
+    maintenance.merge_idle_chunks(store, clock.ms)
     store.append_events(1, [UserMessage(content="late")])
     assert kept(store).startswith(whole)
     assert prompts_in(kept(store)[len(whole) :]) == ["late"]
@@ -142,8 +142,8 @@ def test_folding_stops_at_the_size_of_a_chunk(store: Store, clock: Clock) -> Non
     noise = random.Random(7)
     for _ in range(30):
         store.append_events(session, [AssistantText(text=noise.randbytes(200_000).hex())])
-    store.merge_idle_chunks(clock.ms)
-    lengths = [length for _, length, *_ in store.chunk_marks(only_log(store).id)]
+    maintenance.merge_idle_chunks(store, clock.ms)
+    lengths = [length for _, length, *_ in store.ask(logs.chunk_marks, only_log(store).id)]
     assert max(lengths) <= codec.CHUNK_BYTES
     assert len(lengths) == 3
 
@@ -155,15 +155,15 @@ def test_numbers_that_do_not_run_on_do_not_keep_chunks_apart(store: Store, clock
         run.first_seq += 10
     store.append([piece])
     assert first.log_id is not None
-    store.merge_idle_chunks(clock.ms)
-    assert len(store.chunk_marks(first.log_id)) == 1
+    maintenance.merge_idle_chunks(store, clock.ms)
+    assert len(store.ask(logs.chunk_marks, first.log_id)) == 1
     assert numbers(store, first.log_id) == [1, 2, 13, 14]
     assert b"".join(store.stream_log(first.log_id)) == b"one\ntwo\nthree\nfour\n"
 
 
 def test_numbers_that_run_on_are_one_row(store: Store) -> None:
     appended(store, 20)
-    assert [(run.first_seq, run.records) for run in store.seq_ranges(only_log(store).id)] == [(1, 20)]
+    assert [(run.first_seq, run.records) for run in store.ask(logs.seq_ranges, only_log(store).id)] == [(1, 20)]
 
 
 def test_how_a_turn_ended_is_kept_as_a_line_without_a_number(store: Store) -> None:
@@ -172,7 +172,7 @@ def test_how_a_turn_ended_is_kept_as_a_line_without_a_number(store: Store) -> No
     store.append_events(1, [UserMessage(content="late")])
     log = only_log(store)
     assert numbers(store, log.id) == [1, 2, 3]
-    assert [(run.first_seq, run.records) for run in store.seq_ranges(log.id)] == [(1, 2), (3, 1)]
+    assert [(run.first_seq, run.records) for run in store.ask(logs.seq_ranges, log.id)] == [(1, 2), (3, 1)]
     assert b'"complete":{"success":true,"duration_ms":1200,"cost_usd":0.5}' in kept(store)
     assert store.verify().problems == []
 
@@ -211,7 +211,7 @@ def test_of_several_slices_each_is_judged_for_itself(store: Store) -> None:
     stale.expected_next_seq = 5
     taken, refused = store.append([good, stale])
     assert (taken.refused, taken.session_is_new, refused.log_id) == (None, True, None)
-    assert store.session_count() == 1
+    assert store.ask(sessions.count) == 1
 
 
 def test_a_removed_sessions_log_is_refused(store: Store) -> None:
@@ -221,7 +221,7 @@ def test_a_removed_sessions_log_is_refused(store: Store) -> None:
     (again,) = store.append([a_slice(store, "A", [b"one\n"])])
     assert again.refused is not None
     assert again.refused == append.FORGOTTEN
-    store.unforget()
+    store.decide(sessions.unforget)
     assert store.append([a_slice(store, "A", [b"one\n"])])[0].refused is None
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from backstory.conversation.tree import Point
 from backstory.model import AssistantText, UserMessage
+from backstory.store import compactions, merging, replication, sessions
 from backstory.store.compactions import NewCompaction
 from tests.support.copies import merge, opened, said, say
 from tests.support.machines import bytes_of, kept, looked_up
@@ -202,21 +203,21 @@ def test_a_session_that_went_on_after_it_was_removed_stays(copies: Copies) -> No
     uid = copies.one.uids()[0]
     copies.at(1, copies.one, lambda store: store.remove(1))
     copies.at(1, copies.two, lambda store: say(store, 1, "and yet"))
-    assert copies.one.plan_merge(copies.two, is_trusted=True).went_on == [uid]
-    assert copies.two.plan_merge(copies.one, is_trusted=True).stay == [uid]
+    assert merging.plan_merge(copies.one, copies.two, is_trusted=True).went_on == [uid]
+    assert merging.plan_merge(copies.two, copies.one, is_trusted=True).stay == [uid]
     for store in copies.merged():
         assert {turn.prompt for turn in store.turns(store.session(uid))} == {"first", "second", "and yet"}
-        assert not store.is_forgotten(uid)
+        assert not store.ask_or(False, sessions.is_forgotten, uid)
 
 
 def test_a_session_that_was_not_touched_since_it_was_removed_is_removed(copies: Copies) -> None:
     uid = copies.one.uids()[0]
     copies.at(1, copies.two, lambda store: say(store, 1, "before"))
     copies.at(1, copies.one, lambda store: store.remove(1))
-    assert copies.one.plan_merge(copies.two, is_trusted=True).left_out == [uid]
+    assert merging.plan_merge(copies.one, copies.two, is_trusted=True).left_out == [uid]
     for store in copies.merged():
         assert not store.has(uid)
-        assert store.is_forgotten(uid)
+        assert store.ask_or(False, sessions.is_forgotten, uid)
 
 
 def test_a_session_removed_in_both_stays_removed(copies: Copies) -> None:
@@ -224,26 +225,26 @@ def test_a_session_removed_in_both_stays_removed(copies: Copies) -> None:
     copies.at(1, copies.one, lambda store: store.remove(1))
     copies.at(1, copies.two, lambda store: store.remove(1))
     for store in copies.merged():
-        assert store.session_count() == 0
-        assert store.is_forgotten(uid)
+        assert store.ask(sessions.count) == 0
+        assert store.ask_or(False, sessions.is_forgotten, uid)
 
 
 def test_summaries_of_both_are_kept_and_the_last_made_is_in_force(copies: Copies) -> None:
     for store, words in ((copies.two, "of two"), (copies.one, "of one")):
         last = point(store, "first").seq
-        copies.at(1, store, lambda store, words=words, last=last: store.add_compaction(  # type: ignore[misc]
-            1, NewCompaction(after_seq=last, summary=f"a summary {words}")))  # fmt: skip
+        copies.at(1, store, lambda store, words=words, last=last: store.decide(  # type: ignore[misc]
+            compactions.add, 1, NewCompaction(after_seq=last, summary=f"a summary {words}")))  # fmt: skip
         looked_up(store.path, f"update compactions set created = '2026-09-21T00:00:0{len(words) % 3}.{words[3:]}'")
     merged = copies.merged()
     for store in merged:
         rows = looked_up(store.path, "select summary from compactions order by created")
         assert [row for (row,) in rows] == ["a summary of one", "a summary of two"]
-        context = store.context_history(1, 1_000)
+        context = store.ask(compactions.history, 1, 1_000)
         assert context.summary == "a summary of two"
     copies.begin()
-    copies.at(1, copies.two, lambda store: store.undo_compaction(1))
+    copies.at(1, copies.two, lambda store: store.decide(compactions.undo, 1))
     for store in copies.merged():
-        assert store.context_history(1, 1_000).summary == "a summary of one"
+        assert store.ask(compactions.history, 1, 1_000).summary == "a summary of one"
 
 
 def test_our_s_numbers_stay_and_new_sessions_get_the_next_ones(copies: Copies) -> None:
@@ -263,7 +264,7 @@ def test_our_record_numbers_stay_and_those_that_come_are_said(copies: Copies) ->
     copies.at(1, copies.one, lambda store: say(store, 1, "here"))
     copies.at(1, copies.two, lambda store: say(store, 1, "there"))
     before = {turn.prompt: turn.first_seq for turn in copies.one.tree(1)}
-    done = copies.one.merge_session(copies.two, copies.one.uids()[0])
+    done = replication.merge(copies.one, copies.two, copies.one.uids()[0])
     now = {turn.prompt: turn.first_seq for turn in copies.one.tree(1)}
     assert {prompt: now[prompt] for prompt in before} == before
     (moved,) = done.moved
@@ -288,7 +289,7 @@ def test_of_a_store_that_nobody_trusts_only_turns_and_bytes_come(copies: Copies)
     assert (store.session(1).name, tips(store), store.leaf(1)) == ("herons", {}, leaf)
     assert [turn.prompt for turn in store.tree(1)] == ["first", "second", "there"]
     assert not any("a lie" in str(each.event) for each in store.events(1))
-    assert (store.has(mine.uid), store.is_forgotten(mine.uid)) == (True, False)
+    assert (store.has(mine.uid), store.ask_or(False, sessions.is_forgotten, mine.uid)) == (True, False)
     copies.at(1, store, lambda store: store.remove(removed))
     copies.at(1, two, lambda store: say(store, 1, "later"))
     looked_up(two.path, "update sessions set uid = ? where id = 1", removed.uid)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory.store import logs
 from tests.support.clock import NOW
 from tests.support.machines import Machine, differences, kept, looked_up
 
@@ -81,7 +82,7 @@ def test_a_packed_log_goes_on(tmp_path: Path) -> None:
     whole = path.read_bytes() + long_log(1)
     path.write_bytes(whole)
     assert machine.read().total("bytes_read") == len(long_log(1))
-    (log,) = machine.store.logs_of("claude", "long")
+    (log,) = machine.store.ask_or([], logs.of_native_id, "claude", "long")
     assert b"".join(machine.store.stream_log(log.id)) == whole
     machine.store.optimize(1 << 62)
     assert b"".join(machine.store.stream_log(log.id)) == whole

@@ -16,7 +16,7 @@ import zstandard
 from backstory.export.full_form import FullForms
 from backstory.ingest.reindex import reindex
 from backstory.model import ToolCall, UserMessage
-from backstory.store import Store, open_store
+from backstory.store import Store, open_store, replication
 from tests.support.clock import NOW
 from tests.support.copies import merge, said
 from tests.support.machines import Machine, differences, looked_up
@@ -218,16 +218,16 @@ def test_a_longer_copy_of_a_turn_replaces_one_of_the_earlier_version(new: Store,
 def test_a_copy_of_its_session_has_the_parts_of_today(old: Store, tmp_path: Path) -> None:
     uid = old.sessions()[0].uid
     with open_store(tmp_path / "home.db", shared=True, now=lambda: LATER) as home:
-        home.copy_session(old, uid)
+        replication.copy_session(home, old, uid)
         assert parts(home) == PARTS
         reindex(home, now=LATER, only_stale=True)
         before = held(home)
-        home.copy_session(old, uid)
+        replication.copy_session(home, old, uid)
         reindex(home, now=LATER, only_stale=True)
         assert differences(held(home), before) == []
 
 
 def test_a_session_that_goes_on_from_it_has_the_parts_of_today(old: Store, tmp_path: Path) -> None:
     with open_store(tmp_path / "sessions.bks", now=lambda: LATER) as project:
-        project.continue_session(old, old.sessions()[0].uid)
+        replication.continue_session(project, old, old.sessions()[0].uid)
         assert parts(project) == PARTS

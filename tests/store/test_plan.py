@@ -295,11 +295,11 @@ def step_for(store: Store, uid: str, name: str) -> Decide:
 
 
 def state_of(store: Store, uid: str) -> Decisions:
-    return store._read(lambda db: store_decisions.session_states(db)[uid].decided)
+    return store.ask(lambda db: store_decisions.session_states(db)[uid].decided)
 
 
 def perform(store: Store, step: Decide) -> None:
-    store._change(lambda db: store_decisions.write_step(db, step))
+    store.change(lambda db: store_decisions.write_step(db, step))
 
 
 def test_a_step_gives_a_name(store: Store) -> None:

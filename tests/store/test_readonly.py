@@ -16,7 +16,7 @@ import pytest
 
 from backstory import errors
 from backstory.model import AssistantText, ToolResult
-from backstory.store import Store, open_store, readonly
+from backstory.store import Store, open_store, readonly, turns
 from tests.support import make_golden
 from tests.support.memory import PROGRAM
 from tests.support.one_of_each import BEGUN, fill
@@ -78,7 +78,7 @@ def test_a_turn_has_its_prompt_its_answer_and_its_place_in_the_session(told: Sto
 
 
 def test_turns_are_numbered_as_the_store_numbers_them(told: Store) -> None:
-    numbers = told.turn_numbers(5)
+    numbers = told.ask(turns.numbers, 5)
     assert rows(told, "select id, turn_index + 1 from turns where session_id = 5 order by 2") == list(numbers.items())
 
 

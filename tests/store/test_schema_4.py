@@ -14,6 +14,7 @@ import zstandard
 
 from backstory import errors
 from backstory.store import codec, migrate, open_store
+from backstory.store import logs as stored_logs
 from tests.support.clock import NOW
 from tests.support.machines import Machine, content, conversation, lines, looked_up
 from tests.support.make_golden import GOLDEN
@@ -82,7 +83,7 @@ def test_it_remembers_how_each_file_was_found(tmp_path: Path) -> None:
     columns = "device, inode, size, mtime_ns, ctime_ns, reason"
     before = looked_up(path, f"select path, agent, log_id, {columns} from log_places order by path")
     with open_store(path) as store:
-        stamps = sorted(store.file_stamps().values(), key=lambda stamp: stamp.path)
+        stamps = sorted(store.ask_or({}, stored_logs.file_stamps).values(), key=lambda stamp: stamp.path)
     assert [
         (
             each.path,

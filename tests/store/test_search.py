@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from backstory.model import AssistantText, Thinking, ToolCall, ToolResult, UserMessage
-from backstory.store import Filter, Session, Store, open_store, ranking, relevance, search
+from backstory.store import Filter, Session, Store, open_store, ranking, relevance, replication, search
 from backstory.store.search import every, match_expression, terms
 from tests.support.clock import NOW
 from tests.support.indexed import DAY_MS, begin, change, found, indexed, said
@@ -484,8 +484,8 @@ def test_a_copied_turn_is_found_in_the_oldest_session(tmp_path: Path, clock: Clo
     with open_store(tmp_path / "one.bks", now=clock) as one, open_store(tmp_path / "two.bks", now=clock) as two:
         original = said(one, "gasket")
         clock.ms += DAY_MS
-        two.copy_session(one, original.uid)
-        continuation = two.continue_session(one, original.uid)
+        replication.copy_session(two, one, original.uid)
+        continuation = replication.continue_session(two, one, original.uid)
         two.append_events(continuation, [UserMessage(content="washer")])
         uids = {session.id: session.uid for session in two.sessions()}
         assert [uids[hit] for hit in found(two, "gasket", hits_per_session=None)] == [original.uid]

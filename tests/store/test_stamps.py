@@ -47,33 +47,33 @@ def test_a_log_has_one_stamp_of_its_own_file_and_the_others_lie_apart(machine: M
 
 
 def test_files_are_found_by_their_paths_wherever_their_stamps_lie(machine: Machine) -> None:
-    found = machine.store.stamps_of(paths(machine))
-    assert found == machine.store.file_stamps()
+    found = machine.store.ask_or({}, logs.stamps_of, paths(machine))
+    assert found == machine.store.ask_or({}, logs.file_stamps)
     assert sorted(found) == paths(machine)
 
 
 def test_a_path_that_only_ends_like_one_is_not_found(machine: Machine) -> None:
     strange = f"/elsewhere{paths(machine)[0]}"
-    assert machine.store.stamps_of([strange]) == {}
-    assert machine.store.known_paths([strange, f"/{SAME_END}"]) == set()
+    assert machine.store.ask_or({}, logs.stamps_of, [strange]) == {}
+    assert machine.store.ask_or(set(), logs.known_paths, [strange, f"/{SAME_END}"]) == set()
 
 
 def test_of_two_files_with_the_same_end_each_is_found_alone(machine: Machine) -> None:
     for path in paths(machine):
-        assert list(machine.store.stamps_of([path])) == [path]
-        assert machine.store.known_paths([path, "/none.jsonl"]) == {path}
+        assert list(machine.store.ask_or({}, logs.stamps_of, [path])) == [path]
+        assert machine.store.ask_or(set(), logs.known_paths, [path, "/none.jsonl"]) == {path}
 
 
 def test_the_last_written_are_those_of_both_tables_in_order_without_what_gave_nothing(machine: Machine) -> None:
-    last = machine.store.recent_stamps(10)
+    last = machine.store.ask_or([], logs.recent_stamps, 10)
     assert [stamp.mtime_ns for stamp in last] == sorted((stamp.mtime_ns for stamp in last), reverse=True)
     assert {stamp.path for stamp in last} == {path for path in paths(machine) if "empty" not in path}
-    assert machine.store.recent_stamps(1) == last[:1]
+    assert machine.store.ask_or([], logs.recent_stamps, 1) == last[:1]
 
 
 def test_for_a_reason_only_those_are_found_that_gave_nothing_for_it(machine: Machine) -> None:
-    assert [path.rpartition("/")[2] for path in machine.store.file_stamps("empty")] == ["empty.jsonl"]
-    assert machine.store.file_stamps("database") == {}
+    assert [path.rpartition("/")[2] for path in machine.store.ask_or({}, logs.file_stamps, "empty")] == ["empty.jsonl"]
+    assert machine.store.ask_or({}, logs.file_stamps, "database") == {}
 
 
 @pytest.mark.parametrize("question", [logs.STAMPS_BY_PATH, logs.LAST_STAMPS], ids=["by path", "last written"])
@@ -96,8 +96,8 @@ def test_a_path_that_another_program_wrote_is_found(machine: Machine, change: st
     (path, *_) = [path for path in paths(machine) if "empty" not in path]
     with closing(sqlite3.connect(machine.store_path)) as db, db:
         db.execute(change)
-    assert list(machine.store.stamps_of([f"{path}.moved"])) == [f"{path}.moved"]
-    assert machine.store.known_paths([f"{path}.moved"]) == {f"{path}.moved"}
+    assert list(machine.store.ask_or({}, logs.stamps_of, [f"{path}.moved"])) == [f"{path}.moved"]
+    assert machine.store.ask_or(set(), logs.known_paths, [f"{path}.moved"]) == {f"{path}.moved"}
 
 
 def test_another_program_deletes_a_session_with_its_logs(machine: Machine) -> None:
@@ -107,7 +107,7 @@ def test_another_program_deletes_a_session_with_its_logs(machine: Machine) -> No
 
 
 def test_the_paths_of_a_store_of_an_earlier_version_are_found_by_their_whole_hash(machine: Machine) -> None:
-    known = machine.store.file_stamps()
+    known = machine.store.ask_or({}, logs.file_stamps)
     with closing(sqlite3.connect(machine.store_path)) as db, db:
         for statement in (
             "drop trigger path_changed", "drop index idx_logs_path_hash", "alter table logs drop column path_hash",
@@ -117,7 +117,7 @@ def test_the_paths_of_a_store_of_an_earlier_version_are_found_by_their_whole_has
             db.execute(statement)
     with open_store(machine.store_path, shared=True) as store:
         store.make_ready()
-        assert store.stamps_of(list(known)) == known
+        assert store.ask_or({}, logs.stamps_of, list(known)) == known
     with closing(sqlite3.connect(machine.store_path)) as db:
         assert db.execute("select count(*) from logs where size is not null and path_hash is null").fetchone() == (0,)
         assert db.execute("select 1 from sqlite_schema where name = 'idx_logs_path_end'").fetchone() is None

@@ -18,7 +18,7 @@ import pytest
 from backstory import errors
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Error, Event, Relation, ToolCall, ToolResult, UserMessage
-from backstory.store import Session, Store, connection, migrate, open_store
+from backstory.store import Session, Store, connection, ingesting, logs, migrate, open_store, sessions, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ NOBODY = 65534
 READINGS: dict[str, Callable[[Store], object]] = {
     "sessions": lambda store: store.sessions(),
     "session": lambda store: store.session("S1"),
-    "session_count": lambda store: store.session_count(),
+    "session_count": lambda store: store.ask(sessions.count),
     "events": lambda store: store.events(1),
     "turns": lambda store: store.turns(1),
     "search": lambda store: store.search("hello"),
@@ -148,7 +148,7 @@ def test_a_prompt_begins_a_turn_and_the_rest_belongs_to_it(store: Store, clock: 
         ("two", 4, 4),
     ]
     assert (first.parent_uid, second.parent_uid, second.parent_seq) == (None, first.uid, 3)
-    numbers = store.turn_numbers(session)
+    numbers = store.ask(turns.numbers, session.id)
     assert [numbers.get(stored.turn_id or 0) for stored in store.events(session)] == [None, 1, 1, 2]
 
 
@@ -187,7 +187,7 @@ def test_events_of_a_session_that_is_not_there_are_refused(store: Store) -> None
     begin(store)
     with pytest.raises(errors.SessionNotFound):
         store.append_events(999, [UserMessage(content="hello")])
-    assert store.session_count() == 1
+    assert store.ask(sessions.count) == 1
 
 
 # which session ------------------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def test_a_removed_session_leaves_a_tombstone(store: Store, clock: Clock) -> Non
 
 def test_tombstones_can_be_taken_away(store: Store) -> None:
     store.remove(begin(store))
-    assert (store.unforget(), store.unforget()) == (1, 0)
+    assert (store.decide(sessions.unforget), store.decide(sessions.unforget)) == (1, 0)
 
 
 def test_a_removed_session_takes_its_helpers_along_and_leaves_its_forks(store: Store) -> None:
@@ -441,7 +441,11 @@ def test_reading_makes_nothing_where_there_is_no_store(store: Store, method: str
 
 
 def test_what_ingest_asks_first_has_an_answer_before_there_is_a_store(store: Store) -> None:
-    assert (store.file_stamps(), store.logs_of("claude", "x"), store.next_seq("0" * 26)) == ({}, [], 1)
+    assert (
+        store.ask_or({}, logs.file_stamps),
+        store.ask_or([], logs.of_native_id, "claude", "x"),
+        store.ask_or(1, sessions.next_seq, "0" * 26),
+    ) == ({}, [], 1)
     assert not store.path.parent.exists()
 
 
@@ -650,7 +654,7 @@ def test_every_store_has_an_id_of_its_own(tmp_path: Path) -> None:
 
 def test_the_index_gets_its_settings_back_after_a_bulk_that_was_killed(store: Store) -> None:
     begin(store)
-    store.begin_bulk()
+    ingesting.begin_bulk(store)
     store.close()
     begin(store)
     store.close()
@@ -661,10 +665,10 @@ def test_the_index_gets_its_settings_back_after_a_bulk_that_was_killed(store: St
 
 
 def test_a_bulk_ends_in_an_index_that_is_whole(store: Store) -> None:
-    store.begin_bulk()
+    ingesting.begin_bulk(store)
     for n in range(50):
         begin(store, UserMessage(content=f"unmistakable{n}"))
-    store.end_bulk()
+    ingesting.end_bulk(store)
     assert [len(store.search(f"unmistakable{n}").hits) for n in range(50)] == [1] * 50
     assert store.verify().problems == []
 

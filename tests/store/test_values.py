@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from backstory.errors import SessionsNotCopied, StoreDamaged
-from backstory.store import open_store, portable, schema
+from backstory.store import merging, open_store, portable, replication, schema, sessions
 from backstory.store.json_lines import LINE_BYTES_MAX
 from backstory.store.replicate import Taken
 from tests.support.one_of_each import fill
@@ -70,7 +70,7 @@ def named(path: Path) -> str:
     with open_store(path) as store:
         store.is_elsewhere = True
         try:
-            store.check_rows()
+            merging.check_rows(store)
         except StoreDamaged as refused:
             return str(refused)
     return ""
@@ -116,11 +116,11 @@ def test_no_row_of_such_a_session_is_taken_and_the_others_are(made: Path, tmp_pa
             with open_store(path) as store:
                 store.is_elsewhere = True
                 with pytest.raises(StoreDamaged, match=table):
-                    ours.take_elsewhere(store, FIRST, ELSEWHERE)
+                    replication.take_elsewhere(ours, store, FIRST, ELSEWHERE)
                 assert not ours.exists or not ours.has(FIRST)
         with open_store(path) as store:
             store.is_elsewhere = True
-            assert ours.take_elsewhere(store, LAST, ELSEWHERE)
+            assert replication.take_elsewhere(ours, store, LAST, ELSEWHERE)
 
 
 @pytest.mark.parametrize(("table", "column"), [("sessions", "title"), ("turns", "prompt"), ("turn_texts", "answer")])
@@ -132,15 +132,15 @@ def test_a_text_longer_than_a_line_of_an_export_is_refused_unread(enemy: Path, t
 def test_a_store_of_ours_may_hold_whatever_an_agent_counted(enemy: Path, tmp_path: Path) -> None:
     set_first(enemy, "turns", "input_tokens", HUGE)
     with open_store(enemy) as ours, open_store(tmp_path / "home.db", shared=True) as home:
-        home.copy_session(ours, ours.session(1).uid)
-        assert home.session_count() == 1
+        replication.copy_session(home, ours, ours.session(1).uid)
+        assert home.ask(sessions.count) == 1
 
 
 def test_a_session_of_ours_with_such_a_value_is_named_and_the_others_are_copied(enemy: Path, tmp_path: Path) -> None:
     set_first(enemy, "turns", "model", NO_TEXT)
     with open_store(enemy) as ours, open_store(tmp_path / "home.db", shared=True) as home:
         with pytest.raises(SessionsNotCopied, match=r"turns row 1: model is not UTF-8 text"):
-            home.pull_sessions(ours)
+            replication.pull_sessions(home, ours)
         assert not home.has(FIRST)
         assert home.has(ours.session(2).uid)
 
@@ -154,7 +154,7 @@ def test_a_store_that_lacks_a_column_and_a_table_of_today_is_whole(enemy: Path, 
     assert named(enemy) == ""
     with open_store(enemy) as store, open_store(tmp_path / "home.db", shared=True) as home:
         assert not any("column" in each for each in store.verify().problems)
-        assert home.pull_sessions(store) == len(store.owned_by(store.id)) > 0
+        assert replication.pull_sessions(home, store) == len(store.ask_or([], sessions.owned_by, store.id)) > 0
 
 
 def test_a_store_whose_table_has_another_column_is_refused_by_what_checks_it(enemy: Path) -> None:
@@ -170,4 +170,4 @@ def test_a_store_whose_table_has_another_column_is_refused_by_what_checks_it(ene
 def test_a_session_with_a_log_of_another_length_than_its_bytes_is_named(enemy: Path, length: str) -> None:
     set_first(enemy, "logs", "read_to", length)
     with open_store(enemy) as store, pytest.raises(StoreDamaged, match="has not the length"):
-        store.portable(lambda db: portable.extent(db, 1))
+        store.ask(lambda db: portable.extent(db, 1))

@@ -9,7 +9,7 @@ import apsw
 
 from backstory.derive.check_programs import DeedKind
 from backstory.model import ToolCall, ToolResult, UserMessage
-from backstory.store import open_store
+from backstory.store import open_store, work
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,10 +21,10 @@ def test_what_a_person_removed_was_not_done(tmp_path: Path) -> None:
     with open_store(tmp_path / "s.bks") as store:
         session = store.create_session("one")
         store.append_events(session, [UserMessage(content="commit it"), call, result])
-        turns, deeds = store.work(session)
+        turns, deeds = store.ask(work.of_session, session.id)
         assert [each.prompt for each in turns] == ["commit it"]
         assert [(each.kind, each.text, each.ok) for each in deeds] == [(DeedKind.COMMIT, "git commit -qm x", True)]
     with closing(apsw.Connection(str(tmp_path / "s.bks"))) as db:
         db.execute("update turns set removed = 1")
     with open_store(tmp_path / "s.bks") as store:
-        assert store.work(1) == ([], [])
+        assert store.ask(work.of_session, 1) == ([], [])

@@ -10,7 +10,7 @@ from backstory.errors import BackstoryError
 from backstory.export.full_form import FullForms
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Complete, ToolCall, UserMessage, event_to_json
-from backstory.store import Store, open_store
+from backstory.store import Store, branches, compactions, merging, open_store, replication
 from backstory.store.compactions import NewCompaction
 from tests.support.clock import Clock
 from tests.support.machines import bytes_of, looked_up
@@ -92,7 +92,7 @@ def remove_turn(store: Store, which: int) -> None:
 
 def restore_turns(store: Store, which: int) -> None:
     session = _session(store, which)
-    removed = store.removed_turns(session)
+    removed = store.ask(branches.removed, session.id)
     if removed:
         store.restore_turns(session, removed[which % len(removed)].uid)
 
@@ -103,13 +103,15 @@ def prune(store: Store, which: int) -> None:
 
 def summarise(store: Store, which: int) -> None:
     session = _session(store, which)
-    store.add_compaction(
-        session, NewCompaction(after_seq=_turn(store, session, which).last_seq, summary=f"sum {which}")
+    store.decide(
+        compactions.add,
+        session.id,
+        NewCompaction(after_seq=_turn(store, session, which).last_seq, summary=f"sum {which}"),
     )
 
 
 def undo_summary(store: Store, which: int) -> None:
-    store.undo_compaction(_session(store, which))
+    store.decide(compactions.undo, _session(store, which).id)
 
 
 def remove_session(store: Store, which: int) -> None:
@@ -208,9 +210,9 @@ def _said(store: Store, session: Session) -> dict[str, Any]:
 
 def merge(ours: Store, theirs: Store, *, is_trusted: bool = True) -> bool:
     """Merge a store into another, as the command does; returns whether anything changed."""
-    plan = ours.plan_merge(theirs, is_trusted=is_trusted)
-    changed = bool(ours.remove_as(plan.removed))
+    plan = merging.plan_merge(ours, theirs, is_trusted=is_trusted)
+    changed = bool(merging.remove_as(ours, plan.removed))
     for uid in plan.taken:
-        changed |= ours.merge_session(theirs, uid, is_trusted=is_trusted).has_changed
+        changed |= replication.merge(ours, theirs, uid, is_trusted=is_trusted).has_changed
     reindex(ours, now=0, only_stale=True)
-    return (bool(is_trusted and ours.take_tombstones(theirs))) or changed
+    return (bool(is_trusted and merging.take_tombstones(ours, theirs))) or changed

@@ -13,7 +13,7 @@ import msgspec
 from backstory.model import UserMessage
 from backstory.runs.compactor import TROUBLES
 from backstory.runs.spool import SPOOLS, Run, Spool
-from backstory.store import open_store
+from backstory.store import events, open_store
 from backstory.store.moved_home import MOVED_FROM, MOVED_TO
 from backstory.store.private import make_private_folder, write_private
 from backstory.store.queue import Kind, Options, Queue, QueuedPrompt
@@ -92,7 +92,9 @@ def held(home: Path) -> dict[str, Any]:
             data = path.read_bytes().replace(str(home).encode(), b"HOME")
             found[name] = (data, oct(status.st_mode), status.st_mtime_ns if name.startswith("projects/") else 0)
     with open_store(home / "store.db", shared=True, now=lambda: NOW) as store:
-        found["sessions"] = [(store.session(uid).name, store.event_count(store.session(uid))) for uid in store.uids()]
+        found["sessions"] = [
+            (store.session(uid).name, store.ask(events.count, store.session(uid).id)) for uid in store.uids()
+        ]
         found["verified"] = store.verify().problems
         with Queue(store.path) as queue:
             found["queued"] = [(each.uid, each.content) for each in queue.prompts()]

@@ -18,7 +18,7 @@ from backstory.ingest.ingest import ingest
 from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.report import Report
 from backstory.model import event_to_json
-from backstory.store import Store, open_store
+from backstory.store import Store, open_store, turns
 from tests.support.clock import NOW
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _session(store: Store, session_id: int) -> dict[str, Any]:
     session = store.session(session_id)
     facts = msgspec.structs.asdict(session)
     del facts["id"]
-    numbers = store.turn_numbers(session)
+    numbers = store.ask(turns.numbers, session.id)
     return {
         "facts": facts,
         "turns": msgspec.to_builtins(store.turns(session)),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from backstory.conversation.board import AGENT, USER, BoardKey
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, migrate, open_store
+from backstory.store import Store, boarding, migrate, open_store
 from backstory.store.board_items import NewItem
 from tests.support.clock import Clock
 
@@ -85,10 +85,10 @@ def _fill_board(store: Store) -> None:
         (USER, "build-notes", None),
     ]:
         text = f"how {src}s build it"
-        store.put_board_item(BOARD, NewItem(src, name, "building", text, author))
-    kept, outdated, _ = store.board(BOARD)
-    store.count_board_read(kept)
-    store.remove_board_items([outdated])
+        boarding.put(store, BOARD, NewItem(src, name, "building", text, author))
+    kept, outdated, _ = boarding.items(store, BOARD)
+    boarding.count_read(store, kept)
+    boarding.remove(store, [outdated])
 
 
 if __name__ == "__main__":

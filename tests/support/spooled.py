@@ -9,7 +9,7 @@ from backstory.agents.contract import Exit
 from backstory.model import Turn
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun
-from backstory.store import Session, Store
+from backstory.store import Session, Store, runs
 
 NOW = 1_750_000_000_000
 TURN = "01JXYZ00000000000000000001"
@@ -45,7 +45,7 @@ def told(spool: Spool) -> SpooledRun:
 def write(store: Store, run: SpooledRun, *, at_most: int = 100) -> int:
     """Write a run as far as it is taken, or in so many transactions; gives how many were taken."""
     taken = 0
-    for batches in run.batches(store.run_start(run.session_uid, TURN)):
+    for batches in run.batches(store.ask(runs.start_in, run.session_uid, TURN)):
         if taken == at_most or any(each.refused for each in store.append(batches)):
             break
         taken += 1

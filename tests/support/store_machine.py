@@ -16,7 +16,7 @@ from backstory.derive.secrets import Redactor
 from backstory.errors import BackstoryError
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Complete, Event, Retry, ToolCall, ToolResult, Unknown, UserMessage
-from backstory.store import Store, open_store
+from backstory.store import Store, maintenance, open_store
 from tests.support.clock import NOW, Clock
 from tests.support.copies import WAYS, go_on
 from tests.support.machines import SMALL, Machine, case
@@ -161,7 +161,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def fold(self) -> None:
         if self.store.exists:
-            self.store.merge_idle_chunks(NOW)
+            maintenance.merge_idle_chunks(self.store, NOW)
 
     @invariant()
     def sessions_agree(self) -> None:

@@ -12,7 +12,7 @@ from backstory.conversation.tree import Point
 from backstory.errors import BranchNameTaken, DiskFull, StoreBusy, StoreReadOnly
 from backstory.model import AssistantText, Complete, UserMessage
 from backstory.projects.registry import KnownProjects
-from backstory.store import Session, Store, connection, open_store
+from backstory.store import Session, Store, connection, open_store, replication
 from backstory.store.queue import Kind, Queue, QueuedPrompt
 from backstory.workspace.decisions import Decisions
 from backstory.workspace.removing import Removal
@@ -218,7 +218,7 @@ def test_a_run_that_is_stored_does_not_undo_a_rename_that_its_store_missed(machi
     with locked(machine.project):
         machine.rename("herons")
     machine.say(machine.project, machine.project.session(machine.uid), "second")
-    machine.home.replicate_session(machine.project, machine.uid, has_all=False)
+    replication.replicate_session(machine.home, machine.project, machine.uid, has_all=False)
     assert machine.names() == ("herons", "herons")
     assert len(machine.home.turns(machine.home.session(machine.uid))) == 2
 

@@ -35,7 +35,7 @@ from backstory.projects import home_files, home_move, link
 from backstory.runs.compactor import lock_of
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.spool import SPOOLS, Spool
-from backstory.store import open_store
+from backstory.store import events, open_store
 from backstory.store.moved_home import MOVED_FROM, MOVED_TO, Moving, check_home
 from backstory.workspace.home_moving import MovedHome, move_home
 from tests.support.counts import steps
@@ -140,7 +140,7 @@ def test_what_was_in_the_wal_only_comes_along(source: Path, to: Path) -> None:
     moved(source, to)
 
     with open_store(to / "store.db") as store:
-        assert store.event_count(store.session("kept")) == 2
+        assert store.ask(events.count, store.session("kept").id) == 2
     assert not (source / "store.db-wal").exists()
 
 

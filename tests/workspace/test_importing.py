@@ -11,6 +11,7 @@ import pytest
 
 from backstory.config import Config
 from backstory.errors import UnknownAgent
+from backstory.store import sessions
 from backstory.workspace.importing import Machine
 from backstory.workspace.workspace import Workspace
 
@@ -50,7 +51,7 @@ def test_an_ingest_stores_logs_and_prints_nothing(
     report = workspace.ingest(machine, pytest.fail)
     assert (report.total("listed_new"), report.errors) == (2, [])
     assert workspace.ingest(machine, pytest.fail).total("logs_read") == 0
-    assert workspace.home_store.session_count() == 2
+    assert workspace.home_store.ask(sessions.count) == 2
     assert capfd.readouterr() == ("", "")
 
 

@@ -22,7 +22,8 @@ from backstory.errors import ImportRefused, ImportTooNew
 from backstory.ingest import json_import
 from backstory.ingest.reindex import reindex
 from backstory.model import KINDS, AssistantText, Complete, Event, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, json_lines, open_store, staging
+from backstory.store import Store, compactions, json_lines, open_store, replication, staging
+from backstory.store import sessions as stored_sessions
 from backstory.store.compactions import NewCompaction
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, claude_line, claude_log, conversation, differences, lines
@@ -78,7 +79,9 @@ def a_project(path: Path) -> Store:
     store.append_events(first, [UserMessage(content="another way"), AssistantText(text="yes")])
     store.name_branch(first, "the other", store.place(first, 7).point)
     store.remove_turns(first, [store.turns(first)[-1].uid])
-    store.add_compaction(first, NewCompaction(after_seq=4, summary="A comma was wrong. " * 20, agent="claude"))
+    store.decide(
+        compactions.add, first.id, NewCompaction(after_seq=4, summary="A comma was wrong. " * 20, agent="claude")
+    )
     second = store.create_session("The second")
     store.append_events(second, [UserMessage(content="hello"), AssistantText(text="hi")])
     store.remove(store.create_session("The removed"))
@@ -91,7 +94,7 @@ def a_project(path: Path) -> Store:
 def test_agents_logs_come_back_as_they_are(machine: Machine, importer: Importer) -> None:
     with_logs(machine)
     done = importer(exported(machine.store))
-    assert came(done) == {"new": machine.store.session_count()}
+    assert came(done) == {"new": machine.store.ask(stored_sessions.count)}
     assert differences(held(machine.store), held(importer.store)) == []
     assert importer.store.verify().problems == []
 
@@ -337,7 +340,7 @@ def test_a_session_of_an_own_log_is_not_touched(machine: Machine, tmp_path: Path
 
 def test_a_session_of_a_project_is_not_touched(tmp_path: Path, importer: Importer) -> None:
     with a_project(tmp_path / "project.bks") as store:
-        importer.store.pull_sessions(store)
+        replication.pull_sessions(importer.store, store)
         before = held(importer.store)
         store.append_events(2, [UserMessage(content="more")])
         assert came(importer(exported(store))) == {"own": 2}
@@ -349,7 +352,7 @@ def test_a_session_that_was_removed_here_stays_removed(machine: Machine, importe
     importer(data)
     importer.store.remove(1)
     assert came(importer(data)) == {"removed": 1}
-    assert importer.store.session_count() == 0
+    assert importer.store.ask(stored_sessions.count) == 0
 
 
 def test_once_the_own_log_was_read_an_import_touches_it_no_more(machine: Machine, importer: Importer) -> None:
@@ -377,7 +380,7 @@ def test_without_trust_no_name_and_no_removal_counts(tmp_path: Path, importer: I
     assert all(importer.store.branch_names(each) == [] for each in sessions)
     tree = importer.store.tree(sessions[-1])
     assert [turn.removed for turn in tree] == [None] * 3
-    assert not importer.store.is_forgotten("0" * 26)
+    assert not importer.store.ask_or(False, stored_sessions.is_forgotten, "0" * 26)
     assert len(importer.store.execute_read_only("select uid from forgotten").rows) == 0
 
 
@@ -458,17 +461,17 @@ def test_a_removal_removes_with_trust_what_was_imported(tmp_path: Path, importer
         store.remove(2)
         data = exported(store)
     assert importer(data, trusted=False).removed == 0
-    assert importer.store.session_count() == 2
+    assert importer.store.ask(stored_sessions.count) == 2
     assert importer(data).removed == 1
     assert [each.name for each in importer.store.sessions()] == ["The first"]
 
 
 def test_a_removal_does_not_remove_what_is_here_from_a_project(tmp_path: Path, importer: Importer) -> None:
     with a_project(tmp_path / "project.bks") as store:
-        importer.store.pull_sessions(store)
+        replication.pull_sessions(importer.store, store)
         store.remove(2)
         assert importer(exported(store)).removed == 0
-    assert importer.store.session_count() == 2
+    assert importer.store.ask(stored_sessions.count) == 2
 
 
 # secrets -------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from backstory.errors import RecordNotFound
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, Workplace, connection, open_store, turns
+from backstory.store import Store, Workplace, connection, open_store, sessions, turns
 from backstory.workspace import entries
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.reader import Reader
@@ -161,7 +161,7 @@ def test_a_session_of_a_project_inside_this_one_is_not_called_by_its_number(plac
     inner = open_store(place.project_folder / "inner" / ".backstory" / "sessions.bks", now=place.clock)
     ours, theirs = place.talk(place.project_store, "one"), place.talk(inner, "two")
     with inner as store:
-        store.place_session(store.session(theirs), Workplace(cwd=str(place.project_folder / "inner")))
+        store.change(sessions.place, store.session(theirs).id, Workplace(cwd=str(place.project_folder / "inner")))
     place.replicate(place.project_store, inner)
     labels = {each.uid: each.label for each in Reader(place).sessions().sessions}
     assert labels == {ours: "S1", theirs: theirs[:12]}

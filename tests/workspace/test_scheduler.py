@@ -13,6 +13,7 @@ from backstory.config import Config
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import EmptyPrompt, NotQueued, NotRunning, StoreBusy
 from backstory.model import AssistantText, Permissions, ToolCall, Turn, UserMessage
+from backstory.store import turns
 from backstory.store.costs import of_turn
 from backstory.store.queue import Kind, QueuedPrompt
 from backstory.workspace.run_events import Ended, Notice, Queued, Shown, Started, Steered, Waiting, as_json
@@ -244,7 +245,7 @@ def test_hooks_are_called_around_each_turn_with_what_came_of_it(here: Here) -> N
     def note(when: str) -> Callable[[ScheduledTurn], None]:
         def hook(turn: ScheduledTurn) -> None:
             outcome = None if turn.finished is None else turn.finished.turn.outcome
-            called.append((when, turn.request.prompt, turn.store.turn_count(turn.session), outcome))
+            called.append((when, turn.request.prompt, turn.store.ask(turns.count, turn.session.id), outcome))
 
         return hook
 

@@ -83,16 +83,16 @@ def test_a_snapshot_inside_another_is_of_its_moment(workspace: Workspace, tmp_pa
 def test_a_snapshot_covers_each_store_that_is_read(workspace: Workspace) -> None:
     workspace.project_store.create_session("of the project")
     with workspace.reader.snapshot():
-        assert [store.path for store in workspace.stores if not store._reading_connection().in_transaction] == []
+        assert [store.path for store in workspace.stores if not store.reader().in_transaction] == []
         assert len(workspace.stores) == 2
-    assert [store.path for store in workspace.stores if store._reading_connection().in_transaction] == []
+    assert [store.path for store in workspace.stores if store.reader().in_transaction] == []
 
 
 def test_who_writes_a_projects_store_waits_for_a_snapshot_and_then_writes(workspace: Workspace) -> None:
     store = workspace.project_store
     store.create_session("of the project")
     with open_store(store.path) as other:
-        other._writing_connection().set_busy_timeout(1)
+        other.writer().set_busy_timeout(1)
         with workspace.reader.snapshot(), pytest.raises(StoreBusy):
             other.create_session("refused")
         other.create_session("taken")
@@ -140,7 +140,7 @@ def test_another_thread_ends_a_statement_that_would_never_end(workspace: Workspa
     def ask() -> None:
         with pytest.raises(Cancelled), store.cancellable(lambda: cancellation.is_cancelled):
             begun.set()
-            store._read(lambda db: db.execute(ENDLESS).get)
+            store.ask(lambda db: db.execute(ENDLESS).get)
         ended.append(time.monotonic())
 
     asking = threading.Thread(target=ask)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.model import AssistantText, UserMessage
-from backstory.store import Store
+from backstory.store import Store, costs
 from backstory.workspace import listing
 from backstory.workspace.reader import Reader
 from backstory.workspace.sessions import Page, SessionFilter
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    import apsw
+
+    from backstory.derive.pricing import PriceTable
     from tests.support.clock import Clock
 
 EVERYWHERE = SessionFilter(everywhere=True)
@@ -78,14 +81,14 @@ def test_sessions_of_two_stores_are_one_order(place: Place) -> None:
 
 def test_only_as_many_costs_are_computed_as_a_page_needs(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[int] = []
-    session_costs = Store.session_costs
+    by_session = costs.by_session
 
-    def counting(store: Store, sessions: list[int]) -> object:
-        computed.extend(sessions)
-        return session_costs(store, sessions)
+    def counting(db: apsw.Connection, prices: PriceTable, session_ids: list[int]) -> object:
+        computed.extend(session_ids)
+        return by_session(db, prices, session_ids)
 
     fill(place, [n / 10 for n in range(60)] + [None] * 60)
-    monkeypatch.setattr(Store, "session_costs", counting)
+    monkeypatch.setattr(costs, "by_session", counting)
     dearest(place, Page(sort="cost", limit=2))
     # Of those that are shown it is asked twice.
     assert len(computed) == 3 + 2

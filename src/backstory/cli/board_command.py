@@ -14,6 +14,7 @@ from backstory.cli.prompt_input import READS_STDIN, PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
 from backstory.conversation import board as rules
 from backstory.errors import BoardItemNotFound, BoardTextUnusable, PromptLeftEmpty
+from backstory.store import boarding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -82,7 +83,7 @@ def _list(app: App, lists_all: bool, repo: str | None, branch: str | None, as_js
 
 def _list_boards(app: App, *, as_json: bool) -> None:
     store = app.home_store
-    found = [(key, len(store.board(key))) for key in store.boards()]
+    found = [(key, len(boarding.items(store, key))) for key in boarding.boards(store)]
     if as_json:
         output.json([{"repository": key.repository, "branch": key.branch, "items": items} for key, items in found])
         return

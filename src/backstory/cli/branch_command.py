@@ -14,6 +14,7 @@ from backstory.cli.points import find, find_target, locked
 from backstory.cli.trusting import is_agreed, may_act, trust_option
 from backstory.conversation.tree import Tree
 from backstory.errors import BranchNameUnusable, BranchNotFound, BranchShared, NoBranches
+from backstory.store import branches
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.meter import measure
 from backstory.workspace.targets import NUMBER, RECORD, current_point
@@ -122,7 +123,7 @@ def _restore(app: App, point: str | None, wanted: str | None) -> None:
     """Restore a removed branch: the last one removed, or the one with this record or name."""
     may_act(app)
     found = _owning(app, find(app, wanted))
-    gone = found.store.removed_turns(found.session)
+    gone = found.store.ask(branches.removed, found.session.id)
     if not gone:
         raise NoBranches(found.label, "removed branches")
     uid = gone[0].uid if point is None else _removed_turn(found, gone, point)
@@ -148,7 +149,7 @@ def _prune(app: App, yes: bool, wanted: str | None) -> None:
     """
     may_act(app)
     found = _owning(app, find(app, wanted))
-    gone = found.store.removed_turns(found.session)
+    gone = found.store.ask(branches.removed, found.session.id)
     if not gone:
         raise NoBranches(found.label, "removed branches")
     what = f"Deleting {_count(gone)} of {found.label} for good"

@@ -13,6 +13,7 @@ from backstory.cli.compaction_words import compacted_line, compacting_line, exch
 from backstory.cli.options import json_option, session_argument, store_option
 from backstory.cli.points import find
 from backstory.cli.trusting import may_act, trust_option
+from backstory.store import compactions
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -128,7 +129,7 @@ def _show_plan(located: LocatedSession, plan: CompactionPlan, *, as_json: bool) 
 def _show(app: App, located: LocatedSession, *, as_json: bool) -> None:
     from backstory.workspace.compacting import Compactor
 
-    found = located.store.compaction_in_force(located.session)
+    found = located.store.ask(compactions.in_force, located.session.id)
     compactor = Compactor(app.workspace, located.store, located.session)
     retention = () if found is None else compactor.retention(found)
     if as_json:
@@ -144,7 +145,7 @@ def _show(app: App, located: LocatedSession, *, as_json: bool) -> None:
 
 
 def _undo(app: App, located: LocatedSession, *, as_json: bool) -> None:
-    has_one = any(each.id is not None for each in located.store.compactions(located.session))
+    has_one = any(each.id is not None for each in located.store.ask(compactions.of_session, located.session.id))
     undone = _writable(app, located).undo() if has_one else None
     if as_json:
         output.json({"undone": undone is not None, "after_seq": undone.after_seq if undone else None})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.errors import BackstoryError
+from backstory.store import sessions as stored_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -110,13 +111,13 @@ def tools(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 def repositories(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """The repositories of sessions, also by their names without the owner."""
-    names = list(_of_stores(ctx, lambda store: store.repositories()))
+    names = list(_of_stores(ctx, lambda store: store.ask_or([], stored_sessions.repositories)))
     return _starting(names, incomplete) or _starting((name.rpartition("/")[2] for name in names), incomplete)
 
 
 def git_branches(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """The git branches that sessions were on."""
-    return _starting(_of_stores(ctx, lambda store: store.git_branches()), incomplete)
+    return _starting(_of_stores(ctx, lambda store: store.ask_or([], stored_sessions.git_branches)), incomplete)
 
 
 def session_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -17,6 +17,7 @@ from backstory.cli.home_off import says_off
 from backstory.cli.layout import wrapped
 from backstory.cli.options import AGENT, json_option, store_option
 from backstory.cli.stop_signals import stop_on_signals
+from backstory.store import sessions
 from backstory.store.session_filter import ListFilter
 from backstory.workspace.importing import Machine, no_progress, watch_all
 
@@ -49,7 +50,7 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, wat
     if says_off(app, as_json=as_json):
         return
     if forgotten and app.home_store.exists:
-        app.home_store.unforget()
+        app.home_store.decide(sessions.unforget)
     if watch:
         _follow(app, only, explain=explain, as_json=as_json)
         return
@@ -159,7 +160,7 @@ def _tell(app: App, report: Report, took_ms: int) -> None:
 
 def _unchanged(app: App) -> str:
     """How many sessions there are where nothing was read; nothing where there are none."""
-    count = sum(app.home_store.session_counts(ListFilter()).values())
+    count = sum(app.home_store.ask_or({}, sessions.counts, app.home_store.as_recorded(ListFilter())).values())
     return f"Up to date: {output.counted(count, 'session')}." if count else ""
 
 

@@ -22,6 +22,7 @@ from backstory.conversation.pairing import results_below_calls, told_once, with_
 from backstory.derive.essence import essence
 from backstory.errors import TurnNotFound
 from backstory.ids import may_be_written
+from backstory.store import compactions as stored_compactions
 from backstory.workspace import entries, sessions
 from backstory.workspace import transcript as turns
 from backstory.workspace.entries import Entry
@@ -202,7 +203,7 @@ def _show_record(
 
 def _summaries_at(found: LocatedSession, seq: int) -> list[ShownSummary]:
     """The summaries that end with a record: a search that found one leads there."""
-    if not found.store.has_compactions(found.session):
+    if not found.store.ask(stored_compactions.has_any, found.session.id):
         return []
     turns = found.store.turns(found.session)
     return [each for each in shown_summaries(found, turns) if each.after_seq == seq]

@@ -15,8 +15,7 @@ import click
 from backstory.cli import failing, output
 from backstory.cli.options import json_option, store_option
 from backstory.errors import SqlTooSlow
-from backstory.store import readonly
-from backstory.store.reading import ROWS_MAX, TIMEOUT_S
+from backstory.store import ROWS_MAX, TIMEOUT_S, readonly
 from backstory.workspace.queries import full_form_of
 
 if TYPE_CHECKING:

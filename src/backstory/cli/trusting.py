@@ -10,6 +10,7 @@ from backstory.cli import output
 from backstory.errors import BackstoryError, NotConfirmed, NotTrusted, StoreIsMachines
 from backstory.ids import session_identity
 from backstory.projects.trust import Verdict
+from backstory.store import replication, sessions
 from backstory.workspace.writable import hold_queue
 
 if TYPE_CHECKING:
@@ -103,12 +104,14 @@ def _pull_into_home(app: App, store: Store) -> None:
         return
     try:
         uids = store.uids() if store.exists else []
-        known = home.origins(uids)
+        known = home.ask_or({}, sessions.origins, uids)
         if not uids:
             return
         try:
-            home.pull_sessions(store, is_one_of_several=app.workspace.known_projects.has_copies(store.id))
+            replication.pull_sessions(home, store, is_one_of_several=app.workspace.known_projects.has_copies(store.id))
         finally:
-            home.mark_elsewhere([uid for uid in uids if session_identity(uid) not in known], str(store.path))
+            home.change(
+                sessions.mark_elsewhere, [uid for uid in uids if session_identity(uid) not in known], str(store.path)
+            )
     except BackstoryError as refused:
         output.talk(f"The home store does not have all of its sessions: {refused}")

@@ -23,7 +23,7 @@ from backstory.conversation.board import repository_key
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, SqlTooBig
 from backstory.export.full_form import FullForms
 from backstory.export.redacted import RedactedSource, learn
-from backstory.store import readonly
+from backstory.store import boarding, readonly, sidecars
 from backstory.store.private import make_folder
 
 if TYPE_CHECKING:
@@ -127,11 +127,11 @@ def with_notes(chosen: Sequence[Chosen], home: Store, *, everything: bool) -> li
     """
     if home.is_elsewhere:
         return list(chosen)
-    boards = home.boards()
+    boards = boarding.boards(home)
     if not everything and boards:
         wanted = {key for each in chosen for key in _Source(each).repositories()}
         boards = [each for each in boards if each.repository in wanted]
-    notes = [item for key in boards for item in home.board(key)]
+    notes = [item for key in boards for item in boarding.items(home, key)]
     return [replace(each, notes=notes if n == 0 else []) for n, each in enumerate(chosen)]
 
 
@@ -325,9 +325,9 @@ def _reading(store: Store, log: Log) -> Callable[[], Iterable[bytes]]:
 
 def _beside(store: Store, log: Log) -> Callable[[], list[KeptFile]]:
     def file(sidecar_id: int, name: str) -> KeptFile:
-        return KeptFile(name=name, read=lambda: store.read_sidecar(sidecar_id))
+        return KeptFile(name=name, read=lambda: store.ask(sidecars.read, sidecar_id))
 
-    return lambda: [file(each.id, each.name) for each in store.sidecars(log.id)]
+    return lambda: [file(each.id, each.name) for each in store.ask(sidecars.of_log, log.id)]
 
 
 def _check_place(target: Path, *, force: bool) -> None:

@@ -16,6 +16,7 @@ from backstory.derive.result_facts import exit_line
 from backstory.errors import StoreDamaged
 from backstory.ingest.record_source import record_source
 from backstory.model import OWN_PARTS_FROM, Event, Hook, LogIdentity, Tool, ToolCall, ToolResult, encoded
+from backstory.store import sidecars
 from backstory.store.logs import API, JSON, STREAM
 
 if TYPE_CHECKING:
@@ -106,10 +107,10 @@ class FullForms:
     def _whole(self, log: Log, event: Event) -> Event:
         keeper = agents.load(log.agent).sidecars
         ending = keeper.spilled_to(event) if keeper is not None and isinstance(event, ToolResult) else None
-        sidecar = self._store.sidecar_ending_in(log.id, ending) if ending else None
+        sidecar = self._store.ask(sidecars.ending_in, log.id, ending) if ending else None
         if sidecar is None:
             return event
-        content = self._store.read_sidecar(sidecar).decode("utf-8", "replace")
+        content = self._store.ask(sidecars.read, sidecar).decode("utf-8", "replace")
         return msgspec.structs.replace(event, content=content)
 
     def _log(self, stored: StoredEvent) -> Log | None:

@@ -19,6 +19,7 @@ from backstory.errors import CannotResume
 from backstory.export.carried_turns import CarriedTurns
 from backstory.export.read_back import Contents
 from backstory.export.redacted import learn
+from backstory.store import compactions, events, logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +123,7 @@ class NativeLog:
         spans = self._tree.path(self._to)
         if self._chars(spans) <= self.part.window_chars:
             return _Path(spans=spans, covered=0, summary=None)
-        found = self._store.compaction_in_force(self._session, self._to)
+        found = self._store.ask(compactions.in_force, self._session.id, self._to)
         covered = sum(span.last <= found.after_seq for span in spans) if found is not None else 0
         return _Path(spans=spans, covered=covered, summary=found.summary if found is not None and covered else None)
 
@@ -130,7 +131,7 @@ class NativeLog:
         ends = {self._tree[span.uid].id: (span.first, span.last) for span in spans}
         return sum(
             each.char_len
-            for each in self._store.outline(self._session)
+            for each in self._store.ask(events.outline, self._session.id)
             if each.kind not in NOT_SHOWN and _is_in(each.seq, ends.get(each.turn_id or 0))
         )
 
@@ -140,11 +141,11 @@ class NativeLog:
         covered = {seq for span in path.spans[: path.covered] for seq in range(span.first, span.last + 1)}
         kinds: dict[int, str] = {}
         of_turns: dict[int, int] = {}
-        for each in self._store.outline(self._session):
+        for each in self._store.ask(events.outline, self._session.id):
             kinds.setdefault(each.seq, each.kind)
             of_turns.setdefault(each.seq, each.turn_id or 0)
         on_path = {self._tree[span.uid].id for span in path.spans}
-        for seq in self._store.record_numbers(self._session):
+        for seq in self._store.ask(logs.record_numbers, self._session.id):
             if self.fidelity.is_known(seq):
                 continue
             kind, turn = kinds.get(seq, ""), of_turns.get(seq)

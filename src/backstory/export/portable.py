@@ -22,7 +22,7 @@ from backstory.export.full_form import FullForms
 from backstory.export.redacted import learn
 from backstory.ids import session_identity
 from backstory.model import Parts, encoded, event_to_json
-from backstory.store import codec, portable
+from backstory.store import codec, logs, portable, sidecars
 from backstory.store.json_lines import (
     FORMAT,
     PIECE_BYTES,
@@ -80,7 +80,7 @@ class JsonExport:
                 learn(self._redactor, each.store, ids)
             for session_id in ids:
                 try:
-                    extent = each.store.portable(partial(portable.extent, session_id=session_id))
+                    extent = each.store.ask(partial(portable.extent, session_id=session_id))
                 except StoreDamaged as refused:
                     if not removed:
                         raise
@@ -88,13 +88,13 @@ class JsonExport:
                 else:
                     yield from self._session(each.store, session_id, extent, written)
         for each in chosen if removed else ():
-            for line in each.store.portable(portable.removed):
+            for line in each.store.ask(portable.removed):
                 if session_identity(line.uid) not in written:
                     written.add(session_identity(line.uid))
                     yield _encoded(line)
         for each in chosen if removed else ():
             # What an untrusted store says is given to nobody.
-            for item in [] if each.store.is_elsewhere else each.store.portable(portable.board_lines):
+            for item in [] if each.store.is_elsewhere else each.store.ask(portable.board_lines):
                 yield self._board_item(item)
         yield _encoded(End(sessions=self.counts["sessions"]))
 
@@ -109,7 +109,7 @@ class JsonExport:
             yield from self._log(store, log_id, log)
         yield from self._turns(store, session_id, extent)
         yield from self._events(store, session_id, extent)
-        for branch in store.portable(lambda db: portable.branches(db, session_id)):
+        for branch in store.ask(lambda db: portable.branches(db, session_id)):
             # What moved on since is named by its turn.
             is_there = (branch.leaf_seq or 0) < extent.session.next_seq
             yield self._line(branch if is_there else replace(branch, leaf_seq=None), ("name",))
@@ -126,7 +126,7 @@ class JsonExport:
             return
         ranges = [
             (each.start, each.stop, each.first_seq, each.records)
-            for each in store.seq_ranges(log_id)
+            for each in store.ask(logs.seq_ranges, log_id)
             if each.stop <= log.length
         ]
         for at in range(0, len(ranges), RANGES_AT_ONCE):
@@ -137,8 +137,8 @@ class JsonExport:
                 raise StoreDamaged(store.path, f"a log ends at byte {at:,}, and was to have {log.length:,}")
             yield _encoded(BytesLine(log=log.log, start=at, sha256=codec.text_digest(data), data=data))
         self.counts["bytes"] += log.length
-        for each in store.sidecars(log_id):
-            data = store.read_sidecar(each.id)
+        for each in store.ask(sidecars.of_log, log_id):
+            data = store.ask(sidecars.read, each.id)
             yield _encoded(
                 SidecarLine(
                     log=log.log, name=each.name, mtime_ns=each.mtime_ns, sha256=codec.text_digest(data), data=data
@@ -147,7 +147,7 @@ class JsonExport:
 
     def _turns(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
         def page(after: int) -> list[tuple[int, TurnLine]]:
-            return store.portable(lambda db: portable.turns(db, session_id, after, ROWS_AT_ONCE))
+            return store.ask(lambda db: portable.turns(db, session_id, after, ROWS_AT_ONCE))
 
         for turn in _pages(page):
             if turn.first_seq < extent.session.next_seq:
@@ -161,7 +161,7 @@ class JsonExport:
         while window := store.events(session_id, after=after, limit=ROWS_AT_ONCE):
             wanted = {each.turn_id for each in window if each.turn_id is not None}
             if wanted - uids.keys():
-                uids = dict(store.portable(partial(portable.turn_uids, ids=wanted)))
+                uids = dict(store.ask(partial(portable.turn_uids, ids=wanted)))
             for stored in window:
                 if stored.seq < extent.session.next_seq:
                     part = parts.of(stored.seq, stored.part)
@@ -194,7 +194,7 @@ class JsonExport:
 
     def _summaries(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
         def page(after: int) -> list[tuple[int, SummaryLine]]:
-            return store.portable(lambda db: portable.summaries(db, session_id, after, ROWS_AT_ONCE))
+            return store.ask(lambda db: portable.summaries(db, session_id, after, ROWS_AT_ONCE))
 
         for summary in _pages(page):
             if summary.after_seq < extent.session.next_seq:
@@ -236,8 +236,8 @@ def _ids(chosen: Chosen) -> list[int]:
     """The sessions that were chosen, with those of their subagents, and the agents' own logs of their runs."""
     if chosen.is_all_but:
         left_out = frozenset(chosen.ids)
-        return [each for each in chosen.store.portable(portable.session_ids) if each not in left_out]
-    return chosen.store.portable(lambda db: portable.families(db, chosen.ids))
+        return [each for each in chosen.store.ask(portable.session_ids) if each not in left_out]
+    return chosen.store.ask(lambda db: portable.families(db, chosen.ids))
 
 
 def _where(stored: StoredEvent, extent: Extent) -> dict[str, Any]:

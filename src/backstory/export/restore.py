@@ -26,6 +26,7 @@ from backstory.export.files import (
     written_to,
 )
 from backstory.ingest.reported import is_reported
+from backstory.store import logs, sidecars
 from backstory.store.logs import COPY
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Restoring:
         self.lost: list[Restored] = []
         """The others: nothing is known of them but that they were there."""
         for store in stores:
-            found, lost = store.salvage_logs()
+            found, lost = store.ask(logs.salvaged)
             # What only another log reports is in that one.
             self.logs += [(store, log) for log in found if not is_reported(log.relpath)]
             why = "log {}: its row in {} cannot be read"
@@ -163,7 +164,7 @@ class Restoring:
         """The files beside a log, and what they are to be called."""
         wish = self._wishes[_key((store, log))]
         above = wish.parts[:-1] if isinstance(wish, File) else ()
-        return [(kept, _attempt(_wish_beside, above, kept)) for kept in store.sidecars(log.id)]
+        return [(kept, _attempt(_wish_beside, above, kept)) for kept in store.ask(sidecars.of_log, log.id)]
 
     def _write_beside(
         self, store: Store, kept: StoredSidecar, wish: File | Exception, places: dict[tuple[Parts, Hashable], Parts]
@@ -171,7 +172,7 @@ class Restoring:
         if isinstance(wish, Exception):
             return Written(name=kept.name, error=_why(wish))
         place = places[wish.parts, wish.content]
-        done = _attempt(self._write, place, lambda: [store.read_sidecar(kept.id)], kept.mtime_ns)
+        done = _attempt(self._write, place, lambda: [store.ask(sidecars.read, kept.id)], kept.mtime_ns)
         if isinstance(done, Exception):
             return Written(name=kept.name, error=_why(done))
         target, length, sha256 = done

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Relation
+from backstory.store import events
 
 if TYPE_CHECKING:
     from backstory.derive.secrets import Redactor
@@ -41,10 +42,10 @@ class SubagentAnswers:
         return found
 
     def _last_answer(self, child: Session) -> str | None:
-        said = [each for each in self._store.outline(child) if each.kind == AssistantText.kind]
+        said = [each for each in self._store.ask(events.outline, child.id) if each.kind == AssistantText.kind]
         if not said:
             return None
-        for stored in self._store.events_of(child, [said[-1].seq]):
+        for stored in self._store.ask(events.of_records, child.id, [said[-1].seq]):
             event = self._forms.expand(stored)
             if isinstance(event, AssistantText) and stored.part == said[-1].part:
                 return event.text.strip() or None

@@ -11,6 +11,8 @@ from backstory.ingest.ingest import ingest_briefly
 from backstory.ingest.log_reader import Pace
 from backstory.ingest.sources import is_as_noted
 from backstory.ingest.watch import Spot, changed
+from backstory.lazy_module import lazy_module
+from backstory.store import logs as stored_logs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 
     from backstory.agents.contract import Agent
     from backstory.ingest.news import Budget, News
-    from backstory.store import FileStamp, Store
+    from backstory.store import FileStamp, Store, sidecars
+else:
+    sidecars = lazy_module("backstory.store.sidecars")
 
 NEW_BYTES_MAX = 4 * 1024 * 1024
 SLICE_BYTES = 256 * 1024
@@ -53,9 +57,9 @@ def new_logs(store: Store, agents: Sequence[Agent], news: News, environ: Mapping
 
 def new_ones(store: Store, found: Sequence[Candidate]) -> Selected:
     """Those of these logs that the store does not know as they are. Changes nothing."""
-    stamps = store.stamps_of([each.path for each in found])
+    stamps = store.ask_or({}, stored_logs.stamps_of, [each.path for each in found])
     beside = {stamps[each.path].log_id for each in found if each.path in stamps and each.sidecars} - {None}
-    marks = store.sidecar_marks([each for each in beside if each is not None]) if beside else {}
+    marks = store.ask_or({}, sidecars.marks, [each for each in beside if each is not None]) if beside else {}
 
     def is_new(each: Candidate) -> bool:
         stamp = stamps.get(each.path)
@@ -81,7 +85,7 @@ def selected(new: Sequence[Candidate], stamps: Mapping[str, FileStamp]) -> Selec
 def take_in(store: Store, logs: Selected, budget: Budget, *, running: Set[tuple[str, str]] = frozenset()) -> TakenIn:
     """Read new logs until the time is up; what is stored by then is whole. ``running`` as for ``ingest``."""
     has_read, left = _read(store, logs.now, budget, running)
-    stamps = store.stamps_of([each.path for each in logs.now])
+    stamps = store.ask_or({}, stored_logs.stamps_of, [each.path for each in logs.now])
     unread = [each.path for each in logs.now if (seen := stamps.get(each.path)) is None or not is_as_noted(each, seen)]
     return TakenIn(
         has_stored=len(unread) < len(logs.now) or has_read,

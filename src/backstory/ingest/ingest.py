@@ -45,15 +45,18 @@ from backstory.ingest.reported import is_reported, reported_logs
 from backstory.ingest.sidecars import changed_sidecars, gather, reapply_sidecars
 from backstory.ingest.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
 from backstory.ingest.worker import Job, Outcome, outcomes
+from backstory.lazy_module import lazy_module
 from backstory.model import LogIdentity
 from backstory.projects.git import project_key, worktree_root
-from backstory.store import append, codec
+from backstory.store import append, codec, ingesting, logs, maintenance, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from backstory.agents.contract import Agent
-    from backstory.store import Log, RecordBatch, Store, Written
+    from backstory.store import Log, RecordBatch, Store, Written, rederiving
+else:
+    rederiving = lazy_module("backstory.store.rederiving")
 
 BULK_BYTES = 32 * 1024 * 1024
 """From so many new bytes on the index is built in one go."""
@@ -91,7 +94,7 @@ def ingest(
     work = _Ingest(store, running, progress)
     work.parse_kept()
     work.run(stream_logs(agents, environ, home, work.report.looked))
-    work.read_databases(agents, environ, home, [*places, *map(Path, store.folders())])
+    work.read_databases(agents, environ, home, [*places, *map(Path, store.ask_or([], sessions.folders, store.moves))])
     if store.exists:
         match_runs(store, work.report)
         work.link_retold()
@@ -151,7 +154,7 @@ class _Ingest(Notes):
         self._readers: Readers | None = None
         self._pending_bytes = 0
         self._again: list[Candidate] = []
-        self._unparsed = {log.id for log in store.unparsed_logs()} if not self._is_brief else set[int]()
+        self._unparsed = {log.id for log in store.ask_or([], logs.unparsed)} if not self._is_brief else set[int]()
         self._tried: set[int] = set()
         """Logs that were read once more because something of them is kept as bytes only."""
         self._with_stored_sidecars: set[int] = set()
@@ -171,17 +174,17 @@ class _Ingest(Notes):
             beside += unchanged
         self._note_passed_over()
         self._to_do = sum(each.size for each in changed)
-        with self.store.bulk(is_bulk=self._to_do >= BULK_BYTES):
+        with ingesting.bulk(self.store, is_bulk=self._to_do >= BULK_BYTES):
             self._read_changed(changed)
             self._gather([*changed, *beside])
             self._remember()
         if self._ctimes:
-            self.store.note_ctimes(self._ctimes)
+            self.store.write(logs.note_ctimes, self._ctimes)
         self._sum_up()
 
     def _compared(self, some: list[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
         """Those of some files that are new or changed, and those of the others beside which something is."""
-        seen = self.store.stamps_of([each.path for each in some])
+        seen = self.store.ask_or({}, logs.stamps_of, [each.path for each in some])
         changed: list[Candidate] = []
         beside: list[tuple[Candidate, int]] = []
         for each in some:
@@ -241,7 +244,11 @@ class _Ingest(Notes):
             if identity is None or identity.native_id != log.native_id:
                 # Where its beginning does not say whose it is any more, it did when its bytes were kept.
                 identity = LogIdentity(native_id=log.native_id)
-            others = [other for other in self.store.logs_of(log.agent, log.native_id) if other.id != log.id]
+            others = [
+                other
+                for other in self.store.ask_or([], logs.of_native_id, log.agent, log.native_id)
+                if other.id != log.id
+            ]
             reading = Reading(each=each, others=others, is_kept=True)
             self._read_here(reading, source_of(each, identity, head, log), log, first_record_hash(head), file)
         self._flush()
@@ -250,14 +257,14 @@ class _Ingest(Notes):
     def link_retold(self) -> None:
         """Count turns once that another program retold and that the agents' own logs have, too."""
         try:
-            self.store.link_retold()
+            ingesting.link_retold(self.store)
         except Exception as refused:
             self._note_failure(str(self.store.path), refused)
 
     def merge_idle_chunks(self, before: int) -> None:
         """Merge the chunks of logs that were last written before this time (ms)."""
         try:
-            self.store.merge_idle_chunks(before)
+            maintenance.merge_idle_chunks(self.store, before)
         except Exception as refused:
             self._note_failure(str(self.store.path), refused)
 
@@ -266,7 +273,7 @@ class _Ingest(Notes):
     ) -> None:
         """Read sessions that only a database still holds, each as a log of its rows."""
         read: list[str] = []
-        for each in sessions_without_logs(agents, environ, home, self.store.file_stamps(READ), places):
+        for each in sessions_without_logs(agents, environ, home, self.store.ask_or({}, logs.file_stamps, READ), places):
             match each:
                 case Rows():
                     self._alone(each.path, lambda rows=each: self._read_rows(rows))  # type: ignore[misc]
@@ -287,7 +294,7 @@ class _Ingest(Notes):
         self._sum_up()
 
     def _read_rows(self, rows: Rows) -> None:
-        kept = self.store.logs_of(rows.agent.name, rows.native_id)
+        kept = self.store.ask_or([], logs.of_native_id, rows.agent.name, rows.native_id)
         if any(ROWS_OF not in Path(log.relpath).name for log in kept):
             # Its log says more than its rows do.
             return
@@ -353,7 +360,9 @@ class _Ingest(Notes):
         seen = self._stamp(each.path)
         if seen is None or seen.log_id is None or not seen.reason:
             return
-        for log in self.store.logs_of(each.agent.name, unread.identity_of(relpath(each)).native_id):
+        for log in self.store.ask_or(
+            [], logs.of_native_id, each.agent.name, unread.identity_of(relpath(each)).native_id
+        ):
             if begins_with(self.store, file, log):
                 self.read_kept(log, each.agent, identity)
 
@@ -365,7 +374,7 @@ class _Ingest(Notes):
             self._read_as(each, identity, head, file, is_kept=True)
         self._flush()
         understood = self._read_now.pop(each.path, None)
-        return understood is not None and self.store.replace_unread(log.id, understood)
+        return understood is not None and self.store.write(rederiving.replace_unread, log.id, understood)
 
     def _read_as(
         self,
@@ -394,7 +403,14 @@ class _Ingest(Notes):
         others = [other for other in kept if log is None or other.id != log.id]
         source = source_of(each, identity, head, log)
         if not (kept or is_kept or parent) and self._should_hand_over(each):
-            self._hand_over(each, job_of(source, self.store.next_seq(source.session_uid), first_hash))
+            self._hand_over(
+                each,
+                job_of(
+                    source,
+                    self.store.ask_or(1, sessions.next_seq, source.session_uid),
+                    first_hash,
+                ),
+            )
             return
         reading = Reading(each=each, others=others, is_kept=is_kept, parent=parent)
         if log is not None and log.told_to is not None:
@@ -406,12 +422,12 @@ class _Ingest(Notes):
 
     def _kept_logs(self, agent: Agent, native_id: str, *, reported_too: bool) -> list[Log]:
         """What is kept of a session's logs; what another log reported of it gives way to a log of its own."""
-        kept = self.store.logs_of(agent.name, native_id)
+        kept = self.store.ask_or([], logs.of_native_id, agent.name, native_id)
         reported = [log.id for log in kept if is_reported(log.relpath)]
         if reported_too or not reported:
             return kept
         self._flush()
-        self.store.drop_reported(reported)
+        self.store.write(rederiving.drop_all_reported, reported)
         return [log for log in kept if log.id not in reported]
 
     def read_reported(self, log: Log) -> None:
@@ -430,7 +446,7 @@ class _Ingest(Notes):
         agent = parent.agent
         identity, head = whose_log(agent, path, content)
         if identity is None or not all(
-            is_reported(log.relpath) for log in self.store.logs_of(agent.name, identity.native_id)
+            is_reported(log.relpath) for log in self.store.ask_or([], logs.of_native_id, agent.name, identity.native_id)
         ):
             return
         candidate = Candidate(
@@ -643,4 +659,4 @@ class _Ingest(Notes):
         older = [log for log in reading.others if log.generation < new.generation]
         gone = [log for log in older if log.path == each.path or not Path(log.path).exists()]
         if lacks_nothing := repeated_by(self.store, new, gone):
-            self.store.drop_logs(lacks_nothing, in_favour_of=new.id)
+            self.store.write(rederiving.drop_logs, lacks_nothing, new.id)

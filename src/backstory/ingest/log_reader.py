@@ -368,7 +368,7 @@ def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:
 
 def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes | None, int]]:
     """The same, each with the offset at which it begins; also of those that are too long to be read."""
-    seq_ranges, seq = deque(store.seq_ranges(log.id)), 0
+    seq_ranges, seq = deque(store.ask(logs.seq_ranges, log.id)), 0
     for start, _, line in _kept_lines(store, log):
         while seq_ranges and start >= seq_ranges[0].stop:
             seq_ranges.popleft()

@@ -16,7 +16,7 @@ from backstory.agents import lines
 from backstory.agents.lines import BLANK, LineReader, lines_of
 from backstory.ingest.log_reader import BLOCK_BYTES, Start, known_numbers, numbered_lines, read_exactly, state_of
 from backstory.ingest.unread import identified
-from backstory.store import codec, logs
+from backstory.store import codec, logs, sessions
 
 if TYPE_CHECKING:
     from backstory.agents.contract import Agent
@@ -60,11 +60,11 @@ def start_of(
     """Where reading a log goes on, with ``file`` standing there; ``log`` is what is kept of it."""
     known = None
     if others:
-        ranges = store.seq_ranges(log.id) if log else []
+        ranges = store.ask(logs.seq_ranges, log.id) if log else []
         taken = (seq for each in ranges for seq in range(each.first_seq, each.first_seq + each.records))
         known = known_numbers(store, source.agent, others, taken)
     generation = max((other.generation for other in others), default=0) + 1
-    next_seq = store.next_seq(source.session_uid)
+    next_seq = store.ask_or(1, sessions.next_seq, source.session_uid)
     if log is None:
         return Start(log=None, next_seq=next_seq, generation=generation, first_hash=first_hash, known=known)
     file.seek(max(log.told_end - logs.TAIL_BYTES, 0))
@@ -79,7 +79,7 @@ def start_of(
         first_hash=first_hash or log.first_hash,
         carry=carry,
         tail=tail,
-        pending=store.pending_calls(log.id),
+        pending=store.ask(logs.pending, log.id),
         known=known,
         earlier=lambda: (line for line, _ in numbered_lines(store, log)),
     )
@@ -107,7 +107,7 @@ def has_grown(file: IO[bytes], log: Log) -> bool:
 def begins_with(store: Store, file: IO[bytes], log: Log) -> bool:
     """Whether a file's beginning is all that is kept of a log; it then stands behind it."""
     file.seek(0)
-    for _, length, digest in store.chunk_marks(log.id):
+    for _, length, digest in store.ask(logs.chunk_marks, log.id):
         if codec.chunk_digest(read_exactly(file, length)) != digest:
             return False
     return True

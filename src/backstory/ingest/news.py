@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from backstory.ingest import seen_folders
 from backstory.ingest.seen_folders import MISSING, mtime_of
+from backstory.store import logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -64,7 +65,7 @@ class News(Struct, kw_only=True):
 def look(store: Store, folders: Folders, is_wanted: Callable[[str, str], bool], budget: Budget) -> News:
     """What may be new. ``folders``: as last looked through; ``is_wanted``: whether an agent's file is read at all."""
     news = News()
-    for stamp in store.recent_stamps(RECENT_LOGS):
+    for stamp in store.ask_or([], logs.recent_stamps, RECENT_LOGS):
         if is_wanted(stamp.agent, stamp.path) and _is_changed(stamp):
             news.files[stamp.path] = stamp.agent
     looking = _Looking(store, folders, is_wanted, news)
@@ -151,10 +152,10 @@ class _Looking:
     def _compare(self, agent: str, files: list[os.DirEntry[str]]) -> bool:
         """Take note of the files that may be new; returns whether there was room for all."""
         if len(files) > STATTED_MAX:
-            known = self._store.known_paths([each.path for each in files])
+            known = self._store.ask_or(set(), logs.known_paths, [each.path for each in files])
             new = [each.path for each in files if each.path not in known]
         else:
-            stamps = self._store.stamps_of([each.path for each in files]) if files else {}
+            stamps = self._store.ask_or({}, logs.stamps_of, [each.path for each in files]) if files else {}
             new = [each.path for each in files if _is_new(each, stamps.get(each.path))]
         room = FILES_MAX - len(self._news.files)
         self._news.files |= dict.fromkeys(new[:room], agent)

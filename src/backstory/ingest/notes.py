@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from backstory.errors import in_words, is_for_one_only
 from backstory.ingest.report import REASONS, Problem, Report, Tally, told_in_words
 from backstory.ingest.sources import place_of
+from backstory.store import logs, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +63,7 @@ class Notes:
 
     def _stamp(self, path: str) -> FileStamp | None:
         """A file as it was when it was looked at."""
-        return self.store.stamps_of([path]).get(path)
+        return self.store.ask_or({}, logs.stamps_of, [path]).get(path)
 
     def _place(self, each: Candidate, log_id: int) -> None:
         self._read_now[each.path] = log_id
@@ -102,20 +103,20 @@ class Notes:
         if not places and not moved:
             return
         try:
-            self.store.remember_stamps(places, moved)
+            self.store.write(logs.remember_stamps, places, moved)
         except Exception as refused:
             if not is_for_one_only(refused):
                 raise
             for place in places:
-                self._alone(place.path, lambda place=place: self.store.remember_stamps([place]))  # type: ignore[misc]
+                self._alone(place.path, lambda place=place: self.store.write(logs.remember_stamps, [place]))  # type: ignore[misc]
             for each in moved:
-                self._alone(each[1], lambda each=each: self.store.remember_stamps([], [each]))  # type: ignore[misc]
+                self._alone(each[1], lambda each=each: self.store.write(logs.remember_stamps, [], [each]))  # type: ignore[misc]
 
     def _sum_up(self) -> None:
         named = ((path, reason) for path, reason in sorted(self._not_understood.items()) if reason)
         self.report.not_understood = [Problem(path, told_in_words(reason)) for path, reason in named]
         every = {session for touched in self._sessions.values() for session, _ in touched}
-        listed = self.store.listed_among(sorted(every)) if every else set()
+        listed = self.store.ask_or(set(), sessions.listed_among, sorted(every)) if every else set()
         for agent, touched in self._sessions.items():
             new = {session for session, is_new in touched if is_new}
             updated, tally = {session for session, _ in touched} - new, self._tally(agent)

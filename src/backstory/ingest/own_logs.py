@@ -14,6 +14,7 @@ from backstory.agents.lines import lines_of
 from backstory.errors import in_words, is_for_one_only
 from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.report import Problem
+from backstory.lazy_module import lazy_module
 from backstory.model import RunFacts
 from backstory.store.sidecars import pack
 
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.ingest.report import Report
-    from backstory.store import Store
+    from backstory.store import Store, run_facts
     from backstory.store.run_facts import Unmatched
+else:
+    run_facts = lazy_module("backstory.store.run_facts")
 
 INPUTS_BYTES_MAX = 8 * 1024 * 1024
 """Of what a run's edits changed at most so much is kept a second time; all of it is in the log."""
@@ -32,7 +35,7 @@ TIMES_MAX = 250_000
 
 def match_runs(store: Store, report: Report) -> None:
     """Read the own logs of runs that were not read for that yet, or have changed."""
-    for each in store.unmatched_runs():
+    for each in store.ask_or([], run_facts.unmatched):
         try:
             _match(store, each)
             report.runs_matched += 1
@@ -48,7 +51,9 @@ def _match(store: Store, each: Unmatched) -> None:
     if own_log is not None:
         stream = ((start, line) for start, _, line in lines_of(store.stream_log(each.stream_id)) if line is not None)
         facts = _within_bounds(own_log.run_facts(stream, _logged(store, each)))
-    store.keep_run_facts(each, pack(each.name, each.mtime_ns, msgspec.json.encode(facts)))
+    store.change(
+        run_facts.keep, each.stream_id, pack(each.name, each.mtime_ns, msgspec.json.encode(facts)), own_log=each.log_id
+    )
 
 
 def _logged(store: Store, each: Unmatched) -> Iterator[bytes]:

@@ -21,6 +21,9 @@ from backstory.ingest.record_source import record_source
 from backstory.ingest.sources import created_ms
 from backstory.ingest.unread import identified, is_unread
 from backstory.model import LogIdentity
+from backstory.store import append, ingesting, maintenance, rederiving
+from backstory.store import logs as stored_logs
+from backstory.store import sidecars as stored_sidecars
 from backstory.store.arrivals import SUFFIX, Arrivals
 from backstory.store.batches import BatchContent, RecordBatch
 from backstory.store.logs import FILE
@@ -64,10 +67,10 @@ def reindex(
     ``events_too``: also what their records say, with today's adapters. ``progress`` receives sessions done and to do.
     """
     done = Reindexed()
-    todo = store.sessions_to_derive(only_stale=only_stale)
+    todo = maintenance.sessions_to_derive(store, only_stale=only_stale)
     if not only_stale and todo:
-        store.begin_reindex()
-    with store.bulk(is_bulk=len(todo) >= BULK_SESSIONS):
+        store.change(maintenance.begin_reindex)
+    with ingesting.bulk(store, is_bulk=len(todo) >= BULK_SESSIONS):
         for number, session_id in enumerate(todo, 1):
             try:
                 session = store.session(session_id)
@@ -81,10 +84,10 @@ def reindex(
                 done.failed.append(Failed(session.uid, in_words(refused)))
             progress(number, len(todo))
     if not done.failed and (todo or not only_stale) and store.exists:
-        store.note_reindexed(is_whole=not only_stale)
+        store.change(maintenance.note_reindexed, is_whole=not only_stale)
     if not only_stale:
-        done.gone = store.mark_missing([log.id for log in store.logs() if _is_gone(log)], now)
-        done.stored = store.counts()
+        done.gone = store.change(rederiving.mark_missing, [log.id for log in store.logs() if _is_gone(log)], now)
+        done.stored = store.ask(rederiving.counts)
     return done
 
 
@@ -104,16 +107,16 @@ def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
     logs = [(log, *_source(store, session, log)) for log in store.logs(session)]
     for log, *_ in logs:
         _arrivals(store, log)
-    store.clear_derived(session.id)
+    store.change(rederiving.clear, session.id)
     for log, source, created in logs:
         for batch in _rederived(store, session, log, source, created):
             derived |= {turn.uid for turn in batch.turns}
-            store.rederive(batch, events_too=events_too)
-    store.rederive_unlogged(session.id)
+            store.change(append.rederive, batch, events_too=events_too)
+    maintenance.rederive_unlogged(store, session.id)
     for log in store.logs(session):
         sidecars.reapply_sidecars(store, log)
     if events_too and session.number is None and all(log.source_kind == FILE for log, *_ in logs):
-        store.drop_turns_but(session.id, derived, {log.id: log.told_end for log, *_ in logs})
+        store.change(rederiving.drop_turns_but, session.id, derived, {log.id: log.told_end for log, *_ in logs})
     for log, source, *_ in logs:
         if source.has_reported():
             # An earlier version did not make sessions of what a log reports.
@@ -157,9 +160,9 @@ def _rederived(store: Store, session: Session, log: Log, source: RecordSource, c
 
 def _arrivals(store: Store, log: Log) -> Arrivals:
     """When the lines of a log came, where it is a run's output that somebody watched."""
-    noted = () if log.source_kind == FILE else store.sidecars(log.id)
+    noted = () if log.source_kind == FILE else store.ask(stored_sidecars.of_log, log.id)
     found = next((each for each in noted if each.name.endswith(SUFFIX)), None)
-    return Arrivals() if found is None else Arrivals(store.read_sidecar(found.id))
+    return Arrivals() if found is None else Arrivals(store.ask(stored_sidecars.read, found.id))
 
 
 def _cut(batch: RecordBatch, content: BatchContent, source: RecordSource, cwd: str | None) -> RecordBatch:
@@ -170,11 +173,11 @@ def _cut(batch: RecordBatch, content: BatchContent, source: RecordSource, cwd: s
 def _source(store: Store, session: Session, log: Log) -> tuple[RecordSource, int]:
     """What reads a kept log again from its beginning, and when its session began; 0 where that does not say so."""
     identity, created = LogIdentity(native_id=log.native_id), 0
-    cwd = store.run_folder(log.id) or session.said_folder or None
+    cwd = store.ask(stored_logs.run_folder, log.id) or session.said_folder or None
     if log.source_kind == FILE and not is_unread(log.native_id):
         # Where its beginning does not say whose it is any more, it did when the log was first read.
         agent, path = agents.load(log.agent), log.path or log.relpath
         found, head = identified(agent, Path(path), partial(store.read_log, log.id))
         identity, created = found or identity, created_ms(agent, path, head)
-    turn_uid = store.turn_uid_of(log.id)
+    turn_uid = store.ask(stored_logs.turn_uid, log.id)
     return record_source(log.source_kind, log.agent, identity, turn_uid=turn_uid, cwd=cwd), created

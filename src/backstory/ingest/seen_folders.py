@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
+from backstory.store import logs
 from backstory.store.private import write_private
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def read(home: Path, store: Store) -> Folders | None:
     except (OSError, msgspec.DecodeError):
         return None
     # A store that was put back from a copy knows fewer logs than the one of which this was noted.
-    is_of_it = (seen.version, seen.store_id) == (VERSION, store.id) and seen.newest_log <= store.newest_log()
+    is_of_it = (seen.version, seen.store_id) == (VERSION, store.id) and seen.newest_log <= store.ask_or(0, logs.newest)
     return seen.folders if is_of_it else None
 
 
@@ -96,7 +97,7 @@ def note(home: Path, store: Store, folders: Mapping[str, Mapping[str, int]], unr
         now = {path: UNSURE if path in again or mtime > latest else mtime for path, mtime in each.items()}
         # Who looks at some takes the first of them.
         noted[agent] = dict(sorted(now.items(), key=lambda folder: rank(folder[1]), reverse=True))
-    seen = SeenFolders(store_id=store.id, newest_log=store.newest_log(), folders=noted)
+    seen = SeenFolders(store_id=store.id, newest_log=store.ask_or(0, logs.newest), folders=noted)
     encoded = msgspec.msgpack.encode(seen)
     path = home / FILE_NAME
     with suppress(OSError):

@@ -17,7 +17,7 @@ from backstory.errors import in_words, is_for_one_only
 from backstory.ingest.log_reader import state_of
 from backstory.model import LogIdentity, SessionFacts
 from backstory.projects.git import project_key, worktree_root
-from backstory.store import FileStamp
+from backstory.store import FileStamp, logs, sidecars
 from backstory.store.sidecars import TOO_LARGE, SidecarBatch, SidecarFacts, pack
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def changed_sidecars(store: Store, found: Sequence[tuple[Candidate, int]], store
 
     ``stored`` receives the ids of the others.
     """
-    marks = store.sidecar_marks([log_id for _, log_id in found]) if found else {}
+    marks = store.ask_or({}, sidecars.marks, [log_id for _, log_id in found]) if found else {}
     changed: list[Candidate] = []
     for each, log_id in found:
         if all(marks.get((log_id, file.name)) == (file.size, file.mtime_ns) for file in each.sidecars):
@@ -94,14 +94,14 @@ def reapply_sidecars(store: Store, log: Log) -> None:
         return
     keeper = agents.load(log.agent).sidecars
     if keeper is not None and (contents := _readable_contents(store, keeper, log.id)):
-        store.keep_sidecars([SidecarBatch(log_id=log.id, facts=_facts_of(store, log, keeper, contents))])
+        store.write(sidecars.write_all, [SidecarBatch(log_id=log.id, facts=_facts_of(store, log, keeper, contents))])
 
 
 class _Gathering:
     def __init__(self, store: Store, log_ids: Set[int], stored: Set[int]) -> None:
         self._store = store
-        self._too_large = store.file_stamps(TOO_LARGE)
-        self._marks = store.sidecar_marks(log_ids)
+        self._too_large = store.ask_or({}, logs.file_stamps, TOO_LARGE)
+        self._marks = store.ask_or({}, sidecars.marks, log_ids)
         self._logs_with_sidecars = {log_id for log_id, _ in self._marks}
         self._met = {(log_id, name) for log_id, name in self._marks if log_id in stored}
         self._pending: list[tuple[str, SidecarBatch]] = []
@@ -132,7 +132,7 @@ class _Gathering:
         if not pending:
             return
         try:
-            self._store.keep_sidecars([piece for _, piece in pending])
+            self._store.write(sidecars.write_all, [piece for _, piece in pending])
         except Exception as refused:
             if not is_for_one_only(refused):
                 raise
@@ -142,12 +142,12 @@ class _Gathering:
 
     def _write_alone(self, path: str, piece: SidecarBatch) -> None:
         try:
-            self._store.keep_sidecars([piece])
+            self._store.write(sidecars.write_all, [piece])
         except Exception as refused:
             self.note_failure(path, refused)
             if piece.facts is not None:
                 # The facts are written when the log is derived again.
-                self._store.mark_stale(piece.log_id)
+                self._store.write(logs.mark_stale, piece.log_id)
 
     def note_failure(self, path: str, refused: Exception) -> None:
         """Record the failure of one log's sidecars; raises failures of the store itself."""
@@ -225,7 +225,11 @@ class _Gathering:
 
 def _readable_contents(store: Store, keeper: SidecarPart, log_id: int) -> dict[str, bytes]:
     """Return the stored sidecars of a log that may have facts, by name."""
-    return {each.name: store.read_sidecar(each.id) for each in store.sidecars(log_id) if keeper.is_read(each.name)}
+    return {
+        each.name: store.ask(sidecars.read, each.id)
+        for each in store.ask(sidecars.of_log, log_id)
+        if keeper.is_read(each.name)
+    }
 
 
 def _facts_of(store: Store, log: Log, keeper: SidecarPart, contents: Mapping[str, bytes]) -> SidecarFacts:

@@ -26,6 +26,7 @@ from backstory.ingest.log_reader import (
 from backstory.ingest.matching import whose_log
 from backstory.ingest.record_source import record_source
 from backstory.model import LogIdentity, Record, Unknown
+from backstory.store import sessions
 from backstory.store.logs import FAILED, FILE, TAIL_BYTES
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class LogTail:
         self._agent, self.path = agents.load(log.agent), Path(log.path)
         self.shown_to = 0
         """Records up to this one came already; they are not returned."""
-        self._next_seq = store.next_seq(session.uid)
+        self._next_seq = store.ask_or(1, sessions.next_seq, session.uid)
         self._tail_seq = log.tail_seq
         self._known: dict[str, deque[int]] = {}
         self._keys: dict[int, str] = {}
@@ -122,7 +123,7 @@ class LogTail:
         for seq, key in self._keys.items():
             if seq not in numbers:
                 self._known.setdefault(key, deque()).append(seq)
-        self._next_seq = max(self._next_seq, self._store.next_seq(self._session.uid))
+        self._next_seq = max(self._next_seq, self._store.ask_or(1, sessions.next_seq, self._session.uid))
         self._at, self._before, self._state, self._source = 0, b"", None, None
         self._tail_seq = self._provisional = None
 

@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, StoreNotFound, in_words
+from backstory.lazy_module import lazy_module
 from backstory.projects.trust import Place, Seen, Verdict, whose
 from backstory.projects.whereabouts import file_at
-from backstory.store import open_store
+from backstory.store import open_store, replication, sessions
 from backstory.store.moves import Move, root_of, with_move
 from backstory.store.private import make_private_folder, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backstory.store import Store
+    from backstory.store import Store, run_facts
+else:
+    run_facts = lazy_module("backstory.store.run_facts")
 
 POINTERS = "projects"
 
@@ -58,7 +61,7 @@ class KnownProjects:
     def begin(self, store: Store) -> None:
         """Note a store before it is created, so that it counts as ours also after a crash in between."""
         if not store.exists:
-            store.begin_as(store_id := store.new_id())
+            store.begin_as(store_id := store.new_uid())
             self._note(Place(store_id=store_id, path=str(store.path)))
 
     def remember(self, store: Store) -> None:
@@ -83,7 +86,7 @@ class KnownProjects:
         move = Move(old=str(old_root), new=new_root, at=self._now())
         if os.path.lexists(old_root):
             # Only its store was moved: what agents logged in the folder stays there.
-            self._home_store.follow(store_id, move)
+            self._home_store.change(sessions.follow, store_id, move)
         else:
             self._home_store.change_moves(lambda known: with_move(known, move))
 
@@ -115,7 +118,7 @@ class KnownProjects:
 
     def store_owning(self, uid: str) -> Store | None:
         """Return the project's store that owns a session of the home store, if it is where it was last seen."""
-        owner, other = self._home_store.owner_of(uid), None
+        owner, other = self._home_store.ask_or(None, sessions.owner, uid), None
         for path in self.places_of(owner) if owner is not None else ():
             with suppress(StoreNotFound):
                 store = self.opened(owner or "", path)
@@ -178,7 +181,7 @@ class KnownProjects:
     def has_id(self, store: Store) -> bool:
         """Whether a store of ours has this id, or the owner of sessions in the home store."""
         return any(place.store_id == store.id for _, place in self._pointers()) or bool(
-            self._home_store.owned_by(store.id)
+            self._home_store.ask_or([], sessions.owned_by, store.id)
         )
 
     def stores(self) -> list[Store]:
@@ -204,19 +207,21 @@ class KnownProjects:
 
     def restore_store(self, store: Store) -> int:
         """Rebuild a project's store that was here and is gone; returns the number of restored sessions."""
-        if store.exists and store.session_count():
+        if store.exists and store.ask(sessions.count):
             return 0
         for _, place in self._pointers():
-            if place.path == str(store.path) and (back := store.rebuild_from(self._home_store, place.store_id)):
+            if place.path == str(store.path) and (
+                back := replication.rebuild_from(store, self._home_store, place.store_id)
+            ):
                 return back
         return 0
 
     def give(self, store: Store) -> None:
         """Copy to a project's store what agents' logs add to its runs, such as a model that a stream does not name."""
-        logged = self._home_store.logged_runs(store.id)
-        if not self._home_store.was_given(store.id, logged):
-            store.take_logged(self._home_store, logged)
-            self._home_store.note_given(store.id, logged)
+        logged = self._home_store.ask_or([], run_facts.of_owner, store.id)
+        if not replication.was_given(self._home_store, store.id, logged):
+            replication.take_logged(store, self._home_store, logged)
+            replication.note_given(self._home_store, store.id, logged)
 
     def replicate(self, report: Callable[[str], None] = lambda problem: None) -> int:
         """Replicate project stores into the home store, and copy to them what agents' logs add to their runs.
@@ -226,23 +231,25 @@ class KnownProjects:
         """
         copied = 0
         for pointer, place in self._pointers():
-            logged = self._home_store.logged_runs(place.store_id)
+            logged = self._home_store.ask_or([], run_facts.of_owner, place.store_id)
             try:
                 path = Path(place.path)
                 changed = path.stat().st_mtime_ns
                 if place.merged is not None:
                     continue
-                is_known = bool(self._home_store.owned_by(place.store_id)) and place.inode is not None
-                is_given = self._home_store.was_given(place.store_id, logged)
+                is_known = (
+                    bool(self._home_store.ask_or([], sessions.owned_by, place.store_id)) and place.inode is not None
+                )
+                is_given = replication.was_given(self._home_store, place.store_id, logged)
                 if changed == pointer.stat().st_mtime_ns and is_known and is_given:
                     continue
                 with open_store(path, now=self._now) as store:
                     if store.id == place.store_id:
                         self.remember(store)
-                        store.take_logged(self._home_store, logged)
+                        replication.take_logged(store, self._home_store, logged)
                         several = self.has_copies(store.id)
-                        copied += self._home_store.pull_sessions(store, is_one_of_several=several)
-                        self._home_store.note_given(place.store_id, logged)
+                        copied += replication.pull_sessions(self._home_store, store, is_one_of_several=several)
+                        replication.note_given(self._home_store, place.store_id, logged)
                 os.utime(pointer, ns=(changed, changed))
             except FileNotFoundError:
                 continue

@@ -47,7 +47,8 @@ from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
 from backstory.runs.stopping import EndOf, Stopping
 from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, native_id, program, run_part
-from backstory.store import Store, open_store
+from backstory.store import Store, compactions, open_store, replication, sessions
+from backstory.store import runs as stored_runs
 from backstory.store.arrivals import Arrivals
 from backstory.store.queue import Kind
 
@@ -177,7 +178,7 @@ class Runner:
         """
         self._recover_own(store, session)
         for text in hold.queue.prompts(session.uid):
-            if store.has_run(session.uid, text.uid):
+            if store.ask_or(False, stored_runs.has_ended, session.uid, text.uid):
                 # Its runner was killed before it could take it out.
                 hold.queue.remove([text.uid])
                 continue
@@ -261,12 +262,12 @@ class Runner:
         """Close, and ``report``, what a crash interrupted in a store and nothing will complete any more."""
         try:
             # Asked before the spools: the run of which it comes is there before an id.
-            native_ids = store.native_ids()
+            native_ids = store.ask_or({}, stored_runs.native_ids)
             runs = [run for spool in list_spools(self._home / SPOOLS) if (run := spool.run) is not None]
             for run in runs:
                 native_ids.pop(run.session_uid, None)
             if native_ids:
-                store.drop_native_ids(native_ids)
+                store.change(stored_runs.drop_native_ids, native_ids)
             closed = store.cleanup_orphans({run.turn_uid for run in runs})
         except Exception as refused:
             report(f"What a crash left could not be closed: {in_words(refused)}")
@@ -322,7 +323,7 @@ class Runner:
                 process = None if stopping.was_asked else self._spawn(spool, command, request.cwd, feed)
             except OSError as refused:
                 spool.remove()
-                store.drop_if_empty(session)
+                store.change(sessions.drop_if_empty, session.id)
                 raise _not_started(request.agent, executable, request.cwd, refused) from refused
             # The agent needs its time to begin, so this costs none.
             self._let_home_know(store, session)
@@ -389,8 +390,12 @@ class Runner:
         try:
             if not self._keeps_home():
                 return
-            if home.path != store.path and not home.has(session.uid) and not home.is_forgotten(session.uid):
-                home.copy_session(store, session.uid)
+            if (
+                home.path != store.path
+                and not home.has(session.uid)
+                and not home.ask_or(False, sessions.is_forgotten, session.uid)
+            ):
+                replication.copy_session(home, store, session.uid)
         except Exception:
             # It is tried again when the run is stored.
             return
@@ -428,12 +433,14 @@ class Runner:
         what keeps it from being stored there.
         """
         uid, home = spooled.session_uid, self._home_store
-        if store.is_forgotten(uid):
+        if store.ask_or(False, sessions.is_forgotten, uid):
             spooled.read()
             spool.remove()
             return
         keeps_home = self._keeps_home() or home.path == store.path
-        is_level = keeps_home and home.path != store.path and _is_level(home, uid, store.next_seq(uid))
+        is_level = (
+            keeps_home and home.path != store.path and _is_level(home, uid, store.ask_or(1, sessions.next_seq, uid))
+        )
         is_beside = append_run(spooled, store, home if is_level else None)
         dequeue_consumed(store, uid, [spooled.run.turn_uid, *spooled.acknowledged], self._report)
         if not keeps_home:
@@ -442,7 +449,7 @@ class Runner:
             return
         try:
             try:
-                home.replicate_session(store, uid, has_all=is_beside)
+                replication.replicate_session(home, store, uid, has_all=is_beside)
             except SessionDiverged:
                 # The machine's store has turns that the project's lacks: it takes this one beside them.
                 append_run(spooled, home)
@@ -540,7 +547,7 @@ def _note_native_id(store: Store, session: Session, native_id: str | None) -> No
     """Note in the store which of the agent's sessions runs; the run itself does not need it."""
     if native_id is not None:
         with suppress(Exception):
-            store.note_native_id(session.uid, native_id)
+            store.change(stored_runs.note_native_id, session.uid, native_id)
 
 
 def _noting(
@@ -619,7 +626,9 @@ def _context(store: Store, session: Session, request: Request, agent: RunPart, a
         room = max(min(room, agent.prompt_chars_max - len(request.prompt) - PREFIX_CHARS), 0)
     offered = request.offer.within(room).text
     room -= len(offered)
-    return with_offer(offered, build_context(store.context_history(session, room, after), budget_chars=room).text)
+    return with_offer(
+        offered, build_context(store.ask(compactions.history, session.id, room, after), budget_chars=room).text
+    )
 
 
 def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> BackstoryError:
@@ -642,7 +651,7 @@ def _is_there(store: Store, session_uid: str, file: tuple[int, int] | None) -> b
 def _is_level(home: Store, uid: str, next_seq: int) -> bool:
     """Whether the machine's store has all of a session, so that a run can be written to it beside."""
     try:
-        return home.has(uid) and home.next_seq(uid) == next_seq
+        return home.has(uid) and home.ask_or(1, sessions.next_seq, uid) == next_seq
     except Exception:
         return False
 

@@ -32,7 +32,7 @@ from backstory.model import (
     Unknown,
 )
 from backstory.runs.arrival_notes import read_notes
-from backstory.store import RunStart, codec, logs, sidecars
+from backstory.store import RunStart, codec, logs, runs, sidecars
 from backstory.store.append import APPEND_TRIES, STALE
 from backstory.store.arrivals import SUFFIX, Arrivals
 from backstory.store.batches import BatchContent, RecordBatch, RunPart, chunks_of
@@ -458,7 +458,7 @@ def append_run(run: SpooledRun, store: Store, beside: Store | None = None) -> bo
     """
     for _ in range(APPEND_TRIES):
         refused, is_beside = None, beside is not None
-        for batches in run.batches(store.run_start(run.session_uid, run.run.turn_uid)):
+        for batches in run.batches(store.ask(runs.start_in, run.session_uid, run.run.turn_uid)):
             if refused is None:
                 refused = next((each.refused for each in store.append(batches) if each.refused), None)
                 # It keeps its parent, wherever the session continues.

@@ -8,36 +8,46 @@
 from __future__ import annotations
 
 import os
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from backstory.lazy_module import lazy_module
 from backstory.model import Complete
-from backstory.store import sessions
+from backstory.store import branches, connection, events, logs, session_filter, sessions, turns
 from backstory.store.branches import Named, TreePosition, TreeTurn
-from backstory.store.database import id_of
+from backstory.store.database import Database, checked, id_of
 from backstory.store.events import StoredEvent
-from backstory.store.merging import Merging
-from backstory.store.sessions import Session, Workplace
+from backstory.store.session_filter import ListFilter
+from backstory.store.sessions import Cursor, Session, Workplace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
 
     import apsw
 
-    from backstory.model import Event
-    from backstory.store import orphans
+    from backstory.conversation.tree import Point
+    from backstory.model import Event, Turn, TurnWithEvents
+    from backstory.store import compactions, decisions, maintenance, orphans, plan
     from backstory.store.append import Written
     from backstory.store.batches import RecordBatch
-    from backstory.store.logs import FileStamp, Log
+    from backstory.store.logs import FileStamp, Log, UnpackedChunks
     from backstory.store.orphans import Orphan
     from backstory.store.own_log import OwnLog
+    from backstory.store.readonly import Answer
     from backstory.store.replicate import Taken
     from backstory.store.runs import RunStart
     from backstory.store.search import SearchResult
     from backstory.store.session_filter import Filter
+    from backstory.store.sql_functions import FullForm
+    from backstory.store.sql_scope import SqlScope
     from backstory.store.verify import Verified
+else:
+    compactions = lazy_module("backstory.store.compactions")
+    decisions = lazy_module("backstory.store.decisions")
+    maintenance = lazy_module("backstory.store.maintenance")
+    plan = lazy_module("backstory.store.plan")
 
 
 __all__ = [
@@ -62,6 +72,10 @@ __all__ = [
     "open_store",
 ]  # fmt: skip
 
+T = TypeVar("T")
+ROWS_MAX = 10_000
+"""So many rows of an answer to SQL are given, unless it is said otherwise."""
+TIMEOUT_S = 5.0
 PROJECT_STORE = Path(".backstory") / "sessions.bks"
 
 
@@ -93,22 +107,24 @@ def open_store(
     return Store(Path(path) if path is not None else PROJECT_STORE, shared=shared, now=now, randomness=randomness)
 
 
-class Store(Merging):
+class Store(Database):
     """One store file. Reading methods never change it; writing methods are one transaction each.
 
-    What docs/api.md promises for writing stands here; the rest by who uses it, each part on top of the one before:
-    ``database``, ``reading``, ``ingesting``, ``maintenance``, ``branching``, ``replication``, ``merging``.
+    What docs/api.md promises. Anything else is asked by ``ask`` and written by ``change``, with functions of the
+    modules beside this one.
 
     Errors: StoreNotFound when it is read before it exists, StoreBusy, StoreReadOnly, DiskFull, NotAStore, StoreTooNew,
     StoreTooOld, StoreDamaged. Use it as a context manager, or call ``close``.
     """
 
+    # sessions -------------------------------------------------------------------------------------------------------
+
     def create_session(
         self, name: str | None = None, worktree: str | os.PathLike[str] | None = None, *, at: Workplace | None = None
     ) -> Session:
         """A new session, numbered; the file is created by the first one. ``at`` says where it is at work."""
-        uid = self._new_uid()
-        return self._write(lambda db: self._begin_session(db, uid, name, worktree, at), decided=True)
+        self.begin()
+        return self.decide(self._begin_session, self.new_uid(), name, worktree, at)
 
     def find_or_create(
         self, name: str, worktree: str | os.PathLike[str] | None = None, *, at: Workplace | None = None
@@ -117,16 +133,16 @@ class Store(Merging):
 
         However many ask at once, they get one session. An empty name is nobody's: it always begins one.
         """
-        uid = self._new_uid()
+        uid = self.new_uid()
 
         def find(db: apsw.Connection) -> Session | None:
             known = sessions.called(db, name) if name else None
             return None if known is None else sessions.get(db, known)
 
-        found = self._read_if_begun(find, None) or self._write(
-            lambda db: find(db) or self._begin_session(db, uid, name, worktree, at), decided=True
-        )
-        return self._as_shown(found)
+        if (found := self.ask_or(None, find)) is None:
+            self.begin()
+            found = self.decide(lambda db: find(db) or self._begin_session(db, uid, name, worktree, at))
+        return self.as_shown(found)
 
     def _begin_session(
         self,
@@ -142,11 +158,89 @@ class Store(Merging):
             owner=str(db.execute("select value from meta where key = 'store_id'").get),
             name=name or "",
             worktree=_absolute(worktree) if worktree is not None else "",
-            created_ms=self._now(),
+            created_ms=self.now(),
         )
         if at is not None:
             sessions.place(db, session_id, at)
         return sessions.get(db, session_id)
+
+    def session(self, wanted: str | int) -> Session:
+        """The session meant by a number (S3), a name, an agent's own id or the start of a uid, or by its id here."""
+
+        def get(db: apsw.Connection) -> Session:
+            by_name = not self.is_elsewhere
+            return sessions.get(db, sessions.find(db, wanted, by_name=by_name) if isinstance(wanted, str) else wanted)
+
+        return self.as_shown(self.ask(get))
+
+    def sessions(
+        self,
+        *,
+        project: str | None = None,
+        folder: str | None = None,
+        agent: str | None = None,
+        subagents: bool = False,
+        unread: bool = False,
+        after: Cursor | None = None,
+        limit: int = -1,
+        offset: int = 0,
+    ) -> list[Session]:
+        """Sessions, the last active first; subagents' own sessions only when asked for. -1 = no limit.
+
+        ``unread``: also the files that are kept and that nobody understands, each a session of its own.
+        ``after``: only those behind this (last_active, uid).
+        """
+        wanted = ListFilter(project=project, folder=folder, agent=agent, subagents=subagents, unread=unread)
+        return self.list_sessions(wanted, after=after, limit=limit, offset=offset)
+
+    def list_sessions(
+        self, wanted: ListFilter, *, after: Cursor | None = None, limit: int = -1, offset: int = 0
+    ) -> list[Session]:
+        """The sessions that fit, the last active first; as ``sessions``."""
+        found = self.ask(sessions.listed, self.as_recorded(wanted), after=after, limit=limit, offset=offset)
+        return [self.as_shown(each) for each in found]
+
+    def several_sessions(self, session_ids: Sequence[int]) -> list[Session]:
+        """The sessions with these ids, in no order."""
+        return [self.as_shown(each) for each in self.ask(sessions.several, session_ids)]
+
+    def children(self, session: Session | int) -> list[Session]:
+        """The sessions that come from this one."""
+        return [self.as_shown(each) for each in self.ask(sessions.children, id_of(session))]
+
+    def has(self, uid: str) -> bool:
+        """Whether a session is here."""
+        return self.ask_or(False, sessions.has, uid)
+
+    def uids(self) -> list[str]:
+        """The uid of every session."""
+        return self.ask_or([], sessions.uids)
+
+    def last_session(self, worktree: str | os.PathLike[str]) -> Session | None:
+        """The numbered session that was last active in a worktree, else of all."""
+        here = _absolute(worktree)
+        last = self.ask_or(None, sessions.last_active, here, self.moves.earlier(here))
+        return None if last is None else self.as_shown(last)
+
+    def choose_session(self, session: Session | int, worktree: str | os.PathLike[str]) -> None:
+        """Have ``last_session`` of a worktree be this one, until another is chosen there."""
+        chosen = self.last_session(worktree)
+        if chosen is None or chosen.id != id_of(session):
+            self.decide(sessions.choose, id_of(session), _absolute(worktree))
+
+    def rename(self, session: Session | int, name: str) -> None:
+        """Call a session ``name``; '' takes its name away."""
+        self._decide(session, [plan.NAME], lambda db, each: sessions.rename(db, each, name))
+
+    def remove(self, *sessions_: Session | int) -> list[str]:
+        """Remove sessions and their subagents', with their bytes; gives their uids. Reading the logs again skips them.
+
+        Nothing of them stays in the file. Raises NotErased where that could not be done: they are removed all the
+        same, and ``optimize`` erases what is left.
+        """
+        return maintenance.remove(self, [id_of(each) for each in sessions_])
+
+    # turns and events -----------------------------------------------------------------------------------------------
 
     def append_events(self, session: Session | int, new: Sequence[Event]) -> int:
         """Store events behind a session's others; gives the number of the last one.
@@ -161,7 +255,7 @@ class Store(Merging):
     def _own_log(self, db: apsw.Connection, session: Session | int) -> OwnLog:
         from backstory.store.own_log import OwnLog
 
-        return OwnLog(db, sessions.get(db, id_of(session)).id, self._now(), self._new_uid)
+        return OwnLog(db, sessions.get(db, id_of(session)).id, self.now(), self.new_uid)
 
     def mark_completed(
         self, session: Session | int, duration_ms: int | None, cost_usd: float | None, success: bool = True
@@ -171,27 +265,6 @@ class Store(Merging):
         end = Complete(success=success, duration_ms=duration_ms, cost_usd=cost_usd)
         self._append(lambda db: partial(self._own_log(db, session).end_batches, end))
 
-    def place_session(self, session: Session | int, at: Workplace) -> None:
-        """Say where a session of ours is at work."""
-        self._change(lambda db: sessions.place(db, id_of(session), at))
-
-    def last_session(self, worktree: str | os.PathLike[str]) -> Session | None:
-        """The numbered session that was last active in a worktree, else of all."""
-        here = _absolute(worktree)
-        earlier = self.moves.earlier(here)
-        last = self._read_if_begun(lambda db: sessions.last_active(db, here, earlier), None)
-        return None if last is None else self._as_shown(last)
-
-    def choose_session(self, session: Session | int, worktree: str | os.PathLike[str]) -> None:
-        """Have ``last_session`` of a worktree be this one, until another is chosen there."""
-        chosen = self.last_session(worktree)
-        if chosen is None or chosen.id != id_of(session):
-            self._change(lambda db: sessions.choose(db, id_of(session), _absolute(worktree)), decided=True)
-
-    def drop_if_empty(self, session: Session | int) -> None:
-        """Remove a session in which nothing has happened yet; it leaves no trace but its number."""
-        self._change(lambda db: sessions.drop_if_empty(db, id_of(session)))
-
     def cleanup_orphans(self, running: Container[str] = ()) -> list[Orphan]:
         """Close the turns that a crash left without an ending, one by one, and return them; then there are none.
 
@@ -199,9 +272,9 @@ class Store(Merging):
         """
         from backstory.store import orphans
 
-        if not self._read_if_begun(lambda db: bool(orphans.found(db, running)), otherwise=False):
+        if not self.ask_or(False, lambda db: bool(orphans.found(db, running))):
             return []
-        closed, now = list[orphans.Orphan](), self._now()
+        closed, now = list[orphans.Orphan](), self.now()
         left: list[orphans.Left] = []
 
         def look(db: apsw.Connection) -> Callable[[], list[RecordBatch]]:
@@ -212,11 +285,221 @@ class Store(Merging):
             closed += [each.orphan for each in left]
         return closed
 
-    def rename(self, session: Session | int, name: str) -> None:
-        """Call a session ``name``; '' takes its name away."""
-        from backstory.store.plan import NAME
+    def turns(self, session: Session | int) -> list[Turn]:
+        """A session's turns, in the order of their prompts."""
+        return self.ask(turns.of_session, id_of(session))
 
-        self._decide(session, [NAME], lambda db, each: sessions.rename(db, sessions.get(db, each).id, name))
+    def events(self, session: Session | int, *, after: tuple[int, int] = (0, -1), limit: int = -1) -> list[StoredEvent]:
+        """A session's events in order, from the one behind ``after`` = (seq, part) on."""
+        return self.ask(events.of_session, id_of(session), after=after, limit=limit)
+
+    def event(self, event_id: int) -> StoredEvent | None:
+        """The event with this id; below 0, the summary that a search found under it."""
+        if event_id < 0:
+            return self.ask(compactions.as_event, -event_id)
+        return self.ask(events.get, event_id)
+
+    def context_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[TurnWithEvents]:
+        """The turns that lead to a record with their events, oldest first; so many as fill a context of that size.
+
+        None: to where the session goes on, which is its newest turn or what was checked out.
+        """
+        return self.ask(events.context_turns, id_of(session), budget_chars, to)
+
+    def told_turns(self, session: Session | int, budget_chars: int, to: Point | None = None) -> list[TurnWithEvents]:
+        """The earlier name of ``context_turns``. It warns, and goes away with version 1."""
+        import warnings
+
+        warnings.warn("Store.told_turns is now Store.context_turns", DeprecationWarning, stacklevel=2)
+        return self.context_turns(session, budget_chars, to)
+
+    # logs -----------------------------------------------------------------------------------------------------------
+
+    def log(self, log_id: int) -> Log | None:
+        """One log."""
+        return self.ask(logs.get, log_id)
+
+    def logs(self, session: Session | int | None = None) -> list[Log]:
+        """The logs of a session, or all."""
+        return self.ask(logs.all_logs) if session is None else self.ask(logs.of_session, id_of(session))
+
+    def read_log(self, log_id: int, start: int, length: int, *, checked: bool = True) -> bytes:
+        """Bytes of a log, checked unless it is only to look at them, which is quicker; raises StoreDamaged."""
+        if not checked:
+            return self.ask(logs.look_at, log_id, start, length)
+        return self.ask(logs.read, log_id, start, length, self._chunks)
+
+    @cached_property
+    def _chunks(self) -> UnpackedChunks:
+        return logs.UnpackedChunks()
+
+    def stream_log(self, log_id: int) -> Iterator[bytes]:
+        """All bytes of a log, a chunk at a time, checked; raises StoreDamaged."""
+        db = self.reader()
+        pieces = logs.stream(db, log_id)
+        while True:
+            with connection.translated(self.path), checked(self.path):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+    # the tree -------------------------------------------------------------------------------------------------------
+
+    def tree(self, session: Session | int, *, removed: bool = False, pruned: bool = False) -> list[TreeTurn]:
+        """A session's turns as a tree shows them, in the order of their prompts; removed ones only when asked for.
+
+        ``pruned``: also what is left of those that were pruned since, which is where they were.
+        """
+        return self.ask(branches.of_session, id_of(session), removed=removed, pruned=pruned)
+
+    def leaf(self, session: Session | int) -> Point | None:
+        """The record that the next prompt follows; None in a session without turns."""
+        return self.ask(branches.leaf, id_of(session))
+
+    def branch_length(self, session: Session | int, to: Point | None = None) -> int:
+        """How many turns lead to a record; None: to where the session goes on."""
+        return self.ask(branches.length, id_of(session), to or self.leaf(session))
+
+    def place(self, session: Session | int, seq: int) -> TreePosition:
+        """Where the record @``seq`` is in the tree; raises RecordNotFound, BranchRemoved."""
+        return self.ask(branches.place, id_of(session), seq)
+
+    def checkout(self, session: Session | int, point: Point) -> None:
+        """Have a session's next prompt follow a record; raises RecordNotFound."""
+        self.decide(branches.check_out, id_of(session), point, self.now())
+
+    def branch_names(self, session: Session | int, *, removed: bool = False) -> list[Named]:
+        """What a session's branches are called; the names of removed ones only when asked for."""
+        return self.ask(branches.names, id_of(session), removed=removed)
+
+    def name_branch(self, session: Session | int, name: str, point: Point) -> None:
+        """Call the branch with this tip ``name``, which stays with its end as that grows.
+
+        Raises RecordNotFound, BranchNameTaken.
+        """
+        now, about = self.now(), [plan.about_branch(name)]
+        self._decide(session, about, lambda db, each: branches.name_branch(db, each, name, point, now))
+
+    def unname_branch(self, session: Session | int, name: str) -> None:
+        """Take a branch's name away."""
+        self._decide(session, [plan.about_branch(name)], lambda db, each: branches.unname_branch(db, each, name))
+
+    def remove_turns(self, session: Session | int, uids: Sequence[str]) -> int:
+        """Remove turns from a session's tree, until ``restore_turns`` or ``prune_turns``; returns how many."""
+        gone, now = list(uids), self.now()
+        about = [plan.TURN + uid for uid in gone]
+        return self._decide(session, about, lambda db, each: branches.remove(db, each, gone, now))
+
+    def restore_turns(self, session: Session | int, uid: str) -> int:
+        """Bring back the turns that were removed together with this one; gives how many."""
+
+        def restore(db: apsw.Connection) -> int:
+            back = branches.restore(db, sessions.get(db, id_of(session)).id, uid)
+            decisions.note(db, id_of(session), [plan.TURN + each for each in back], self.now())
+            return len(back)
+
+        return self.decide(restore)
+
+    def prune_turns(self, session: Session | int | None = None) -> int:
+        """Drop what removed turns hold, of one session or of all, for good; gives how many turns that were."""
+        return maintenance.prune_turns(self, None if session is None else id_of(session))
+
+    def _decide(self, session: Session | int, about: Sequence[str], change: Callable[[apsw.Connection, int], T]) -> T:
+        """Write what a person decided about a session, with the time."""
+
+        def decide(db: apsw.Connection) -> T:
+            made = change(db, sessions.get(db, id_of(session)).id)
+            decisions.note(db, id_of(session), about, self.now())
+            return made
+
+        return self.decide(decide)
+
+    # finding --------------------------------------------------------------------------------------------------------
+
+    def search(
+        self,
+        query: str | None,
+        wanted: Filter | None = None,
+        *,
+        limit: int = 20,
+        hits_per_session: int | None = 1,
+        ranked: bool = True,
+        near: bool = True,
+        sort: str = "score",
+    ) -> SearchResult:
+        """The best hits of ``query``, so many of each session (None: all), ``limit`` at most.
+
+        ``near``: after what fits also what fits in other forms of the words, and the like. ``sort="time"``: the
+        sessions that were last active first. Not ``ranked``: every event that has the words (None: every event with a
+        text), of the newest sessions first.
+        """
+        from backstory.store import search  # most commands search for nothing
+
+        asked = self.as_recorded(wanted or session_filter.Filter())
+        if not ranked or query is None:
+            return self.ask(search.every, query, asked, limit=limit)
+        return self.ask(
+            search.search,
+            query,
+            asked,
+            now=self.now(),
+            limit=limit,
+            hits_per_session=hits_per_session,
+            near=near,
+            sort=sort,
+        )
+
+    def sessions_named(self, wanted: Filter, *, limit: int = 20) -> SearchResult:
+        """The sessions that a filter lets through, the last active first, each by where it names the ref asked for."""
+        from backstory.store import search
+
+        return self.ask(search.listed, self.as_recorded(wanted), limit=limit)
+
+    def execute_read_only(
+        self,
+        sql: str,
+        limit: int = ROWS_MAX,
+        *,
+        parameters: Sequence[Any] = (),
+        timeout_s: float = TIMEOUT_S,
+        full_form: FullForm | None = None,
+        scope: SqlScope | None = None,
+    ) -> Answer:
+        """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
+        from backstory.store import readonly  # what parses SQL and shell commands is needed by few
+
+        return readonly.execute(
+            self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form,
+            prices=self.prices_file, scope=scope,
+        )  # fmt: skip
+
+    # the file -------------------------------------------------------------------------------------------------------
+
+    def verify(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Verified:
+        """Check everything that can be checked; see ``store/verify.py``."""
+        return maintenance.check(self, progress)
+
+    def backup(self, target: Path) -> int:
+        """Copy the store as it is now into a single new file; gives its size in bytes."""
+        from backstory.store import backup
+
+        return backup.write(self.path, target)
+
+    def erase(self) -> None:
+        """Leave nothing in the file of what was removed from it: a second time there is nothing to do.
+
+        Raises NotErased when another process, or a full disk, is in the way.
+        """
+        maintenance.erase(self)
+
+    def optimize(self, before: int, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+        """Make the file smaller: pack logs that were last written before this time (ms) harder, and merge the index.
+
+        Each transaction is short; it may be stopped at any time. ``progress`` receives logs done and to do. A file that
+        may still hold something that was removed, as those of earlier versions may, is written anew.
+        """
+        maintenance.optimize(self, before, progress)
 
 
 def cleanup_orphans(store: Store, running: Container[str] = ()) -> list[Orphan]:

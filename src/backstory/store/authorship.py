@@ -65,6 +65,12 @@ def _touch(db: apsw.Connection, codecs: dict[int, codec.EventCodec], row: Sequen
     return FileTouch(doing=whose, path=path, call=call, is_error=bool(is_error))
 
 
+def touches_below(db: apsw.Connection, roots: Sequence[str], names: Sequence[str]) -> list[FileTouch]:
+    """The calls that changed a file, by its names below these folders, in order of their times."""
+    paths = [f"{root.rstrip('/')}/{name}" for root in roots for name in names]
+    return touches_of(db, [*paths, *earlier_names(db, paths)])
+
+
 def earlier_names(db: apsw.Connection, paths: Sequence[str]) -> list[str]:
     """The paths from which sessions moved files to one of these."""
     rows = db.execute(_EARLIER, (kinds.json_list(paths),))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from backstory.conversation.board import BoardKey
 from backstory.lazy_module import lazy_module
-from backstory.store.branching import Branching
 from backstory.store.database import believed
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from backstory.conversation.board import BoardItem
     from backstory.store import board_items
     from backstory.store.board_items import ItemCopy, NewItem
+    from backstory.store.database import Database
     from backstory.store.moves import Moves
 else:
     board_items = lazy_module("backstory.store.board_items")
@@ -24,60 +24,65 @@ else:
 R = TypeVar("R")
 
 
-class Boarding(Branching):
-    """The methods of a store about its boards."""
+def items(store: Database, key: BoardKey) -> list[BoardItem]:
+    """The items of a board: agents' and then people's, each by name."""
+    return _believed(store, lambda db: board_items.of_board(db, key, store.moves))
 
-    def board(self, key: BoardKey) -> list[BoardItem]:
-        """The items of a board: agents' and then people's, each by name."""
-        return self._believed(lambda db: board_items.of_board(db, key, self.moves))
 
-    def boards(self) -> list[BoardKey]:
-        """The boards that hold anything."""
-        return self._believed(lambda db: board_items.boards(db, self.moves))
+def boards(store: Database) -> list[BoardKey]:
+    """The boards that hold anything."""
+    return _believed(store, lambda db: board_items.boards(db, store.moves))
 
-    def board_copies(self) -> list[ItemCopy]:
-        """Every item of every board, removed ones too, for another store."""
-        return self._believed(board_items.copies)
 
-    def _believed(self, question: Callable[[apsw.Connection], list[R]]) -> list[R]:
-        """Rows of a store; none of one that is not there yet. Another program may have written anything."""
-        nothing: list[R] = []
-        with believed(self.path):
-            return self._read_if_begun(question, nothing)
+def copies(store: Database) -> list[ItemCopy]:
+    """Every item of every board, removed ones too, for another store."""
+    return _believed(store, board_items.copies)
 
-    def take_board_items(self, theirs: Sequence[ItemCopy]) -> int:
-        """Take over what was written or removed later in another store that is trusted; returns how many changed."""
-        known = {each.key: each for each in self.board_copies()} if theirs else {}
-        if all(each.key in known and board_items.merged(known[each.key], each) == known[each.key] for each in theirs):
-            return 0
-        return self._write(lambda db: board_items.adopt(db, theirs), decided=True)
 
-    def put_board_item(self, key: BoardKey, new: NewItem) -> bool:
-        """Write an item, or write it anew; returns whether it is new. Raises BoardFull."""
-        now, moves = self._now(), self.moves
-        return self._write(lambda db: board_items.put(db, _gathered(db, key, moves), new, now), decided=True)
+def _believed(store: Database, question: Callable[[apsw.Connection], list[R]]) -> list[R]:
+    """Rows of a store; none of one that is not there yet. Another program may have written anything."""
+    with believed(store.path):
+        return store.ask_or([], question)
 
-    def count_board_read(self, item: BoardItem) -> None:
-        """Count that an item was read."""
-        moves = self.moves
-        key = BoardKey(item.repository, item.branch)
-        self._change(lambda db: board_items.count_read(db, _gathered(db, key, moves), item.src, item.name))
 
-    def remove_board_items(self, items: Sequence[BoardItem]) -> None:
-        """Remove items, for good."""
-        now, moves = self._now(), self.moves
+def take(store: Database, theirs: Sequence[ItemCopy]) -> int:
+    """Take over what was written or removed later in another store that is trusted; returns how many changed."""
+    known = {each.key: each for each in copies(store)} if theirs else {}
+    if all(each.key in known and board_items.merged(known[each.key], each) == known[each.key] for each in theirs):
+        return 0
+    store.begin()
+    return store.decide(board_items.adopt, theirs)
 
-        def remove(db: apsw.Connection) -> None:
-            for key in {BoardKey(each.repository, each.branch) for each in items}:
-                _gathered(db, key, moves)
-            board_items.remove(db, items, now)
 
-        self._change(remove, decided=True)
+def put(store: Database, key: BoardKey, new: NewItem) -> bool:
+    """Write an item, or write it anew; returns whether it is new. Raises BoardFull."""
+    now, moves = store.now(), store.moves
+    store.begin()
+    return store.decide(lambda db: board_items.put(db, _gathered(db, key, moves), new, now))
 
-    def prune_board(self, key: BoardKey, keep: int) -> list[BoardItem]:
-        """Remove the agents' items with the fewest reads per session until ``keep`` are left; returns those."""
-        now, moves = self._now(), self.moves
-        return self._change(lambda db: board_items.prune(db, _gathered(db, key, moves), keep, moves, now), decided=True)
+
+def count_read(store: Database, item: BoardItem) -> None:
+    """Count that an item was read."""
+    moves, key = store.moves, BoardKey(item.repository, item.branch)
+    store.change(lambda db: board_items.count_read(db, _gathered(db, key, moves), item.src, item.name))
+
+
+def remove(store: Database, gone: Sequence[BoardItem]) -> None:
+    """Remove items, for good."""
+    now, moves = store.now(), store.moves
+
+    def remove_all(db: apsw.Connection) -> None:
+        for key in {BoardKey(each.repository, each.branch) for each in gone}:
+            _gathered(db, key, moves)
+        board_items.remove(db, gone, now)
+
+    store.decide(remove_all)
+
+
+def prune(store: Database, key: BoardKey, keep: int) -> list[BoardItem]:
+    """Remove the agents' items with the fewest reads per session until ``keep`` are left; returns those."""
+    now, moves = store.now(), store.moves
+    return store.decide(lambda db: board_items.prune(db, _gathered(db, key, moves), keep, moves, now))
 
 
 def _gathered(db: apsw.Connection, key: BoardKey, moves: Moves) -> BoardKey:

@@ -11,7 +11,7 @@ from backstory.store import claims, kinds
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     import apsw
 
@@ -32,6 +32,16 @@ def turn_uids(db: apsw.Connection, session_ids: Iterable[int]) -> set[str]:
     """The uids of all turns of some sessions."""
     rows = db.execute(
         "select uid from turns where session_id in (select value from json_each(?))", (kinds.json_list(session_ids),)
+    )
+    return {str(uid) for (uid,) in rows}
+
+
+def turn_uids_of(db: apsw.Connection, uids: Sequence[str]) -> set[str]:
+    """The uids of the turns of these sessions, as far as they are here."""
+    rows = db.execute(
+        "select uid from turns where session_id in "
+        "(select id from sessions where uid in (select value from json_each(?)))",
+        (kinds.json_list(uids),),
     )
     return {str(uid) for (uid,) in rows}
 

@@ -101,6 +101,16 @@ def of_turn(turn: Turn, prices: PriceTable) -> Cost:
     return cost_of(turn.tokens, price, source=turn.tokens_source, reported=turn.cost_usd, is_exact=is_exact)
 
 
+def by_turn(db: apsw.Connection, prices: PriceTable, session_id: int) -> dict[str, Cost]:
+    """The cost of each turn of a session, by its uid."""
+    return {each.uid: each.cost for each in Costs(db, prices).turns(session_id)}
+
+
+def by_session(db: apsw.Connection, prices: PriceTable, session_ids: Iterable[int]) -> dict[int, Cost]:
+    """The costs of sessions with their subagents, by their ids; a copied turn counts where it was first."""
+    return Costs(db, prices, estimates=False).sessions(session_ids)
+
+
 class Costs:
     """What is asked of one connection. However many sessions are asked for together, it is a few statements.
 

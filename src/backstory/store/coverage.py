@@ -123,6 +123,17 @@ def _is_covered(db: apsw.Connection, rule: IndexRule, session_id: int) -> bool:
     return not rule.repositories
 
 
+def state(db: apsw.Connection, rule: IndexRule | None) -> Coverage:
+    """What the search index covers, and whether it is as the settings say now. ``rule``: None: the one followed."""
+    followed = rule_of(db)
+    wanted = rule or followed
+    return Coverage(
+        is_on=wanted.enabled,
+        uncovered=uncovered(db, wanted),
+        is_outdated=is_outdated(db) or (followed != wanted and bool(db.execute("select count(*) from sessions").get)),
+    )
+
+
 def uncovered(db: apsw.Connection, rule: IndexRule) -> int:
     """How many sessions of people's own, subagents' not counted, a rule does not cover."""
     if not rule.repositories:

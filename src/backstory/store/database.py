@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from backstory.store.append import Written
     from backstory.store.batches import RecordBatch
     from backstory.store.coverage import IndexRule
-    from backstory.store.moves import Moves
+    from backstory.store.moves import Move, Moves
+    from backstory.store.session_filter import SessionFilter
 else:
     append = lazy_module("backstory.store.append")
 
 
+F = TypeVar("F", bound="SessionFilter")
+P = ParamSpec("P")
 T = TypeVar("T")
 STEPS_BETWEEN_LOOKS = 5_000
 """So many steps of SQLite's machine, well below a millisecond, a cancelled statement goes on at most."""
@@ -92,12 +95,13 @@ class Database:
     ) -> None:
         self.path = path.absolute()
         self._shared = shared
-        self._now = now or (lambda: time.time_ns() // 1_000_000)
+        self.now = now or (lambda: time.time_ns() // 1_000_000)
         self._randomness = randomness
         self._reader: apsw.Connection | None = None
         self._writer: apsw.Connection | None = None
         self._moves: Moves | None = None
         self._id_to_take: str | None = None
+        self.whole = foreign.Wholeness()
         self.is_elsewhere = False
         """Nobody has trusted it: its sessions are marked as from elsewhere, their names count for nothing, and none
         of its triggers acts."""
@@ -110,6 +114,38 @@ class Database:
         self.prices_file: Path | None = None
         """A person's own prices, which stand in for those that come with the program."""
 
+    @property
+    def moves(self) -> Moves:
+        """The folders that were moved since their paths were recorded here; read once while the store is open."""
+        if self._moves is None:
+            self._moves = self.ask_or(moves.Moves(), moves.load, self.path)
+        return self._moves
+
+    def change_moves(self, change: Callable[[list[Move]], list[Move]]) -> None:
+        """Change which folders the store knows to be moved."""
+        self.decide(moves.changed, change)
+        self._moves = None
+
+    def settle(self) -> None:
+        """Note the root of the project where it lies now, if the store says another one or none.
+
+        A store that is no project's has none.
+        """
+        root = moves.root_of(self.path)
+        if root is not None and self.ask(moves.is_unsettled, root):
+            self.decide(moves.settle, root, self.now())
+            self._moves = None
+
+    def as_shown(self, session: Session) -> Session:
+        """A session as this store may show it: what people elsewhere called it counts for nothing."""
+        if self.is_elsewhere:
+            session = msgspec.structs.replace(session, name="", elsewhere=str(self.path))
+        return session.moved(self.moves)
+
+    def as_recorded(self, wanted: F) -> F:
+        """A filter that knows how the paths here are to be read."""
+        return msgspec.structs.replace(wanted, moves=self.moves) if self.moves else wanted
+
     def __enter__(self) -> Self:
         return self
 
@@ -119,7 +155,7 @@ class Database:
     def make_ready(self) -> None:
         """Bring a store of an earlier version to today's tables, if it is there; acting commands do so anyway."""
         if self.exists:
-            self._writing_connection()
+            self.writer()
 
     def close(self) -> None:
         """Let go of the file; with the last connection its side files go too."""
@@ -171,7 +207,7 @@ class Database:
     def id(self) -> str:
         """The store's own id, kept in the file."""
         if self._reader is not None:
-            return self._read(lambda db: migrate.id_of(db, self.path))
+            return self.ask(lambda db: migrate.id_of(db, self.path))
         # Whose a store is is asked before it may be brought forward.
         db = connection.open_reader(self.path)
         try:
@@ -191,10 +227,6 @@ class Database:
         """Have a store that is not there yet begin with this id."""
         self._id_to_take = store_id
 
-    def new_id(self) -> str:
-        """An id that no store has."""
-        return self._new_uid()
-
     def check_writable(self) -> None:
         """Raise now what writing would raise: StoreReadOnly, StoreBusy, DiskFull, …"""
 
@@ -205,7 +237,7 @@ class Database:
 
         if not self.exists:
             raise errors.StoreNotFound(self.path)
-        with suppress(Undone), connection.undoing(self._writing_connection(), self.path):
+        with suppress(Undone), connection.undoing(self.writer(), self.path):
             self._write(try_it)
 
     def append(self, batches: Sequence[RecordBatch], *, is_copy: bool = False) -> list[Written]:
@@ -223,7 +255,7 @@ class Database:
 
         Keep it short: who writes a store with a rollback journal waits for its end. One inside another does nothing.
         """
-        db = self._reading_connection()
+        db = self.reader()
         if db.in_transaction:
             yield
             return
@@ -240,7 +272,7 @@ class Database:
         """
         import apsw
 
-        db = self._reading_connection()
+        db = self.reader()
         traced = db.exec_trace
 
         def may_begin(cursor: apsw.Cursor, statement: str, values: apsw.Bindings | None) -> bool:
@@ -261,30 +293,54 @@ class Database:
         if (db := self._reader) is not None:
             db.interrupt()
 
-    def _new_uid(self) -> str:
-        return ids.new_uid(self._now(), self._randomness(10))
+    def new_uid(self) -> str:
+        """Return an id that no store has."""
+        return ids.new_uid(self.now(), self._randomness(10))
 
-    def _read(self, question: Callable[[apsw.Connection], T]) -> T:
+    def ask(self, question: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the answer of a function that reads a connection, given these arguments.
+
+        Raises StoreNotFound, StoreDamaged, StoreBusy, …
+        """
         with (
             believed(self.path) if self.is_elsewhere else nullcontext(),
             connection.translated(self.path),
             checked(self.path),
         ):
-            return question(self._reading_connection())
+            return question(self.reader(), *args, **kwargs)
 
-    def _read_if_begun(self, question: Callable[[apsw.Connection], T], otherwise: T) -> T:
+    def ask_or(
+        self,
+        otherwise: T,
+        question: Callable[Concatenate[apsw.Connection, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Return the answer as ``ask`` does, and ``otherwise`` where there is no store yet."""
         try:
-            return self._read(question)
+            return self.ask(question, *args, **kwargs)
         except errors.StoreNotFound:
             return otherwise
 
-    def _write_from(self, source: Database, change: Callable[[apsw.Connection, str], T], *, decided: bool = False) -> T:
+    def write(self, change: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Write what a function does with a connection, in one transaction; a store that is not there begins so."""
+        return self._write(lambda db: change(db, *args, **kwargs))
+
+    def change(self, change: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Write to a store that is there, in one transaction; unlike ``write``. Raises StoreNotFound, NotTrusted, …"""
+        return self._change(lambda db: change(db, *args, **kwargs))
+
+    def decide(self, change: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Write as ``change`` does what a person decided: it is on the disk when this returns."""
+        return self._change(lambda db: change(db, *args, **kwargs), decided=True)
+
+    def change_from(self, source: Database, change: Callable[[apsw.Connection, str], T], *, decided: bool = False) -> T:
         """Write with another store beside; ``change`` receives the name to read it under."""
         if source.path == self.path:
             return self._write(lambda db: change(db, "main"), decided=decided)
         # A file that is no store of ours is refused before it is attached.
-        source._read(sessions.count)
-        db = self._writing_connection()
+        source.ask(sessions.count)
+        db = self.writer()
         with connection.translated(source.path):
             db.execute("attach database ? as source", (str(source.path),))
         try:
@@ -295,16 +351,24 @@ class Database:
                 db.execute("detach database source")
 
     def _change(self, change: Callable[[apsw.Connection], T], *, decided: bool = False) -> T:
-        """Write to a store that is there; unlike ``_write`` this begins none."""
         if not self.exists:
             raise errors.StoreNotFound(self.path)
         return self._write(change, decided=decided)
 
     def _write(self, change: Callable[[apsw.Connection], T], *, decided: bool = False) -> T:
-        db = self._writing_connection()
+        db = self.writer()
         with connection.lasting(db, self.path) if decided else nullcontext():  # noqa: SIM117
             with connection.writing(db, self.path), checked(self.path):
                 return change(db)
+
+    def begin(self) -> None:
+        """Begin the store, if it is not there."""
+        self.writer()
+
+    @property
+    def has_written(self) -> bool:
+        """Whether anything was written since the store was opened."""
+        return self._writer is not None and bool(self._writer.total_changes())
 
     def _append(self, look: Callable[[apsw.Connection], Callable[[], list[RecordBatch]]]) -> list[RecordBatch]:
         """Store what is made of what the store says now; made again when another process was faster.
@@ -313,7 +377,7 @@ class Database:
         """
         if not self.exists:
             raise errors.StoreNotFound(self.path)
-        db = self._writing_connection()
+        db = self.writer()
         for _ in range(append.APPEND_TRIES - 1):
             with connection.reading(db, self.path), checked(self.path):
                 make = look(db)
@@ -325,13 +389,15 @@ class Database:
             append.write_all(db, made)
         return made
 
-    def _give_pages_back(self) -> None:
+    def give_pages_back(self) -> None:
+        """Give the free pages of the file back to the disk."""
         with connection.translated(self.path):
             # One page is given back per step, so the statement has to be stepped to its end.
-            for _ in self._writing_connection().execute("pragma incremental_vacuum"):
+            for _ in self.writer().execute("pragma incremental_vacuum"):
                 pass
 
-    def _reading_connection(self) -> apsw.Connection:
+    def reader(self) -> apsw.Connection:
+        """The connection that reads, for what is longer than one question. Raises what ``ask`` raises."""
         if self._reader is None:
             db = connection.open_reader(self.path)
             with connection.translated(self.path):
@@ -348,11 +414,12 @@ class Database:
         if self.refuses_writes or self.is_elsewhere:
             raise errors.StoreOutdated(self.path)
         try:
-            self._writing_connection()
+            self.writer()
         except errors.StoreReadOnly as refused:
             raise errors.StoreOutdated(self.path) from refused
 
-    def _writing_connection(self) -> apsw.Connection:
+    def writer(self) -> apsw.Connection:
+        """The connection that writes; begins the store. Raises what ``write`` raises."""
         if self.refuses_writes:
             raise errors.NotTrusted(self.path)
         if self._writer is None:
@@ -416,5 +483,5 @@ class Database:
             with connection.writing(db, self.path, first=empty):
                 # Another process may have been faster between the look and the lock.
                 if not db.execute("select count(*) from sqlite_schema").get:
-                    migrate.begin(db, self._id_to_take or self._new_uid(), moves.root_of(self.path))
+                    migrate.begin(db, self._id_to_take or self.new_uid(), moves.root_of(self.path))
                 migrate.upgrade(db, self.path)

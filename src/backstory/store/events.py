@@ -81,6 +81,20 @@ _KEPT = "not exists (select 1 from turns t where t.id = events.turn_id and t.rem
 """Of a branch that a person removed nothing is read."""
 
 
+def change_token(db: apsw.Connection) -> tuple[int, ...]:
+    """Another value after each change by anybody while this connection is open; only counters are read."""
+    greatest = db.execute(
+        "select coalesce((select max(id) from sessions), 0), coalesce((select max(id) from turns), 0), "
+        "coalesce((select max(id) from events), 0)"
+    ).get
+    return (int(db.pragma("data_version")), *greatest)
+
+
+def count(db: apsw.Connection, session_id: int) -> int:
+    """Count the events of a session."""
+    return int(db.execute("select count(*) from events where session_id = ?", (session_id,)).get)
+
+
 def seqs_around(db: apsw.Connection, session_id: int, seq: int, before: int, after: int) -> list[int]:
     """The numbers of records with events that are shown: so many before one, itself, and so many behind it."""
     where = f"session_id = ? and kind in {kinds.READ} and {_KEPT}"

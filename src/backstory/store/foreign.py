@@ -32,6 +32,8 @@ _STORED = lazy_regex(r"create trigger (\w+) (.*)", re.IGNORECASE | re.DOTALL)
 _FORMER = ("turn_follows",)
 """Triggers that ours had once: they go too, and are nothing to tell a person."""
 _COMMENT = lazy_regex(r"--[^\n]*")
+ASKED_OF_MAX = 5
+"""When so many sessions of a store were checked, the next ones are checked together."""
 _GENERATED = f"last_native_id text generated always as ({schema.running_id_column()}) virtual"
 
 
@@ -148,3 +150,25 @@ def _counted(db: apsw.Connection, tables: list[str]) -> str | None:
 
 def _plain(sql: str) -> str:
     return " ".join(sql.split())
+
+
+class Wholeness:
+    """Remembers while a store is open whether all its sessions are known to be whole."""
+
+    def __init__(self) -> None:
+        self._asked_of = 0
+        self._whole_at: int | None = None
+        """The version of the file, see SQLite's data_version, in which every session was whole."""
+
+    def check(self, db: apsw.Connection, uid: str, path: Path, *, is_bounded: bool) -> None:
+        """Raise SessionDamaged unless a session holds what another store can hold; see ``check_session``."""
+        session_id: int | None = db.execute("select id from sessions where uid = ?", (uid,)).get
+        if session_id is not None and not self._are_all_whole(db, is_bounded=is_bounded):
+            check_session(db, session_id, path, is_bounded=is_bounded)
+
+    def _are_all_whole(self, db: apsw.Connection, *, is_bounded: bool) -> bool:
+        """Whether every session is known to be whole, which is found out when several were asked of."""
+        self._asked_of += 1
+        if self._asked_of == ASKED_OF_MAX and values.are_whole(db, is_bounded=is_bounded):
+            self._whole_at = db.data_version()
+        return self._whole_at == db.data_version()

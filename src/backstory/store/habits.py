@@ -15,7 +15,7 @@ from backstory.derive import call_words
 from backstory.derive.naming import main_folder, project_name
 from backstory.model import Tokens, Tool, ToolCall, ToolResult, event_from_json
 from backstory.store import kinds
-from backstory.store.costs import PAID_COLUMNS
+from backstory.store.costs import PAID_COLUMNS, Costs
 from backstory.store.rows import fetch
 from backstory.store.stats import ROWS_AT_ONCE, Root, members_of
 from backstory.store.tool_stats import copied_turns
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.derive.pricing import Cost
+    from backstory.derive.pricing import Cost, PriceTable
     from backstory.model import Event
     from backstory.store.codec import EventCodec
-    from backstory.store.costs import Costs
     from backstory.store.stats import Asked, Members
 
 
@@ -144,8 +143,9 @@ class _Known(Struct, frozen=True, kw_only=True):
         return kinds.json_list(self.contexts)
 
 
-def rows(db: apsw.Connection, costs: Costs, asked: Asked) -> HabitRows:
+def rows(db: apsw.Connection, prices: PriceTable, asked: Asked) -> HabitRows:
     """What was done in the turns that began in the time that is asked for."""
+    costs = Costs(db, prices, estimates=False)
     members = members_of(db, costs, asked)
     uids = dict(fetch(db, tuple[int, str], _UIDS, (kinds.json_list({*members.root_of, *members.root_of.values()}),)))
     contexts = {each: uids[each] for each in members.root_of}

@@ -299,6 +299,24 @@ def newest(db: apsw.Connection) -> int:
     return 0 if found is None else int(found)
 
 
+def mark_stale(db: apsw.Connection, log_id: int) -> None:
+    """Have the next ingest derive again what a log holds."""
+    db.execute("update logs set derived = 0 where id = ?", (log_id,))
+
+
+def remember_stamps(
+    db: apsw.Connection, places: Iterable[FileStamp], moved: Iterable[tuple[int, str, str]] = ()
+) -> None:
+    """Note files as they are now, so that they need not be opened again.
+
+    ``moved``: (log id, path, path below the agent's own folder) of logs that lie elsewhere now.
+    """
+    for log_id, path, relpath in moved:
+        db.execute(f"update logs set {PLACED} where id = ?", (*placed(path, relpath), log_id))
+    for place in places:
+        remember_stamp(db, place)
+
+
 def remember_stamp(db: apsw.Connection, place: FileStamp) -> None:
     """Note how a file was found, so that it need not be opened again while it stays so."""
     db.execute(

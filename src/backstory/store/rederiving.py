@@ -17,6 +17,7 @@ from backstory.store import (
     titles,
     turns,
 )
+from backstory.store import sessions as stored_sessions
 from backstory.store.batches import BatchContent, RecordBatch
 from backstory.store.rows import fetch
 
@@ -58,6 +59,22 @@ def drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) ->
         event_rows.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
         sidecars.move(db, log_id, in_favour_of)
         db.execute("delete from logs where id = ?", (log_id,))
+
+
+def replace_unread(db: apsw.Connection, log_id: int, understood: int) -> bool:
+    """Remove a log that nobody understood, and its session, if another log holds all of its bytes by now."""
+    old, new = logs.get(db, log_id), logs.get(db, understood)
+    if old is None or new is None or new.read_to < old.read_to:
+        return False
+    drop_logs(db, [log_id], understood)
+    stored_sessions.drop_read(db, understood)
+    return True
+
+
+def drop_all_reported(db: apsw.Connection, log_ids: Sequence[int]) -> None:
+    """Remove logs that were made of what other logs report, with all that they hold: the session is read anew."""
+    for log_id in log_ids:
+        drop_reported(db, log_id)
 
 
 def drop_reported(db: apsw.Connection, log_id: int) -> None:

@@ -379,18 +379,38 @@ def mark_elsewhere(db: apsw.Connection, uids: Sequence[str], elsewhere: str) -> 
     db.executemany("update sessions set elsewhere = ? where uid = ?", [(elsewhere, uid) for uid in uids])
 
 
-def next_seq(db: apsw.Connection, identity: str) -> int:
-    """The number that the next record of a session gets, from whichever log: one that is nobody's is begun anew."""
+def next_seq(db: apsw.Connection, uid: str) -> int:
+    """The number that the next record of a session gets, from whichever log; 1 for a session that is not here."""
     found = db.execute(
-        f"select next_seq from sessions where substr(uid, 11) = ? and not ({append.UNTRUSTED})", (identity,)
+        f"select next_seq from sessions where substr(uid, 11) = ? and not ({append.UNTRUSTED})",
+        (ids.session_identity(uid),),
     ).get
     return 1 if found is None else int(found)
 
 
-def origins(db: apsw.Connection, identities: Sequence[str]) -> dict[str, str | None]:
-    """Of those sessions that are here, by identity, the store from elsewhere that each was taken from; else None."""
+def has(db: apsw.Connection, uid: str) -> bool:
+    """Return whether a session is here."""
+    return bool(db.execute("select count(*) from sessions where uid = ?", (uid,)).get)
+
+
+def uncounted(db: apsw.Connection) -> list[str]:
+    """The uids of the sessions whose contexts had a known size, and have not any more."""
+    query = "select uid from sessions where context_limit is not null and context_chars is null order by id"
+    return [str(uid) for (uid,) in db.execute(query).fetchall()]
+
+
+def note_context(db: apsw.Connection, session_id: int, chars: int, limit: int) -> None:
+    """Keep the characters of a session's context, and those from which on it is summarised."""
+    db.execute("update sessions set context_chars = ?, context_limit = ? where id = ?", (chars, limit, session_id))
+
+
+def origins(db: apsw.Connection, uids: Sequence[str]) -> dict[str, str | None]:
+    """The store from elsewhere that each of these sessions was taken from, by identity; without unknown sessions.
+
+    None for those that are this store's own, also when they were removed since.
+    """
     known = "select substr(uid, 11), {} from {} where substr(uid, 11) in (select value from json_each(?))"
-    asked = (kinds.json_list(identities),)
+    asked = (kinds.json_list([ids.session_identity(uid) for uid in uids]),)
     rows = fetch(db, tuple[str, str | None], known.format("elsewhere", "sessions"), asked)
     removed = fetch(db, tuple[str, str | None], known.format("null", "forgotten"), asked)
     return dict(removed) | dict(rows)
@@ -607,10 +627,11 @@ def git_branches(db: apsw.Connection) -> list[str]:
     return [str(name) for (name,) in rows]
 
 
-def folders(db: apsw.Connection) -> list[str]:
-    """The folders that sessions began in, and the roots of their worktrees, each once."""
+def folders(db: apsw.Connection, moves: Moves) -> list[str]:
+    """The folders that sessions began in, and the roots of their worktrees, as recorded and where they lie now."""
     rows = db.execute(
         "select cwd from sessions where cwd is not null union select root from sessions where root is not null "
         "union select worktree from sessions where worktree <> ''"
     )
-    return [str(folder) for (folder,) in rows]
+    found = [str(folder) for (folder,) in rows]
+    return list(dict.fromkeys([*found, *(moves.here(each) for each in found)]))

@@ -17,7 +17,7 @@ from backstory.store.derived_tables import SECTIONS, Texts, texts_of
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     import apsw
 
@@ -106,6 +106,12 @@ def ending_in(db: apsw.Connection, log_id: int, ending: str) -> int | None:
         (log_id, ending),
     ).get
     return found
+
+
+def write_all(db: apsw.Connection, batches: Sequence[SidecarBatch]) -> None:
+    """Store or replace sidecars of several logs and their facts."""
+    for batch in batches:
+        write(db, batch)
 
 
 def write(db: apsw.Connection, batch: SidecarBatch) -> None:

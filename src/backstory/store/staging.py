@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from backstory.store import event_rows
+from backstory.store import Store, event_rows
 from backstory.store.database import believed
-from backstory.store.replication import Replication
 
 if TYPE_CHECKING:
     import apsw
@@ -87,7 +86,7 @@ class Rows(Struct):
         return self.rows >= ROWS_AT_ONCE or self.bytes >= BYTES_AT_ONCE
 
 
-class Staging(Replication):
+class Staging(Store):
     """The store; see the module."""
 
     def put(self, rows: Rows) -> None:
@@ -109,9 +108,9 @@ class Staging(Replication):
 
         self._write(drop)
 
-    def _writing_connection(self) -> apsw.Connection:
+    def writer(self) -> apsw.Connection:
         is_new = self._writer is None
-        db = super()._writing_connection()
+        db = super().writer()
         if is_new:
             # What belongs together comes in any order.
             db.execute("pragma foreign_keys = off")

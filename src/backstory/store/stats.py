@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.derive.pricing import PriceTable
     from backstory.derive.tally import Group, Tally
     from backstory.store.session_filter import ListFilter
 
@@ -95,14 +96,16 @@ class Members(NamedTuple):
     root_of: Mapping[int, int]
 
 
-def add_turns(db: apsw.Connection, costs: Costs, asked: Asked, tallies: Sequence[Tally], number: int) -> None:
+def add_turns(db: apsw.Connection, prices: PriceTable, asked: Asked, tallies: Sequence[Tally], number: int) -> None:
     """Add the turns of a store to the tally of each grouping. ``number`` tells its sessions from other stores'."""
+    costs = Costs(db, prices, estimates=False)
     members = members_of(db, costs, asked)
     _Adding(db, costs, asked, tallies, members, number).add()
 
 
-def uids(db: apsw.Connection, costs: Costs, asked: Asked) -> frozenset[str]:
+def uids(db: apsw.Connection, prices: PriceTable, asked: Asked) -> frozenset[str]:
     """The uids of the turns that ``add_turns`` looks at."""
+    costs = Costs(db, prices, estimates=False)
     ids = kinds.json_list(members_of(db, costs, asked).root_of)
     rows = db.execute("select uid from turns where session_id in (select value from json_each(?))", (ids,))
     return frozenset(str(uid) for (uid,) in rows)

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.store import kinds, turns
+from backstory.store.costs import Costs
 from backstory.store.stats import copies_among, elsewhere_among, members_of, runs_among
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.derive.pricing import PriceTable
     from backstory.store.codec import EventCodec
-    from backstory.store.costs import Costs
     from backstory.store.stats import Asked
 
 SESSIONS_AT_ONCE = 200
@@ -46,11 +47,12 @@ class _Event(Struct):
     call: _Called = field(default_factory=_Called, name="ToolCall")
 
 
-def add_calls(db: apsw.Connection, costs: Costs, asked: Asked, tools: dict[str, ToolCalls], number: int) -> None:
+def add_calls(db: apsw.Connection, prices: PriceTable, asked: Asked, tools: dict[str, ToolCalls], number: int) -> None:
     """Add the calls that were made in the sessions that are listed, and by their subagents, by tool.
 
     A call in a copy of a turn counts where the turn does. ``number`` is as in ``stats.add_turns``.
     """
+    costs = Costs(db, prices, estimates=False)
     root_of = members_of(db, costs, asked).root_of
     decoder = msgspec.json.Decoder(_Event)
     codecs: dict[int, EventCodec] = {}

@@ -135,6 +135,8 @@ def newest(db: apsw.Connection, session_id: int) -> tuple[int, Turn] | None:
 
 def newest_of(db: apsw.Connection, session_ids: Collection[int]) -> dict[int, Turn]:
     """The last turn of each of these sessions that has one, by the session's id."""
+    if not session_ids:
+        return {}
     rows = db.execute(
         f"select session_id, {_COLUMNS} from turns where id in (select (select id from turns where session_id = value "
         "order by first_seq desc, id desc limit 1) from json_each(?))",

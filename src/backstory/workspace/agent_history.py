@@ -12,6 +12,7 @@ from backstory.conversation.board import AGENT
 from backstory.errors import RecordNotFound
 from backstory.search.query import whole_texts
 from backstory.search.snippet import snippet
+from backstory.store import events, file_history, scoped
 from backstory.workspace.asking import asking_session
 from backstory.workspace.board import key_of
 from backstory.workspace.entries import entries_of
@@ -82,12 +83,21 @@ class AgentHistory:
     @cached_property
     def _own(self) -> frozenset[int]:
         """The ids of the session that asks and of its subagents."""
-        return frozenset() if self.asking is None else self._workspace.home_store.with_subagents([self.asking.id])
+        return (
+            frozenset()
+            if self.asking is None
+            else self._workspace.home_store.ask_or(frozenset(), scoped.with_subagents, [self.asking.id])
+        )
 
     @cached_property
     def _visible(self) -> frozenset[int]:
         """The ids of the sessions that may be asked for, without the one that asks."""
-        return self._workspace.home_store.ids_of(self.scope.wanted) - self._own
+        return (
+            self._workspace.home_store.ask_or(
+                frozenset(), scoped.ids, self._workspace.home_store.as_recorded(self.scope.wanted)
+            )
+            - self._own
+        )
 
     def bring_up_to_date(self) -> list[str]:
         """Take in what agents wrote since; returns what should be known of it."""
@@ -136,7 +146,9 @@ class AgentHistory:
             # The same file may have been touched in another worktree, or in another clone.
             if self.scope.is_here and path.startswith(f"{root}/"):
                 path = path.removeprefix(f"{root}/")
-        return self._workspace.home_store.touches(path, self._visible)
+        return self._workspace.home_store.ask_or(
+            [], file_history.touches, path, self._visible, self._workspace.home_store.moves
+        )
 
     def sessions(self, ids: Sequence[int]) -> dict[int, Session]:
         """These sessions by their ids."""
@@ -159,7 +171,7 @@ class AgentHistory:
 
     def around(self, located: LocatedSession, seq: int, before: int, after: int) -> ReadSession:
         """A session with the records around one, each with its events. Raises RecordNotFound where it has none."""
-        found = located.store.seqs_around(located.session, seq, before + 1, after + 1)
+        found = located.store.ask(events.seqs_around, located.session.id, seq, before + 1, after + 1)
         earlier = [each for each in found if each < seq]
         later = [each for each in found if each >= seq]
         shown = [*earlier[-before:], *later[: after + 1]] if before else later[: after + 1]
@@ -177,7 +189,7 @@ class AgentHistory:
 
     def seqs(self, located: LocatedSession, first: int, last: int, limit: int) -> list[int]:
         """The numbers of the records of a session from one to another, so many at most."""
-        after = located.store.seqs_after(located.session, first, limit)
+        after = located.store.ask(events.seqs_after, located.session.id, first, limit)
         return [each for each in after if each <= last]
 
     def entries(self, located: LocatedSession, seqs: Sequence[int], form: Form) -> tuple[Entry, ...]:

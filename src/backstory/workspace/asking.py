@@ -15,6 +15,7 @@ from backstory.agents.contract import Asker
 from backstory.errors import AgentUnusable, BackstoryError, SessionNotFound
 from backstory.runs import process
 from backstory.runs.spool import MARKER, SPOOLS, Spool
+from backstory.store import scoped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +55,7 @@ def asking_session(workspace: Workspace, around: Surroundings, said: Mapping[str
         except SessionNotFound:
             # It is so young that no store has it.
             return None
-    return workspace.home_store.grown_in(str(workspace.folder), workspace.now() - GREW_WITHIN_MS)
+    return workspace.home_store.ask_or(None, scoped.grown_in, str(workspace.folder), workspace.now() - GREW_WITHIN_MS)
 
 
 def _of_run(workspace: Workspace, around: Surroundings) -> str | None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from backstory.store import attempts as stored_attempts
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,7 +38,7 @@ def tried_in(
     # The original of a copied turn has the smaller uid.
     for number, (store, session, value) in enumerate(sorted(placed, key=lambda each: each[1].uid)):
         report(number, len(placed))
-        turns, attempts = store.attempts(session)
+        turns, attempts = store.ask(stored_attempts.of_session, session.id)
         mine = [each for each in turns if each.uid not in met and wanted.is_in_time(each.started)]
         foreign = {each.uid for each in turns} - {each.uid for each in mine}
         met |= {each.uid for each in turns}

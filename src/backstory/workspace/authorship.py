@@ -16,7 +16,7 @@ from backstory.derive.check_programs import DeedKind
 from backstory.derive.git_values import UNCOMMITTED
 from backstory.lazy_regex import lazy_regex
 from backstory.model import Tool, ToolCall, ToolResult
-from backstory.store import authorship
+from backstory.store import authorship, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -106,7 +106,7 @@ class Authorship:
     def _touches(self, names: Sequence[str]) -> Iterator[tuple[Store, list[FileTouch]]]:
         better: list[Store] = []
         for store in self._stores:
-            touches = store.file_touches(self._roots_in(store), names)
+            touches = store.ask_or([], authorship.touches_below, self._roots_in(store), names)
             taken = _taken({each.doing.session_uid for each in touches}, better)
             yield store, [each for each in touches if each.doing.session_uid not in taken]
             better.append(store)
@@ -115,13 +115,13 @@ class Authorship:
         """The folders of the repository as a store has recorded them."""
         if id(store) not in self._recorded:
             roots = [*self._roots, *(old for root in self._roots for old in store.moves.earlier(root))]
-            known = store.authorship(lambda db: authorship.roots_of(db, self._project, roots), list[str]())
+            known = store.ask_or(list[str](), lambda db: authorship.roots_of(db, self._project, roots))
             self._recorded[id(store)] = list(dict.fromkeys([*roots, *known]))
         return self._recorded[id(store)]
 
     def of_commit(self, commit: str) -> tuple[Witness, ...]:
         """The sessions that made a commit or name it, those that made it first."""
-        found = self._named(lambda store: store.authorship(lambda db: authorship.naming_commit(db, commit), []))
+        found = self._named(lambda store: store.ask_or([], lambda db: authorship.naming_commit(db, commit)))
         return _witnesses(
             Witness(act=_act(store, doing), is_maker=_made_commit(store, doing, commit)) for store, doing in found
         )
@@ -132,8 +132,8 @@ class Authorship:
         def ask(store: Store) -> list[Doing]:
             # One that is named with its repository is meant wherever that was worked in.
             roots = [] if "/" in typed else self._roots_in(store)
-            return store.authorship(
-                lambda db: authorship.naming_pull_request(db, typed, repository, roots), list[authorship.Doing]()
+            return store.ask_or(
+                list[authorship.Doing](), lambda db: authorship.naming_pull_request(db, typed, repository, roots)
             )
 
         return _witnesses(
@@ -174,7 +174,7 @@ class Authorship:
     def _at_work(self, native_id: str, at: int) -> Act | None:
         """What the session that an agent calls by this id did at a time."""
         for store in self._stores:
-            for session_id in store.authorship(lambda db: authorship.sessions_with(db, native_id), list[int]()):
+            for session_id in store.ask_or(list[int](), lambda db: authorship.sessions_with(db, native_id)):
                 if (doing := _at_work(store, session_id, at)) is not None:
                     return _act(store, doing)
         return None
@@ -188,7 +188,7 @@ if TYPE_CHECKING:
 
 def _taken(uids: set[str], better: Iterable[Store]) -> set[str]:
     """Those of these sessions that a better store has."""
-    return {uid for store in better for uid in store.present(sorted(uids))}
+    return {uid for store in better for uid in store.ask_or(set(), sessions.present, sorted(uids))}
 
 
 def _forms(store: Store) -> FullForms:
@@ -214,7 +214,7 @@ def _act(store: Store, doing: Doing) -> Act:
 
 
 def _at_work(store: Store, session_id: int, at: int) -> Doing | None:
-    return store.authorship(lambda db: authorship.at_work(db, session_id, at), None)
+    return store.ask_or(None, lambda db: authorship.at_work(db, session_id, at))
 
 
 def _written(forms: FullForms, touch: FileTouch) -> WrittenLines | None:
@@ -261,7 +261,7 @@ def _calls(store: Store, doing: Doing) -> Iterator[tuple[ToolCall, ToolResult]]:
     """The calls of a record that returned something, with all of that."""
     forms = _forms(store)
     none: list[tuple[StoredEvent, StoredEvent]] = []
-    for call, result in store.authorship(lambda db: authorship.calls_at(db, doing.session_id, doing.seq), none):
+    for call, result in store.ask_or(none, lambda db: authorship.calls_at(db, doing.session_id, doing.seq)):
         whole = forms.expand(result)
         if isinstance(call.event, ToolCall) and isinstance(whole, ToolResult):
             yield call.event, whole

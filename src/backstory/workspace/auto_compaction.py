@@ -9,6 +9,7 @@ from backstory.conversation.context import build_context
 from backstory.errors import BackstoryError
 from backstory.runs import compactor
 from backstory.runs.stopping import Terminated
+from backstory.store import compactions, events
 from backstory.workspace.meter import EVENT_CHARS, EVENTS_COUNTED_MAX, summarised_from
 from backstory.workspace.run_events import Notice, Waiting
 
@@ -55,9 +56,9 @@ def make_room(place: Place, store: Store, session: Session, request: Request) ->
 
 def _would_be_cut(store: Store, session: Session, request: Request) -> bool:
     room = request.history_chars
-    if store.chars_at_most(session, EVENT_CHARS) <= room:
+    if store.ask(events.chars_at_most, session.id, EVENT_CHARS) <= room:
         return False
-    return build_context(store.context_history(session, room, request.after), budget_chars=room).is_cut
+    return build_context(store.ask(compactions.history, session.id, room, request.after), budget_chars=room).is_cut
 
 
 def _wait(home: Path, session: Session) -> Iterator[RunEvent]:
@@ -76,7 +77,7 @@ def begin_if_due(
     limit = summarised_from(place, store, session, request.agent, finished.turn.model)
     if not limit or not _may_be_over(store, session, finished, limit):
         return
-    if compactor.is_under_way(place.home, session.uid) or store.event_count(session) > EVENTS_COUNTED_MAX:
+    if compactor.is_under_way(place.home, session.uid) or store.ask(events.count, session.id) > EVENTS_COUNTED_MAX:
         return
     from backstory.workspace.compacting import Compactor  # most runs need none
 
@@ -117,4 +118,4 @@ def _begin(place: Place, store: Store, session: Session, limit: int) -> Iterator
 
 def _may_be_over(store: Store, session: Session, finished: Finished, limit: int) -> bool:
     """Whether a context may have passed its limit, which is looked at closely only then."""
-    return finished.context_chars >= limit or store.chars_at_most(session, EVENT_CHARS) >= limit
+    return finished.context_chars >= limit or store.ask(events.chars_at_most, session.id, EVENT_CHARS) >= limit

@@ -16,6 +16,7 @@ from backstory.conversation import board as rules
 from backstory.conversation.board import NO_OFFER, BoardItem, BoardKey, Offer
 from backstory.derive.remotes import repository_name
 from backstory.projects import git
+from backstory.store import boarding
 from backstory.store.board_items import NewItem
 
 if TYPE_CHECKING:
@@ -83,11 +84,11 @@ class Board:
     @property
     def branches(self) -> list[str]:
         """The branches of the same repository whose boards have items."""
-        return [each.branch for each in self.store.boards() if each.repository == self.key.repository]
+        return [each.branch for each in boarding.boards(self.store) if each.repository == self.key.repository]
 
     def items(self) -> list[BoardItem]:
         """All items: agents' and then people's, each by name. Listing is no read."""
-        return self.store.board(self.key)
+        return boarding.items(self.store, self.key)
 
     def get(self, name: str, src: Src | None = None) -> BoardItem:
         """An item by its name, and by who wrote it where both an agent and a person wrote one; counts as a read.
@@ -98,7 +99,7 @@ class Board:
         try:
             if self.store.is_elsewhere:
                 raise errors.NotTrusted(self.store.path)
-            self.store.count_board_read(found)
+            boarding.count_read(self.store, found)
         except errors.BackstoryError as refused:
             self._report(f"This read was not counted: {errors.short_reason(refused)}")
             return found
@@ -109,7 +110,7 @@ class Board:
 
         A store that nobody trusts offers nothing.
         """
-        items = [] if self.store.is_elsewhere else self.store.board(self.key)
+        items = [] if self.store.is_elsewhere else boarding.items(self.store, self.key)
         if not items:
             return NO_OFFER
         from backstory.conversation.board_offer import offer
@@ -146,7 +147,7 @@ class Board:
         )
         if not new.content:
             raise errors.BoardTextUnusable("The item is empty. Give its text behind its name, or on stdin.")
-        is_new = self.store.put_board_item(self.key, new)
+        is_new = boarding.put(self.store, self.key, new)
         return Added(item=self.find(name, new.src), is_new=is_new, items=len(self.items()))
 
     def prune(self, keep: int = rules.ITEMS_KEPT) -> Sequence[BoardItem]:
@@ -154,12 +155,12 @@ class Board:
 
         People's items stay, so more than ``keep`` may be left.
         """
-        return self.store.prune_board(self.key, keep) if self.items() else []
+        return boarding.prune(self.store, self.key, keep) if self.items() else []
 
     def remove(self, name: str, src: Src | None = None) -> BoardItem:
         """Remove an item and return it. Raises BoardItemNotFound, BoardItemAmbiguous."""
         found = self.find(name, src)
-        self.store.remove_board_items([found])
+        boarding.remove(self.store, [found])
         return found
 
 

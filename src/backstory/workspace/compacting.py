@@ -19,6 +19,7 @@ from backstory.model import Tokens, TurnWithEvents
 from backstory.runs import compactor
 from backstory.runs.answering import Question, ask
 from backstory.runs.stream import is_installed, program
+from backstory.store import branches, compactions
 from backstory.store.compactions import NewCompaction
 from backstory.workspace.contexts import NO_LIMIT
 from backstory.workspace.meter import limit_of, measure, summarised_from
@@ -94,7 +95,7 @@ class Compactor:
 
     def plan(self) -> CompactionPlan:
         """What a summary made now would cover."""
-        history = self._store.context_history(self._session, NO_LIMIT, self._to)
+        history = self._store.ask(compactions.history, self._session.id, NO_LIMIT, self._to)
         exchanges = exchanges_of(history.turns)
         limit = self._limit(history.turns)
         return CompactionPlan(
@@ -163,7 +164,7 @@ class Compactor:
             cost_usd=spent.cost_usd,
             duration_ms=round(1_000 * (time.monotonic() - began)),
         )
-        is_stored = self._store.add_compaction(self._session, new)
+        is_stored = self._store.decide(compactions.add, self._session.id, new)
         if is_stored:
             self._make_known()
         done = Compacted(
@@ -220,7 +221,7 @@ class Compactor:
 
     def _touched(self, turns: Sequence[TurnWithEvents], up_to: int) -> dict[str, str]:
         spans = [Span(each.turn.uid, each.turn.first_seq, min(each.turn.last_seq, up_to)) for each in turns]
-        return self._store.files_touched(self._session, spans)
+        return self._store.ask(branches.touched, self._session.id, spans)
 
     def retention(self, found: Compaction) -> tuple[Kept, ...]:
         """What a summary still names of the facts in all that it covers."""
@@ -233,7 +234,7 @@ class Compactor:
 
     def undo(self) -> Compaction | None:
         """Take the summary in force out of force; None where there is none."""
-        undone = self._store.undo_compaction(self._session)
+        undone = self._store.decide(compactions.undo, self._session.id)
         if undone is not None:
             self._make_known()
         return undone

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from backstory.conversation.board import NO_OFFER, Offer
 from backstory.conversation.context import build_context, context_prefix, with_offer
+from backstory.store import compactions
 
 if TYPE_CHECKING:
     from backstory.conversation.context import Context
@@ -61,9 +62,9 @@ def session_context(
     store, session = located.store, located.session
     offered = (offer or NO_OFFER).within(budget)
     room = budget - len(offered.text)
-    context = build_context(store.context_history(session, room), budget_chars=room)
+    context = build_context(store.ask(compactions.history, session.id, room), budget_chars=room)
     text = with_offer(offered.text, context.text)
-    summary = store.compaction_in_force(session)
+    summary = store.ask(compactions.in_force, session.id)
     return SessionContext(
         uid=session.uid,
         text=text,

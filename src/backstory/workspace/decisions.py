@@ -21,6 +21,7 @@ from backstory.errors import (
     StoreReadOnly,
     short_reason,
 )
+from backstory.store import replication, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,7 +71,7 @@ class Decisions:
 
     def owner(self, found: Store, uid: str) -> Owner:
         """The store that owns a session that was found in this one."""
-        owner_id = found.owner_of(uid)
+        owner_id = found.ask_or(None, sessions.owner, uid)
         if owner_id is None:
             return Owner(None, None, [])
         if owner_id == found.id:
@@ -100,7 +101,7 @@ class Decisions:
             try:
                 # What was decided while the store could not be written comes first.
                 if store is not self.home:
-                    store.adopt_decisions(self.home, uid)
+                    replication.adopt_decisions(store, self.home, uid)
                 value = change(store, store.session(uid))
             except NOT_NOW as refused:
                 refusals.append(refused)
@@ -129,10 +130,10 @@ class Decisions:
                 continue
             done.add(store.path)
             try:
-                if store is self.home and source.owner_of(uid) == source.id:
-                    store.reconcile(source, uid)
+                if store is self.home and source.ask_or(None, sessions.owner, uid) == source.id:
+                    replication.reconcile(store, source, uid)
                 else:
-                    store.adopt_decisions(source, uid)
+                    replication.adopt_decisions(store, source, uid)
             except (BackstoryError, OSError) as refused:
                 behind.append(Late(store.path, short_reason(refused)))
         return behind

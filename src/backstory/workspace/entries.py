@@ -8,6 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from backstory.bounds import iso
+from backstory.store import events
+from backstory.store import turns as stored_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -63,7 +65,7 @@ def events_behind(
 ) -> Iterator[Entry]:
     """The events of a session behind ``after``, in order; ``turns``: only those of turns with these numbers."""
     # Asked now: what belongs to a turn that is stored later is left for the next call.
-    return _events_behind(located, after, located.store.turn_numbers(located.session), form, turns)
+    return _events_behind(located, after, located.store.ask(stored_turns.numbers, located.session.id), form, turns)
 
 
 def _events_behind(
@@ -82,8 +84,8 @@ def _events_behind(
 
 def entries_of(located: LocatedSession, seqs: Sequence[int], form: Form) -> tuple[Entry, ...]:
     """The entries of some records of a session, in order."""
-    numbers, read = located.store.turn_numbers(located.session), _reading_as(located.store, form)
-    stored = located.store.events_of(located.session, seqs)
+    numbers, read = located.store.ask(stored_turns.numbers, located.session.id), _reading_as(located.store, form)
+    stored = located.store.ask(events.of_records, located.session.id, seqs)
     return tuple(Entry(outline=outlined(each, numbers), event=read(each)) for each in stored)
 
 

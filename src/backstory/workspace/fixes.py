@@ -26,6 +26,7 @@ from backstory.derive.essence import essence
 from backstory.derive.notices import is_refusal
 from backstory.export.full_form import FullForms
 from backstory.model import Tool, ToolResult
+from backstory.store import calls_made, events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +127,7 @@ class _Search:
         """Calls that have words of the error, in what they were given or printed, each once."""
         seen = set[tuple[int, int, int]]()
         for event_id in self._hits():
-            attempt = self._store.call_of(event_id)
+            attempt = self._store.ask(calls_made.of_event, event_id)
             if attempt is None or attempt.result is None:
                 continue
             if attempt.call.tool != Tool.SHELL and not attempt.failed:
@@ -153,7 +154,7 @@ class _Search:
         if attempt.result_seq is None or attempt.result is None:
             return ""
         of_call = attempt.result.tool_use_id
-        for stored in self._store.events_of(attempt.session_id, [attempt.result_seq]):
+        for stored in self._store.ask(events.of_records, attempt.session_id, [attempt.result_seq]):
             if isinstance(stored.event, ToolResult) and stored.event.tool_use_id == of_call:
                 full = self._forms.expand(stored)
                 return full.content if isinstance(full, ToolResult) else stored.event.content
@@ -163,7 +164,7 @@ class _Search:
         """The calls behind one in its session, read as they are asked for."""
         after, left = attempt.seq, CALLS_BEHIND
         while left > 0:
-            found = self._store.calls_behind(attempt.session_id, after, min(CALLS_AT_ONCE, left))
+            found = self._store.ask(calls_made.of_session, attempt.session_id, after, min(CALLS_AT_ONCE, left))
             yield from found
             if len(found) < CALLS_AT_ONCE:
                 return

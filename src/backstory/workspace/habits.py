@@ -9,6 +9,7 @@ from msgspec import Struct
 from backstory.agents import load
 from backstory.agents.contract import NotRun as NotRun
 from backstory.errors import AgentUnusable, UnknownAgent
+from backstory.store import costs, habits
 from backstory.store.costs import price_table
 from backstory.store.habits import HabitRows
 from backstory.store.habits import HabitTurn as HabitTurn
@@ -87,7 +88,10 @@ class Habits(Struct, frozen=True, kw_only=True):
 def habits_of(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> Habits:
     """What was done in the listed sessions in the time that is asked for."""
     asked = asked_of_each(listing, StatsQuery(wanted=wanted, is_estimated=False), ("repository",), report)
-    found = [store.habits(each) for store, each in asked]
+    found = [
+        store.ask_or(habits.HabitRows(), habits.rows, costs.price_table(store.prices_file), each)
+        for store, each in asked
+    ]
     guides = _guides({turn.agent for rows in found for turn in rows.turns})
     calls = sorted((call for rows in found for call in rows.calls), key=lambda call: (call.context, call.seq))
     fates = [_fate(guides, each) for each in calls]

@@ -19,7 +19,7 @@ from backstory.ingest.lock import ingest_lock
 from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Problem, Report
 from backstory.projects.trust import Verdict
-from backstory.store import Taken
+from backstory.store import Taken, foreign, ingesting, replication, sessions
 from backstory.workspace.meter import count_context
 from backstory.workspace.up_to_date import HOME_OFF, chosen_agents, soon_deleted
 
@@ -87,7 +87,7 @@ def ingest_all(
             _note_place(workspace)
             runner.projects.replicate(report)
             done.errors += take_from_elsewhere(workspace, report)
-        home.settle_written()
+        ingesting.settle_written(home)
         if is_begun and home.exists:
             workspace.known_projects.remember(home)
     failed = _derive_stale(workspace, report, progress)
@@ -137,7 +137,7 @@ def derive_all(
     """Derive again what the home store derives; ``events_too``: also the events, from the bytes that are kept."""
     with workspace.home_store as store, progress("Deriving") as note:
         done = reindex(store, now=workspace.now(), only_stale=only_stale, events_too=events_too, progress=note)
-        for uid in store.uncounted() if done.sessions else ():
+        for uid in store.ask_or([], sessions.uncounted) if done.sessions else ():
             count_context(workspace, store, uid)
     return done
 
@@ -180,9 +180,9 @@ def take_from_elsewhere(workspace: Place, report: Callable[[str], None]) -> list
     for uid in _uids(store, problems):
         if uid in workspace.conflicts:
             conflicts.append(uid)
-        elif not home.origins([uid]):
+        elif not home.ask_or({}, sessions.origins, [uid]):
             try:
-                is_taken = home.take_elsewhere(store, uid, taken_from)
+                is_taken = replication.take_elsewhere(home, store, uid, taken_from)
             except BackstoryError as refused:
                 problems.append(Problem(f"{store.path}: {uid}", str(refused)))
             else:
@@ -199,7 +199,7 @@ def take_from_elsewhere(workspace: Place, report: Callable[[str], None]) -> list
 def _odd_rest(store: Store) -> list[Problem]:
     """Name what of a store is not as ours are made and belongs to no session: what is whole is taken nevertheless."""
     try:
-        store.check_rest()
+        store.ask(foreign.check_rest, store.path, is_bounded=store.is_elsewhere)
     except BackstoryError as refused:
         return [Problem(str(store.path), str(refused))]
     return []

@@ -13,6 +13,7 @@ from msgspec import Struct
 from backstory.errors import StoreBusy, in_words, is_for_one_only
 from backstory.ingest.import_folder import staging
 from backstory.ingest.json_import import Damaged, JsonImport
+from backstory.store import boarding, ingesting, replication
 from backstory.store.imported import Came
 from backstory.workspace.importing import derive_all, no_progress
 
@@ -84,13 +85,13 @@ def import_json(
             return done
         if not store.exists and store is not workspace.machine_store:
             workspace.known_projects.begin(store)
-        with store.bulk(is_bulk=len(reader.uids) >= MANY_SESSIONS), progress("Importing") as note:
+        with ingesting.bulk(store, is_bulk=len(reader.uids) >= MANY_SESSIONS), progress("Importing") as note:
             for number, uid in enumerate(reader.uids, 1):
                 _take(store, staged, uid, path, done)
                 note(number, len(reader.uids))
         if trusted:
-            done.removed = store.take_removals(reader.removed)
-            done.board_items = store.take_board_items(reader.board_items)
+            done.removed = replication.take_removals(store, reader.removed)
+            done.board_items = boarding.take(store, reader.board_items)
     derived = derive_all(workspace, progress, only_stale=True)
     done.failed += [Failed(session=each.session, reason=f"not derived: {each.reason}") for each in derived.failed]
     return done
@@ -98,7 +99,7 @@ def import_json(
 
 def _take(store: Store, staged: Staging, uid: str, path: Path, done: Imported) -> None:
     try:
-        done.came[store.take_imported(staged, uid, path, trusted=done.trusted).value].append(uid)
+        done.came[replication.take_imported(store, staged, uid, path, trusted=done.trusted).value].append(uid)
     except Exception as refused:
         if isinstance(refused, StoreBusy) or not is_for_one_only(refused):
             raise

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from backstory.errors import BackstoryError
+from backstory.store import costs as stored_costs
+from backstory.store import session_filter, turns
+from backstory.store import sessions as stored_sessions
 from backstory.store.costs import of_turn, price_table
 from backstory.workspace.running import running_runs, with_runs
 from backstory.workspace.sessions import UID_SHOWN, LastTurn, ListedSession, Page, SessionFilter, SessionPage, listed
@@ -115,20 +118,22 @@ class Listing:
         """What one of these stores is asked for."""
         # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
         if wanted.everywhere or store.path == self._place.project_store.path:
-            return wanted
+            return store.as_recorded(wanted)
         place = self._place
-        return replace(wanted, project=place.project_key, folder=str(place.project_folder), owner=project_id(place))
+        return store.as_recorded(
+            replace(wanted, project=place.project_key, folder=str(place.project_folder), owner=project_id(place))
+        )
 
     def condition_of(self, wanted: SessionFilter) -> str:
         """What a filter says of a session of the home store beside its time, in SQL; '' for nothing."""
         home = self._place.home_store
-        return home.condition_of(self.filter_of(home, wanted))
+        return session_filter.condition_of(self.filter_of(home, wanted))
 
     def _keyed(self, stores: list[Store], wanted: SessionFilter, sort: Sort) -> list[_Keyed]:
         """All sessions of the list in the order of what they are sorted by; a cost is what one costs at most."""
         found: list[_Keyed] = []
         for number, store in enumerate(stores):
-            keys = store.sort_keys(self.filter_of(store, wanted), sort)
+            keys = _sort_keys(store, self.filter_of(store, wanted), sort)
             taken = self._taken([each.uid for each in keys], stores[:number]) if number else set[str]()
             found += ((store, each) for each in keys if each.uid not in taken)
         # Among equals the order of the keys stays: the last active first. What is not known comes last.
@@ -178,7 +183,9 @@ class Listing:
         """Those of these sessions that a better store has. One in conflict stands beside the one that it says it is."""
         found = set[str]()
         for store in better:
-            found |= store.present(uids) - (self._place.conflicts if store.is_elsewhere else set())
+            found |= store.ask_or(set(), stored_sessions.present, uids) - (
+                self._place.conflicts if store.is_elsewhere else set()
+            )
         return found
 
     def taken_by(self, store: Store) -> set[str]:
@@ -187,7 +194,7 @@ class Listing:
 
     def _total(self, stores: list[Store], wanted: SessionFilter) -> int:
         """Of each owner's sessions one store has all; counting them there needs no uid to be compared."""
-        counts = [store.session_counts(self.filter_of(store, wanted)) for store in stores]
+        counts = [store.ask_or({}, stored_sessions.counts, self.filter_of(store, wanted)) for store in stores]
         owners = {owner for each in counts for owner in each}
         in_conflict = len(self._place.conflicts) if any(store.is_elsewhere for store in stores) else 0
         return sum(max(each.get(owner, 0) for each in counts) for owner in owners) + in_conflict
@@ -212,7 +219,12 @@ class Listing:
         ``running``: the runs of sessions that run; ``unstored``: those that count as turns beside the stored.
         """
         costs = {
-            id(store): store.session_costs([session for where, session in found if where is store]) for store in stores
+            id(store): store.ask(
+                stored_costs.by_session,
+                stored_costs.price_table(store.prices_file),
+                [session.id for where, session in found if where is store],
+            )
+            for store in stores
         }
         lasts = {
             id(store): _last_turns(store, [session for where, session in found if where is store]) for store in stores
@@ -262,7 +274,10 @@ def _costs(found: Sequence[_Keyed]) -> list[float]:
     for store, key in found:
         if key.value is not None:
             by_store.setdefault(id(store), (store, []))[1].append(key.id)
-    costs = {at: store.session_costs(ids) for at, (store, ids) in by_store.items()}
+    costs = {
+        at: store.ask(stored_costs.by_session, stored_costs.price_table(store.prices_file), ids)
+        for at, (store, ids) in by_store.items()
+    }
     lows = [costs[id(store)][key.id].low_usd if key.value is not None else None for store, key in found]
     return [-math.inf if low is None else low for low in lows]
 
@@ -278,13 +293,29 @@ def project_id(place: Place) -> str | None:
         return None
 
 
+def _sort_keys(store: Store, wanted: ListFilter, sort: Sort) -> list[SortKey]:
+    """All sessions that fit, the last active first, with what they are sorted by; a cost is an upper bound."""
+    if sort != "cost":
+        return store.ask(stored_sessions.sort_keys, wanted, sort)
+    from backstory.store import cost_bounds  # few lists are by cost
+
+    return store.ask(cost_bounds.sort_keys, wanted, price_table(store.prices_file))
+
+
 def _last_turns(store: Store, found: list[Session]) -> dict[int, LastTurn]:
     table = price_table(store.prices_file)
-    return {each: LastTurn(turn.duration_ms, of_turn(turn, table)) for each, turn in store.last_turns(found).items()}
+    return {
+        each: LastTurn(turn.duration_ms, of_turn(turn, table))
+        for each, turn in store.ask(turns.newest_of, [each.id for each in found]).items()
+    }
 
 
 def _labels(stores: list[Store], uids: Sequence[str]) -> dict[str, str]:
-    taken = {uid for store in stores for uid in store.not_alone(uids, UID_SHOWN)} if uids else set()
+    taken = (
+        {uid for store in stores for uid in store.ask_or(set(), stored_sessions.not_alone, uids, UID_SHOWN)}
+        if uids
+        else set()
+    )
     return {uid: uid if uid in taken else uid[:UID_SHOWN] for uid in uids}
 
 

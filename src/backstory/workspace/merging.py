@@ -30,7 +30,8 @@ from backstory.runs import compactor
 from backstory.runs.lease import host, is_held
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import queued_prompts
-from backstory.store import PROJECT_STORE, Store, open_store
+from backstory.store import PROJECT_STORE, Store, boarding, merging, open_store, replication
+from backstory.store import sessions as stored_sessions
 from backstory.store.aside import copy_aside
 from backstory.store.private import make_private_folder
 from backstory.store.queue import Queue
@@ -148,8 +149,8 @@ def merge(
         theirs.disarm()
         is_trusted = trusts or workspace.known_projects.is_ours(path, theirs.id)
         _check(workspace, ours, theirs, path, is_foreign=is_foreign, progress=progress)
-        ours.check_dictionaries(theirs, may_have_others=is_trusted)
-        plan = ours.plan_merge(theirs, is_trusted=is_trusted)
+        merging.check_dictionaries(ours, theirs, may_have_others=is_trusted)
+        plan = merging.plan_merge(ours, theirs, is_trusted=is_trusted)
         merged = Merged(store=ours.path, other=path, is_trusted=is_trusted, plan=plan)
         merged.queued = _queued(workspace, copy)
         if not ours.exists:
@@ -201,7 +202,7 @@ def _check(
     workspace: Workspace, ours: Store, theirs: Store, path: Path, *, is_foreign: bool, progress: Progress
 ) -> None:
     """Raise what speaks against a merge: damage, another project, a run."""
-    theirs.check_rows()
+    merging.check_rows(theirs)
     with progress("Checking") as note:
         problems = [each for each in theirs.verify(note).problems if not each.startswith(INDEX)]
     if problems:
@@ -219,8 +220,8 @@ def _is_same_project(workspace: Workspace, ours: Store, theirs: Store, path: Pat
     here, there = set(ours.uids()), set(theirs.uids())
     if not here or not there or here & there:
         return True
-    keys = ours.projects_of_sessions() | ({workspace.project_key} if not workspace.named else set())
-    return bool(keys & (theirs.projects_of_sessions() | {git.project_key(str(path.parent))}))
+    keys = merging.projects_of_sessions(ours) | ({workspace.project_key} if not workspace.named else set())
+    return bool(keys & (merging.projects_of_sessions(theirs) | {git.project_key(str(path.parent))}))
 
 
 def _check_runs(workspace: Workspace, theirs: Store, uids: set[str]) -> None:
@@ -249,18 +250,20 @@ def _queued(workspace: Workspace, copy: Path) -> list[QueuedPrompt]:
 
 def _perform(workspace: Workspace, ours: Store, theirs: Store, merged: Merged, progress: Progress) -> None:
     plan, elsewhere = merged.plan, None if merged.is_trusted else _as_text(merged.other)
-    merged.removed = ours.remove_as(plan.removed)
+    merged.removed = merging.remove_as(ours, plan.removed)
     owns = ours.path != workspace.machine_store.path
     with progress("Merging") as note:
         for number, uid in enumerate(plan.taken, 1):
             with _held(workspace, uid):
-                done = ours.merge_session(theirs, uid, is_trusted=merged.is_trusted, elsewhere=elsewhere, owns=owns)
+                done = replication.merge(
+                    ours, theirs, uid, is_trusted=merged.is_trusted, elsewhere=elsewhere, owns=owns
+                )
             if done.has_changed:
                 merged.sessions.append(done)
             note(number, len(plan.taken))
     if merged.is_trusted and ours.exists:
-        ours.take_tombstones(theirs)
-        merged.board_items = ours.take_board_items(theirs.board_copies())
+        merging.take_tombstones(ours, theirs)
+        merged.board_items = boarding.take(ours, boarding.copies(theirs))
     if ours.exists:
         with progress("Deriving") as note:
             failed = reindex(ours, now=workspace.now(), only_stale=True, progress=note).failed
@@ -289,9 +292,17 @@ def _tell_home(workspace: Workspace, ours: Store, merged: Merged, their_id: str,
             projects.note_merged(merged.other, their_id)
         if home.exists and projects.is_noted(ours.path):
             went_on = [uid for uid in merged.plan.went_on if ours.has(uid)]
-            home.drop_tombstones(went_on)
+            home.decide(merging.drop_tombstones, went_on)
             if merged.is_trusted:
-                home.disown([each.uid for each in merged.sessions if ours.owner_of(each.uid) == ours.id], ours.id)
+                home.decide(
+                    merging.disown,
+                    [
+                        each.uid
+                        for each in merged.sessions
+                        if ours.ask_or(None, stored_sessions.owner, each.uid) == ours.id
+                    ],
+                    ours.id,
+                )
             projects.look_again(ours.id)
             projects.replicate(report)
     except BackstoryError as refused:

@@ -10,6 +10,9 @@ from msgspec import Struct
 
 from backstory.errors import BackstoryError
 from backstory.model import Init
+from backstory.store import compactions, sessions
+from backstory.store import events as stored_events
+from backstory.store import turns as stored_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,7 +52,7 @@ def summarised_from(place: Place, store: Store, session: Session, agent: str, mo
     """
     from backstory.conversation.compaction import threshold  # a list needs only what was counted before
 
-    model, window = store.context_window(session, agent, model)
+    model, window = store.ask(stored_turns.context_window, session.id, agent, model)
     return threshold(place.config.settings.compaction.chars_of(agent, model), window)
 
 
@@ -72,9 +75,9 @@ def measure(place: Place, store: Store, session: Session) -> Meter | None:
 
     None: the session is too large to be counted by the way.
     """
-    if store.event_count(session) > EVENTS_COUNTED_MAX:
+    if store.ask(stored_events.count, session.id) > EVENTS_COUNTED_MAX:
         return None
-    turns = store.context_history(session, 1 << 60).turns
+    turns = store.ask(compactions.history, session.id, 1 << 60).turns
     used = _chars(turns)
     if not turns:
         return Meter(used=0, limit=place.config.settings.run.context_chars)
@@ -83,7 +86,7 @@ def measure(place: Place, store: Store, session: Session) -> Meter | None:
     if meter.percent < KEPT_LEAST:
         return meter
     with suppress(BackstoryError):
-        store.note_context(session, meter.used, meter.limit)
+        store.change(sessions.note_context, session.id, meter.used, meter.limit)
         _note_in_home(place, store, session, meter)
     return meter
 
@@ -104,8 +107,12 @@ def _chars(turns: Sequence[TurnWithEvents]) -> int:
 def _note_in_home(place: Place, store: Store, session: Session, meter: Meter) -> None:
     """The machine's store lists the session, too; where its copy is behind, it takes this with the rest."""
     home, uid = place.machine_store, session.uid
-    if home.path != store.path and home.has(uid) and home.next_seq(uid) == store.next_seq(uid):
-        home.note_context(home.session(uid), meter.used, meter.limit)
+    if (
+        home.path != store.path
+        and home.has(uid)
+        and home.ask_or(1, sessions.next_seq, uid) == store.ask_or(1, sessions.next_seq, uid)
+    ):
+        home.change(sessions.note_context, home.session(uid).id, meter.used, meter.limit)
 
 
 class LiveMeter:
@@ -159,11 +166,11 @@ def live_meter(
 
     limit, more_before = limit_for(model), None
     used = 0
-    if store.turn_count(session):
+    if store.ask(stored_turns.count, session.id):
         before = meter_of(store.session(session.id))
         if before is not None:
             used = before.used
-        elif 100 * store.chars_at_most(session, EVENT_CHARS) < KEPT_LEAST * limit:
+        elif 100 * store.ask(stored_events.chars_at_most, session.id, EVENT_CHARS) < KEPT_LEAST * limit:
             # So little is not kept.
             more_before = partial(_count, store, session)
         else:
@@ -172,4 +179,4 @@ def live_meter(
 
 
 def _count(store: Store, session: Session) -> int:
-    return _chars(store.context_history(session, 1 << 60).turns)
+    return _chars(store.ask(compactions.history, session.id, 1 << 60).turns)

@@ -11,6 +11,7 @@ from backstory.conversation.context import event_chars
 from backstory.model import STOPPED_TO_COMPACT, Init, ToolCall, ToolResult
 from backstory.runs import compactor, stopped_turns
 from backstory.runs.stopping import INTERRUPT_S
+from backstory.store import events as stored_events
 from backstory.workspace.meter import EVENT_CHARS, summarised_from
 from backstory.workspace.stopping import running
 
@@ -35,7 +36,7 @@ class MidTurn:
         self._place, self._store, self._session = place, store, session
         self._after, self._agent = request.after, request.agent
         self._limit = summarised_from(place, store, session, request.agent, request.model)
-        self._base_at_most = store.chars_at_most(session, EVENT_CHARS) if self._limit else 0
+        self._base_at_most = store.ask(stored_events.chars_at_most, session.id, EVENT_CHARS) if self._limit else 0
         self._plan: CompactionPlan | None = None
         self._turn_chars = len(request.prompt)
         self._open = set[str]()

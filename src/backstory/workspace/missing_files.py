@@ -13,6 +13,7 @@ from backstory.ingest.log_reader import opened
 from backstory.ingest.matching import begins_with, is_beginning_of, size_of
 from backstory.ingest.reported import is_reported
 from backstory.model import Relation
+from backstory.store import sidecars
 from backstory.store.logs import FILE as LOG_FILE
 from backstory.workspace.handing_over import PARENTS_MAX
 from backstory.workspace.located import LocatedSession
@@ -61,7 +62,7 @@ class MissingFiles:
         """The files beside a log that are gone."""
         found = [
             WantedFile(target.parent, inside(kept.name), partial(_sidecar, store, kept.id))
-            for kept in store.sidecars(log.id)
+            for kept in store.ask(sidecars.of_log, log.id)
             if inside(kept.name)
         ]
         return [each for each in found if kind_of(each.path) is None]
@@ -89,7 +90,7 @@ class MissingFiles:
 
 
 def _sidecar(store: Store, sidecar_id: int) -> Iterator[bytes]:
-    yield store.read_sidecar(sidecar_id)
+    yield store.ask(sidecars.read, sidecar_id)
 
 
 def _chosen(

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.errors import FolderNotKnown, MoveRefused, NotMoved
+from backstory.store import sessions as stored_sessions
 from backstory.store.moves import Move, rebased, with_move
 from backstory.store.session_filter import ListFilter
 
@@ -89,12 +90,12 @@ def _check(old: Path, new: Path) -> None:
 def _count(home: Store, folder: str) -> int:
     """How many sessions are in a folder, as far as it is known where they are now."""
     wanted = ListFilter(project=folder, folder=folder, subagents=True, unread=True)
-    return sum(home.session_counts(wanted).values())
+    return sum(home.ask_or({}, stored_sessions.counts, home.as_recorded(wanted)).values())
 
 
 def _gone(home: Store, new: Path) -> Sequence[str]:
     """The folders of sessions that are gone, without those below another: first those called as the new one."""
-    here = sorted({home.moves.here(each) for each in home.folders()})
+    here = sorted({home.moves.here(each) for each in home.ask_or([], stored_sessions.folders, home.moves)})
     gone = [each for each in here if not Path(each).is_dir()]
     tops = [each for each in gone if not any(other != each and rebased(each, other, "") for other in gone)]
     return sorted(tops, key=lambda each: (Path(each).name != new.name, each))[:NAMED_MAX]

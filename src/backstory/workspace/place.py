@@ -11,7 +11,7 @@ from backstory.ids import session_identity
 from backstory.projects import git
 from backstory.projects.registry import KnownProjects
 from backstory.projects.trust import Verdict, in_conflict
-from backstory.store import PROJECT_STORE, Store, open_store
+from backstory.store import PROJECT_STORE, Store, open_store, sessions
 from backstory.store.coverage import IndexRule
 from backstory.workspace.located import LocatedSession
 
@@ -169,7 +169,7 @@ class Place:
         if not store.is_elsewhere or self.named or not store.exists:
             return set()
         uids = {session_identity(uid): uid for uid in store.uids()}
-        known = self.machine_store.origins(list(uids.values()))
+        known = self.machine_store.ask_or({}, sessions.origins, list(uids.values()))
         found = in_conflict(uids, known, str(store.path), is_id_known=self.known_projects.has_id(store))
         return {uids[each] for each in found}
 

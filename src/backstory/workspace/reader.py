@@ -11,6 +11,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.errors import RecordNotFound
+from backstory.store import coverage, derived_tables
+from backstory.store import events as stored_events
+from backstory.store import turns as stored_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable, Iterator, Sequence
@@ -110,7 +113,7 @@ class Reader:
 
     def checkpoints(self, located: LocatedSession) -> list[StoredCheckpoint]:
         """The summaries that agents put in the place of their own history in a session, in their order."""
-        return located.store.checkpoints(located.session)
+        return located.store.ask(derived_tables.checkpoints_of, located.session.id)
 
     def habits(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> Habits:
         """What was done with agents in some time, each turn once; ``report`` receives (done, total) steps."""
@@ -164,7 +167,10 @@ class Reader:
 
     def change_token(self) -> tuple[Hashable, ...]:
         """A value that differs from an earlier one if any of the stores changed since; asking for it costs nothing."""
-        return tuple((str(store.path), *store.change_token()) for store in self._listing.stores(everywhere=False))
+        return tuple(
+            (str(store.path), *store.ask_or((), stored_events.change_token))
+            for store in self._listing.stores(everywhere=False)
+        )
 
     @contextmanager
     def snapshot(self, *, everywhere: bool = False) -> Iterator[None]:
@@ -213,8 +219,8 @@ class Reader:
         """Every entry of a session, in order, by what is known without unpacking it."""
         from backstory.workspace.entries import outlined
 
-        turns = located.store.turn_numbers(located.session)
-        return tuple(outlined(each, turns) for each in located.store.outline(located.session))
+        turns = located.store.ask(stored_turns.numbers, located.session.id)
+        return tuple(outlined(each, turns) for each in located.store.ask(stored_events.outline, located.session.id))
 
     def entries(self, located: LocatedSession, seqs: Sequence[int], form: Form = "compact") -> tuple[Entry, ...]:
         """The entries of these records of a session, in order, each with its event."""
@@ -306,7 +312,7 @@ class Reader:
             query=query,
             findings=findings,
             labels=self.labels(sorted(uids)),
-            coverage=home.index_coverage() if home.exists else Coverage(),
+            coverage=home.ask(coverage.state, home.index_rule and home.index_rule()) if home.exists else Coverage(),
             missing_store=None if home.exists else home.path,
         )
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from backstory.errors import BackstoryError, NotErased, short_reason
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.spool import SPOOLS, list_spools
-from backstory.store import copies
+from backstory.store import copies, maintenance
 from backstory.store.queue import Queue
 from backstory.workspace.decisions import NOT_NOW, Late
 
@@ -60,7 +60,9 @@ class Removal:
         found: dict[str, list[Path]] = {}
         for uid in wanted:
             for store in self.stores:
-                for each, logs in store.doomed(store.session(uid)).items() if store.has(uid) else ():
+                for each, logs in (
+                    store.ask(maintenance.doomed, store.session(uid).id).items() if store.has(uid) else ()
+                ):
                     paths = [Path(log.path) for log in logs if log.kind == "file" and log.path]
                     found.setdefault(each, []).extend(paths)
         return found
@@ -130,8 +132,8 @@ class Removal:
 
 
 def _holders(stores: Sequence[Store], uids: Iterable[str]) -> list[Holder]:
-    turns = set[str]().union(*(store.turn_uids(list(uids)) for store in stores))
-    return list({each.uid: each for store in stores for each in store.holders(turns)}.values())
+    turns = set[str]().union(*(store.ask_or(set(), copies.turn_uids_of, list(uids)) for store in stores))
+    return list({each.uid: each for store in stores for each in store.ask_or([], copies.holders, turns)}.values())
 
 
 def _clear_queue(store: Path, uids: list[str], report: Callable[[str], None]) -> list[str]:

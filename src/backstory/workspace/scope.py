@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.errors import OutOfScope, SessionAmbiguous, SessionNotFound
+from backstory.store import scoped
 from backstory.store.session_filter import SessionFilter
 from backstory.workspace.listing import project_id
 from backstory.workspace.located import LocatedSession
@@ -60,14 +61,16 @@ def located_in(workspace: Workspace, scope: Scope, words: str) -> LocatedSession
     except SessionAmbiguous:
         # Those of other repositories are none of the candidates, and are not named.
         session = _the_one_in(home, scope, words)
-    if scope.is_here and session.id not in home.ids_of(scope.wanted, [session.id]):
+    if scope.is_here and session.id not in home.ask_or(
+        frozenset(), scoped.ids, home.as_recorded(scope.wanted), [session.id]
+    ):
         raise OutOfScope(words, scope.name or "")
     return LocatedSession(home, session)
 
 
 def _the_one_in(home: Store, scope: Scope, words: str) -> Session:
     """The only session of the scope that several are meant by."""
-    seen = home.several_sessions(sorted(home.ids_of(scope.wanted)))
+    seen = home.several_sessions(sorted(home.ask_or(frozenset(), scoped.ids, home.as_recorded(scope.wanted))))
     found = [each for each in seen if each.uid.startswith(words.upper()) or words in (each.name, each.native_id)]
     if len(found) == 1:
         return found[0]

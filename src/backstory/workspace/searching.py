@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from backstory.bounds import iso
 from backstory.errors import IndexOff
+from backstory.lazy_module import lazy_module
 from backstory.search.query import Findings, find, find_exact, find_listed, find_pattern
 from backstory.store import Filter
+from backstory.store import coverage as stored_coverage
 from backstory.store.coverage import Coverage
 from backstory.store.search import BY_SCORE, ROLES
 from backstory.store.session_filter import SessionFilter
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.search.query import Excerpt
-    from backstory.store import Store
+    from backstory.store import Store, topics
     from backstory.workspace.listing import Listing
     from backstory.workspace.place import Place
     from backstory.workspace.sessions import SessionFilter as ListedFilter
+else:
+    topics = lazy_module("backstory.store.topics")
 
 
 class Mode(Enum):
@@ -110,7 +114,7 @@ def search(place: Place, query: SearchQuery, cancellation: Cancellation | None) 
     store, wanted = place.home_store, filter_of(place, query)
     if not store.exists:
         return Findings(total=0, truncated=False, excerpts=[])
-    if not store.index_coverage().is_on:
+    if not store.ask(stored_coverage.state, store.index_rule and store.index_rule()).is_on:
         raise IndexOff
     if cancellation is None:
         return _found(store, query, wanted)
@@ -133,7 +137,10 @@ def _found(store: Store, query: SearchQuery, wanted: Filter) -> Findings:
 def about(listing: Listing, words: str, wanted: ListedFilter) -> ListedFilter:
     """The same filter for the sessions of a list that are about something, as any of its stores says."""
     stores = listing.stores(everywhere=wanted.everywhere)
-    found = (store.about(words, Filter(**listing.filter_of(store, wanted).shared)) for store in stores)
+    found = (
+        store.ask_or([], topics.about, words, store.as_recorded(Filter(**listing.filter_of(store, wanted).shared)))
+        for store in stores
+    )
     return replace(wanted, about=words, uids=tuple(dict.fromkeys(chain.from_iterable(found))))
 
 

@@ -22,6 +22,9 @@ from backstory.runs.queued import enqueue, new_prompts, queued_prompts
 from backstory.runs.runner import LOCK_S, ORPHANED
 from backstory.runs.spool import MARKER, SPOOLS, list_spools
 from backstory.runs.stopping import Terminated
+from backstory.store import costs, sessions
+from backstory.store import runs as stored_runs
+from backstory.store import turns as stored_turns
 from backstory.store.costs import of_turn, price_table
 from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
@@ -337,9 +340,9 @@ class SessionRuns:
             raise
 
     def _wait_for(self, prompt: QueuedPrompt) -> Iterator[RunEvent]:
-        while not self._store.has_run(self._session.uid, prompt.uid):
+        while not self._store.ask_or(False, stored_runs.has_ended, self._session.uid, prompt.uid):
             is_there = self._is_queued(prompt.uid) or self._is_running(prompt.uid)
-            if not is_there and not self._store.has_run(self._session.uid, prompt.uid):
+            if not is_there and not self._store.ask_or(False, stored_runs.has_ended, self._session.uid, prompt.uid):
                 yield Notice("It was taken out of the queue.", is_failure=True)
                 return
             lease = self._try_lease()
@@ -437,7 +440,7 @@ class SessionRuns:
     def _next(self, lease: SessionLease, asked: Sequence[str]) -> Generator[RunEvent, None, QueuedPrompt | None]:
         """What is to be run next; nothing for a session that was removed, and nothing that was run here before."""
         try:
-            if self._store.is_forgotten(self._session.uid):
+            if self._store.ask_or(False, sessions.is_forgotten, self._session.uid):
                 lease.queue.remove([each.uid for each in lease.queue.prompts(self._session.uid)])
                 return None
             prompt = self._runner.next_prompt(lease, self._store, self._session)
@@ -465,7 +468,7 @@ class SessionRuns:
     def _run(
         self, lease: SessionLease, request: Request, prompt: QueuedPrompt | None = None, *, is_asked: bool = True
     ) -> Generator[RunEvent, None, Outcome]:
-        number = self._store.turn_count(self._session) + 1
+        number = self._store.ask(stored_turns.count, self._session.id) + 1
         yield Started(
             session=self._session, number=number, agent=request.agent, prompt=prompt, offered=request.offer.names
         )
@@ -616,7 +619,9 @@ class SessionRuns:
         """What the session took so far, with all of its turns and subagents."""
         with suppress(BackstoryError):
             session = self._store.session(self._session.id)
-            cost = self._store.session_costs([session])[session.id]
+            cost = self._store.ask(costs.by_session, costs.price_table(self._store.prices_file), [session.id])[
+                session.id
+            ]
             return Whole(turns=session.turns, duration_ms=session.duration_ms, cost=cost)
         return None
 

@@ -13,6 +13,8 @@ from backstory.derive.essence import essence
 from backstory.derive.pricing import Kind
 from backstory.export import outline
 from backstory.export.shared import Point, SharedEvent, SharedRef, SharedSession, SharedTurn
+from backstory.store import derived_tables
+from backstory.store import turns as stored_turns
 from backstory.workspace.entries import entries_of, events_behind
 
 if TYPE_CHECKING:
@@ -96,8 +98,12 @@ def _short(event: model.Event) -> model.Event:
 def _session(transcript: Transcript) -> SharedSession:
     session, turns = transcript.session, _shown(transcript)
     located = transcript.located
-    numbers = located.store.turn_numbers(located.session)
-    refs = [each for each in located.store.refs(located.session) if numbers.get(each.turn_id or 0, 1) in turns]
+    numbers = located.store.ask(stored_turns.numbers, located.session.id)
+    refs = [
+        each
+        for each in located.store.ask(derived_tables.refs_of, located.session.id)
+        if numbers.get(each.turn_id or 0, 1) in turns
+    ]
     return SharedSession(
         uid=session.uid,
         title=session.heading,

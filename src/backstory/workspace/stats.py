@@ -9,16 +9,21 @@ from msgspec.structs import replace
 
 from backstory.bounds import iso
 from backstory.derive.tally import Figures, Group, GroupKey, Tally
+from backstory.lazy_module import lazy_module
+from backstory.store import costs
+from backstory.store import stats as stored_stats
 from backstory.store.stats import Asked, By
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import tzinfo
 
-    from backstory.store import Store
+    from backstory.store import Store, tool_stats
     from backstory.store.tool_stats import ToolCalls
     from backstory.workspace.listing import Listing
     from backstory.workspace.sessions import SessionFilter
+else:
+    tool_stats = lazy_module("backstory.store.tool_stats")
 
 
 class StatsQuery(Struct, frozen=True, kw_only=True):
@@ -80,7 +85,7 @@ def count_turns_by(
     """Count the same turns in several groupings, reading them once."""
     tallies = [Tally() for _ in groupings]
     for number, (store, asked) in enumerate(asked_of_each(listing, query, groupings, report)):
-        store.add_turns(asked, tallies, number)
+        store.ask_or(None, stored_stats.add_turns, costs.price_table(store.prices_file), asked, tallies, number)
     return tuple(_stats(replace(query, by=by), tally) for by, tally in zip(groupings, tallies, strict=True))
 
 
@@ -96,7 +101,7 @@ def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int]
     """Count the calls of tools in the sessions that are listed."""
     tools: dict[str, ToolCalls] = {}
     for number, (store, asked) in enumerate(asked_of_each(listing, query, (None,), report)):
-        store.add_tool_calls(asked, tools, number)
+        store.ask_or(None, tool_stats.add_calls, costs.price_table(store.prices_file), asked, tools, number)
     found = [
         ToolFigures(
             tool=name, calls=each.calls, failed=each.failed, without_result=each.without_result,
@@ -124,7 +129,7 @@ def asked_of_each(
         found.append((store, asked))
         if store is not stores[-1]:
             sessions |= listing.taken_by(store)
-            turns |= store.counted_turns(asked)
+            turns |= store.ask_or(frozenset(), stored_stats.uids, costs.price_table(store.prices_file), asked)
     return found
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from backstory.store import compactions
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -33,10 +35,10 @@ class ShownSummary(Struct, frozen=True, kw_only=True):
 def shown_summaries(located: LocatedSession, turns: Sequence[Turn]) -> tuple[ShownSummary, ...]:
     """The summaries of a session that were not taken back, in the order of what they cover. ``turns``: all it has."""
     store, session = located.store, located.session
-    if not store.has_compactions(session):
+    if not store.ask(compactions.has_any, session.id):
         return ()
-    in_force = store.compaction_in_force(session)
-    stored = [each for each in store.compactions(session) if each.id is not None]
+    in_force = store.ask(compactions.in_force, session.id)
+    stored = [each for each in store.ask(compactions.of_session, session.id) if each.id is not None]
     paths = {each.after_seq: list(_path_to(turns, each.after_seq)) for each in stored}
     return tuple(
         ShownSummary(

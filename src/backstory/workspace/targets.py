@@ -10,6 +10,7 @@ from backstory.bounds import iso
 from backstory.conversation.tree import Point, Tree
 from backstory.errors import BranchNotFound, NoBranches, RecordNotFound
 from backstory.lazy_regex import lazy_regex
+from backstory.store import turns
 from backstory.workspace.located import LocatedSession
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def branches(located: LocatedSession, tree: Tree[TreeTurn] | None = None) -> lis
 
 def _numbers(located: LocatedSession, tree: Tree[TreeTurn]) -> dict[str, int]:
     """The number of the branch that each turn is on: the one it had before any other was removed."""
-    if located.store.turn_count(located.session) == len(tree):
+    if located.store.ask(turns.count, located.session.id) == len(tree):
         return tree.numbers()
     return Tree(located.store.tree(located.session, pruned=True)).numbers()
 

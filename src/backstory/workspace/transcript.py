@@ -8,7 +8,10 @@ from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.derive.pricing import UNKNOWN
+from backstory.lazy_module import lazy_module
 from backstory.runs.spool import list_spools
+from backstory.store import claims
+from backstory.store import costs as stored_costs
 from backstory.store.costs import of_turn, price_table
 from backstory.workspace.summaries import shown_summaries
 
@@ -19,11 +22,13 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
     from backstory.runs.live import LiveRun
-    from backstory.store import Session
+    from backstory.store import Session, rederiving
     from backstory.workspace.listing import Listing
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.sessions import ListedSession
     from backstory.workspace.summaries import ShownSummary
+else:
+    rederiving = lazy_module("backstory.store.rederiving")
 
 RUNNING = "running"
 WAITING = "waiting"
@@ -112,7 +117,11 @@ def _live_runs(session_uid: str, spools: Path, now: int, report: Callable[[str],
 def _stored_turns(located: LocatedSession, stored: Sequence[Turn]) -> list[ListedTurn]:
     store, session = located.store, located.session
     removed = {turn.uid: turn.removed for turn in store.tree(session, removed=True)}
-    rewound, elsewhere, costs = store.rewound(session), store.shown_elsewhere(session), store.turn_costs(session)
+    rewound, elsewhere, costs = (
+        store.ask(rederiving.rewound, session.id),
+        store.ask(claims.shown_elsewhere, session.id),
+        store.ask(stored_costs.by_turn, stored_costs.price_table(store.prices_file), session.id),
+    )
     return [
         ListedTurn(
             number=number,

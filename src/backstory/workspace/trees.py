@@ -9,6 +9,8 @@ from msgspec import Struct
 from backstory.bounds import iso
 from backstory.conversation.tree import Tree, diff
 from backstory.derive.pricing import UNKNOWN, total
+from backstory.store import branches as stored_branches
+from backstory.store import costs as stored_costs
 from backstory.workspace.targets import branches
 
 if TYPE_CHECKING:
@@ -76,7 +78,7 @@ def session_tree(located: LocatedSession, *, removed: bool, costs: bool) -> Sess
         current=current,
         on_path=frozenset(turn.uid for turn in tree.ancestry(current.uid)) if current else frozenset(),
         tips={uid: tuple(each) for uid, each in tips.items()},
-        costs=store.turn_costs(session) if costs else {},
+        costs=store.ask(stored_costs.by_turn, stored_costs.price_table(store.prices_file), session.id) if costs else {},
     )
 
 
@@ -102,13 +104,13 @@ def _side(target: Target, tree: Tree[TreeTurn], alone: list[Span]) -> Side:
 
     store, session = target.located.store, target.located.session
     turns = tuple(tree[span.uid] for span in alone if span.first == tree[span.uid].first_seq)
-    costs = store.turn_costs(session)
+    costs = store.ask(stored_costs.by_turn, stored_costs.price_table(store.prices_file), session.id)
     of_turns = ((turn, costs.get(turn.uid, UNKNOWN)) for turn in turns)
     return Side(
         target=target,
         turns=turns,
         records=tuple(path_records(target.located, alone, tree)),
-        files=store.files_touched(session, alone),
+        files=store.ask(stored_branches.touched, session.id, alone),
         # One for which no model was asked costs nothing.
         cost=total(cost for turn, cost in of_turns if turn.model is not None or cost.low_usd is not None),
         is_empty=not alone,

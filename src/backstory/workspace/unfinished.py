@@ -20,7 +20,7 @@ from backstory.runs import compactor, stopped_turns
 from backstory.runs.lease import is_held
 from backstory.runs.process import birth
 from backstory.runs.spool import SPOOLS, list_spools
-from backstory.store import open_store
+from backstory.store import open_store, runs
 from backstory.workspace.meter import count_context
 from backstory.workspace.stopping import running
 
@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 def to_continue(home: Path, store: Store, stopped: StoppedTurn) -> Turn | None:
     """The stopped turn, where it is still what its session goes on from; None where nothing is left to do."""
     uid = stopped.session_uid
-    if not store.has(uid) or store.has_run(uid, stopped.next_uid) or _is_begun(home, stopped.next_uid):
+    if (
+        not store.has(uid)
+        or store.ask_or(False, runs.has_ended, uid, stopped.next_uid)
+        or _is_begun(home, stopped.next_uid)
+    ):
         return None
     session = store.session(uid)
     turn = next((each for each in store.turns(session) if each.uid == stopped.turn_uid), None)

@@ -18,6 +18,7 @@ from backstory.errors import BackstoryError, StoreBusy, in_words
 from backstory.ingest import news, seen_folders
 from backstory.runs.spool import SPOOLS, list_spools
 from backstory.settings import IngestSettings
+from backstory.store import logs as stored_logs
 from backstory.store import open_store
 from backstory.store.private import make_private_folder
 
@@ -146,7 +147,9 @@ class _Updating:
         if not is_ready:
             return Update(remarks=(OUTDATED,) if is_automatic else (), is_behind=True)
         folders = seen_folders.read(self._home, self._store)
-        if folders is None and (seen_folders.noted_s(self._home) is None or not self._store.recent_stamps(1)):
+        if folders is None and (
+            seen_folders.noted_s(self._home) is None or not self._store.ask_or([], stored_logs.recent_stamps, 1)
+        ):
             return self._first(is_automatic)
         deleted = soon_deleted(self._workspace, self._user_home)
         done = self._since(folders) if is_automatic else Update(is_behind=True)

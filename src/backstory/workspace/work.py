@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import CHECKS, is_aside, is_below, made, succeeded, was_refused
 from backstory.model import ToolResult
+from backstory.store import coverage, derived_tables, events, work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -53,7 +54,7 @@ def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int]
     for done, (store, session, value) in enumerate(sorted(placed, key=lambda each: each[1].uid)):
         if done % REPORTED_EVERY == 0:
             report(done, len(placed))
-        turns, deeds = store.work(session)
+        turns, deeds = store.ask(work.of_session, session.id)
         copied = met & {each.uid for each in turns}
         met |= {each.uid for each in turns}
         mine = [each for each in turns if each.uid not in copied and wanted.is_in_time(each.started)]
@@ -65,7 +66,7 @@ def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int]
 
 def work_of(store: Store, session: Session, value: ListedSession) -> SessionWork:
     """What was done in one session, with all of its turns, copies of others' too, and what its commits are called."""
-    turns, deeds = store.work(session)
+    turns, deeds = store.ask(work.of_session, session.id)
     return _work(store, session, value, turns, deeds, is_named=True)
 
 
@@ -77,7 +78,8 @@ def _work(
     counted = [each for each in deeds if not is_aside(each.text if _is_edit(each) else each.folder, roots)]
     return SessionWork(
         session=value, turns=tuple(turns), deeds=tuple(_settled(store, counted, is_named=is_named)),
-        refs=tuple(store.refs(session)), roots=roots, is_covered=store.is_covered(session),
+        refs=tuple(store.ask(derived_tables.refs_of, session.id)), roots=roots,
+        is_covered=store.ask(coverage.is_covered, session.id),
     )  # fmt: skip
 
 
@@ -123,7 +125,7 @@ def _by_whole(store: Store, forms: FullForms, deed: DoneDeed) -> DoneDeed | None
     """A deed by the whole text that its call returned; None if a person refused it."""
     if deed.cut is None:
         return deed
-    stored = store.events_of(deed.session_id, [deed.cut])
+    stored = store.ask(events.of_records, deed.session_id, [deed.cut])
     said = "\n".join(each.content for each in map(forms.expand, stored) if isinstance(each, ToolResult))
     if was_refused(deed.failed, said):
         return None

@@ -22,6 +22,7 @@ from backstory.errors import (
     SeveralRunHere,
 )  # fmt: skip
 from backstory.lazy_regex import lazy_regex
+from backstory.store import merging
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.place import Place
 
@@ -183,7 +184,7 @@ class Workspace(Place):
         """Raise StoreDamaged where a store holds a value that its column cannot: for who failed, and asks over what."""
         for store in {each.path: each for each in (self.project_store, self.home_store)}.values():
             if store.exists:
-                store.check_rows()
+                merging.check_rows(store)
 
 
 def _nearer(unknown: SessionNotFound, refused: BackstoryError, words: str) -> BackstoryError:

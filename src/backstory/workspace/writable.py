@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from backstory.conversation.tree import get_ancestry
 from backstory.projects import git
-from backstory.store import Workplace, open_store
+from backstory.store import Workplace, open_store, replication
+from backstory.store import sessions as stored_sessions
 from backstory.store.queue import Queue
 from backstory.workspace import stopping
 from backstory.workspace.running import store_of_run
@@ -70,9 +71,9 @@ def ensure_writable_session(place: Place, located: LocatedSession, holding: Poin
     if is_own(store, located.session.uid):
         return WritableSession(session=store.session(located.session.uid), restored=restored)
     held = prepare_store(place)
-    session = store.continue_session(located.store, located.session.uid, holding, worktree=place.worktree)
+    session = replication.continue_session(store, located.store, located.session.uid, holding, worktree=place.worktree)
     known.remember(store)
-    store.place_session(session, workplace(place))
+    store.change(stored_sessions.place, session.id, workplace(place))
     return WritableSession(
         session=store.session(session.id),
         restored=restored,
@@ -95,7 +96,7 @@ def held_sentences(store: Path, held: int) -> Iterator[str]:
 
 def is_own(store: Store, uid: str) -> bool:
     """Whether a store may add to a session: it owns it, and does not only keep a copy from another one."""
-    return store.exists and store.owner_of(uid) == store.id
+    return store.exists and store.ask_or(None, stored_sessions.owner, uid) == store.id
 
 
 def _lacking(located: LocatedSession, store: Store, session: Session) -> Lacking | None:
