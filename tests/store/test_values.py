@@ -10,7 +10,8 @@ import apsw
 import pytest
 
 from backstory.errors import SessionsNotCopied, StoreDamaged
-from backstory.store import merging, open_store, portable, replication, schema, sessions
+from backstory.model import AssistantText, UserMessage
+from backstory.store import foreign, merging, open_store, portable, replication, schema, sessions
 from backstory.store.json_lines import LINE_BYTES_MAX
 from backstory.store.replicate import Taken
 from tests.support.one_of_each import fill
@@ -171,3 +172,36 @@ def test_a_session_with_a_log_of_another_length_than_its_bytes_is_named(enemy: P
     set_first(enemy, "logs", "read_to", length)
     with open_store(enemy) as store, pytest.raises(StoreDamaged, match="has not the length"):
         store.ask(lambda db: portable.extent(db, 1))
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [("events", "kind", "cast(x'6100ff' as text)"), ("turns", "uid", f"'../{'x' * 23}'"), ("turns", "started", WORD)],
+)
+def test_many_sessions_that_are_checked_together_are_no_shield_for_one(
+    enemy: Path, tmp_path: Path, table: str, column: str, value: str
+) -> None:
+    with open_store(enemy) as store:
+        for _ in range(9):
+            store.create_session()
+    set_first(enemy, table, column, value)
+    with open_store(enemy) as ours, open_store(tmp_path / "home.db", shared=True) as home:
+        with pytest.raises(SessionsNotCopied, match=FIRST):
+            replication.pull_sessions(home, ours)
+        assert not home.has(FIRST)
+        assert home.ask(sessions.count) == len(ours.ask(sessions.owned_by, ours.id)) - 1
+
+
+def test_many_sessions_of_a_good_store_are_checked_in_one_pass_before_the_first_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[int]()
+    monkeypatch.setattr(foreign, "check_session", lambda db, session_id, *_, **__: asked.append(session_id))
+    with open_store(tmp_path / "a.bks") as ours, open_store(tmp_path / "home.db", shared=True) as home:
+        for _ in range(9):
+            ours.append_events(ours.create_session(), [UserMessage(content="Why?"), AssistantText(text="So.")])
+        assert replication.pull_sessions(home, ours) == 9
+        assert asked == []
+        ours.create_session()
+        assert replication.pull_sessions(home, ours) == 1
+        assert asked == [10]

@@ -334,12 +334,22 @@ class Database:
         """Write as ``change`` does what a person decided: it is on the disk when this returns."""
         return self._change(lambda db: change(db, *args, **kwargs), decided=True)
 
-    def change_from(self, source: Database, change: Callable[[apsw.Connection, str], T], *, decided: bool = False) -> T:
-        """Write with another store beside; ``change`` receives the name to read it under."""
+    def change_from(
+        self,
+        source: Database,
+        change: Callable[[apsw.Connection, str], T],
+        *,
+        decided: bool = False,
+        look: Callable[[apsw.Connection], object] = sessions.count,
+    ) -> T:
+        """Write with another store beside; ``change`` receives the name to read it under.
+
+        ``look`` reads that store first: what it raises is raised before anything is written.
+        """
+        # A file that is no store of ours is refused before it is attached.
+        source.ask(look)
         if source.path == self.path:
             return self._write(lambda db: change(db, "main"), decided=decided)
-        # A file that is no store of ours is refused before it is attached.
-        source.ask(sessions.count)
         db = self.writer()
         with connection.translated(source.path):
             db.execute("attach database ? as source", (str(source.path),))

@@ -32,8 +32,10 @@ _STORED = lazy_regex(r"create trigger (\w+) (.*)", re.IGNORECASE | re.DOTALL)
 _FORMER = ("turn_follows",)
 """Triggers that ours had once: they go too, and are nothing to tell a person."""
 _COMMENT = lazy_regex(r"--[^\n]*")
-ASKED_OF_MAX = 5
-"""When so many sessions of a store were checked, the next ones are checked together."""
+ASKED_ALONE_MAX = 4
+"""The sessions of a store are checked together where more of them are to be copied, and they are a part of it."""
+PART = 10
+"""Such a part is a tenth: to look at a session alone takes the time of ten among others."""
 _GENERATED = f"last_native_id text generated always as ({schema.running_id_column()}) virtual"
 
 
@@ -90,9 +92,10 @@ def check_session(db: apsw.Connection, session_id: int, path: Path, *, is_bounde
         raise errors.SessionDamaged(path, "a turn has no uid")
 
 
-def check_rest(db: apsw.Connection, path: Path, *, is_bounded: bool = True) -> None:
-    """Raise StoreDamaged unless the rows that belong to no session are what their columns say."""
-    if (problem := next(values.of_no_session(db, is_bounded=is_bounded), None)) is not None:
+def check_rest(db: apsw.Connection, path: Path, *, is_bounded: bool = True, are_others_whole: bool = False) -> None:
+    """Raise StoreDamaged unless the rows that belong to no session are what their columns say: see ``values``."""
+    problems = values.of_no_session(db, is_bounded=is_bounded, are_others_whole=are_others_whole)
+    if (problem := next(problems, None)) is not None:
         raise errors.StoreDamaged(path, problem)
 
 
@@ -156,19 +159,27 @@ class Wholeness:
     """Remembers while a store is open whether all its sessions are known to be whole."""
 
     def __init__(self) -> None:
-        self._asked_of = 0
         self._whole_at: int | None = None
         """The version of the file, see SQLite's data_version, in which every session was whole."""
 
-    def check(self, db: apsw.Connection, uid: str, path: Path, *, is_bounded: bool) -> None:
-        """Raise SessionDamaged unless a session holds what another store can hold; see ``check_session``."""
-        session_id: int | None = db.execute("select id from sessions where uid = ?", (uid,)).get
-        if session_id is not None and not self._are_all_whole(db, is_bounded=is_bounded):
+    def check_session(self, db: apsw.Connection, session_id: int, path: Path, *, is_bounded: bool) -> None:
+        """Raise SessionDamaged unless a session holds what another store can hold; see ``foreign.check_session``."""
+        if self._whole_at != db.data_version():
             check_session(db, session_id, path, is_bounded=is_bounded)
 
-    def _are_all_whole(self, db: apsw.Connection, *, is_bounded: bool) -> bool:
-        """Whether every session is known to be whole, which is found out when several were asked of."""
-        self._asked_of += 1
-        if self._asked_of == ASKED_OF_MAX and values.are_whole(db, is_bounded=is_bounded):
-            self._whole_at = db.data_version()
-        return self._whole_at == db.data_version()
+    def check(self, db: apsw.Connection, uid: str, path: Path, *, is_bounded: bool) -> None:
+        """The same by a uid, whose session may not be here."""
+        session_id: int | None = db.execute("select id from sessions where uid = ?", (uid,)).get
+        if session_id is not None:
+            self.check_session(db, session_id, path, is_bounded=is_bounded)
+
+    def check_rest(self, db: apsw.Connection, path: Path, *, is_bounded: bool, asking: int) -> None:
+        """Raise StoreDamaged unless what belongs to no session is as ours are made.
+
+        ``asking``: how many sessions will be checked; where these are many, it is done here for all together.
+        """
+        sessions = int(db.execute("select count(*) from sessions").get)
+        are_many = asking > max(ASKED_ALONE_MAX, sessions // PART)
+        is_whole = are_many and values.are_whole(db, is_bounded=is_bounded)
+        self._whole_at = db.data_version() if is_whole else None
+        check_rest(db, path, is_bounded=is_bounded, are_others_whole=is_whole)

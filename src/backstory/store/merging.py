@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from backstory import errors, ids
 from backstory.lazy_module import lazy_module
-from backstory.store import foreign, kinds
+from backstory.store import kinds, sessions
 from backstory.store.database import believed
 from backstory.store.rows import fetch
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store import Store, codec, merge_session
+    from backstory.store import Store, codec, merge_session, replication
 else:
     codec = lazy_module("backstory.store.codec")
+    replication = lazy_module("backstory.store.replication")
     merge_session = lazy_module("backstory.store.merge_session")
 
 R = TypeVar("R")
@@ -103,12 +104,12 @@ def check_rows(store: Store) -> None:
     """Raise StoreDamaged unless every row is what its columns say; of one from elsewhere as ours are made."""
 
     def check(db: apsw.Connection) -> None:
-        with believed(store.path):
-            for (session_id,) in fetch(db, tuple[int], "select id from sessions order by id"):
-                foreign.check_session(db, session_id, store.path, is_bounded=store.is_elsewhere)
+        for (session_id,) in fetch(db, tuple[int], "select id from sessions order by id"):
+            store.whole.check_session(db, session_id, store.path, is_bounded=store.is_elsewhere)
 
-    store.ask(foreign.check_rest, store.path, is_bounded=store.is_elsewhere)
-    store.ask(check)
+    with believed(store.path):
+        replication.check_rest(store, asking=store.ask(sessions.count))
+        store.ask(check)
 
 
 def check_dictionaries(store: Store, source: Store, *, may_have_others: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +16,7 @@ from backstory.store.database import believed
 from backstory.store.sessions import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     import apsw
@@ -56,8 +57,9 @@ def copy_session(store: Store, source: Store, uid: str) -> None:
     What was decided later here stays.
     """
     folders = source.moves
-    _check_session(source, uid)
-    store.change_from(source, lambda db, name: replicate.copy_session(db, name, uid, folders))
+    store.change_from(
+        source, lambda db, name: replicate.copy_session(db, name, uid, folders), look=_checks(source, uid)
+    )
 
 
 def continue_session(
@@ -73,7 +75,6 @@ def continue_session(
     ``holding``: it has this record; where the one that is here lacks it, another is made. ``worktree``: where
     one that is made begins; None: where the other did.
     """
-    _check_session(source, uid)
     begun, folders = None if worktree is None else os.fspath(worktree), source.moves
 
     def go_on(db: apsw.Connection, name: str) -> Session:
@@ -85,15 +86,24 @@ def continue_session(
             known = replicate.continue_from(db, name, uid, new, folders)
         return sessions.get(db, known)
 
-    return store.as_shown(store.change_from(source, go_on))
+    return store.as_shown(store.change_from(source, go_on, look=_checks(source, uid)))
 
 
-def _check_session(store: Store, uid: str) -> None:
-    """Raise SessionDamaged unless a session holds what another store can hold: asked before a row of it is taken.
+def _checks(store: Store, uid: str) -> Callable[[apsw.Connection], None]:
+    """The question that raises SessionDamaged unless a session holds what another store can hold.
 
-    Of a store that nobody trusts, also where it holds more than an import could.
+    It is asked before a row of it is taken; of a store that nobody trusts it is also raised where a session holds
+    more than an import could.
     """
-    store.ask(store.whole.check, uid, store.path, is_bounded=store.is_elsewhere)
+    return partial(store.whole.check, uid=uid, path=store.path, is_bounded=store.is_elsewhere)
+
+
+def check_rest(store: Store, *, asking: int = 0) -> None:
+    """Raise StoreDamaged unless what belongs to no session of a store is as ours are made.
+
+    ``asking``: how many sessions will be checked; where these are many, it is done here for all together.
+    """
+    store.ask(store.whole.check_rest, store.path, is_bounded=store.is_elsewhere, asking=asking)
 
 
 def rebuild_from(store: Store, source: Store, store_id: str) -> int:
@@ -171,13 +181,15 @@ def pull_sessions(store: Store, source: Store, *, is_one_of_several: bool = Fals
     by themselves, so of a session that differs the turns of both are kept. What cannot be done is named when the
     rest is: raises SessionsNotCopied, SessionDiverged, CopiesBehind.
     """
-    source.ask(foreign.check_rest, source.path, is_bounded=source.is_elsewhere)
+    owner = source.id
+    there, here = (len(each.ask_or([], sessions.owned_by, owner)) for each in (source, store))
+    check_rest(source, asking=there - here)
     pulled = _Pulled()
     for step in _plan(store, source):
         if pulled.may_try(step):
             try:
                 if is_one_of_several and isinstance(step, plan.Differ):
-                    _check_session(source, step.uid)
+                    source.ask(_checks(source, step.uid))
                     pulled.copied += merge(store, source, step.uid, owns=False).has_changed
                     continue
                 _perform(store, source, [step])
@@ -260,7 +272,6 @@ def take_elsewhere(store: Store, source: Store, uid: str, origin: Taken) -> bool
     """
     if not foreign.is_uid(uid):
         raise errors.StoreDamaged(source.path, "a session has no uid")
-    _check_session(source, uid)
 
     def take(db: apsw.Connection, name: str) -> bool:
         with believed(source.path):
@@ -269,7 +280,7 @@ def take_elsewhere(store: Store, source: Store, uid: str, origin: Taken) -> bool
             replicate.take_elsewhere(db, name, uid, origin)
         return True
 
-    return store.change_from(source, take)
+    return store.change_from(source, take, look=_checks(source, uid))
 
 
 def take_imported(store: Store, source: Store, uid: str, path: Path, *, trusted: bool) -> Came:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
 
+from backstory import ids
 from backstory.bounds import INTEGER_MAX
+from backstory.model import AssistantText, ToolCall, ToolResult
 from backstory.store import kinds, schema
 from backstory.store.codec import UNPACKED_BYTES_MAX
 from backstory.store.json_lines import LINE_BYTES_MAX, NUMBER_MAX
@@ -54,8 +56,17 @@ _COUNTS = ("_tokens", "_ms", "_chars", "_window", "_limit", "char_len", "size")
 _MEANT = {"integer": "an integer in range", "real": "an amount", "text": "text that can be kept", "blob": "bytes"}
 _PACKED = ("events", "data")
 """Text in old stores, a blob since."""
-_TEXTS = {"events": "typeof(data) = 'text' or kind glob '*[^A-Za-z]*'"}
+_MOST_EVENTS = " and ".join(f"kind <> '{each.kind}'" for each in (ToolCall, ToolResult, AssistantText))
+"""No event of the kinds that most are of: a word is sooner compared than looked through."""
+_NO_WORD = "({0} glob '*[^A-Za-z]*' or octet_length({0}) <> length({0}))"
+"""Text of more than letters: the length ends at a NUL."""
+_TEXTS = {
+    "events": f"data < x'' or {_MOST_EVENTS} and {_NO_WORD.format('kind')}",
+    "file_touches": f"to_path is not null or {_NO_WORD.format('action')}",
+}
 """Which rows have text that must be decoded to know what it is, where most have none."""
+_UID = f"octet_length(uid) = {ids.UID_LENGTH} and length(uid) = {ids.UID_LENGTH} and uid not glob '*[^{ids.ALPHABET}]*'"
+"""The condition that a uid is as ours are made: see ``foreign.is_uid``."""
 
 
 def of_session(db: apsw.Connection, session_id: int, *, is_bounded: bool) -> Iterator[str]:
@@ -70,22 +81,29 @@ def of_session(db: apsw.Connection, session_id: int, *, is_bounded: bool) -> Ite
             yield from _wrong(db, rows, (session_id,), is_bounded=is_bounded)
 
 
-def of_no_session(db: apsw.Connection, *, is_bounded: bool) -> Iterator[str]:
-    """Name what is wrong with rows that belong to no session, or do not say to which."""
+def of_no_session(db: apsw.Connection, *, is_bounded: bool, are_others_whole: bool = False) -> Iterator[str]:
+    """Name what is wrong with rows that belong to no session, or do not say to which.
+
+    ``are_others_whole``: those of every session are known to be, so they say to which.
+    """
     there = _there(db)
     for table in schema.tables():
         rows = _Rows(table.name, "true", there)
         if table.name in _OF_SESSION:
+            if are_others_whole:
+                continue
             yield from _of_wrong_kind(db, rows, (), is_bounded=True, only=_LINKS)
         elif not table.is_virtual:
             yield from _wrong(db, rows, (), is_bounded=is_bounded)
 
 
 def are_whole(db: apsw.Connection, *, is_bounded: bool) -> bool:
-    """Whether nothing is wrong with the rows of any session, asked faster than of each."""
+    """Whether nothing is wrong with the rows of any session, and each turn has a uid: asked faster than of each."""
     there = _there(db)
     rows = (_Rows(each.name, "true", there) for each in schema.tables() if each.name in _OF_SESSION)
-    return all(_are_whole(db, each, (), is_bounded=is_bounded) for each in rows if each.columns)
+    return all(_are_whole(db, each, (), is_bounded=is_bounded) for each in rows if each.columns) and not (
+        db.execute(f"select exists (select 1 from turns where not ({_UID}))").get
+    )
 
 
 def _there(db: apsw.Connection) -> frozenset[tuple[str, str]]:
@@ -146,7 +164,7 @@ def _whole_sql(rows: _Rows, *, is_bounded: bool) -> str:
 
 def _all_fit(table: str, columns: tuple[Column, ...], *, is_bounded: bool) -> str:
     """The condition that all values of a row fit, short for the many rows that do."""
-    numbers = [each for each in columns if each.kind == "integer" and _most(each, is_bounded=is_bounded) == NUMBER_MAX]
+    numbers = [each for each in columns if each.kind == "integer" and _most(each, is_bounded=True) == NUMBER_MAX]
     kept = [each.name if each.is_required else f"ifnull({each.name}, 0)" for each in numbers]
     within = [f"+{each} between {-NUMBER_MAX} and {NUMBER_MAX}" for each in kept]
     # Text is larger than every number, and a sum with a fraction in it is no integer.
@@ -193,8 +211,9 @@ def _fits(table: str, column: Column, *, is_bounded: bool) -> str:
         case "real":
             fits = f"typeof({name}) in ('real', 'integer') and {name} between 0 and {float(INTEGER_MAX)}"
         case "text":
-            kinds = "in ('text', 'blob')" if (table, name) == _PACKED else "= 'text'"
-            fits = f"typeof({name}) {kinds}" + (f" and octet_length({name}) <= {LINE_BYTES_MAX}" if is_bounded else "")
+            # Text comes behind every number, and a blob behind every text.
+            fits = f"{name} >= ''" if (table, name) == _PACKED else f"typeof({name}) = 'text'"
+            fits += f" and octet_length({name}) <= {LINE_BYTES_MAX}" * is_bounded
         case _:
             fits = f"typeof({name}) = 'blob'" + (f" and octet_length({name}) <= {UNPACKED_BYTES_MAX}" * is_bounded)
     return fits if column.is_required else f"{name} is null or ({fits})"

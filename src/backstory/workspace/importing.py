@@ -19,7 +19,7 @@ from backstory.ingest.lock import ingest_lock
 from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Problem, Report
 from backstory.projects.trust import Verdict
-from backstory.store import Taken, foreign, ingesting, replication, sessions
+from backstory.store import Taken, ingesting, replication, sessions
 from backstory.workspace.meter import count_context
 from backstory.workspace.up_to_date import HOME_OFF, chosen_agents, soon_deleted
 
@@ -176,8 +176,10 @@ def take_from_elsewhere(workspace: Place, report: Callable[[str], None]) -> list
         # For a known store the exchange with projects has reported it already.
         return [] if workspace.known_projects.is_noted(store.path) else [Problem(str(store.path), str(refused))]
     taken_from = Taken(elsewhere=str(store.path), project=workspace.project_key, folder=str(workspace.project_folder))
-    taken, problems, conflicts = 0, _odd_rest(store), list[str]()
-    for uid in _uids(store, problems):
+    taken, problems, conflicts = 0, list[Problem](), list[str]()
+    uids = _uids(store, problems)
+    problems += _odd_rest(store, len(uids) - len(home.ask_or({}, sessions.origins, uids)))
+    for uid in uids:
         if uid in workspace.conflicts:
             conflicts.append(uid)
         elif not home.ask_or({}, sessions.origins, [uid]):
@@ -196,10 +198,13 @@ def take_from_elsewhere(workspace: Place, report: Callable[[str], None]) -> list
     return problems
 
 
-def _odd_rest(store: Store) -> list[Problem]:
-    """Name what of a store is not as ours are made and belongs to no session: what is whole is taken nevertheless."""
+def _odd_rest(store: Store, asking: int) -> list[Problem]:
+    """Name what of a store is not as ours are made and belongs to no session: what is whole is taken nevertheless.
+
+    ``asking``: how many of its sessions are to be taken.
+    """
     try:
-        store.ask(foreign.check_rest, store.path, is_bounded=store.is_elsewhere)
+        replication.check_rest(store, asking=asking)
     except BackstoryError as refused:
         return [Problem(str(store.path), str(refused))]
     return []
