@@ -20,9 +20,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from backstory.ask.costs import price_table
 from backstory.derive.pricing import cost_of
 from backstory.model import Tokens
-from backstory.store.costs import price_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 import backstory
 from backstory import errors, settings
+from backstory.ask import readonly
 from backstory.cli import COMMANDS, GROUPS, INTERRUPTED, PIPE_CLOSED, cli
-from backstory.store import open_store, readonly
+from backstory.store import open_store
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "backstory"

@@ -28,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from backstory.ask.readonly import Answer
     from backstory.conversation.compact import compact_event
     from backstory.conversation.context import (
         Context,
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
         UserMessage,
     )
     from backstory.store import Filter, Session, Store, StoredEvent, cleanup_orphans, open_store
-    from backstory.store.readonly import Answer
 
 __version__ = "0.1.0"
 """A constant: reading package metadata at start-up would cost 50 ms."""
@@ -76,7 +76,7 @@ _HOMES = {
         "Unknown", "UserMessage",
     ),
     "backstory.store": ("Filter", "Session", "Store", "StoredEvent", "cleanup_orphans", "open_store"),
-    "backstory.store.readonly": ("Answer",),
+    "backstory.ask.readonly": ("Answer",),
     "backstory.conversation.tree": ("get_ancestry", "get_leaf_messages", "get_leaves"),
 }  # fmt: skip
 _EARLIER = {"ToldTurn": "TurnWithEvents"}

@@ -14,6 +14,10 @@ OVER = INTEGER_MAX + 1
 """What a sum stays at that has grown too large: it can be handed on, and is not kept."""
 LOST = 2**64 - 1
 """A count that is there and could not be kept, until it leaves a reader as None: a sum with such a part is, too."""
+NUMBER_MAX = 2**53
+"""The greatest number of a record, and the greatest offset: what every JSON parser reads as it stands."""
+LINE_BYTES_MAX = 32 * 1024 * 1024
+"""No line of a JSON export is longer, its end included, and no text of another store: reading one takes memory."""
 TIME_MAX_MS = 253_402_300_799_999
 """The last millisecond of the year 9999, UTC."""
 OUT_OF_RANGE = "out of range: "

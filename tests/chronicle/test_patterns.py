@@ -25,7 +25,7 @@ from tests.support.habits import CHEAP, DAY, DEAR, HOUR, MINUTE, SECOND, T0, cal
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from backstory.store.habits import HabitCall, HabitTurn
+    from backstory.ask.habits import HabitCall, HabitTurn
     from backstory.workspace.habits import Habits
 
 

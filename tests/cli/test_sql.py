@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory.ask import readonly
 from backstory.cli.output import columns
 from backstory.cli.sql_command import EXAMPLES, _fitted
 from backstory.export.full_form import FullForms
 from backstory.model import UserMessage
-from backstory.store import open_store, readonly
+from backstory.store import open_store
 from tests.support import make_golden
 from tests.support.machines import SMALL
 from tests.support.one_of_each import OUTPUT, fill

@@ -98,7 +98,7 @@ def test_a_command_that_reads_imports_nothing_that_ingests_or_parses_sql(read_on
         uid = store.uids()[0]
     modules = imported(read_once, *(word.replace("SESSION", uid) for word in words))
     assert of_others(modules) - DATABASE == set()
-    assert ours(modules, "ingest.ingest", "ingest.watch", "store.readonly", "store.sql_functions") == set()
+    assert ours(modules, "ingest.ingest", "ingest.watch", "ask.readonly", "ask.sql_functions") == set()
     assert ours(modules, "runs.runner", "runs.stream") == set()
     # Which turns were rewound is decided where they are derived again.
     rederives = {"backstory.store.batches", "backstory.store.arrivals"} if words[0] == "show" else set()
@@ -121,7 +121,7 @@ def test_what_picks_and_what_follows_is_imported_only_by_who_asks_for_it(read_on
 def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell, words: tuple[str, ...]) -> None:
     modules = imported(read_once, *words)
     derives = ours(modules, "derive.deriver", "derive.refs", "derive.file_touches")
-    searches = ours(modules, "search.", "store.search", "store.ranking")
+    searches = ours(modules, "search.", "ask.search", "ask.ranking")
     assert (derives, searches, ours(modules, "agents.claude", "agents.contract")) == (set(), set(), set())
     # Whether there are new logs is found out without what reads them.
     assert ours(modules, "ingest.") == {"backstory.ingest.news", "backstory.ingest.seen_folders"}
@@ -138,10 +138,8 @@ def test_the_library_for_agents_is_imported_only_by_the_server(read_once: Shell)
 
 def test_a_line_for_a_prompt_imports_nothing_that_looks_for_logs(read_once: Shell) -> None:
     modules = imported(read_once, "stats", "--line")
-    assert (
-        ours(modules, "ingest.", "agents.claude", "agents.contract", "search.", "store.search", "runs.runner") == set()
-    )
-    assert ours(modules, "workspace.up_to_date", "workspace.importing", "store.tool_stats", "cli.stats_table") == set()
+    assert ours(modules, "ingest.", "agents.claude", "agents.contract", "search.", "ask.search", "runs.runner") == set()
+    assert ours(modules, "workspace.up_to_date", "workspace.importing", "ask.tool_stats", "cli.stats_table") == set()
     assert of_others(modules) - DATABASE == set()
     assert modules & (DEAR | WRITING | {"shutil", "subprocess", "zstandard"}) == set()
 
@@ -156,11 +154,9 @@ def test_a_run_without_calls_imports_only_its_agent_and_what_stores_an_answer(ma
     assert "backstory.agents.codex.stream" in modules
     assert of_others(modules) - DATABASE == set()
     others = ours(modules, "agents.ah", "agents.claude", "agents.copilot")
-    unneeded = ours(
-        modules, "derive.refs", "derive.file_touches", "search.", "export.", "ingest.ingest", "store.search"
-    )
+    unneeded = ours(modules, "derive.refs", "derive.file_touches", "search.", "export.", "ingest.ingest", "ask.search")
     assert (others, unneeded) == (set(), set())
-    assert ours(modules, "store.readonly", "store.sql_functions", "store.search") == set()
+    assert ours(modules, "ask.readonly", "ask.sql_functions", "ask.search") == set()
     assert (
         ours(modules, "workspace.reader", "workspace.prompt_queue", "workspace.run_list", "workspace.unsent") == set()
     )

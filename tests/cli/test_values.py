@@ -10,10 +10,10 @@ import apsw
 import pytest
 from click.testing import CliRunner
 
+from backstory.bounds import LINE_BYTES_MAX
 from backstory.cli import cli
 from backstory.errors import BackstoryError, StoreDamaged
 from backstory.store import open_store, schema
-from backstory.store.json_lines import LINE_BYTES_MAX
 from tests.support.one_of_each import fill
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from backstory.ask.costs import price_table
 from backstory.derive.pricing import (
     INCLUDED,
     UNKNOWN,
@@ -21,7 +22,6 @@ from backstory.derive.pricing import (
     total,
 )
 from backstory.model import PARTIAL, Tokens
-from backstory.store.costs import price_table
 
 PRICE = Price(models=["m"], input=1, output=10, cache_read=0.1, cache_write=2)
 LONG = Price(models=["m"], input=1, output=10, cache_read=0.1, cache_write=2, cache_write_1h=3)

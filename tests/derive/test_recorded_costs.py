@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.ask.costs import price_table
 from backstory.derive.pricing import cost_of
 from backstory.model import Tokens
-from backstory.store.costs import price_table
 from tests.support.streaming import STREAMS, recorded
 
 if TYPE_CHECKING:

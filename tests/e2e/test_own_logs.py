@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.derive.essence import changed_lines
+from backstory.exchange import replication
 from backstory.model import AssistantText, ToolCall
-from backstory.store import open_store, replication
+from backstory.store import open_store
 from tests.support.real_clients import AGENTS, shell
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from backstory.cli import cli
 from backstory.conversation.board import BoardKey
 from backstory.derive.secrets import Redactor
 from backstory.errors import CannotWrite, FileInTheWay
+from backstory.exchange import replication
 from backstory.export.exporting import Chosen, Written, everything, export, formats, these, with_notes
 from backstory.model import UserMessage
-from backstory.store import boarding, open_store, replication
+from backstory.store import boarding, open_store
 from backstory.store.board_items import NewItem
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, lines

@@ -18,12 +18,12 @@ from backstory import agents
 from backstory.agents.ah.files import write_kept
 from backstory.agents.ah.log import Databases
 from backstory.agents.contract import KeptLog, SessionRows
+from backstory.ask.readonly import VALUE_BYTES_MAX
 from backstory.cli import cli
 from backstory.errors import CannotWrite, FileInTheWay
 from backstory.export.exporting import NotWritten, Written, everything, export_each, formats
 from backstory.ingest.ingest import ingest
 from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, Turn, UserMessage
-from backstory.store.readonly import VALUE_BYTES_MAX
 from tests.support import ah_files
 from tests.support.ah_files import CASES, SESSION, AhFile, call, result, ulid
 from tests.support.clock import NOW

@@ -14,8 +14,9 @@ import apsw
 import pytest
 
 from backstory.agents.claude import tools
+from backstory.exchange import replication
 from backstory.ingest.reindex import reindex
-from backstory.store import derived_tables, open_store, rederiving, replication
+from backstory.store import derived_tables, open_store, rederiving
 from tests.support import make_golden
 from tests.support.clock import NOW
 from tests.support.machines import (

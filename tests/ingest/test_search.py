@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory.ask import ranking
+from backstory.ask.search import ROLES
 from backstory.export.full_form import FullForms
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Plan, UserMessage
-from backstory.store import Filter, ranking
-from backstory.store.search import ROLES
+from backstory.store import Filter
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, case, claude_line, claude_log, lines, place
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
+from backstory.exchange import replication
 from backstory.ingest.reindex import reindex
-from backstory.store import replication
 from tests.support.clock import NOW
 from tests.support.machines import Machine, claude_line, claude_log, differences, lines, looked_up
 

@@ -12,13 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backstory import ids
+from backstory.ask import costs as stored_costs
+from backstory.ask import stats
+from backstory.ask.stats import Asked
 from backstory.derive.tally import Tally
+from backstory.exchange import replication
+from backstory.exchange.replicate import Taken
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, UserMessage
-from backstory.store import Taken, claims, copies, ingesting, open_store, replication, sessions, stats, written
-from backstory.store import costs as stored_costs
+from backstory.store import claims, copies, ingesting, open_store, sessions, written
 from backstory.store.session_filter import ListFilter
-from backstory.store.stats import Asked
 from tests.support.clock import NOW
 from tests.support.machines import Machine, looked_up
 from tests.support.written_logs import USED, HandMade, Said, own, written_of

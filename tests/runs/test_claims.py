@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from backstory.agents.contract import Exit
+from backstory.exchange import replication
 from backstory.export.full_form import FullForms
 from backstory.ingest.reindex import reindex
 from backstory.model import ToolCall
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun, append_run
-from backstory.store import Session, Store, open_store, replication, run_facts
+from backstory.store import Session, Store, open_store, run_facts
 from backstory.store.sidecars import pack
 from tests.support.bench import Bench
 from tests.support.clock import NOW

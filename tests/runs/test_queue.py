@@ -874,7 +874,7 @@ STEPS = [
     ("backstory.store:Store.append", "after"),
     ("backstory.store.queue:Queue.remove", "before"),
     ("backstory.store.queue:Queue.remove", "after"),
-    ("backstory.store.replication:replicate_session", "before"),
+    ("backstory.exchange.replication:replicate_session", "before"),
     ("backstory.runs.spool:Spool.remove", "before"),
     ("backstory.runs.spool:Spool.remove", "after"),
     ("backstory.runs.lease:SessionLease.release", "before"),

@@ -15,13 +15,14 @@ import msgspec
 import pytest
 
 from backstory import agents, ids
+from backstory.exchange import replication
 from backstory.model import UserMessage
 from backstory.runs import process
 from backstory.runs.runner import Request, Runner
 from backstory.runs.spool import MARKER, SPOOLS, Run, Spool
 from backstory.runs.steering import word_line
 from backstory.runs.stream import PIECE_BYTES
-from backstory.store import open_store, replication
+from backstory.store import open_store
 from backstory.store.queue import Kind, QueuedPrompt
 from tests.support.clock import NOW
 from tests.support.power import laid_out, losing_power

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.agents.contract import Exit
+from backstory.exchange import replication
 from backstory.ids import parse_time_ms
 from backstory.ingest.reindex import reindex
 from backstory.runs.arrival_notes import WATCH_GAP_MS, ArrivalNotes, notes_of, read_notes
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun, append_run
-from backstory.store import Session, Store, open_store, replication, sidecars
+from backstory.store import Session, Store, open_store, sidecars
 from backstory.store.arrivals import Arrivals
 from tests.support.clock import NOW, Clock
 from tests.support.running import GOOD, start_and_leave, until_over

@@ -11,22 +11,12 @@ import pytest
 
 from backstory.agents.claude.stream import StreamReader
 from backstory.errors import SessionDiverged
+from backstory.exchange import replication
 from backstory.ids import turn_uid
 from backstory.model import UserMessage
 from backstory.runs.runner import Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
-from backstory.store import (
-    RecordBatch,
-    append,
-    claims,
-    derived_tables,
-    event_rows,
-    logs,
-    open_store,
-    replication,
-    runs,
-    turns,
-)
+from backstory.store import RecordBatch, append, claims, derived_tables, event_rows, logs, open_store, runs, turns
 from tests.support.clock import NOW
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from backstory import errors
 from backstory.conversation.board import ITEMS_KEPT, ITEMS_MAX, BoardKey
 from backstory.derive.secrets import Redactor
+from backstory.exchange import replication
 from backstory.ingest.reindex import reindex
 from backstory.model import UserMessage
-from backstory.store import Workplace, boarding, connection, open_store, replication
+from backstory.store import Workplace, boarding, connection, open_store
 from backstory.store.board_items import ItemCopy, NewItem, merged
 from backstory.store.moves import Move
 from tests.support.clock import NOW, Clock

@@ -10,10 +10,11 @@ from backstory.agents.contract import Exit
 from backstory.conversation.context import build_context
 from backstory.conversation.tree import Point, Tree
 from backstory.errors import BranchNameTaken, BranchRemoved, RecordNotFound
+from backstory.exchange import replication
 from backstory.model import AssistantText, Compacted, Complete, Tool, ToolCall, ToolResult, Turn, UserMessage
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun, append_run
-from backstory.store import Session, Store, branches, maintenance, open_store, replication
+from backstory.store import Session, Store, branches, maintenance, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,11 @@ import pytest
 
 from backstory.conversation.context import SUMMARY_HEADER, build_context
 from backstory.conversation.tree import Point
+from backstory.exchange import replication
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Compacted, Tool, ToolCall, ToolResult, UserMessage
 from backstory.search.query import find_pattern
-from backstory.store import Filter, Session, Store, compactions, open_store, replication
+from backstory.store import Filter, Session, Store, compactions, open_store
 from backstory.store.compactions import NewCompaction
 
 if TYPE_CHECKING:

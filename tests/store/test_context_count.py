@@ -10,9 +10,10 @@ import apsw
 import pytest
 
 from backstory.conversation.tree import Point
+from backstory.exchange import replication
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Tokens, UserMessage
-from backstory.store import Session, Store, compactions, open_store, replication, sessions
+from backstory.store import Session, Store, compactions, open_store, sessions
 from backstory.store.compactions import NewCompaction
 from tests.support import make_golden
 

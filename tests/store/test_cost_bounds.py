@@ -9,8 +9,9 @@ import apsw
 import msgspec
 import pytest
 
+from backstory.ask import cost_bounds, costs
 from backstory.derive.pricing import Price, Prices, PriceTable, prices_from
-from backstory.store import cost_bounds, costs, open_store
+from backstory.store import open_store
 from backstory.store.session_filter import ListFilter
 from tests.support.clock import NOW
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.conversation.tree import Point
+from backstory.exchange import merging, replication
 from backstory.model import AssistantText, UserMessage
-from backstory.store import compactions, merging, replication, sessions
+from backstory.store import compactions, sessions
 from backstory.store.compactions import NewCompaction
 from tests.support.copies import merge, opened, said, say
 from tests.support.machines import bytes_of, kept, looked_up
@@ -327,7 +328,7 @@ def test_a_turn_that_begins_a_session_in_both_makes_two_roots(copies: Copies) ->
 def test_a_log_larger_than_a_slice_is_copied_in_several_and_is_whole(
     copies: Copies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from backstory.store import merge_logs
+    from backstory.exchange import merge_logs
 
     for n in range(30):
         copies.at(1, copies.two, lambda store, n=n: say(store, 1, f"{n} {'x' * 2_000}"))  # type: ignore[misc]

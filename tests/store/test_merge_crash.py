@@ -10,8 +10,9 @@ import apsw
 import pytest
 
 from backstory import errors
+from backstory.exchange import merge_logs
 from backstory.model import AssistantText
-from backstory.store import Store, merge_logs
+from backstory.store import Store
 from tests.support.clock import Clock
 from tests.support.copies import merge, opened, say
 from tests.support.counts import steps

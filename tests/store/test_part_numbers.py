@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 import zstandard
 
+from backstory.exchange import replication
 from backstory.export.full_form import FullForms
 from backstory.ingest.reindex import reindex
 from backstory.model import ToolCall, UserMessage
-from backstory.store import Store, open_store, replication
+from backstory.store import Store, open_store
 from tests.support.clock import NOW
 from tests.support.copies import merge, said
 from tests.support.machines import Machine, differences, looked_up

@@ -15,8 +15,9 @@ import apsw
 import pytest
 
 from backstory import errors
+from backstory.ask import readonly
 from backstory.model import AssistantText, ToolResult
-from backstory.store import Store, open_store, readonly, turns
+from backstory.store import Store, open_store, turns
 from tests.support import make_golden
 from tests.support.memory import PROGRAM
 from tests.support.one_of_each import BEGUN, fill

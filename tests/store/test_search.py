@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
+from backstory.ask import ranking, relevance, search
+from backstory.ask.search import every, match_expression, terms
+from backstory.exchange import replication
 from backstory.model import AssistantText, Thinking, ToolCall, ToolResult, UserMessage
-from backstory.store import Filter, Session, Store, open_store, ranking, relevance, replication, search
-from backstory.store.search import every, match_expression, terms
+from backstory.store import Filter, Session, Store, open_store
 from tests.support.clock import NOW
 from tests.support.indexed import DAY_MS, begin, change, found, indexed, said
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backstory.ask import membership, ranking
 from backstory.derive.index_text import index_text, searchable
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
-from backstory.store import Filter, Store, membership, open_store, ranking
+from backstory.store import Filter, Store, open_store
 from tests.support.clock import NOW
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory import errors
+from backstory.ask import readonly
+from backstory.ask.sql_scope import OF_SESSIONS, PLAIN, SqlScope, may_be_text, names_main
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, open_store, readonly
-from backstory.store.sql_scope import OF_SESSIONS, PLAIN, SqlScope, may_be_text, names_main
+from backstory.store import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

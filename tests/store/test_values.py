@@ -9,11 +9,12 @@ from pathlib import Path
 import apsw
 import pytest
 
+from backstory.bounds import LINE_BYTES_MAX
 from backstory.errors import SessionsNotCopied, StoreDamaged
+from backstory.exchange import merging, portable, replication
+from backstory.exchange.replicate import Taken
 from backstory.model import AssistantText, UserMessage
-from backstory.store import foreign, merging, open_store, portable, replication, schema, sessions
-from backstory.store.json_lines import LINE_BYTES_MAX
-from backstory.store.replicate import Taken
+from backstory.store import foreign, open_store, schema, sessions
 from tests.support.one_of_each import fill
 
 NO_TEXT, BLOB, WORD, HUGE, ENDLESS = "cast(x'ff80c0' as text)", "x'ff00'", "'seven'", str(2**63 - 1), "9e999"

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from backstory.ask import work
 from backstory.derive.check_programs import DeedKind
 from backstory.model import ToolCall, ToolResult, UserMessage
-from backstory.store import open_store, work
+from backstory.store import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from backstory.conversation.tree import Point
 from backstory.errors import BackstoryError
+from backstory.exchange import merging, replication
 from backstory.export.full_form import FullForms
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Complete, ToolCall, UserMessage, event_to_json
-from backstory.store import Store, branches, compactions, merging, open_store, replication
+from backstory.store import Store, branches, compactions, open_store
 from backstory.store.compactions import NewCompaction
 from tests.support.clock import Clock
 from tests.support.machines import bytes_of, looked_up

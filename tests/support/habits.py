@@ -6,9 +6,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from backstory import agents
+from backstory.ask.habits import HabitCall, HabitPlace, HabitTurn, RepeatedRead
 from backstory.derive.pricing import Price, Prices, PriceTable, cost_of
 from backstory.model import Tokens
-from backstory.store.habits import HabitCall, HabitPlace, HabitTurn, RepeatedRead
 from backstory.workspace.habits import Guide, Habits
 
 if TYPE_CHECKING:

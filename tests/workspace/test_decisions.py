@@ -10,9 +10,10 @@ import pytest
 
 from backstory.conversation.tree import Point
 from backstory.errors import BranchNameTaken, DiskFull, StoreBusy, StoreReadOnly
+from backstory.exchange import replication
 from backstory.model import AssistantText, Complete, UserMessage
 from backstory.projects.registry import KnownProjects
-from backstory.store import Session, Store, connection, open_store, replication
+from backstory.store import Session, Store, connection, open_store
 from backstory.store.queue import Kind, Queue, QueuedPrompt
 from backstory.workspace.decisions import Decisions
 from backstory.workspace.removing import Removal

@@ -17,12 +17,14 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backstory.bounds import LINE_BYTES_MAX
 from backstory.derive.secrets import Redactor
 from backstory.errors import ImportRefused, ImportTooNew
+from backstory.exchange import json_lines, replication, staging
 from backstory.ingest import json_import
 from backstory.ingest.reindex import reindex
 from backstory.model import KINDS, AssistantText, Complete, Event, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, compactions, json_lines, open_store, replication, staging
+from backstory.store import Store, compactions, open_store
 from backstory.store import sessions as stored_sessions
 from backstory.store.compactions import NewCompaction
 from tests.support.clock import NOW
@@ -213,7 +215,7 @@ def test_what_no_line_has_room_for_is_cut_in_the_file_and_whole_in_the_bytes(
         assert came(importer(exported(store, has_bytes=False))) == {"less": 1}
     assert [turn.prompt for turn in importer.store.turns(1)] == [f"{text[:100_000]}…", "short"]
     assert [each.char_len for each in importer.store.events(1)][:2] == [LONG, LONG]
-    assert max(map(len, data.splitlines())) <= json_lines.LINE_BYTES_MAX
+    assert max(map(len, data.splitlines())) <= LINE_BYTES_MAX
 
 
 def test_a_sum_that_cannot_be_is_left_out(tmp_path: Path, importer: Importer) -> None:

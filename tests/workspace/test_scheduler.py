@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.ask.costs import of_turn
 from backstory.config import Config
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import EmptyPrompt, NotQueued, NotRunning, StoreBusy
 from backstory.model import AssistantText, Permissions, ToolCall, Turn, UserMessage
 from backstory.store import turns
-from backstory.store.costs import of_turn
 from backstory.store.queue import Kind, QueuedPrompt
 from backstory.workspace.run_events import Ended, Notice, Queued, Shown, Started, Steered, Waiting, as_json
 from backstory.workspace.scheduler import Destination, IfIdle, Options

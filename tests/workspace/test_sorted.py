@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory.ask import costs
 from backstory.model import AssistantText, UserMessage
-from backstory.store import Store, costs
+from backstory.store import Store
 from backstory.workspace import listing
 from backstory.workspace.reader import Reader
 from backstory.workspace.sessions import Page, SessionFilter

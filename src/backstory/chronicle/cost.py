@@ -11,8 +11,8 @@ from backstory.bounds import iso
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from backstory.ask.stats import By
     from backstory.derive.tally import Figures
-    from backstory.store.stats import By
     from backstory.workspace.reader import Reader
     from backstory.workspace.sessions import ListedSession
     from backstory.workspace.stats import StatsGroup, StatsQuery

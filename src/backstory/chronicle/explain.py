@@ -10,7 +10,7 @@ from backstory.model import Relation
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from backstory.store.stats import By
+    from backstory.ask.stats import By
     from backstory.workspace.reader import Reader
     from backstory.workspace.sessions import SessionFilter
 

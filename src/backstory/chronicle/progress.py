@@ -15,8 +15,8 @@ from backstory.workspace.work import below
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from backstory.ask.work import DoneDeed, WorkTurn
     from backstory.store.derived_tables import StoredRef
-    from backstory.store.work import DoneDeed, WorkTurn
     from backstory.workspace.work import SessionWork
 
 RULE = """\

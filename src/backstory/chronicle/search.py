@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.ask.query import match_expression
 from backstory.bounds import iso
 from backstory.chronicle.explain import quoted, sessions_with_subagents
 from backstory.store.coverage import Coverage
-from backstory.store.query import match_expression
 from backstory.workspace.resume_command import is_resumable
 
 if TYPE_CHECKING:

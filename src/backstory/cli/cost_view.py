@@ -15,8 +15,8 @@ from backstory.workspace.stats import Stats
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from backstory.ask.stats import By
     from backstory.chronicle.cost import CostReport
-    from backstory.store.stats import By
     from backstory.workspace.stats import StatsGroup
 
 MOST_SHOWN = 10

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.cli.app import App
-    from backstory.store.merge_session import MergedSession
+    from backstory.exchange.merge_session import MergedSession
     from backstory.workspace.merging import Merged
 
 PROMPT_CHARS = 60

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backstory.ask.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
 from backstory.cli import hits_view, output
 from backstory.cli.filters import filter_options
 from backstory.cli.options import SESSION, TOOL, json_option, pick_option, readable, store_option
-from backstory.store.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
 from backstory.workspace import searching
 from backstory.workspace.searching import Mode, SearchQuery
 

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backstory.ask import readonly
 from backstory.cli import failing, output
 from backstory.cli.options import json_option, store_option
 from backstory.errors import SqlTooSlow
-from backstory.store import ROWS_MAX, TIMEOUT_S, readonly
+from backstory.store import ROWS_MAX, TIMEOUT_S
 from backstory.workspace.queries import full_form_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from backstory.ask.readonly import Answer
     from backstory.cli.app import App
-    from backstory.store.readonly import Answer
 
 CELL_COLUMNS_MAX = 120
 """A wider cell of a table is cut; other formats print it in full."""

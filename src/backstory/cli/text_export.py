@@ -43,8 +43,8 @@ def _write_json(
     app: App, chosen: Sequence[Chosen], target: Path, *, everything: bool, has_bytes: bool, force: bool,
     redactor: Redactor | None,
 ) -> Written | None:  # fmt: skip
+    from backstory.bounds import LINE_BYTES_MAX
     from backstory.export.portable import JsonExport
-    from backstory.store.json_lines import LINE_BYTES_MAX
 
     export = JsonExport(has_bytes=has_bytes, now=app.workspace.now(), redactor=redactor)
     lines, secrets = export.lines(chosen, removed=everything), SecretCount()

@@ -8,9 +8,10 @@ import click
 
 from backstory.cli import output
 from backstory.errors import BackstoryError, NotConfirmed, NotTrusted, StoreIsMachines
+from backstory.exchange import replication
 from backstory.ids import session_identity
 from backstory.projects.trust import Verdict
-from backstory.store import replication, sessions
+from backstory.store import sessions
 from backstory.workspace.writable import hold_queue
 
 if TYPE_CHECKING:

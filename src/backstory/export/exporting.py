@@ -19,11 +19,12 @@ from msgspec.structs import replace
 
 from backstory import agents
 from backstory.agents.contract import KeptFile, KeptLog, StoreContent
+from backstory.ask import readonly
 from backstory.conversation.board import repository_key
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, SqlTooBig
 from backstory.export.full_form import FullForms
 from backstory.export.redacted import RedactedSource, learn
-from backstory.store import boarding, readonly, sidecars
+from backstory.store import boarding, sidecars
 from backstory.store.private import make_folder
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.agents.contract import Agent, ExportSource, SessionFile
+    from backstory.ask.readonly import Answer
     from backstory.conversation.board import BoardItem
     from backstory.derive.secrets import Redactor
     from backstory.model import Event
     from backstory.store import Log, Session, Store, StoredEvent
-    from backstory.store.readonly import Answer
 
 ROWS_AT_ONCE = 1_000
 TIMEOUT_S = 600.0

@@ -18,12 +18,8 @@ from backstory.conversation.board import CONTENT_CHARS_MAX, DESCRIPTION_CHARS_MA
 from backstory.conversation.compact import compact_event
 from backstory.derive import index_text
 from backstory.errors import StoreDamaged
-from backstory.export.full_form import FullForms
-from backstory.export.redacted import learn
-from backstory.ids import session_identity
-from backstory.model import Parts, encoded, event_to_json
-from backstory.store import codec, logs, portable, sidecars
-from backstory.store.json_lines import (
+from backstory.exchange import portable
+from backstory.exchange.json_lines import (
     FORMAT,
     PIECE_BYTES,
     RANGES_AT_ONCE,
@@ -36,15 +32,20 @@ from backstory.store.json_lines import (
     SidecarLine,
     why_too_much,
 )
+from backstory.export.full_form import FullForms
+from backstory.export.redacted import learn
+from backstory.ids import session_identity
+from backstory.model import Parts, encoded, event_to_json
+from backstory.store import codec, logs, sidecars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from backstory.derive.secrets import Redactor
+    from backstory.exchange.json_lines import BoardLine, Line, LogLine, SummaryLine, TurnLine
+    from backstory.exchange.portable import Extent
     from backstory.export.exporting import Chosen
     from backstory.store import Store, StoredEvent
-    from backstory.store.json_lines import BoardLine, Line, LogLine, SummaryLine, TurnLine
-    from backstory.store.portable import Extent
 
 L = TypeVar("L")
 ROWS_AT_ONCE = 500

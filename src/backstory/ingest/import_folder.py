@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.errors import ImportRunning
+from backstory.exchange.staging import Staging
 from backstory.store.private import as_ours, make_private_folder
-from backstory.store.staging import Staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,11 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from backstory import ids
+from backstory.bounds import LINE_BYTES_MAX
 from backstory.errors import REASON_CHARS_MAX, ImportRefused, ImportTooNew, StoreDamaged
-from backstory.ingest.json_log import Wrong
-from backstory.ingest.json_session import Ids, StagedSession
-from backstory.store import json_lines
-from backstory.store.json_lines import (
+from backstory.exchange import json_lines
+from backstory.exchange.json_lines import (
     FORMAT,
     PIECE_BYTES,
     BoardLine,
@@ -28,14 +27,16 @@ from backstory.store.json_lines import (
     decoder,
     ms_of,
 )
-from backstory.store.portable import item_of
-from backstory.store.staging import Rows
+from backstory.exchange.portable import item_of
+from backstory.exchange.staging import Rows
+from backstory.ingest.json_log import Wrong
+from backstory.ingest.json_session import Ids, StagedSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from backstory.exchange.staging import Staging
     from backstory.store.board_items import ItemCopy
-    from backstory.store.staging import Staging
 
 DAMAGED_MAX = 1_000
 """A file with more damaged sessions is refused as a whole."""
@@ -103,7 +104,7 @@ class JsonImport:
 
     def _lines(self, file: IO[bytes]) -> Iterator[bytes]:
         """The lines that are not blank; of one that is too long only its beginning."""
-        most = json_lines.LINE_BYTES_MAX
+        most = LINE_BYTES_MAX
         while line := file.readline(most + 1):
             self._number += 1
             rest = line if len(line) > most else b""

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backstory.exchange.json_lines import ms_of
 from backstory.model import encoded
 from backstory.store import codec, logs
-from backstory.store.json_lines import ms_of
 from backstory.store.logs import API, COPY, FILE, JSON, STDERR, STREAM, SeqRange
 
 if TYPE_CHECKING:
-    from backstory.store.json_lines import BytesLine, EventLine, LogLine, NumbersLine, SidecarLine
-    from backstory.store.staging import Rows
+    from backstory.exchange.json_lines import BytesLine, EventLine, LogLine, NumbersLine, SidecarLine
+    from backstory.exchange.staging import Rows
 
 LOG_KINDS = frozenset(f"{before}{kind}" for kind in (FILE, STREAM, STDERR, API, JSON) for before in ("", COPY))
 BLOCK_BYTES = codec.CHUNK_BYTES

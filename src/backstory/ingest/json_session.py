@@ -8,11 +8,7 @@ import msgspec
 
 from backstory.conversation.compact import compact_event
 from backstory.derive import index_text
-from backstory.ingest.json_log import OmittedLog, StagedLog, Wrong
-from backstory.model import KINDS, Outcome, Parts, event_from_json, event_to_json
-from backstory.store import codec, sidecars
-from backstory.store.decisions import DECIDED
-from backstory.store.json_lines import (
+from backstory.exchange.json_lines import (
     BranchLine,
     BytesLine,
     EventLine,
@@ -24,11 +20,15 @@ from backstory.store.json_lines import (
     TurnLine,
     ms_of,
 )
+from backstory.ingest.json_log import OmittedLog, StagedLog, Wrong
+from backstory.model import KINDS, Outcome, Parts, event_from_json, event_to_json
+from backstory.store import codec, sidecars
+from backstory.store.decisions import DECIDED
 
 if TYPE_CHECKING:
+    from backstory.exchange.json_lines import Line, SessionLine
+    from backstory.exchange.staging import Rows
     from backstory.model import Event
-    from backstory.store.json_lines import Line, SessionLine
-    from backstory.store.staging import Rows
 
 OUTCOMES = frozenset(each.value for each in Outcome)
 

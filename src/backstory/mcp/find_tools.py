@@ -12,10 +12,10 @@ from backstory.mcp.family import SINCE, Tool, minute, moment, without_asking
 from backstory.model import Tool as ToolKind
 
 if TYPE_CHECKING:
+    from backstory.ask.calls_made import CallMade
+    from backstory.ask.file_history import Touch
     from backstory.search.query import Excerpt
     from backstory.store import Session
-    from backstory.store.calls_made import CallMade
-    from backstory.store.file_history import Touch
     from backstory.workspace.agent_history import AgentHistory
     from backstory.workspace.fixes import Fix
 

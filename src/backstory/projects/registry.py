@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, StoreNotFound, in_words
+from backstory.exchange import replication
 from backstory.lazy_module import lazy_module
 from backstory.projects.trust import Place, Seen, Verdict, whose
 from backstory.projects.whereabouts import file_at
-from backstory.store import open_store, replication, sessions
+from backstory.store import open_store, sessions
 from backstory.store.moves import Move, root_of, with_move
 from backstory.store.private import make_private_folder, write_private
 

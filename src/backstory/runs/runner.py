@@ -34,6 +34,7 @@ from backstory.errors import (
     in_words,
     is_for_one_only,
 )
+from backstory.exchange import replication
 from backstory.model import Permissions, ToolCall, Turn, UserMessage
 from backstory.projects.registry import KnownProjects
 from backstory.projects.whereabouts import Whereabouts, file_at
@@ -47,7 +48,7 @@ from backstory.runs.stdin_pipe import StdinPipe
 from backstory.runs.steering import Steering
 from backstory.runs.stopping import EndOf, Stopping
 from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, native_id, program, run_part
-from backstory.store import Store, compactions, open_store, replication, sessions
+from backstory.store import Store, compactions, open_store, sessions
 from backstory.store import runs as stored_runs
 from backstory.store.arrivals import Arrivals
 from backstory.store.queue import Kind

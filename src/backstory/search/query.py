@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from backstory.ask.query import terms
+from backstory.ask.search import BY_SCORE
 from backstory.derive.index_text import char_len, index_text, searchable
 from backstory.errors import BadPattern, SessionNotFound
 from backstory.lazy_regex import lazy_regex
 from backstory.search.snippet import AROUND_CHARS, PLACES_MAX, excerpt_of, fold, looks_of, snippet
-from backstory.store.query import terms
-from backstory.store.search import BY_SCORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from backstory.ask.search import Hit
     from backstory.export.full_form import FullForms
     from backstory.model import Event
     from backstory.store import Filter, SearchResult, Session, Store, StoredEvent
-    from backstory.store.search import Hit
 
 LITERAL_SESSIONS = 30
 """For a query with signs in it, so many of the best sessions are looked through for it as it was typed,"""

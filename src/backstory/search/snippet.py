@@ -8,9 +8,9 @@ from functools import cache, lru_cache
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
+from backstory.ask.query import HASH, other_forms, terms
 from backstory.derive.index_text import identifier_parts, index_text
 from backstory.lazy_regex import lazy_regex
-from backstory.store.query import HASH, other_forms, terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.ask.readonly import Answer
+    from backstory.ask.search import SearchResult
+    from backstory.ask.sql_functions import FullForm
+    from backstory.ask.sql_scope import SqlScope
     from backstory.conversation.tree import Point
     from backstory.model import Event, Turn, TurnWithEvents
     from backstory.store import compactions, decisions, maintenance, orphans, plan
@@ -35,13 +39,8 @@ if TYPE_CHECKING:
     from backstory.store.logs import FileStamp, Log, UnpackedChunks
     from backstory.store.orphans import Orphan
     from backstory.store.own_log import OwnLog
-    from backstory.store.readonly import Answer
-    from backstory.store.replicate import Taken
     from backstory.store.runs import RunStart
-    from backstory.store.search import SearchResult
     from backstory.store.session_filter import Filter
-    from backstory.store.sql_functions import FullForm
-    from backstory.store.sql_scope import SqlScope
     from backstory.store.verify import Verified
 else:
     compactions = lazy_module("backstory.store.compactions")
@@ -62,7 +61,6 @@ __all__ = [
     "Session",
     "Store",
     "StoredEvent",
-    "Taken",
     "TreePosition",
     "TreeTurn",
     "Verified",
@@ -80,15 +78,16 @@ PROJECT_STORE = Path(".backstory") / "sessions.bks"
 
 
 _HOMES = {
-    "FileStamp": "logs", "Filter": "session_filter", "Log": "logs", "Orphan": "orphans", "RecordBatch": "batches",
-    "RunStart": "runs", "SearchResult": "search", "Taken": "replicate", "Verified": "verify", "Written": "append",
+    "FileStamp": "store.logs", "Filter": "store.session_filter", "Log": "store.logs", "Orphan": "store.orphans",
+    "RecordBatch": "store.batches", "RunStart": "store.runs", "SearchResult": "ask.search", "Verified": "store.verify",
+    "Written": "store.append",
 }  # fmt: skip
 """Names whose modules most commands do not need, imported when they are asked for."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(import_module(f"backstory.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -434,7 +433,7 @@ class Store(Database):
         sessions that were last active first. Not ``ranked``: every event that has the words (None: every event with a
         text), of the newest sessions first.
         """
-        from backstory.store import search  # most commands search for nothing
+        from backstory.ask import search
 
         asked = self.as_recorded(wanted or session_filter.Filter())
         if not ranked or query is None:
@@ -452,7 +451,7 @@ class Store(Database):
 
     def sessions_named(self, wanted: Filter, *, limit: int = 20) -> SearchResult:
         """The sessions that a filter lets through, the last active first, each by where it names the ref asked for."""
-        from backstory.store import search
+        from backstory.ask import search
 
         return self.ask(search.listed, self.as_recorded(wanted), limit=limit)
 
@@ -467,7 +466,7 @@ class Store(Database):
         scope: SqlScope | None = None,
     ) -> Answer:
         """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
-        from backstory.store import readonly  # what parses SQL and shell commands is needed by few
+        from backstory.ask import readonly
 
         return readonly.execute(
             self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form,

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import apsw
 
 from backstory import ids
-from backstory.bounds import INTEGER_MAX
+from backstory.bounds import INTEGER_MAX, LINE_BYTES_MAX, NUMBER_MAX
 from backstory.model import AssistantText, ToolCall, ToolResult
 from backstory.store import kinds, schema
 from backstory.store.codec import UNPACKED_BYTES_MAX
-from backstory.store.json_lines import LINE_BYTES_MAX, NUMBER_MAX
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from backstory.ask import file_history, scoped
 from backstory.conversation.board import AGENT
 from backstory.errors import RecordNotFound
 from backstory.search.query import whole_texts
 from backstory.search.snippet import snippet
-from backstory.store import events, file_history, scoped
+from backstory.store import events
 from backstory.workspace.asking import asking_session
 from backstory.workspace.board import key_of
 from backstory.workspace.entries import entries_of
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from backstory.ask.file_history import Touch
+    from backstory.ask.readonly import Answer
     from backstory.search.query import Excerpt
     from backstory.store import Session, StoredEvent
-    from backstory.store.file_history import Touch
-    from backstory.store.readonly import Answer
     from backstory.workspace.asking import Surroundings
     from backstory.workspace.board import Board
     from backstory.workspace.entries import Entry, Form
@@ -157,7 +158,7 @@ class AgentHistory:
 
     def sql(self, statement: str, mask: Callable[[str], str], limit: int) -> Answer:
         """The answer to one reading statement over the views of the sessions that may be asked for."""
-        from backstory.store.sql_scope import SqlScope
+        from backstory.ask.sql_scope import SqlScope
 
         store = self._workspace.home_store
         repository = key_of(self._workspace.folder).repository if self.scope.is_here else None

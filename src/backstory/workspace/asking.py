@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from backstory import agents
 from backstory.agents.contract import Asker
+from backstory.ask import scoped
 from backstory.errors import AgentUnusable, BackstoryError, SessionNotFound
 from backstory.runs import process
 from backstory.runs.spool import MARKER, SPOOLS, Spool
-from backstory.store import scoped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.store import attempts as stored_attempts
+from backstory.ask import attempts as stored_attempts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backstory.store.attempts import Attempt
-    from backstory.store.work import WorkTurn
+    from backstory.ask.attempts import Attempt
+    from backstory.ask.work import WorkTurn
     from backstory.workspace.listing import Listing
     from backstory.workspace.sessions import ListedSession, SessionFilter
 

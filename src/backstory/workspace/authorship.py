@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory import agents
+from backstory.ask import authorship
 from backstory.derive import deeds, written_lines
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.git_values import UNCOMMITTED
 from backstory.lazy_regex import lazy_regex
 from backstory.model import Tool, ToolCall, ToolResult
-from backstory.store import authorship, sessions
+from backstory.store import sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from backstory.ask.authorship import Doing, FileTouch
     from backstory.derive.git_values import Commit
     from backstory.derive.written_lines import WrittenLines
     from backstory.export.full_form import FullForms
     from backstory.store import Store, StoredEvent
-    from backstory.store.authorship import Doing, FileTouch
     from backstory.workspace.listing import Listing
 
 TRAILER = lazy_regex(r"^[ \t]*([A-Za-z][A-Za-z0-9-]{1,40}):[ \t]+(\S.{0,300}?)[ \t]*$")

@@ -21,7 +21,8 @@ from backstory.errors import (
     StoreReadOnly,
     short_reason,
 )
-from backstory.store import replication, sessions
+from backstory.exchange import replication
+from backstory.store import sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from backstory.ask import calls_made
 from backstory.derive.error_words import (
     Alike,
     CommandWords,
@@ -26,13 +27,13 @@ from backstory.derive.essence import essence
 from backstory.derive.notices import is_refusal
 from backstory.export.full_form import FullForms
 from backstory.model import Tool, ToolResult
-from backstory.store import calls_made, events
+from backstory.store import events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backstory.ask.calls_made import CallMade
     from backstory.store import Filter, Session, Store
-    from backstory.store.calls_made import CallMade
 
 LIKE_LEAST = 0.5
 """An output with less of the error in it is of another error."""

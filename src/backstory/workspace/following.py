@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.ask.costs import of_turn, price_table
 from backstory.conversation.compact import compact_event
 from backstory.derive.index_text import char_len
 from backstory.derive.pricing import Cost
@@ -22,7 +23,6 @@ from backstory.ingest.tail import GONE, REPLACED, LogTail
 from backstory.model import Error, Turn
 from backstory.runs.live import FollowedRun, followed_runs
 from backstory.runs.spool import SPOOLS
-from backstory.store.costs import of_turn, price_table
 from backstory.store.logs import FILE
 from backstory.workspace.entries import Entry, OutlineEntry, event_as_json, live_event_as_json
 from backstory.workspace.transcript import RUNNING, ListedTurn

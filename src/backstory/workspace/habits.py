@@ -8,21 +8,21 @@ from msgspec import Struct
 
 from backstory.agents import load
 from backstory.agents.contract import NotRun as NotRun
+from backstory.ask import costs, habits
+from backstory.ask.costs import price_table
+from backstory.ask.habits import HabitRows
+from backstory.ask.habits import HabitTurn as HabitTurn
 from backstory.errors import AgentUnusable, UnknownAgent
-from backstory.store import costs, habits
-from backstory.store.costs import price_table
-from backstory.store.habits import HabitRows
-from backstory.store.habits import HabitTurn as HabitTurn
 from backstory.workspace.stats import StatsQuery, asked_of_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from backstory.agents.contract import GuidePart
+    from backstory.ask.habits import HabitCall as HabitCall
+    from backstory.ask.habits import HabitPlace
+    from backstory.ask.habits import RepeatedRead as RepeatedRead
     from backstory.derive.pricing import PriceTable
-    from backstory.store.habits import HabitCall as HabitCall
-    from backstory.store.habits import HabitPlace
-    from backstory.store.habits import RepeatedRead as RepeatedRead
     from backstory.workspace.listing import Listing
     from backstory.workspace.sessions import SessionFilter
 

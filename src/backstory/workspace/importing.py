@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.errors import BackstoryError, in_words
+from backstory.exchange import replication
+from backstory.exchange.replicate import Taken
 from backstory.ingest import seen_folders
 from backstory.ingest.ingest import ingest
 from backstory.ingest.lock import ingest_lock
 from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Problem, Report
 from backstory.projects.trust import Verdict
-from backstory.store import Taken, ingesting, replication, sessions
+from backstory.store import ingesting, sessions
 from backstory.workspace.meter import count_context
 from backstory.workspace.up_to_date import HOME_OFF, chosen_agents, soon_deleted
 

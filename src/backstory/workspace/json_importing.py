@@ -11,17 +11,18 @@ import msgspec
 from msgspec import Struct
 
 from backstory.errors import StoreBusy, in_words, is_for_one_only
+from backstory.exchange import replication
+from backstory.exchange.imported import Came
 from backstory.ingest.import_folder import staging
 from backstory.ingest.json_import import Damaged, JsonImport
-from backstory.store import boarding, ingesting, replication
-from backstory.store.imported import Came
+from backstory.store import boarding, ingesting
 from backstory.workspace.importing import derive_all, no_progress
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from backstory.exchange.staging import Staging
     from backstory.store import Store
-    from backstory.store.staging import Staging
     from backstory.workspace.importing import Progress
     from backstory.workspace.workspace import Workspace
 

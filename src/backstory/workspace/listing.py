@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.ask import costs as stored_costs
+from backstory.ask.costs import of_turn, price_table
 from backstory.errors import BackstoryError
-from backstory.store import costs as stored_costs
 from backstory.store import session_filter, turns
 from backstory.store import sessions as stored_sessions
-from backstory.store.costs import of_turn, price_table
 from backstory.workspace.running import running_runs, with_runs
 from backstory.workspace.sessions import UID_SHOWN, LastTurn, ListedSession, Page, SessionFilter, SessionPage, listed
 
@@ -297,7 +297,7 @@ def _sort_keys(store: Store, wanted: ListFilter, sort: Sort) -> list[SortKey]:
     """All sessions that fit, the last active first, with what they are sorted by; a cost is an upper bound."""
     if sort != "cost":
         return store.ask(stored_sessions.sort_keys, wanted, sort)
-    from backstory.store import cost_bounds  # few lists are by cost
+    from backstory.ask import cost_bounds
 
     return store.ask(cost_bounds.sort_keys, wanted, price_table(store.prices_file))
 

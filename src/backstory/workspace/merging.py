@@ -23,6 +23,7 @@ from backstory.errors import (
     StoreDamaged,
     StoreNotFound,
 )
+from backstory.exchange import merging, replication
 from backstory.ingest.reindex import reindex
 from backstory.projects import git
 from backstory.projects.whereabouts import file_at
@@ -30,7 +31,7 @@ from backstory.runs import compactor
 from backstory.runs.lease import host, is_held
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import queued_prompts
-from backstory.store import PROJECT_STORE, Store, boarding, merging, open_store, replication
+from backstory.store import PROJECT_STORE, Store, boarding, open_store
 from backstory.store import sessions as stored_sessions
 from backstory.store.aside import copy_aside
 from backstory.store.private import make_private_folder
@@ -42,8 +43,8 @@ from backstory.workspace.writable import prepare_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from backstory.store.merge_session import MergedSession
-    from backstory.store.merging import MergePlan
+    from backstory.exchange.merge_session import MergedSession
+    from backstory.exchange.merging import MergePlan
     from backstory.store.queue import QueuedPrompt
     from backstory.workspace.importing import Progress
     from backstory.workspace.workspace import Workspace

@@ -18,6 +18,7 @@ from backstory.store import turns as stored_turns
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable, Iterator, Sequence
 
+    from backstory.ask.stats import By
     from backstory.conversation.board import Offer
     from backstory.derive.secrets import Redactor
     from backstory.export.shared import Point, SharedSession
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
     from backstory.store.derived_tables import StoredCheckpoint
-    from backstory.store.stats import By
     from backstory.workspace.attempts import SessionAttempts
     from backstory.workspace.authorship import Authorship
     from backstory.workspace.contexts import SessionContext

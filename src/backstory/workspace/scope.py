@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from backstory.ask import scoped
 from backstory.errors import OutOfScope, SessionAmbiguous, SessionNotFound
-from backstory.store import scoped
 from backstory.store.session_filter import SessionFilter
 from backstory.workspace.listing import project_id
 from backstory.workspace.located import LocatedSession

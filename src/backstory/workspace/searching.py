@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from backstory.ask.search import BY_SCORE, ROLES
 from backstory.bounds import iso
 from backstory.errors import IndexOff
 from backstory.lazy_module import lazy_module
@@ -16,7 +17,6 @@ from backstory.search.query import Findings, find, find_exact, find_listed, find
 from backstory.store import Filter
 from backstory.store import coverage as stored_coverage
 from backstory.store.coverage import Coverage
-from backstory.store.search import BY_SCORE, ROLES
 from backstory.store.session_filter import SessionFilter
 from backstory.workspace.resume_command import resume_command
 
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from backstory.ask import topics
     from backstory.search.query import Excerpt
-    from backstory.store import Store, topics
+    from backstory.store import Store
     from backstory.workspace.listing import Listing
     from backstory.workspace.place import Place
     from backstory.workspace.sessions import SessionFilter as ListedFilter
 else:
-    topics = lazy_module("backstory.store.topics")
+    topics = lazy_module("backstory.ask.topics")
 
 
 class Mode(Enum):

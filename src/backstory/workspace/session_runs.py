@@ -10,6 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from backstory import agents, model
+from backstory.ask import costs
+from backstory.ask.costs import of_turn, price_table
 from backstory.bounds import iso
 from backstory.conversation.context import CONTINUE_PROMPT
 from backstory.conversation.tree import Point
@@ -22,10 +24,9 @@ from backstory.runs.queued import enqueue, new_prompts, queued_prompts
 from backstory.runs.runner import LOCK_S, ORPHANED
 from backstory.runs.spool import MARKER, SPOOLS, list_spools
 from backstory.runs.stopping import Terminated
-from backstory.store import costs, sessions
 from backstory.store import runs as stored_runs
+from backstory.store import sessions
 from backstory.store import turns as stored_turns
-from backstory.store.costs import of_turn, price_table
 from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
 from backstory.workspace import stopping

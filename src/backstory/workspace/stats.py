@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from backstory.ask import costs
+from backstory.ask import stats as stored_stats
+from backstory.ask.stats import Asked, By
 from backstory.bounds import iso
 from backstory.derive.tally import Figures, Group, GroupKey, Tally
 from backstory.lazy_module import lazy_module
-from backstory.store import costs
-from backstory.store import stats as stored_stats
-from backstory.store.stats import Asked, By
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import tzinfo
 
-    from backstory.store import Store, tool_stats
-    from backstory.store.tool_stats import ToolCalls
+    from backstory.ask import tool_stats
+    from backstory.ask.tool_stats import ToolCalls
+    from backstory.store import Store
     from backstory.workspace.listing import Listing
     from backstory.workspace.sessions import SessionFilter
 else:
-    tool_stats = lazy_module("backstory.store.tool_stats")
+    tool_stats = lazy_module("backstory.ask.tool_stats")
 
 
 class StatsQuery(Struct, frozen=True, kw_only=True):

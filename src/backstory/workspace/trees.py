@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.ask import costs as stored_costs
 from backstory.bounds import iso
 from backstory.conversation.tree import Tree, diff
 from backstory.derive.pricing import UNKNOWN, total
 from backstory.store import branches as stored_branches
-from backstory.store import costs as stored_costs
 from backstory.workspace.targets import branches
 
 if TYPE_CHECKING:

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from backstory.ask import work
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import CHECKS, is_aside, is_below, made, succeeded, was_refused
 from backstory.model import ToolResult
-from backstory.store import coverage, derived_tables, events, work
+from backstory.store import coverage, derived_tables, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from backstory.ask.work import DoneDeed, WorkTurn
     from backstory.export.full_form import FullForms
     from backstory.store import Session, Store
     from backstory.store.derived_tables import StoredRef
-    from backstory.store.work import DoneDeed, WorkTurn
     from backstory.workspace.listing import Listing
     from backstory.workspace.sessions import ListedSession, SessionFilter
 

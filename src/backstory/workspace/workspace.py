@@ -21,8 +21,8 @@ from backstory.errors import (
     SessionNotFound,
     SeveralRunHere,
 )  # fmt: skip
+from backstory.exchange import merging
 from backstory.lazy_regex import lazy_regex
-from backstory.store import merging
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.place import Place
 

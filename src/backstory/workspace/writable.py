@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.conversation.tree import get_ancestry
+from backstory.exchange import replication
 from backstory.projects import git
-from backstory.store import Workplace, open_store, replication
+from backstory.store import Workplace, open_store
 from backstory.store import sessions as stored_sessions
 from backstory.store.queue import Queue
 from backstory.workspace import stopping

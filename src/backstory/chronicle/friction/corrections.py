@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from backstory.ask.attempts import Ending
 from backstory.chronicle.friction.findings import Finding, Rule, typed_at
 from backstory.chronicle.friction.typed import content_of, is_quotable, likeness, sentences, typed
 from backstory.lazy_regex import lazy_regex
-from backstory.store.attempts import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

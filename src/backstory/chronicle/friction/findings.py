@@ -10,8 +10,8 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backstory.store.attempts import Attempt
-    from backstory.store.work import WorkTurn
+    from backstory.ask.attempts import Attempt
+    from backstory.ask.work import WorkTurn
     from backstory.workspace.attempts import SessionAttempts
 
 

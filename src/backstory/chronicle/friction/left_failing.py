@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from backstory.ask.attempts import Ending
 from backstory.chronicle.friction.findings import Evidence, Finding, Rule, typed_at
 from backstory.chronicle.friction.typed import typed
 from backstory.derive.checks import CheckKind
 from backstory.lazy_regex import lazy_regex
-from backstory.store.attempts import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backstory.ask.attempts import Ending
 from backstory.chronicle.friction.findings import Finding, Rule, several, tried_at
-from backstory.store.attempts import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from backstory.ask.attempts import Attempt
     from backstory.chronicle.friction.findings import Evidence
     from backstory.derive.checks import Check
-    from backstory.store.attempts import Attempt
     from backstory.workspace.attempts import SessionAttempts
 
 ROUNDS_MIN = 2

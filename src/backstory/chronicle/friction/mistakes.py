@@ -6,18 +6,18 @@ from collections import Counter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from backstory.ask.attempts import Ending
 from backstory.chronicle.friction.findings import Finding, Rule, several, tried_at
 from backstory.derive.checks import head_of
 from backstory.derive.faults import FaultKind
 from backstory.derive.shell_parse import simple_commands
-from backstory.store.attempts import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from backstory.ask.attempts import Attempt
     from backstory.chronicle.friction.findings import Evidence
     from backstory.derive.faults import Fault
-    from backstory.store.attempts import Attempt
     from backstory.workspace.attempts import SessionAttempts
 
 SESSIONS_MIN = 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backstory.ask.habits import PROMPT_CHARS
 from backstory.chronicle.patterns.finding import MINUTE_MS, Evidence, Finding, Pattern, day_of, grouped
 from backstory.lazy_regex import lazy_regex
-from backstory.store.habits import PROMPT_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

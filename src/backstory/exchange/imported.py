@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from backstory import ids
-from backstory.store import claims, coverage, decisions, foreign, lineage, plan, replicate, sessions, turns
+from backstory.exchange import replicate
+from backstory.store import claims, coverage, decisions, foreign, lineage, plan, sessions, turns
 from backstory.store.logs import COPY, JSON
 from backstory.store.rows import fetch, fetch_one
 

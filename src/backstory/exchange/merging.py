@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store import Store, codec, merge_session, replication
+    from backstory.exchange import merge_session, replication
+    from backstory.store import Store, codec
 else:
     codec = lazy_module("backstory.store.codec")
-    replication = lazy_module("backstory.store.replication")
-    merge_session = lazy_module("backstory.store.merge_session")
+    replication = lazy_module("backstory.exchange.replication")
+    merge_session = lazy_module("backstory.exchange.merge_session")
 
 R = TypeVar("R")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backstory.ask.query import term_of
 from backstory.derive import word_forms
 from backstory.lazy_regex import lazy_regex
-from backstory.store.query import term_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backstory.store.query import Term
+    from backstory.ask.query import Term
 
 LETTERS_LEAST = 3
 """A shorter beginning may begin anything."""

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.bounds import iso
-from backstory.store import board_items, decisions, kinds, sessions
-from backstory.store.board_items import ItemCopy
-from backstory.store.codec import CodecError
-from backstory.store.json_lines import (
+from backstory.exchange.json_lines import (
     BoardLine,
     BranchLine,
     LogLine,
@@ -24,6 +21,9 @@ from backstory.store.json_lines import (
     TurnLine,
     ms_of,
 )
+from backstory.store import board_items, decisions, kinds, sessions
+from backstory.store.board_items import ItemCopy
+from backstory.store.codec import CodecError
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:

@@ -10,18 +10,19 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.derive import index_text
+from backstory.exchange import merge_logs
+from backstory.exchange.replicate import EVENTS_AT_ONCE
 from backstory.model import Parts, event_from_json
-from backstory.store import coverage, event_rows, kinds, merge_logs, turns
+from backstory.store import coverage, event_rows, kinds, turns
 from backstory.store.logs import COPY
-from backstory.store.replicate import EVENTS_AT_ONCE
 from backstory.store.rows import fetch
 from backstory.store.runs import LOST
 
 if TYPE_CHECKING:
     import apsw
 
+    from backstory.exchange.merge_logs import Budget
     from backstory.store.codec import EventCodec
-    from backstory.store.merge_logs import Budget
 
 TURNS_AT_ONCE = 200
 _FACTS = (

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from backstory.ask.costs import PAID_COLUMNS, Costs
+from backstory.ask.stats import ROWS_AT_ONCE, Root, members_of
+from backstory.ask.tool_stats import copied_turns
 from backstory.derive import call_words
 from backstory.derive.naming import main_folder, project_name
 from backstory.model import Tokens, Tool, ToolCall, ToolResult, event_from_json
 from backstory.store import kinds
-from backstory.store.costs import PAID_COLUMNS, Costs
 from backstory.store.rows import fetch
-from backstory.store.stats import ROWS_AT_ONCE, Root, members_of
-from backstory.store.tool_stats import copied_turns
 from backstory.store.turns import unpack_event
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.ask.stats import Asked, Members
     from backstory.derive.pricing import Cost, PriceTable
     from backstory.model import Event
     from backstory.store.codec import EventCodec
-    from backstory.store.stats import Asked, Members
 
 
 PROMPT_CHARS = 2_000

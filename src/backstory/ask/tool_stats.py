@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, field
 
+from backstory.ask.costs import Costs
+from backstory.ask.stats import copies_among, elsewhere_among, members_of, runs_among
 from backstory.store import kinds, turns
-from backstory.store.costs import Costs
-from backstory.store.stats import copies_among, elsewhere_among, members_of, runs_among
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import apsw
 
+    from backstory.ask.stats import Asked
     from backstory.derive.pricing import PriceTable
     from backstory.store.codec import EventCodec
-    from backstory.store.stats import Asked
 
 SESSIONS_AT_ONCE = 200
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.ask import work
 from backstory.derive import shell_parse
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.checks import Check, checks_in
@@ -17,15 +18,15 @@ from backstory.derive.deeds import Deed, succeeded
 from backstory.derive.faults import NO_PATH, READ_CHARS, Fault, fault_in
 from backstory.derive.notices import is_refusal
 from backstory.model import ToolCall, event_from_json
-from backstory.store import kinds, turns, work
+from backstory.store import kinds, turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import apsw
 
+    from backstory.ask.work import WorkTurn
     from backstory.store.codec import EventCodec
-    from backstory.store.work import WorkTurn
 
 
 class Ending(StrEnum):

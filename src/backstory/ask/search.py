@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from backstory.ask import nearest, query
+from backstory.ask.membership import Reach
+from backstory.ask.query import Term, match_expression, terms
+from backstory.ask.ranking import NOTHING, RANKED_HITS_MAX, SCOPE_WEIGHT, Held, Ranker, Scored
 from backstory.derive.index_text import Scope
-from backstory.store import nearest, query
-from backstory.store.membership import Reach
-from backstory.store.query import Term, match_expression, terms
-from backstory.store.ranking import NOTHING, RANKED_HITS_MAX, SCOPE_WEIGHT, Held, Ranker, Scored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import apsw
 
-    from backstory.store.membership import Row, SessionRank
+    from backstory.ask.membership import Row, SessionRank
     from backstory.store.session_filter import Filter
 
 __all__ = ["SCOPE_WEIGHT", "Hit", "SearchResult", "every", "listed", "match_expression", "search", "terms"]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from backstory.store import compactions, coverage, decisions, derived_tables, kinds, merge_logs, merge_turns, plan
+from backstory.exchange import merge_logs, merge_turns
+from backstory.store import compactions, coverage, decisions, derived_tables, kinds, plan
 from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store.merge_turns import Sides
+    from backstory.exchange.merge_turns import Sides
     from backstory.store.plan import Decisions, Leaf, SessionState, Value
 
 _TOOK = (

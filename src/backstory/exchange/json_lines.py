@@ -11,19 +11,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from backstory.bounds import INTEGER_MAX, TIME_MAX_MS
+from backstory.bounds import INTEGER_MAX, LINE_BYTES_MAX, NUMBER_MAX, TIME_MAX_MS
 from backstory.model import PART_MIN
 
 FORMAT = 1
-LINE_BYTES_MAX = 32 * 1024 * 1024
-"""No line is longer, its end included: who reads one needs no more memory than this gives rise to."""
 STRUCTURES_MAX = 2_000_000
 """So many lists and objects may begin in a line: each takes much more memory than text."""
 PIECE_BYTES = 1024 * 1024
 """So many bytes of a log at most stand in one line."""
 RANGES_AT_ONCE = 1_000
-NUMBER_MAX = 2**53
-"""The greatest number of a record, and the greatest offset: what every JSON parser reads as it stands."""
 
 Time = str
 """ISO 8601, UTC, with milliseconds and Z."""

@@ -14,12 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory import bounds
+from backstory.ask.costs import NOTHING, PAID_COLUMNS, Costs, is_free
 from backstory.derive.naming import main_folder, project_name
 from backstory.derive.pricing import cost_of
 from backstory.derive.tally import GroupKey
 from backstory.model import PARTIAL, Relation
 from backstory.store import kinds, written
-from backstory.store.costs import NOTHING, PAID_COLUMNS, Costs, is_free
 from backstory.store.rows import fetch
 from backstory.store.session_filter import listed_conditions
 

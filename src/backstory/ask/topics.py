@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.ask import query
+from backstory.ask.membership import Reach
 from backstory.derive.index_text import Scope
-from backstory.store import kinds, query
-from backstory.store.membership import Reach
+from backstory.store import kinds
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
     import apsw
 
-    from backstory.store.query import Term
+    from backstory.ask.query import Term
     from backstory.store.session_filter import Filter
 
 SAID = (Scope.PROMPT, Scope.COMMAND, Scope.ANSWER)

@@ -19,16 +19,17 @@ import apsw
 from msgspec import Struct
 
 from backstory import errors, sqlite_memory
+from backstory.ask import sql_functions
+from backstory.ask.costs import price_table
 from backstory.lazy_regex import lazy_regex
-from backstory.store import connection, kinds, migrate, moves, sql_functions
+from backstory.store import connection, kinds, migrate, moves
 from backstory.store.claims import CLAIMED
-from backstory.store.costs import price_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from backstory.store.sql_functions import FullForm
-    from backstory.store.sql_scope import Guard, SqlScope
+    from backstory.ask.sql_functions import FullForm
+    from backstory.ask.sql_scope import Guard, SqlScope
 
 BYTES_MAX = 50_000_000
 """So much of an answer is kept in memory, counted with CELL_BYTES for each value beside its own length."""
@@ -240,7 +241,7 @@ def _check_statement(sql: str) -> None:
 def _guard(scope: SqlScope | None, sql: str) -> Guard | None:
     if scope is None:
         return None
-    from backstory.store.sql_scope import Guard, names_main  # few ask for less than all
+    from backstory.ask.sql_scope import Guard, names_main  # few ask for less than all
 
     # SQLite reads a byte order mark as a space.
     tokens = _TOKEN.findall(sql.replace("\ufeff", " "))

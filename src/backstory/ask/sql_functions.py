@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory import errors
+from backstory.ask.costs import Costs
 from backstory.conversation.tree import Point, Tree
 from backstory.derive import shell_parse
 from backstory.derive.index_text import searchable
@@ -22,7 +23,6 @@ from backstory.derive.naming import main_folder
 from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
 from backstory.store import kinds, rederiving, turns
-from backstory.store.costs import Costs
 from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.ask.sql_scope import Guard
     from backstory.derive.pricing import Cost, PriceTable
     from backstory.store.codec import EventCodec
     from backstory.store.moves import Moves
-    from backstory.store.sql_scope import Guard
 
     FullForm = Callable[[int, int, int | None], Event | None]
     """The untruncated form of an event by its session's id, number and part (None: the first there is)."""

@@ -12,20 +12,10 @@ from msgspec import Struct
 
 from backstory import ids
 from backstory.errors import SessionNotFound
-from backstory.store import (
-    claims,
-    erasing,
-    lineage,
-    merge_decided,
-    merge_logs,
-    merge_turns,
-    replicate,
-    sessions,
-    turns,
-    written,
-)
-from backstory.store.merge_logs import Budget
-from backstory.store.merge_turns import Sides
+from backstory.exchange import merge_decided, merge_logs, merge_turns, replicate
+from backstory.exchange.merge_logs import Budget
+from backstory.exchange.merge_turns import Sides
+from backstory.store import claims, erasing, lineage, sessions, turns, written
 from backstory.store.rows import fetch, fetch_one
 
 if TYPE_CHECKING:
@@ -33,8 +23,8 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store.merge_logs import Match, TheirLog
-    from backstory.store.merge_turns import Pair
+    from backstory.exchange.merge_logs import Match, TheirLog
+    from backstory.exchange.merge_turns import Pair
 
 _COLUMNS = (
     "native_id, parent_identity, relation, title, worktree, project, repository, branch, cwd, created, last_active, "

@@ -22,31 +22,21 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.conversation.tree import Point
-    from backstory.store import (
-        Store,
-        boarding,
-        decisions,
-        imported,
-        maintenance,
-        merge_session,
-        plan,
-        replicate,
-        run_facts,
-        written,
-    )
-    from backstory.store.imported import Came
-    from backstory.store.merge_session import MergedSession
+    from backstory.exchange import imported, merge_session, replicate
+    from backstory.exchange.imported import Came
+    from backstory.exchange.merge_session import MergedSession
+    from backstory.exchange.replicate import Taken
+    from backstory.store import Store, boarding, decisions, maintenance, plan, run_facts, written
     from backstory.store.plan import Decide, Prune, Remove, Step, StoreState
-    from backstory.store.replicate import Taken
     from backstory.store.run_facts import LoggedRun
 else:
     boarding = lazy_module("backstory.store.boarding")
     decisions = lazy_module("backstory.store.decisions")
-    imported = lazy_module("backstory.store.imported")
+    imported = lazy_module("backstory.exchange.imported")
     maintenance = lazy_module("backstory.store.maintenance")
-    merge_session = lazy_module("backstory.store.merge_session")
+    merge_session = lazy_module("backstory.exchange.merge_session")
     plan = lazy_module("backstory.store.plan")
-    replicate = lazy_module("backstory.store.replicate")
+    replicate = lazy_module("backstory.exchange.replicate")
     run_facts = lazy_module("backstory.store.run_facts")
     written = lazy_module("backstory.store.written")
 

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from backstory.ask import relevance
+from backstory.ask.membership import Member, Members, Reach, Row, SessionRank
 from backstory.derive.index_text import Scope
 from backstory.model import Relation
-from backstory.store import codec, relevance, written
-from backstory.store.membership import Member, Members, Reach, Row, SessionRank
+from backstory.store import codec, written
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     import apsw
 
-    from backstory.store.query import Expression
+    from backstory.ask.query import Expression
     from backstory.store.session_filter import Filter
 
 RANKED_HITS_MAX = 2_000

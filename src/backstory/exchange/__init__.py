@@ -1,0 +1,1 @@
+"""Copies between our files: sessions copied, merged, exported and imported."""
