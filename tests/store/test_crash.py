@@ -44,7 +44,7 @@ for line in sys.stdin:
         tell("gone", os.waitstatus_to_exitcode(status))
         continue
     store = open_store(Path(path), shared=shared == "True")
-    session = store.session(1) if store.exists and store.session_count() else store.create_session()
+    session = store.session(1) if store.exists and store.uids() else store.create_session()
     tell("begun")
     for n in range(1_000_000):
         store.append_events(session, [UserMessage(content=f"{name} {n} {part}") for part in range(BATCH)])

@@ -133,6 +133,9 @@ def _codex(log: HandMade) -> Iterable[dict[str, Any]]:
         yield record("response_item", turn.minute, 30, type="message", role="assistant", content=answer)
         if turn.is_counted:
             used += USED["codex"]
-            counted = {"total_token_usage": {"input_tokens": used, "cached_input_tokens": 0, "output_tokens": used}}
+            counted = {
+                f"{name}_token_usage": {"input_tokens": count, "cached_input_tokens": 0, "output_tokens": count}
+                for name, count in (("total", used), ("last", USED["codex"]))
+            }
             yield record("event_msg", turn.minute, 30, type="token_count", info=counted)
         yield record("event_msg", turn.minute, 31, type="task_complete", turn_id=turn.native_id)
