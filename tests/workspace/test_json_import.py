@@ -794,7 +794,8 @@ def test_a_line_that_is_none_is_refused(small: bytes, importer: Importer, line: 
 def test_a_line_that_is_too_long_is_refused_before_it_is_read(
     small: bytes, importer: Importer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_lines, "LINE_BYTES_MAX", 1024 * 1024)
+    for module in (json_import, json_lines):
+        monkeypatch.setattr(module, "LINE_BYTES_MAX", 1024 * 1024)
     with pytest.raises(ImportRefused, match="line 2: it is longer than 1 MB"):
         importer(small.splitlines()[0] + b"\n" + b" " * 3_000_000)
 
