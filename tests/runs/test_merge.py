@@ -351,7 +351,7 @@ def test_what_a_merge_makes_is_for_its_owner_alone(original: Bench, copy: Copy, 
 def test_a_full_disk_in_the_middle_is_said_and_merging_again_finishes(original: Bench, copy: Copy) -> None:
     from resource import RLIMIT_FSIZE, setrlimit
 
-    ok(copy.run("there", {"long": 400_000}, GOOD, options=("--trust",)))
+    ok(copy.run("there", {"long": 200_000}, GOOD, options=("--trust",)))
     with copy.store as store:
         session = store.session("S1")
         for n in range(40):
