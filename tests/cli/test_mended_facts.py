@@ -13,6 +13,9 @@ import apsw
 import pytest
 import zstandard
 
+from backstory.cli.app import App
+from backstory.store import append
+from backstory.workspace import importing
 from tests.support.shell import Shell
 
 pytestmark = pytest.mark.slow
@@ -56,13 +59,55 @@ def test_what_an_earlier_version_counted_wrongly_is_right_after_the_next_ingest(
     assert "counted by the rules" not in home("ingest").err
 
 
-def test_until_then_it_is_said_also_where_a_command_wrote_to_the_store_meanwhile(bare: Shell) -> None:
+@pytest.mark.parametrize(
+    "words", [("stats",), ("list", "--all"), ("search", "copied"), ("stats", "--store", "{store}")]
+)
+@pytest.mark.parametrize("auto", ["true", "false"])
+def test_until_then_it_is_said_whatever_is_read(bare: Shell, words: tuple[str, ...], auto: str) -> None:
     home = home_of(bare, "zero-after-a-copied-past")
-    assert SAID in home("stats").err
+    told = home(*(each.format(store=home.store) for each in words), BACKSTORY_INGEST_AUTO=auto)
+    assert (told.code, SAID in told.err) == (0, True), told
+    assert turns(home) == FAULTS["zero-after-a-copied-past"][0]
+
+
+def test_a_command_that_acts_counts_anew_when_its_work_is_done(bare: Shell) -> None:
+    home = home_of(bare, "zero-after-a-copied-past")
     uid = home("list", "--all", "--json").json()[0]["uid"]
-    assert home("rename", uid, "named").code == 0
-    for words in (("stats",), ("list", "--all"), ("search", "copied")):
-        told = home(*words)
-        assert (told.code, SAID in told.err) == (0, True), told
-    assert home("ingest").code == 0
+    told = home("rename", uid, "named")
+    assert (told.code, "1 session is counted by the rules of this version now" in told.err) == (0, True)
+    assert turns(home) == FAULTS["zero-after-a-copied-past"][1]
+    assert home("list", "--all", "--json").json()[0]["name"] == "named"
+    assert SAID not in home("stats").err
+
+
+def end_of_a_command(home: Shell) -> None:
+    app = App({"BACKSTORY_HOME": str(home.store.parent), "HOME": str(home.home)}, home.home)
+    app.has_acted = True
+    app.close()
+
+
+def test_a_command_that_acts_leaves_to_the_next_one_what_takes_too_long(
+    bare: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, (before, after) = home_of(bare, "zero-after-a-copied-past"), FAULTS["zero-after-a-copied-past"]
+    with monkeypatch.context() as changed:
+        changed.setattr(importing, "AFTER_COMMAND_CPU_S", 0.0)
+        end_of_a_command(home)
+    assert turns(home) == before
+    assert SAID in home("stats").err
+    end_of_a_command(home)
+    assert turns(home) == after
+
+
+def test_ctrl_c_while_it_counts_anew_costs_nothing(bare: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    home = home_of(bare, "zero-after-a-copied-past")
+    with monkeypatch.context() as changed:
+        changed.setattr(append, "rederive", stopped)
+        end_of_a_command(home)
+    assert SAID in home("stats").err
+    end_of_a_command(home)
+    assert turns(home) == FAULTS["zero-after-a-copied-past"][1]
     assert SAID not in home("stats").err

@@ -37,11 +37,17 @@ class App:
         """Whether the command was one that may change something."""
 
     def close(self) -> None:
-        """Close the stores that were opened; a command that acted first begins what killed ones left undone."""
+        """Close the stores that were opened.
+
+        A command that acted first begins what killed ones left undone, and derives what an earlier version derived.
+        """
         if self.has_acted:
             with suppress(BackstoryError, OSError):
                 for sentence in self.workspace.scheduler.take_up_unfinished():
                     output.talk(sentence)
+            # The command's own work is done: who ends the rest has lost nothing, and the next command goes on.
+            with suppress(BackstoryError, OSError, KeyboardInterrupt):
+                self.workspace.derive_outdated(output.talk, output.progress)
         if "workspace" in self.__dict__:
             self.workspace.close()
 

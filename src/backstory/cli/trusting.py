@@ -54,6 +54,7 @@ def may_act(app: App, acted_in: Store | None = None) -> None:
     reading the store raises.
     """
     if acted_in is not None and acted_in is app.machine_store:
+        app.has_acted = True
         return
     store, verdict = app.project_store, app.workspace.verdict()
     app.has_acted = verdict != Verdict.MACHINE

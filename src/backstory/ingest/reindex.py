@@ -46,9 +46,10 @@ class Failed(Struct, frozen=True):
 
 
 class Reindexed(Struct, kw_only=True):
-    """What a reindex came to; ``stored`` counts the rows of the whole store, by what they are."""
+    """The sessions that were derived, and that are left; ``stored`` counts the rows of the whole store by kind."""
 
     sessions: int = 0
+    left: int = 0
     gone: int = 0
     stored: dict[str, int] = field(default_factory=dict)
     failed: list[Failed] = field(default_factory=list)
@@ -61,10 +62,12 @@ def reindex(
     events_too: bool = False,
     only_stale: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Reindexed:
     """Derive again what is derived: of every session, or with ``only_stale`` of those that an older version derived.
 
     ``events_too``: also what their records say, with today's adapters. ``progress`` receives sessions done and to do.
+    ``is_over``: asked before each session, whether the rest is left.
     """
     done = Reindexed()
     todo = maintenance.sessions_to_derive(store, only_stale=only_stale)
@@ -72,6 +75,9 @@ def reindex(
         store.change(maintenance.begin_reindex)
     with ingesting.bulk(store, is_bulk=len(todo) >= BULK_SESSIONS):
         for number, session_id in enumerate(todo, 1):
+            if is_over():
+                done.left = len(todo) - number + 1
+                break
             try:
                 session = store.session(session_id)
             except SessionNotFound:
@@ -83,7 +89,7 @@ def reindex(
             except Exception as refused:
                 done.failed.append(Failed(session.uid, in_words(refused)))
             progress(number, len(todo))
-    if not done.failed and (todo or not only_stale) and store.exists:
+    if not done.failed and not done.left and (todo or not only_stale) and store.exists:
         store.change(maintenance.note_reindexed, is_whole=not only_stale)
     if not only_stale:
         done.gone = store.change(rederiving.mark_missing, [log.id for log in store.logs() if _is_gone(log)], now)

@@ -18,12 +18,13 @@ from backstory.exchange.replicate import Taken
 from backstory.ingest import seen_folders
 from backstory.ingest.ingest import ingest
 from backstory.ingest.lock import ingest_lock
+from backstory.ingest.news import Budget
 from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Problem, Report
 from backstory.projects.trust import Verdict
 from backstory.store import ingesting, sessions
 from backstory.workspace.meter import count_context
-from backstory.workspace.up_to_date import HOME_OFF, chosen_agents, soon_deleted
+from backstory.workspace.up_to_date import HOME_OFF, MORE, chosen_agents, soon_deleted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from backstory.workspace.place import Place
 
     Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
+
+AFTER_COMMAND_CPU_S = 5.0
+"""So much processor time a command may take for that when its own work is done."""
 
 
 def no_progress(_phase: str) -> AbstractContextManager[Callable[[int, int], None]]:
@@ -121,24 +125,46 @@ def _note_folders(workspace: Place, machine: Machine, done: Report) -> None:
         done.errors.append(Problem(str(workspace.home / seen_folders.FILE_NAME), in_words(refused)))
 
 
-def _derive_stale(workspace: Place, report: Callable[[str], None], progress: Progress) -> list[Failed]:
+def derive_for_a_while(workspace: Place, report: Callable[[str], None], progress: Progress) -> None:
+    """Derive again what an earlier version derived, as far as some seconds allow, where no other process does."""
+    with ingest_lock(workspace.home) as is_free:
+        if is_free:
+            _derive_stale(workspace, report, progress, Budget(AFTER_COMMAND_CPU_S).is_over)
+
+
+def _derive_stale(
+    workspace: Place, report: Callable[[str], None], progress: Progress, is_over: Callable[[], bool] = lambda: False
+) -> list[Failed]:
     """Derive again what an earlier version derived, here and in this project's store, if it is ours."""
-    done = derive_all(workspace, progress, only_stale=True)
+    done = derive_all(workspace, progress, only_stale=True, is_over=is_over)
     if done.sessions:
         count = "1 session is" if done.sessions == 1 else f"{done.sessions:,} sessions are"
-        report(f"{count} counted by the rules of this version now: sums may be other ones than before.")
+        left = f" {done.left:,} are left: {MORE}" if done.left else ""
+        report(f"{count} counted by the rules of this version now: sums may be other ones than before.{left}")
     project = workspace.project_store
     if not project.exists or project.is_elsewhere or project is workspace.home_store:
         return done.failed
-    return done.failed + reindex(project, now=workspace.now(), only_stale=True).failed
+    with progress("Deriving") as note:
+        done_there = reindex(project, now=workspace.now(), only_stale=True, progress=note, is_over=is_over)
+    return done.failed + done_there.failed
 
 
 def derive_all(
-    workspace: Place, progress: Progress = no_progress, *, only_stale: bool = False, events_too: bool = False
+    workspace: Place,
+    progress: Progress = no_progress,
+    *,
+    only_stale: bool = False,
+    events_too: bool = False,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Reindexed:
-    """Derive again what the home store derives; ``events_too``: also the events, from the bytes that are kept."""
+    """Derive again what the home store derives; ``events_too``: also the events, from the bytes that are kept.
+
+    ``is_over``: asked before each session, whether the rest is left.
+    """
     with workspace.home_store as store, progress("Deriving") as note:
-        done = reindex(store, now=workspace.now(), only_stale=only_stale, events_too=events_too, progress=note)
+        done = reindex(
+            store, now=workspace.now(), only_stale=only_stale, events_too=events_too, progress=note, is_over=is_over
+        )
         for uid in store.ask_or([], sessions.uncounted) if done.sessions else ():
             count_context(workspace, store, uid)
     return done

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from backstory.ingest.discover import Candidate, Looked
     from backstory.ingest.news import Budget
     from backstory.ingest.seen_folders import Folders
+    from backstory.store import Store
     from backstory.workspace.place import Place
 
 HOME_OFF = (
@@ -45,9 +46,8 @@ CPU_S = 0.15
 LOOK_S = 0.5
 """So long logs are counted that were never imported, also on a slow disk."""
 MORE = "backstory ingest"
-OUTDATED = (
-    f"An earlier version counted what is here, so sums may be other ones, and new logs are not looked for: {MORE}"
-)
+COUNTED_EARLIER = "An earlier version counted what is here, so sums may be other ones"
+OUTDATED = f"{COUNTED_EARLIER}, and new logs are not looked for: {MORE}"
 UNKNOWN = f"New logs are not looked for, because it is not known which these are: {MORE}"
 READ_ONLY = "There may be newer logs, which cannot be stored: {} cannot be written."
 DAY_S = 86_400.0
@@ -73,7 +73,7 @@ def bring_up_to_date(workspace: Place, user_home: Path) -> Update:
     """
     budget = news.Budget(CPU_S)
     if workspace.named:
-        return Update()
+        return Update(remarks=_counted_earlier(workspace.home_store, f"{MORE} --store {workspace.named}"))
     if not workspace.keeps_home:
         return Update(remarks=(HOME_OFF,))
     try:
@@ -82,6 +82,16 @@ def bring_up_to_date(workspace: Place, user_home: Path) -> Update:
         return Update(is_behind=True)
     except Exception as refused:
         return Update(remarks=(f"New logs were not read: {in_words(refused)}",), is_behind=True)
+
+
+def _counted_earlier(store: Store, remedy: str) -> tuple[str, ...]:
+    """A remark where an earlier version derived what a store of ours holds."""
+    try:
+        is_earlier = store.exists and not store.is_elsewhere and not store.is_ready()
+    except BackstoryError:
+        # The command that reads meets the same, and says it.
+        return ()
+    return (f"{COUNTED_EARLIER}: {remedy}",) if is_earlier else ()
 
 
 def is_on(workspace: Place) -> bool:
@@ -145,7 +155,7 @@ class _Updating:
             # The command that reads meets the same, and says it.
             return Update(is_behind=True)
         if not is_ready:
-            return Update(remarks=(OUTDATED,) if is_automatic else (), is_behind=True)
+            return Update(remarks=(OUTDATED if is_automatic else f"{COUNTED_EARLIER}: {MORE}",), is_behind=True)
         folders = seen_folders.read(self._home, self._store)
         if folders is None and (
             seen_folders.noted_s(self._home) is None or not self._store.ask_or([], stored_logs.recent_stamps, 1)
@@ -155,7 +165,8 @@ class _Updating:
         done = self._since(folders) if is_automatic else Update(is_behind=True)
         if is_automatic and (deleted or not done.is_behind):
             seen_folders.renew(self._home)
-        return Update(remarks=(*filter(None, [deleted]), *done.remarks), is_behind=done.is_behind)
+        earlier = _counted_earlier(self._workspace.project_store, MORE)
+        return Update(remarks=(*filter(None, [deleted]), *earlier, *done.remarks), is_behind=done.is_behind)
 
     # what is new ----------------------------------------------------------------------------------------------------
 

@@ -80,6 +80,14 @@ class Workspace(Place):
 
         return ingest_all(self, machine, report, progress or no_progress)
 
+    def derive_outdated(self, report: Callable[[str], None], progress: Progress) -> None:
+        """Derive again, as far as some seconds allow, what an earlier version derived here and in this project."""
+        stores = [each for each in {self.home_store, self.project_store} if each.exists and not each.is_elsewhere]
+        if self.keeps_home and not all(each.is_ready() for each in stores):
+            from backstory.workspace.importing import derive_for_a_while
+
+            derive_for_a_while(self, report, progress)
+
     def bring_up_to_date(self, user_home: Path) -> Update:
         """Take new logs into the home store first, as far as a moment allows."""
         from backstory.workspace.up_to_date import bring_up_to_date
