@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from backstory import errors
 from backstory.ask import readonly
-from backstory.ask.sql_scope import OF_SESSIONS, PLAIN, SqlScope, may_be_text, names_main
+from backstory.ask.sql_scope import OF_SESSIONS, SqlScope, may_be_text, names_main
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, open_store
+from backstory.store import Store, open_store, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -273,11 +273,6 @@ def test_a_table_that_views_read_is_limited_to_the_sessions_of_the_scope(columns
     assert {"sessions", "turns", "events", "session_files"} <= set(columns)
 
 
-def test_every_name_of_a_plain_column_is_that_of_a_text_that_views_read(columns: dict[str, dict[str, str]]) -> None:
-    for table, plain in PLAIN.items():
-        assert plain <= {name for name, kind in columns[table].items() if may_be_text(kind)}, table
-
-
 @pytest.fixture(scope="module")
 def full_of_secrets(
     store: Store, columns: dict[str, dict[str, str]], tmp_path_factory: pytest.TempPathFactory
@@ -290,7 +285,9 @@ def full_of_secrets(
         for table, kinds in columns.items():
             if table in ("events", "call_results"):
                 continue
-            texts = [name for name, kind in kinds.items() if may_be_text(kind) and name not in PLAIN.get(table, set())]
+            texts = [
+                name for name, kind in kinds.items() if may_be_text(kind) and name not in schema.plain_texts(table)
+            ]
             if not db.execute(f"select exists (select 1 from {table})").get:
                 needed = [row[1] for row in db.execute(f"pragma table_info({table})") if row[3] or row[5]]
                 values = ", ".join("1" if not may_be_text(kinds[name]) else f"'{name}'" for name in needed)

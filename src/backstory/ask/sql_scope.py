@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.lazy_regex import lazy_regex
+from backstory.store import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -33,28 +34,6 @@ OF_SESSIONS = frozenset({
     "branches", "checkpoints", "compactions", "events", "logs", "session_files", "session_refs", "turns",
 })  # fmt: skip
 """Tables with a row's session in ``session_id``. Of what others have only rows are read that one of these names."""
-PLAIN = {
-    "sessions": {
-        "uid", "owner", "created", "last_native_id", "native_id", "parent_identity", "relation",
-        "leaf_uid",
-    },
-    "logs": {"turn_uid", "agent", "kind", "native_id"},
-    "turns": {
-        "uid", "parent_uid", "agent", "native_id", "outcome", "tokens_source", "cost_source", "prefix_sha256",
-    },
-    "branches": {"leaf_uid"},
-    "compactions": {"created", "agent"},
-    "context_items": {"src"},
-    "events": {"kind", "data"},
-    "session_files": {"action"},
-    "file_touches": {"action"},
-    "session_refs": {"ref_type"},
-}  # fmt: skip
-"""Columns of texts that are given as they are; every other text is masked, also one of a column that is new.
-
-They are ids, which are looked up and joined by, times, hashes, and words of ours. What events say (``data``) is masked
-by what unpacks it.
-"""
 OF_SESSION = frozenset({
     "branch_number", "event_full", "event_json", "event_text", "full_field", "is_current", "is_rewound",
     "message_above", "turn_cost", "turn_depth",
@@ -130,7 +109,7 @@ class Guard:
         db.execute(f"insert into scope{self._end} select value from json_each(?)", (f"[{ids}]",))
 
     def _table_view(self, db: apsw.Connection, table: str) -> str:
-        plain = PLAIN.get(table, set())
+        plain = schema.plain_texts(table)
         columns = ", ".join(
             f"masked{self._end}({name}) as {name}" if name not in plain and may_be_text(kind) else name
             for _, name, kind, *_ in db.execute(f"pragma main.table_xinfo({table})")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from backstory import ids
 from backstory.exchange import replicate
-from backstory.store import claims, coverage, decisions, foreign, lineage, plan, sessions, turns
+from backstory.store import claims, coverage, decisions, foreign, lineage, plan, sessions
 from backstory.store.logs import COPY, JSON
 from backstory.store.rows import fetch, fetch_one
 
@@ -167,7 +167,7 @@ def _put(
     """Put a session in the place of ours, if there is one; what was decided here later stays."""
     if known is None:
         session_id = replicate.replace_session(db, source, uid, None)
-        _copy_decisions(db, source, uid, session_id)
+        _copy_decisions(db, source, uid)
     else:
         mine = decisions.session_states(db, uids=[known[1]])[known[1]]
         other = decisions.session_states(db, source, uids=[uid])[uid]
@@ -204,24 +204,12 @@ def _part_from_ours(db: apsw.Connection, session_id: int) -> None:
     coverage.settle(db, session_id, was_covered=was_covered)
 
 
-def _copy_decisions(db: apsw.Connection, source: str, uid: str, session_id: int) -> None:
-    """Take over what was decided about a session that is new here, beside its name and its branches' names."""
-    old = int(db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).get)
-    db.execute(
-        f"update sessions set leaf_seq = (select leaf_seq from {source}.sessions where id = ?) where id = ?",
-        (old, session_id),
-    )
-    db.execute(
-        "update turns set removed = o.removed from "
-        f"(select uid, removed from {source}.turns where session_id = ? and removed is not null) as o "
-        "where turns.session_id = ? and turns.uid = o.uid",
-        (old, session_id),
-    )
+def _copy_decisions(db: apsw.Connection, source: str, uid: str) -> None:
+    """Take over when it was decided what was decided about a session that is new here."""
     db.execute(
         f"insert or replace into meta(key, value) select key, value from {source}.meta where key = ?",
         (decisions.DECIDED + uid,),
     )
-    turns.sum_up(db, session_id)
 
 
 def _decide(db: apsw.Connection, source: str, uid: str, theirs: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec.structs import replace
 
 from backstory.exchange import merge_logs, merge_turns
+from backstory.exchange.copying import names
 from backstory.store import compactions, coverage, decisions, derived_tables, kinds, plan
 from backstory.store.rows import fetch, fetch_one
 
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     from backstory.exchange.merge_turns import Sides
     from backstory.store.plan import Decisions, Leaf, SessionState, Value
 
-_TOOK = (
-    "summary, created, agent, undone, model, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
-    "cost_usd, duration_ms"
-)
-_BOUND = ", ".join("?" * len(_TOOK.split(", ")))
 STALE = -1
 """In place of the version that derived a log: it is to be derived anew, what the other store derived is not enough."""
 _LABELS = "title, project, repository, branch"
@@ -196,8 +192,9 @@ def merge_summaries(db: apsw.Connection, sides: Sides) -> bool:
     asked = "select uid, first_seq from turns where session_id = ?"
     firsts = dict(fetch(db, tuple[str, int], asked, (sides.new,)))
     compactions.clear(db, sides.new)
+    columns = names("compactions", ("after_seq",))
     db.executemany(
-        f"insert into compactions(session_id, after_seq, {_TOOK}) values (?, ?, {_BOUND})",
+        f"insert into compactions(session_id, after_seq, {', '.join(columns)}) values (?, ?{', ?' * len(columns)})",
         [(sides.new, firsts[each.turn_uid] + each.place, *each.columns) for each in ordered if each.turn_uid in firsts],
     )
     compactions.index(db, sides.new)
@@ -205,8 +202,9 @@ def merge_summaries(db: apsw.Connection, sides: Sides) -> bool:
 
 
 def _summaries(db: apsw.Connection, schema: str, session_id: int) -> list[_Summary]:
+    columns = ", ".join(f"c.{name}" for name in names("compactions", ("after_seq",)))
     rows: list[Any] = db.execute(
-        f"select t.uid, c.after_seq - t.first_seq, {', '.join(f'c.{name}' for name in _TOOK.split(', '))} "
+        f"select t.uid, c.after_seq - t.first_seq, {columns} "
         f"from {schema}.compactions c join {schema}.turns t on t.session_id = c.session_id "
         "and c.after_seq between t.first_seq and t.last_seq where c.session_id = ? group by c.id order by c.id",
         (session_id,),

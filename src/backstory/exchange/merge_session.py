@@ -13,6 +13,7 @@ from msgspec import Struct
 from backstory import ids
 from backstory.errors import SessionNotFound
 from backstory.exchange import merge_decided, merge_logs, merge_turns, replicate
+from backstory.exchange.copying import copy_rows
 from backstory.exchange.merge_logs import Budget
 from backstory.exchange.merge_turns import Sides
 from backstory.store import claims, erasing, lineage, sessions, turns, written
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
     from backstory.exchange.merge_logs import Match, TheirLog
     from backstory.exchange.merge_turns import Pair
 
-_COLUMNS = (
-    "native_id, parent_identity, relation, title, worktree, project, repository, branch, cwd, created, last_active, "
-    "root"
-)
+_OWN = {
+    "name": "''", "next_seq": "1", "elsewhere": ":elsewhere",
+    **dict.fromkeys(
+        ("owner", "number", "leaf_uid", "leaf_seq", "leaf_at", "completed", "duration_ms", "cost_usd"), "null"
+    ),
+}  # fmt: skip
+"""What a session that comes has of its own at first: the rest of it is given, decided or summed up later."""
 
 
 class Moved(Struct, frozen=True, kw_only=True):
@@ -121,11 +125,7 @@ class SessionMerge:
     def _insert(self, db: apsw.Connection, source: str, old: int) -> int:
         self.done.is_new = self.done.has_changed = True
         _drop_tombstones(db, source, old, self._uid)
-        db.execute(
-            f"insert into sessions(uid, elsewhere, {_COLUMNS}) select uid, ?, {_COLUMNS} from {source}.sessions "
-            "where id = ?",
-            (self._elsewhere, old),
-        )
+        copy_rows(db, source, "sessions", "id = :old", _OWN, {"elsewhere": self._elsewhere, "old": old})
         new = db.last_insert_rowid()
         here, there = (
             str(db.execute(f"select value from {name}.meta where key = 'store_id'").get) for name in ("main", source)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.derive import index_text
 from backstory.exchange import merge_logs
+from backstory.exchange.copying import copy_rows, facts
 from backstory.exchange.replicate import EVENTS_AT_ONCE
 from backstory.model import Parts, event_from_json
 from backstory.store import coverage, event_rows, kinds, turns
@@ -19,18 +20,16 @@ from backstory.store.rows import fetch
 from backstory.store.runs import LOST
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import apsw
 
     from backstory.exchange.merge_logs import Budget
     from backstory.store.codec import EventCodec
 
 TURNS_AT_ONCE = 200
-_FACTS = (
-    "agent, model, native_id, prompt, started, ended, outcome, stop_reason, api_latency_ms, duration_ms, input_tokens, "
-    "output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, largest_input_tokens, "
-    "reasoning_tokens, tokens_source, cost_usd, cost_source, prefix_chars, prefix_sha256, context_window"
-)
-_OTHER_FACTS = "({}) is not ({})".format(*(", ".join(f"{side}.{name}" for name in _FACTS.split(", ")) for side in "on"))
+_PLACED = ("uid", "parent_uid", "parent_seq", "first_seq", "last_seq")
+"""Where a turn stands, which is of the copy of the session that it is in."""
 
 
 class Sides(NamedTuple):
@@ -65,13 +64,14 @@ class Pair(NamedTuple):
 def pairs(db: apsw.Connection, sides: Sides, after: tuple[int, int]) -> list[Pair]:
     """The next turns of the other store behind a place, in the order of their prompts."""
     source, old, new = sides
+    theirs, ours = (", ".join(f"{side}.{name}" for name in facts("turns", _PLACED)) for side in "on")
     return fetch(
         db,
         Pair,
         "select o.id, o.uid, o.first_seq, o.last_seq, o.parent_uid, o.parent_seq, o.removed, "
         f"(select count(*) from {source}.events e where e.session_id = ?1 and e.seq between o.first_seq and o.last_seq "
         "and e.turn_id = o.id), n.id, n.first_seq, n.last_seq, (select count(*) from events e where e.session_id = ?2 "
-        f"and e.seq between n.first_seq and n.last_seq and e.turn_id = n.id), {_OTHER_FACTS}, "
+        f"and e.seq between n.first_seq and n.last_seq and e.turn_id = n.id), ({theirs}) is not ({ours}), "
         f"(select total(read_to) from {source}.logs where turn_uid = o.uid and session_id = ?1) "
         f"<> (select total(read_to) from logs where turn_uid = o.uid and session_id = ?2), "
         f"coalesce(n.removed is not null and n.prompt = '', 0) from {source}.turns o "
@@ -93,7 +93,10 @@ def is_theirs_better(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
     ours, theirs = (
         _digest(db, *side) for side in (("main", sides.new, pair.our_id), (sides.source, sides.old, pair.id))
     )
-    return ours != theirs and (_rank(db, sides.source, pair.id), theirs) > (_rank(db, "main", pair.our_id), ours)
+    said = facts("turns", _PLACED)
+    return ours != theirs and (
+        (_rank(db, sides.source, pair.id, said), theirs) > (_rank(db, "main", pair.our_id, said), ours)
+    )
 
 
 def take_facts(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
@@ -104,20 +107,21 @@ def take_facts(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
     is_pruned = _is_pruned(db, "main", sides.new, pair.our_id) or _is_pruned(db, sides.source, sides.old, pair.id)
     if not is_pruned and pair.events != pair.our_events:
         return False
-    facts = _FACTS.replace("prompt, ", "") if is_pruned else _FACTS
-    if _rank(db, sides.source, pair.id, facts) <= _rank(db, "main", pair.our_id, facts):
+    said = facts("turns", (*_PLACED, "prompt") if is_pruned else _PLACED)
+    if _rank(db, sides.source, pair.id, said) <= _rank(db, "main", pair.our_id, said):
         return False
+    columns = ", ".join(said)
     db.execute(
-        f"update turns set ({facts}) = (select {facts} from {sides.source}.turns where id = ?) where id = ?",
+        f"update turns set ({columns}) = (select {columns} from {sides.source}.turns where id = ?) where id = ?",
         (pair.id, pair.our_id),
     )
     return True
 
 
-def _rank(db: apsw.Connection, schema: str, turn_id: int | None, facts: str = _FACTS) -> tuple[Any, ...]:
+def _rank(db: apsw.Connection, schema: str, turn_id: int | None, columns: Sequence[str]) -> tuple[Any, ...]:
     """How much the row of a turn says; the same for the same row in either store."""
-    (row,) = db.execute(f"select {facts} from {schema}.turns where id = ?", (turn_id,)).fetchall()
-    said = dict(zip(facts.split(", "), row, strict=True))
+    (row,) = db.execute(f"select {', '.join(columns)} from {schema}.turns where id = ?", (turn_id,)).fetchall()
+    said = dict(zip(columns, row, strict=True))
     is_whole = said["outcome"] is not None and said["stop_reason"] != LOST
     return (is_whole, said["outcome"] is not None, sum(value is not None for value in row), repr(row))
 
@@ -211,11 +215,12 @@ def drop_ours(db: apsw.Connection, sides: Sides, pair: Pair, kept: set[int], num
 def take(db: apsw.Connection, sides: Sides, pair: Pair, shift: int, log_ids: dict[int, int], budget: Budget) -> None:
     """Copy a turn of the other store, its numbers that much greater. ``log_ids``: our logs by theirs."""
     source, _, new = sides
-    db.execute(
-        f"insert into turns(session_id, uid, parent_uid, parent_seq, first_seq, last_seq, removed, {_FACTS}) "
-        f"select ?, uid, parent_uid, ?, first_seq + ?, last_seq + ?, null, {_FACTS} from {source}.turns where id = ?",
-        (new, parent_seq(db, sides, pair.parent_uid, pair.parent_seq), shift, shift, pair.id),
-    )
+    placed = {
+        "session_id": ":new", "parent_seq": ":parent_seq", "first_seq": "first_seq + :shift",
+        "last_seq": "last_seq + :shift", "removed": "null",
+    }  # fmt: skip
+    values = {"new": new, "shift": shift, "parent_seq": parent_seq(db, sides, pair.parent_uid, pair.parent_seq)}
+    copy_rows(db, source, "turns", "id = :turn", placed, values | {"turn": pair.id})
     turn_id = db.last_insert_rowid()
     if coverage.is_covered(db, new):
         db.execute(

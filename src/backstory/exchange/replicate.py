@@ -14,9 +14,9 @@ from backstory import ids
 from backstory.derive import index_text
 from backstory.derive.remotes import repository_name
 from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
+from backstory.exchange.copying import copy_rows
 from backstory.model import Parts, Relation, event_from_json
 from backstory.store import (
-    branches,
     claims,
     compactions,
     coverage,
@@ -42,25 +42,9 @@ if TYPE_CHECKING:
 
 EVENTS_AT_ONCE = 2_000
 
-_SESSION = (
-    "name, title, worktree, project, repository, branch, cwd, created, last_active, completed, duration_ms, cost_usd, "
-    "leaf_uid, leaf_at, next_seq, root"
-)
-_LOG = (
-    "turn_uid, agent, native_id, path, root_chars, relpath, modified, first_hash, tail_hash, read_to, "
-    "parsed_to, tail_seq, told_to, frames, cwd"
-)
-_LOG_TABLES = {
-    "chunks": "start, length, sha256, data",
-    "numbers": "start, stop, first_seq, records",
-    "sidecars": "name, size, mtime_ns, sha256, data",
-}
-_TURN = (
-    "uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, started, ended, outcome, "
-    "stop_reason, api_latency_ms, duration_ms, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
-    "cache_write_1h_tokens, largest_input_tokens, reasoning_tokens, tokens_source, cost_usd, cost_source, "
-    "prefix_chars, prefix_sha256, context_window"
-)
+_OF_LOG = ("chunks", "numbers", "sidecars")
+_OURS = ("owner", "number", "native_id", "parent_identity", "relation")
+"""What says whose a session is, and whose relative."""
 
 
 class Continuation(Struct, frozen=True, kw_only=True):
@@ -127,15 +111,10 @@ def replace_session(db: apsw.Connection, source: str, uid: str, known: Any) -> i
         event_rows.delete_of_session(db, known[0])
         db.execute("delete from sessions where id = ?", (known[0],))
     old = _id_of(db, source, uid)
-    owned = "owner, native_id, parent_identity, relation"
-    db.execute(
-        f"insert into sessions(uid, number, {owned}, {_SESSION}) "
-        # Two copies of one store may have given a number to a session each: the first to come has it here.
-        "select uid, "
-        "iif(exists (select 1 from sessions s where s.owner = o.owner and s.number = o.number), ?, number), "
-        f"{owned}, {_SESSION} from {source}.sessions o where id = ?",
-        (number, old),
-    )
+    # Two copies of one store may have given a number to a session each: the first to come has it here.
+    is_taken = "exists (select 1 from main.sessions s where s.owner = o.owner and s.number = o.number)"
+    at_most_one = {"number": f"iif({is_taken}, :number, number)"}
+    copy_rows(db, source, "sessions", "id = :old", at_most_one, {"old": old, "number": number})
     session_id = db.last_insert_rowid()
     if known:
         db.execute("update sessions set elsewhere = ? where id = ?", (known[2], session_id))
@@ -187,9 +166,7 @@ def take_elsewhere(db: apsw.Connection, source: str, uid: str, origin: Taken) ->
     if db.execute(f"select exists ({theirs} except {ours})").get:
         raise StoreDamaged(Path(origin.elsewhere), "its events are packed in a way that is not known here")
     old = _id_of(db, source, uid)
-    db.execute(
-        f"insert into sessions(uid, {_SESSION}) select uid, {_SESSION} from {source}.sessions where id = ?", (old,)
-    )
+    copy_rows(db, source, "sessions", "id = :old", dict.fromkeys(_OURS, "null"), {"old": old})
     session_id = db.last_insert_rowid()
     _copy_content(db, source, old, session_id, kind=f"'{COPY}' || replace(kind, '{COPY}', '')")
     db.execute("delete from branches where session_id = ?", (session_id,))
@@ -236,14 +213,14 @@ def continue_from(db: apsw.Connection, source: str, uid: str, new: Continuation,
     ``folders``: how the paths of the other store are to be read.
     """
     old = _id_of(db, source, uid)
-    db.execute(
-        f"insert into sessions(uid, owner, number, relation, parent_identity, {_SESSION}) "
-        f"select ?, ?, ?, ?, ?, {_SESSION} from {source}.sessions where id = ?",
-        (new.uid, new.owner, new.number, Relation.CONTINUATION, ids.session_identity(uid), old),
-    )
+    ours = {
+        "uid": new.uid, "owner": new.owner, "number": new.number, "relation": Relation.CONTINUATION.value,
+        "parent_identity": ids.session_identity(uid), "native_id": None, "name": "",
+    }  # fmt: skip
+    copy_rows(db, source, "sessions", "id = :old", {name: f":{name}" for name in ours}, ours | {"old": old})
     session_id = db.last_insert_rowid()
     db.execute(
-        "update sessions set name = '', parent_id = (select p.id from sessions p where p.uid = ?) where id = ?",
+        "update sessions set parent_id = (select p.id from sessions p where p.uid = ?) where id = ?",
         (uid, session_id),
     )
     # A summary's title is the words of another log, and goes when that one is removed.
@@ -290,21 +267,12 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     )
     log_ids: dict[int, int] = {}
     for (log_id,) in db.execute(f"select id from {source}.logs where session_id = ? order by id", (old,)).fetchall():
-        db.execute(
-            f"insert into logs(session_id, kind, generation, {_LOG}) select ?, {kind}, generation, {_LOG} "
-            f"from {source}.logs where id = ?",
-            (new, log_id),
-        )
+        copy_rows(db, source, "logs", "id = :log", {"session_id": ":new", "kind": kind}, {"log": log_id, "new": new})
         copied = log_ids[int(str(log_id))] = db.last_insert_rowid()
-        for table, columns in _LOG_TABLES.items():
-            db.execute(
-                f"insert into {table}(log_id, {columns}) select ?, {columns} from {source}.{table} where log_id = ?",
-                (copied, log_id),
-            )
-    db.execute(
-        f"insert into turns(session_id, {_TURN}) select ?, {_TURN} from {source}.turns where session_id = ?",
-        (new, old),
-    )
+        for table in _OF_LOG:
+            copy_rows(db, source, table, "log_id = :log", {"log_id": ":copied"}, {"log": log_id, "copied": copied})
+    for table in ("turns", "branches", "compactions"):
+        copy_rows(db, source, table, "session_id = :old order by id", {"session_id": ":new"}, {"old": old, "new": new})
     pairs = fetch(
         db,
         tuple[int, int],
@@ -321,8 +289,8 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
             (new, old),
         )
     _copy_events(db, source, old, new, log_ids, turn_ids)
-    branches.copy(db, source, old, new)
-    compactions.copy(db, source, old, new)
+    turns.sum_up(db, new)
+    compactions.index(db, new)
     # What an earlier version derived may be other columns: the next ingest derives it anew.
     version = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
     if version == str(derived_tables.VERSION) and (not is_covered or coverage.are_alike(db, source)):
@@ -342,8 +310,8 @@ def _copy_events(
     after, parts = (0, -1), Parts()
     while True:
         rows: list[tuple[Any, ...]] = db.execute(
-            "select seq, part, turn_id, at, kind, data, char_len, log_id, position, length "
-            f"from {source}.events where session_id = ? and (seq, part) > (?, ?) order by seq, part limit ?",
+            f"select {event_rows.COLUMNS} from {source}.events where session_id = ? and (seq, part) > (?, ?) "
+            "order by seq, part limit ?",
             (old, *after, EVENTS_AT_ONCE),
         ).fetchall()
         if not rows:

@@ -462,25 +462,3 @@ def touched(db: apsw.Connection, session_id: int, spans: Sequence[Span]) -> dict
 
 
 # the same elsewhere -----------------------------------------------------------------------------------------
-
-
-def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
-    """Have names, removals and the leaf of a session as the store attached as ``source`` has them."""
-    db.execute(
-        "update sessions set (leaf_uid, leaf_seq, leaf_at) = "
-        f"(select leaf_uid, leaf_seq, leaf_at from {source}.sessions where id = ?) where id = ?",
-        (old, new),
-    )
-    db.execute(
-        f"update turns set removed = (select o.removed from {source}.turns o where o.session_id = ?1 "
-        "and o.uid = turns.uid) where session_id = ?2 and removed is not "
-        f"(select o.removed from {source}.turns o where o.session_id = ?1 and o.uid = turns.uid)",
-        (old, new),
-    )
-    db.execute("delete from branches where session_id = ?", (new,))
-    db.execute(
-        "insert into branches(session_id, name, leaf_uid, leaf_seq, created, moved) "
-        f"select ?, name, leaf_uid, leaf_seq, created, moved from {source}.branches where session_id = ? order by id",
-        (new, old),
-    )
-    turns.sum_up(db, new)

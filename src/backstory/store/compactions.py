@@ -218,15 +218,3 @@ def clear(db: apsw.Connection, session_id: int) -> None:
     """Remove the summaries of a session, with what the search index holds of them."""
     event_rows.delete_summaries(db, "session_id = ?", (session_id,))
     db.execute("delete from compactions where session_id = ?", (session_id,))
-
-
-def copy(db: apsw.Connection, source: str, old: int, new: int) -> None:
-    """Have the summaries of a session as the store attached as ``source`` has them."""
-    clear(db, new)
-    db.execute(
-        f"insert into compactions(session_id, after_seq, summary, created, agent, undone, {_TOOK}) "
-        f"select ?, after_seq, summary, created, agent, undone, {_TOOK} from {source}.compactions where session_id = ? "
-        "order by id",
-        (new, old),
-    )
-    index(db, new)

@@ -1,5 +1,6 @@
--- What can be rebuilt from ground truth (see reindex). No trigger touches the index: a SQLite without
--- contentless-delete FTS5 must still be able to delete a session. Rows of the index without an event are skipped.
+-- What can be rebuilt from ground truth (see reindex). Text whose comment begins with plain is given to others as it is;
+-- any other is masked where secrets are. No trigger touches the index: a SQLite without contentless-delete FTS5 must still
+-- be able to delete a session. Rows of the index without an event are skipped.
 
 create table if not exists turn_texts(
   turn_id integer primary key references turns(id) on delete cascade,
@@ -25,7 +26,7 @@ create table if not exists session_files(
   session_id    integer not null references sessions(id) on delete cascade,
   file_path     text not null,           -- absolute, where that is known
   tool_name     text not null,           -- of the first touch, the agent's word
-  action        text not null,           -- of all touches the one that says most: create, rename, delete, edit, read
+  action        text not null,           -- plain: of all touches the one that says most: create, rename, delete, edit, read
   turn_id       integer,                 -- turns.id of the first touch
   first_seq     integer not null,        -- record of the first touch
   first_seen_at integer,                 -- its time
@@ -37,7 +38,7 @@ create table if not exists file_touches(
   file_id integer not null references session_files(id) on delete cascade,
   seq     integer not null,              -- record of the call, with its part: see events
   part    integer not null,
-  action  text not null,                 -- read | edit | create | delete | rename
+  action  text not null,                 -- plain: read | edit | create | delete | rename
   to_path text,                          -- where a rename led
   primary key (file_id, seq, part)
 ) without rowid;
@@ -46,7 +47,7 @@ create index if not exists idx_file_touches_to on file_touches(to_path) where to
 create table if not exists session_refs(
   id         integer primary key,
   session_id integer not null references sessions(id) on delete cascade,
-  ref_type   text not null,              -- pr | issue | commit
+  ref_type   text not null,              -- plain: pr | issue | commit
   ref_value  text not null,              -- 12, a hash; owner/repo#12 where it is not the session's repository
   host       text,                       -- github.com
   repository text,                       -- owner/repo

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import apsw
 
 FIRST_EVENT_ID = 1
+COLUMNS = "seq, part, turn_id, at, kind, data, char_len, log_id, position, length"
+"""Of an event's row, but for the event's id and its session's."""
 _FAR = 1 << 40
 """More than any record has parts."""
 SUMMARY = "summary"
@@ -91,8 +93,7 @@ def insert(db: apsw.Connection, session_id: int, rows: Iterable[tuple[Any, ...]]
     """Store events: their columns from ``seq`` to ``length``; gives the id of the first, which the others count on."""
     first_id = next_event_id(db)
     db.executemany(
-        "insert into events(id, session_id, seq, part, turn_id, at, kind, data, char_len, log_id, position, length) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"insert into events(id, session_id, {COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [(first_id + n, session_id, *row) for n, row in enumerate(rows)],
     )
     return first_id

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backstory import errors
 from backstory.lazy_regex import lazy_regex
-from backstory.store import connection, derived_tables, dictionaries, erasing, logs, moves
+from backstory.store import connection, derived_tables, dictionaries, erasing, logs, moves, schema
 
 if TYPE_CHECKING:
     import apsw
@@ -82,8 +82,8 @@ def is_current(db: apsw.Connection, path: Path) -> bool:
 
 def begin(db: apsw.Connection, store_id: str, root: str | None) -> None:
     """Make today's tables in an empty file, inside the caller's transaction. ``root``: its project's, if it has one."""
-    for name in ("schema.sql", "derived.sql"):
-        db.execute(Path(__file__).with_name(name).read_text("utf-8"))
+    for text in schema.texts():
+        db.execute(text)
     db.execute(f"pragma application_id = {connection.APPLICATION_ID}")
     db.executemany(
         "insert into meta(key, value) values (?, ?)",
@@ -112,7 +112,7 @@ def upgrade(db: apsw.Connection, path: Path) -> None:
         db.execute("alter table logs add column path_hash integer; drop index if exists idx_logs_path_end")
     logs.hash_paths(db)
     # Tables of what can be derived are made where they lack; reading a log anew fills them.
-    db.execute(Path(__file__).with_name("derived.sql").read_text("utf-8"))
+    db.execute(schema.texts()[1])
     if db.execute("select exists (select 1 from logs where derived < ?)", (DERIVED_VERSION,)).get:
         db.execute("insert or ignore into meta(key, value) values (?, '1')", (STALE,))
     raised = "update meta set value = ?1 where key = 'derived_version' and cast(value as integer) < ?1"

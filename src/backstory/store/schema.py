@@ -13,7 +13,10 @@ _FOLDER = Path(__file__).parent
 _COMMENT = lazy_regex(r"--[^\n]*")
 _RUNNING_ID = lazy_regex(r"last_native_id\s+text generated always as \((\w+)\) virtual")
 _TABLE = lazy_regex(r"^create (virtual )?table (?:if not exists )?(\w+)(.*?)\n\)([^\n]*);$", re.MULTILINE | re.DOTALL)
-_COLUMN = lazy_regex(r"^  (\w+)\s+(integer|text|real|blob)\b(?! generated)(.*)$", re.MULTILINE)
+_COLUMN = lazy_regex(r"^  (\w+)\s+(integer|text|real|blob)\b((?:(?!--).)*)(?:-- ([^:\n]*))?", re.MULTILINE)
+KEPT, LOCAL, DERIVED, DECIDED = "kept", "local", "derived", "decided"
+"""What a column is: see the head of ``schema.sql``."""
+FATES = frozenset({KEPT, LOCAL, DERIVED, DECIDED})
 
 
 class Table(NamedTuple):
@@ -33,12 +36,25 @@ class Column(NamedTuple):
     """integer, text, real or blob."""
     is_required: bool
     """It is never NULL."""
+    fate: str
+    """One of FATES; "" where nothing says it."""
+    is_plain: bool | None
+    """Its text is given to others as it is, or masked; None where nothing says it."""
+    is_computed: bool
+    """It is worked out from others when it is read."""
+
+
+@cache
+def texts() -> tuple[str, str]:
+    """What makes our tables: those of what is kept, and those of what is derived."""
+    kept, derived = ((_FOLDER / name).read_text("utf-8") for name in ("schema.sql", "derived.sql"))
+    return kept, derived
 
 
 @cache
 def sources() -> tuple[str, ...]:
     """The statements that make our tables, without comments."""
-    return tuple(_COMMENT.sub("", (_FOLDER / name).read_text("utf-8")) for name in ("schema.sql", "derived.sql"))
+    return tuple(_COMMENT.sub("", text) for text in texts())
 
 
 @cache
@@ -65,11 +81,37 @@ def tables() -> tuple[Table, ...]:
 @cache
 def columns() -> dict[str, tuple[Column, ...]]:
     """The columns of each table that holds rows of its own, but for those that are worked out from others."""
+    return {table: tuple(each for each in found if not each.is_computed) for table, found in _declared().items()}
+
+
+@cache
+def _declared() -> dict[str, tuple[Column, ...]]:
     return {
-        table.name: tuple(
-            Column(name, kind, "not null" in rest or "primary key" in rest)
-            for name, kind, rest in _COLUMN.findall(table.body)
-        )
-        for table in tables()
-        if not table.is_virtual
+        table: tuple(_column(*found, fate=fate) for found in _COLUMN.findall(body))
+        for text, fate in zip(texts(), ("", DERIVED), strict=True)
+        for virtual, table, body, _ in _TABLE.findall(text)
+        if not virtual
     }
+
+
+def _column(name: str, kind: str, how: str, said: str, *, fate: str) -> Column:
+    is_required = "not null" in how or "primary key" in how
+    words = said.split()
+    if fate:
+        is_plain: bool | None = words[:1] == ["plain"]
+    else:
+        fate = words[0] if words and words[0] in FATES else ""
+        is_plain = {"plain": True, "masked": False}.get(words[1]) if len(words) > 1 else None
+    return Column(name, kind, is_required, fate, is_plain, "generated always" in how)
+
+
+@cache
+def names(table: str, *fates: str) -> tuple[str, ...]:
+    """The columns of a table that are one of these, in their order."""
+    return tuple(each.name for each in columns()[table] if each.fate in fates)
+
+
+@cache
+def plain_texts(table: str) -> frozenset[str]:
+    """The columns whose text is given to others as it is; every other text is masked, also one that nothing marks."""
+    return frozenset(each.name for each in _declared().get(table, ()) if each.is_plain)

@@ -1,0 +1,47 @@
+"""Rows copied from one session to another, of this store or of one attached to it. Never commits.
+
+Which columns a copy has is what ``schema.sql`` says of them, so a new one is copied wherever sessions are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from backstory.store import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    import apsw
+
+
+def names(table: str, but: Collection[str] = ()) -> tuple[str, ...]:
+    """The columns that every copy of a row has: those that are kept, and what people decided."""
+    return tuple(each for each in schema.names(table, schema.KEPT, schema.DECIDED) if each not in but)
+
+
+def facts(table: str, but: Collection[str] = ()) -> tuple[str, ...]:
+    """The columns of what is so, whatever people decided."""
+    return tuple(each for each in schema.names(table, schema.KEPT) if each not in but)
+
+
+def copy_rows(
+    db: apsw.Connection,
+    source: str,
+    table: str,
+    where: str,
+    instead: Mapping[str, str],
+    values: Mapping[str, Any],
+) -> None:
+    """Insert copies of the rows of ``source`` for which a condition holds; in it ``o`` is the row.
+
+    ``instead``: SQL over that row, for the columns that are other ones here, keys among them; ``values``: the
+    parameters of both. A column that the other store does not have yet has its default.
+    """
+    there = {str(name) for (name,) in db.execute("select name from pragma_table_info(?, ?)", (table, source))}
+    copied = {**{name: name for name in names(table) if name in there}, **instead}
+    db.execute(
+        f"insert into main.{table}({', '.join(copied)}) select {', '.join(copied.values())} from {source}.{table} o "
+        f"where {where}",
+        dict(values),
+    )
