@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from backstory.bounds import LINE_BYTES_MAX
 from backstory.derive.secrets import Redactor
 from backstory.errors import ImportRefused, ImportTooNew
-from backstory.exchange import json_lines, replication, staging
+from backstory.exchange import json_lines, portable, replication, staging
 from backstory.ingest import json_import
 from backstory.ingest.reindex import reindex
 from backstory.model import KINDS, AssistantText, Complete, Event, ToolCall, ToolResult, UserMessage
@@ -261,12 +261,23 @@ def test_a_session_whose_log_is_said_to_be_longer_than_it_is_is_left_out_of_an_e
     assert [json.loads(line)["type"] for line in exported(machine.store).splitlines()] == ["backstory", "end"]
 
 
+def test_the_document_names_every_column_that_is_written() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "json-format.md").read_text("utf-8")
+    for table, line in portable.LINES.items():
+        assert [name for name in portable.fields(table) if f"`{name}`" not in section_of(document, line)] == [], table
+
+
+def section_of(document: str, line: Any) -> str:
+    _, _, section = document.partition(f"\n### `{line.__struct_config__.tag}`\n")
+    return section.partition("\n## ")[0].partition("\n### ")[0]
+
+
 def test_the_document_names_every_field_of_every_line() -> None:
     document = (Path(__file__).parents[2] / "docs" / "json-format.md").read_text("utf-8")
+    assert "`more`" in document
     for line in get_args(json_lines.AnyLine):
-        _, _, section = document.partition(f"\n### `{line.__struct_config__.tag}`\n")
-        told = section.partition("\n## ")[0].partition("\n### ")[0]
-        assert [name for name in line.__struct_fields__ if f"`{name}`" not in told] == [], line
+        fields = set(line.__struct_fields__) - {"more"}
+        assert [name for name in fields if f"`{name}`" not in section_of(document, line)] == [], line
     events = document.partition("The kinds and their fields")[2].partition("\n### ")[0]
     for kind in KINDS.values():
         row = next(each for each in events.splitlines() if f"`{kind.kind}`" in each)

@@ -47,7 +47,13 @@ class Head(Line, frozen=True, kw_only=True, tag="backstory"):
     redacted: bool
 
 
-class SessionLine(Line, frozen=True, kw_only=True, tag="session"):
+class RowLine(Line, frozen=True, kw_only=True):
+    """A row of a table. ``more``: the columns that have no field of their own, by their names."""
+
+    more: dict[str, Count | Amount | str] = {}
+
+
+class SessionLine(RowLine, frozen=True, kw_only=True, tag="session"):
     """A session begins; all lines up to its ``session_end`` are of it."""
 
     uid: Uid
@@ -79,7 +85,7 @@ class SessionLine(Line, frozen=True, kw_only=True, tag="session"):
     decided: dict[str, Count] = {}
 
 
-class LogLine(Line, frozen=True, kw_only=True, tag="log"):
+class LogLine(RowLine, frozen=True, kw_only=True, tag="log"):
     """A log of the session; ``log`` numbers it in the file's session, from 1."""
 
     log: Seq
@@ -126,7 +132,7 @@ class SidecarLine(Line, frozen=True, kw_only=True, tag="sidecar"):
     data: bytes
 
 
-class TurnLine(Line, frozen=True, kw_only=True, tag="turn"):
+class TurnLine(RowLine, frozen=True, kw_only=True, tag="turn"):
     """A prompt and what came of it. ``answer``: the last thing that the model said."""
 
     uid: Uid
@@ -176,7 +182,7 @@ class EventLine(Line, frozen=True, kw_only=True, tag="event"):
     chars: Count | None = None
 
 
-class BranchLine(Line, frozen=True, kw_only=True, tag="branch"):
+class BranchLine(RowLine, frozen=True, kw_only=True, tag="branch"):
     """What a person called a branch."""
 
     name: str
@@ -186,7 +192,7 @@ class BranchLine(Line, frozen=True, kw_only=True, tag="branch"):
     moved: Time | None = None
 
 
-class SummaryLine(Line, frozen=True, kw_only=True, tag="summary"):
+class SummaryLine(RowLine, frozen=True, kw_only=True, tag="summary"):
     """A summary that stands for the records up to ``after_seq``."""
 
     after_seq: Offset

@@ -6,52 +6,50 @@ A session may grow while it is read: ``Extent`` says what of it is written, and 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory.bounds import iso
+from backstory.exchange import copying
 from backstory.exchange.json_lines import (
     BoardLine,
     BranchLine,
     LogLine,
     RemovedLine,
+    RowLine,
     SessionLine,
     SummaryLine,
     TurnLine,
     ms_of,
 )
-from backstory.store import board_items, decisions, kinds, sessions
+from backstory.store import board_items, decisions, kinds, schema, sessions
 from backstory.store.board_items import ItemCopy
 from backstory.store.codec import CodecError
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     import apsw
 
-_SESSION = (
-    "uid, owner, number, name, title, worktree, project, repository, branch, cwd, root, created, last_active, "
-    "completed, duration_ms, cost_usd, native_id, parent_identity as parent, relation, leaf_uid as leaf_turn, "
-    "leaf_seq, leaf_at, next_seq, context_chars, context_limit"
-)
-_LOG = (
-    "id, turn_uid as turn, agent, kind, native_id, path, root_chars, relpath, modified, read_to as length, parsed_to, "
-    "first_hash, tail_seq, generation, cwd, told_to"
-)
-_TURN = (
-    "t.id, uid, parent_uid, parent_seq, first_seq, last_seq, agent, model, native_id, prompt, answer, started, ended, "
-    "outcome, stop_reason, api_latency_ms, duration_ms, input_tokens, output_tokens, cache_read_tokens, "
-    "cache_write_tokens, cache_write_1h_tokens, largest_input_tokens, reasoning_tokens, context_window, tokens_source, "
-    "cost_usd, cost_source, prefix_chars, prefix_sha256, removed"
-)
-_SUMMARY = (
-    "after_seq, summary, created, agent, undone, model, input_tokens, output_tokens, cache_read_tokens, "
-    "cache_write_tokens, cost_usd, duration_ms"
-)
-_TIMES = frozenset({"last_active", "modified", "started", "ended", "removed", "leaf_at"})
+R = TypeVar("R", bound=RowLine)
+LINES: dict[str, type[RowLine]] = {
+    "sessions": SessionLine, "logs": LogLine, "turns": TurnLine, "branches": BranchLine, "compactions": SummaryLine,
+}  # fmt: skip
+"""The tables whose rows are lines."""
+_TABLES = {line: table for table, line in LINES.items()}
+_NAMES = {"parent_identity": "parent", "leaf_uid": "leaf_turn", "turn_uid": "turn", "read_to": "length"}
+"""Columns that a line has under another name."""
+_MADE = {"logs": ("tail_hash", "frames")}
+"""Columns that are made anew of the bytes."""
+_TIMES = frozenset({"last_active", "modified", "started", "ended", "removed", "leaf_at", "created", "moved"})
 _FLAGS = frozenset({"completed", "undone"})
+_ALWAYS = frozenset({"leaf_uid", "undone"})
+"""Decided columns that are taken over from a file that nobody trusts: which branch it calls the current one."""
+_TYPES: dict[str, type | tuple[type, ...]] = {"integer": int, "real": (int, float), "text": str, "blob": str}
 
 
 class Extent(Struct, frozen=True, kw_only=True):
@@ -63,7 +61,7 @@ class Extent(Struct, frozen=True, kw_only=True):
 
 def extent(db: apsw.Connection, session_id: int) -> Extent | None:
     """A session as it is now; None where it is gone."""
-    rows = _rows(db, _SESSION, "from sessions where id = ?", (session_id,))
+    rows = _rows(db, "sessions", "id = ?", (session_id,), "context_chars", "context_limit")
     if not rows:
         return None
     row = rows[0]
@@ -71,7 +69,7 @@ def extent(db: apsw.Connection, session_id: int) -> Extent | None:
         db, tuple[str], "select branch from session_branches where session_id = ? order by branch", (session_id,)
     )
     session = SessionLine(**row, branches=[name for (name,) in git_branches], decided=decisions.times(db, row["uid"]))
-    rows = _rows(db, _LOG, "from logs where session_id = ? order by id", (session_id,))
+    rows = _rows(db, "logs", "session_id = ? order by id", (session_id,), "id")
     asked = (
         "select exists (select 1 from logs l where session_id = ? and not (typeof(read_to) = 'integer' and read_to "
         "between 0 and coalesce((select max(start + length) from chunks where log_id = l.id), 0)))"
@@ -84,13 +82,9 @@ def extent(db: apsw.Connection, session_id: int) -> Extent | None:
 
 def turns(db: apsw.Connection, session_id: int, after: int, limit: int) -> list[tuple[int, TurnLine]]:
     """The turns of a session behind the one with the id ``after``, each with its id."""
-    rows = _rows(
-        db,
-        _TURN,
-        "from turns t left join turn_texts x on x.turn_id = t.id where session_id = ? and t.id > ? "
-        "order by t.id limit ?",
-        (session_id, after, limit),
-    )
+    answer = "(select answer from turn_texts where turn_id = turns.id) as answer"
+    where = "session_id = ? and id > ? order by id limit ?"
+    rows = _rows(db, "turns", where, (session_id, after, limit), "id", answer)
     return [(row.pop("id"), TurnLine(**row)) for row in rows]
 
 
@@ -104,24 +98,16 @@ def turn_uids(db: apsw.Connection, ids: Collection[int]) -> list[tuple[int, str]
 
 def branches(db: apsw.Connection, session_id: int) -> list[BranchLine]:
     """What people called the branches of a session."""
-    rows = fetch(
-        db,
-        tuple[str, str, int | None, int, int | None],
-        "select name, leaf_uid, leaf_seq, created, moved from branches where session_id = ? order by id",
-        (session_id,),
-    )
     return [
-        BranchLine(name=name, leaf_turn=leaf_uid, leaf_seq=leaf_seq, created=iso(created) or "", moved=iso(moved))
-        for name, leaf_uid, leaf_seq, created, moved in rows
+        BranchLine(**({"created": ""} | row))
+        for row in _rows(db, "branches", "session_id = ? order by id", (session_id,))
     ]
 
 
 def summaries(db: apsw.Connection, session_id: int, after: int, limit: int) -> list[tuple[int, SummaryLine]]:
     """The summaries of a session behind the one with the id ``after``, each with its id."""
-    rows = _rows(
-        db, f"id, {_SUMMARY}", "from compactions where session_id = ? and id > ? order by id limit ?",
-        (session_id, after, limit),
-    )  # fmt: skip
+    where = "session_id = ? and id > ? order by id limit ?"
+    rows = _rows(db, "compactions", where, (session_id, after, limit), "id")
     return [(row.pop("id"), SummaryLine(**row)) for row in rows]
 
 
@@ -162,22 +148,80 @@ def families(db: apsw.Connection, wanted: Iterable[int]) -> list[int]:
     return list(dict.fromkeys(each for session_id in wanted for each, _ in sessions.doomed(db, session_id)))
 
 
-def _rows(db: apsw.Connection, columns: str, source: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
-    """Rows by the names of the lines' fields, their times as text; what is NULL, below 0 or infinite is left out."""
-    names = [each.split(" as ")[-1].rpartition(".")[2] for each in columns.split(", ")]
-    return [
-        {
-            name: _value(name, value)
-            for name, value in zip(names, row, strict=True)
-            if value is not None and not (isinstance(value, int | float) and not 0 <= value < math.inf)
-        }
-        for row in db.execute(f"select {columns} {source}", values).fetchall()
-    ]
+def fields(table: str) -> tuple[str, ...]:
+    """What lines call the columns of a row, in a field or in their ``more``."""
+    return tuple(_NAMES.get(each.name, each.name) for each in _written(table))
 
 
-def _value(name: str, value: Any) -> Any:
-    if name in _TIMES:
+def masked(line: R, mask: Callable[[str], str]) -> R:
+    """A line without secrets in the texts of which ``schema.sql`` does not say that they are plain."""
+    hidden = {_NAMES.get(name, name) for name in _masked_columns(_TABLES[type(line)])}
+    said: dict[str, Any] = {name: mask(text) for name in hidden if isinstance(text := getattr(line, name, None), str)}
+    more = {name: mask(text) if name in hidden and isinstance(text, str) else text for name, text in line.more.items()}
+    if isinstance(line, SessionLine):
+        said["branches"] = [mask(name) for name in line.branches]
+    return replace(line, **said, more=more)
+
+
+def row_of(line: RowLine, *, trusted: bool) -> dict[str, Any]:
+    """The columns that a line says, but for keys; without ``trusted`` none of those that people decided.
+
+    Raises ValueError for a time that is none, and for a value that is not of its column's kind.
+    """
+    row = {}
+    for column in _written(_TABLES[type(line)]):
+        name = _NAMES.get(column.name, column.name)
+        if column.fate == schema.DECIDED and not trusted and name not in _ALWAYS:
+            continue
+        if name in line.__struct_fields__:
+            row[column.name] = _stored(column, getattr(line, name))
+        elif name in line.more:
+            if not isinstance(line.more[name], _TYPES[column.kind]):
+                raise ValueError(f"{name} is no {column.kind}")
+            row[column.name] = _stored(column, line.more[name])
+    return row
+
+
+@cache
+def _written(table: str) -> tuple[schema.Column, ...]:
+    """The columns of a row that its line has, under their names or in its ``more``."""
+    found = copying.names(table, _MADE.get(table, ()))
+    return tuple(each for each in schema.columns()[table] if each.name in found)
+
+
+@cache
+def _masked_columns(table: str) -> tuple[str, ...]:
+    plain = schema.plain_texts(table) - {"native_id"}
+    return (*(each.name for each in _written(table) if each.kind == "text" and each.name not in plain), "answer")
+
+
+def _rows(db: apsw.Connection, table: str, where: str, values: tuple[Any, ...], *beside: str) -> list[dict[str, Any]]:
+    """Rows by the names of their line's fields; what is NULL, below 0 or infinite is left out."""
+    fields = LINES[table].__struct_fields__
+    columns = [*beside, *(each.name for each in _written(table))]
+    names = [_NAMES.get(name, name) for name in (each.split(" as ")[-1] for each in columns)]
+    given = []
+    for row in db.execute(f"select {', '.join(columns)} from {table} where {where}", values).fetchall():
+        line: dict[str, Any] = {"more": {}}
+        for name, value in zip(names, row, strict=True):
+            if value is None or (isinstance(value, int | float) and not 0 <= value < math.inf):
+                continue
+            (line if name in fields or name == "id" else line["more"])[name] = _said(name, value)
+        given.append(line)
+    return given
+
+
+def _said(name: str, value: Any) -> Any:
+    if name in _TIMES and isinstance(value, int):
         return iso(value)
     if isinstance(value, bytes):
         return value.hex()
     return bool(value) if name in _FLAGS else value
+
+
+def _stored(column: schema.Column, value: Any) -> Any:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str) and column.kind == "integer":
+        return ms_of(value)
+    return bytes.fromhex(value) if isinstance(value, str) and column.kind == "blob" else value

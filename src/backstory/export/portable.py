@@ -39,10 +39,10 @@ from backstory.model import Parts, encoded, event_to_json
 from backstory.store import codec, logs, sidecars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from backstory.derive.secrets import Redactor
-    from backstory.exchange.json_lines import BoardLine, Line, LogLine, SummaryLine, TurnLine
+    from backstory.exchange.json_lines import BoardLine, Line, LogLine, RowLine, SummaryLine, TurnLine
     from backstory.exchange.portable import Extent
     from backstory.export.exporting import Chosen
     from backstory.store import Store, StoredEvent
@@ -52,7 +52,6 @@ ROWS_AT_ONCE = 500
 TEXT_CHARS_CUT = 100_000
 ITEMS_CUT = 5
 """What is left of a text or a list in a line that has too much."""
-SESSION_TEXTS = ("name", "title", "worktree", "project", "repository", "branch", "cwd", "root", "native_id")
 
 
 class JsonExport:
@@ -105,7 +104,7 @@ class JsonExport:
             return
         written.add(session_identity(extent.session.uid))
         before = Counter(self.counts)
-        yield self._line(extent.session, SESSION_TEXTS, "branches")
+        yield self._line(extent.session)
         for log_id, log in extent.logs.items():
             yield from self._log(store, log_id, log)
         yield from self._turns(store, session_id, extent)
@@ -113,7 +112,7 @@ class JsonExport:
         for branch in store.ask(lambda db: portable.branches(db, session_id)):
             # What moved on since is named by its turn.
             is_there = (branch.leaf_seq or 0) < extent.session.next_seq
-            yield self._line(branch if is_there else replace(branch, leaf_seq=None), ("name",))
+            yield self._line(branch if is_there else replace(branch, leaf_seq=None))
         yield from self._summaries(store, session_id, extent)
         done = self.counts - before
         yield _encoded(
@@ -122,7 +121,7 @@ class JsonExport:
         self.counts["sessions"] += 1
 
     def _log(self, store: Store, log_id: int, log: LogLine) -> Iterator[bytes]:
-        yield self._line(log, ("native_id", "path", "relpath", "cwd"))
+        yield self._line(log)
         if not self._has_bytes:
             return
         ranges = [
@@ -153,7 +152,7 @@ class JsonExport:
         for turn in _pages(page):
             if turn.first_seq < extent.session.next_seq:
                 last_seq = min(turn.last_seq, extent.session.next_seq - 1)
-                yield self._line(replace(turn, last_seq=last_seq), ("prompt", "answer"))
+                yield self._line(replace(turn, last_seq=last_seq))
                 self.counts["turns"] += 1
 
     def _events(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
@@ -199,7 +198,7 @@ class JsonExport:
 
         for summary in _pages(page):
             if summary.after_seq < extent.session.next_seq:
-                yield self._line(summary, ("summary",))
+                yield self._line(summary)
 
     def _board_item(self, line: BoardLine) -> bytes:
         """A line of a board's item: masked, it may be longer, and is cut to what an item may have."""
@@ -216,13 +215,8 @@ class JsonExport:
             )
         )
 
-    def _line(self, line: Line, texts: Iterable[str], *lists: str) -> bytes:
-        if self._redactor is None:
-            return _encoded(line)
-        mask: Callable[[str], str] = self._redactor.text
-        masked: dict[str, Any] = {name: mask(each) for name in texts if isinstance(each := getattr(line, name), str)}
-        masked |= {name: [mask(each) for each in getattr(line, name)] for name in lists}
-        return _encoded(replace(line, **masked))
+    def _line(self, line: RowLine) -> bytes:
+        return _encoded(line if self._redactor is None else portable.masked(line, self._redactor.text))
 
 
 def _pages(page: Callable[[int], list[tuple[int, L]]]) -> Iterator[L]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backstory.exchange.json_lines import ms_of
+from backstory.exchange.portable import row_of
 from backstory.model import encoded
 from backstory.store import codec, logs
 from backstory.store.logs import API, COPY, FILE, JSON, STDERR, STREAM, SeqRange
@@ -33,7 +33,7 @@ class StagedLog:
         if max(line.parsed_to, line.told_to or 0) > line.length:
             raise Wrong("what was parsed of it is longer than it is")
         self.id, self.length = log_id, line.length
-        self._line, self._modified = line, ms_of(line.modified)
+        self._line = line
         self._bytes = _Bytes(log_id)
         self._numbered_to, self._names, self._is_over = 0, set[str](), False
 
@@ -43,7 +43,7 @@ class StagedLog:
             if not self._numbered_to <= start < stop <= self.length or first_seq + records > next_seq:
                 raise Wrong(f"records {first_seq} to {first_seq + records - 1} cannot lie from byte {start} to {stop}")
             self._numbered_to = stop
-            rows.add("numbers", self.id, start, stop, first_seq, records)
+            rows.add("numbers", log_id=self.id, start=start, stop=stop, first_seq=first_seq, records=records)
 
     def keep(self, line: BytesLine, rows: Rows) -> None:
         """Take the next of its bytes."""
@@ -67,12 +67,8 @@ class StagedLog:
         if self._bytes.end != self.length:
             raise Wrong(f"of {self.length} bytes of log {line.log} {self._bytes.end} came before it")
         tail_hash, frames = self._bytes.finish(rows)
-        first_hash = bytes.fromhex(line.first_hash) if line.first_hash is not None else None
-        rows.add(
-            "logs", self.id, session_id, line.turn, line.agent, kind_of(line.kind, trusted=trusted), line.native_id,
-            line.path, line.root_chars, line.relpath, self._modified, first_hash, tail_hash, self.length,
-            line.parsed_to, line.tail_seq, line.generation, frames, line.cwd, line.told_to,
-        )  # fmt: skip
+        said = row_of(line, trusted=trusted) | {"kind": kind_of(line.kind, trusted=trusted)}
+        rows.add("logs", id=self.id, session_id=session_id, tail_hash=tail_hash, frames=frames, **said)
 
 
 class OmittedLog:
@@ -100,8 +96,8 @@ class OmittedLog:
         self._add_range(rows)
         tail_hash, frames = self._bytes.finish(rows)
         rows.add(
-            "logs", self._log_id, self._session_id, None, API, kind_of(JSON, trusted=trusted), self._uid, "", None, "",
-            None, None, tail_hash, self._bytes.end, self._bytes.end, None, 1, frames, None, None,
+            "logs", id=self._log_id, session_id=self._session_id, agent=API, kind=kind_of(JSON, trusted=trusted),
+            native_id=self._uid, tail_hash=tail_hash, read_to=self._bytes.end, parsed_to=self._bytes.end, frames=frames,
         )  # fmt: skip
 
     def _flush(self, rows: Rows) -> None:
@@ -127,7 +123,10 @@ class OmittedLog:
 
     def _add_range(self, rows: Rows) -> None:
         if (each := self._range) is not None:
-            rows.add("numbers", self._log_id, each.start, each.stop, each.first_seq, each.records)
+            rows.add(
+                "numbers", log_id=self._log_id, start=each.start, stop=each.stop, first_seq=each.first_seq,
+                records=each.records,
+            )  # fmt: skip
 
 
 class _Bytes:
@@ -160,8 +159,10 @@ class _Bytes:
 
     def _pack(self, data: bytes, rows: Rows) -> None:
         chunk = logs.pack(self._packed_to, data)
-        row = (self._log_id, chunk.start, chunk.length, chunk.digest, chunk.frame)
-        rows.add("chunks", *row, size=len(chunk.frame))
+        rows.add(
+            "chunks", len(chunk.frame), log_id=self._log_id, start=chunk.start, length=chunk.length,
+            sha256=chunk.digest, data=chunk.frame,
+        )  # fmt: skip
         self._packed_to += len(data)
         self._tail = (self._tail + data)[-logs.TAIL_BYTES :]
 

@@ -20,13 +20,14 @@ from backstory.exchange.json_lines import (
     TurnLine,
     ms_of,
 )
+from backstory.exchange.portable import row_of
 from backstory.ingest.json_log import OmittedLog, StagedLog, Wrong
 from backstory.model import KINDS, Outcome, Parts, event_from_json, event_to_json
 from backstory.store import codec, sidecars
 from backstory.store.decisions import DECIDED
 
 if TYPE_CHECKING:
-    from backstory.exchange.json_lines import Line, SessionLine
+    from backstory.exchange.json_lines import Line, RowLine, SessionLine
     from backstory.exchange.staging import Rows
     from backstory.model import Event
 
@@ -78,8 +79,7 @@ class StagedSession:
             case BranchLine():
                 if self._trusted:
                     self._check_seq(line.leaf_seq)
-                    created, moved = ms_of(line.created), ms_of(line.moved)
-                    self._rows.add("branches", self.id, line.name, line.leaf_turn, line.leaf_seq, created, moved)
+                    self._add("branches", line)
                 ms_of(line.created)
             case SummaryLine():
                 self._add_summary(line)
@@ -103,17 +103,12 @@ class StagedSession:
         if ms_of(line.created) is None:
             raise Wrong("it does not say when the session began")
         self._check_seq(line.leaf_seq)
-        self._rows.add(
-            "sessions", self.id, line.uid, line.owner, line.number, line.name if trusted else "", line.title,
-            line.worktree, line.project, line.repository, line.branch, line.cwd, line.root, line.created,
-            ms_of(line.last_active), None if line.completed is None else int(line.completed), line.duration_ms,
-            line.cost_usd, line.native_id, line.parent, line.relation, line.leaf_turn,
-            line.leaf_seq if trusted else None, ms_of(line.leaf_at) if trusted else None, line.next_seq,
-        )  # fmt: skip
+        self._rows.add("sessions", id=self.id, **row_of(line, trusted=trusted))
         for name in dict.fromkeys(line.branches):
-            self._rows.add("session_branches", self.id, name)
+            self._rows.add("session_branches", session_id=self.id, branch=name)
         if trusted and line.decided:
-            self._rows.add("meta", DECIDED + line.uid, msgspec.json.encode(dict(sorted(line.decided.items()))).decode())
+            decided = msgspec.json.encode(dict(sorted(line.decided.items()))).decode()
+            self._rows.add("meta", key=DECIDED + line.uid, value=decided)
 
     def _next_log(self) -> int:
         self._ids.log += 1
@@ -141,8 +136,10 @@ class StagedSession:
         log = self._log(line.log)
         log.note_sidecar(line)
         kept = sidecars.pack(line.name, line.mtime_ns, line.data)
-        row = (log.id, kept.name, kept.size, kept.mtime_ns, kept.digest, kept.frame)
-        self._rows.add("sidecars", *row, size=len(kept.frame))
+        self._rows.add(
+            "sidecars", len(kept.frame), log_id=log.id, name=kept.name, size=kept.size, mtime_ns=kept.mtime_ns,
+            sha256=kept.digest, data=kept.frame,
+        )  # fmt: skip
 
     def _add_turn(self, line: TurnLine) -> None:
         self._end_log()
@@ -155,17 +152,9 @@ class StagedSession:
         self._check_seq(line.parent_seq, line.first_seq, line.last_seq)
         self._ids.turn += 1
         self._turns[line.uid] = turn_id = self._ids.turn
-        self._rows.add(
-            "turns", turn_id, self.id, line.uid, line.parent_uid, line.parent_seq, line.first_seq, line.last_seq,
-            line.agent, line.model, line.native_id, line.prompt, ms_of(line.started), ms_of(line.ended), line.outcome,
-            line.stop_reason, line.api_latency_ms, line.duration_ms, line.input_tokens, line.output_tokens,
-            line.cache_read_tokens, line.cache_write_tokens, line.cache_write_1h_tokens, line.largest_input_tokens,
-            line.reasoning_tokens, line.tokens_source, line.cost_usd, line.cost_source, line.prefix_chars,
-            line.prefix_sha256, ms_of(line.removed) if self._trusted else None, line.context_window,
-            size=len(line.prompt),
-        )  # fmt: skip
+        self._add("turns", line, len(line.prompt), id=turn_id)
         if line.answer is not None:
-            self._rows.add("turn_texts", turn_id, line.answer, size=len(line.answer))
+            self._rows.add("turn_texts", len(line.answer), turn_id=turn_id, answer=line.answer)
 
     def _add_event(self, line: EventLine) -> None:
         self._end_log()
@@ -201,11 +190,10 @@ class StagedSession:
     def _add_summary(self, line: SummaryLine) -> None:
         if ms_of(line.created) is None or line.after_seq >= self._line.next_seq:
             raise Wrong("it covers records that the session does not have")
-        self._rows.add(
-            "compactions", self.id, line.after_seq, line.summary, line.created, line.agent, int(line.undone),
-            line.model, line.input_tokens, line.output_tokens, line.cache_read_tokens, line.cache_write_tokens,
-            line.cost_usd, line.duration_ms, size=len(line.summary),
-        )  # fmt: skip
+        self._add("compactions", line, len(line.summary))
+
+    def _add(self, table: str, line: RowLine, size: int = 0, **keys: int) -> None:
+        self._rows.add(table, size, session_id=self.id, **keys, **row_of(line, trusted=self._trusted))
 
     def _check_seq(self, *seqs: int | None) -> None:
         for seq in seqs:
