@@ -61,7 +61,6 @@ LONG_MODULES = {
 LONG_FUNCTIONS = {
     "cli.event_view.event_lines",
     "runs.runner._run_locked",
-    "exchange.replicate._copy_derived",
 }
 SHARED_NAMES = 43
 """Public class names that stand for several classes."""

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 
 def names(table: str, but: Collection[str] = ()) -> tuple[str, ...]:
-    """The columns that every copy of a row has: those that are kept, and what people decided."""
-    return tuple(each for each in schema.names(table, schema.KEPT, schema.DECIDED) if each not in but)
+    """The columns that every copy of a row has: those that are kept, and what people decided.
+
+    Where the whole table is derived, all but its own key.
+    """
+    found = schema.names(table, schema.KEPT, schema.DECIDED) or schema.names(table, schema.DERIVED)
+    return tuple(each for each in found if each not in but and each != "id")
 
 
 def facts(table: str, but: Collection[str] = ()) -> tuple[str, ...]:
@@ -26,22 +30,21 @@ def facts(table: str, but: Collection[str] = ()) -> tuple[str, ...]:
 
 
 def copy_rows(
-    db: apsw.Connection,
-    source: str,
-    table: str,
-    where: str,
-    instead: Mapping[str, str],
-    values: Mapping[str, Any],
+    db: apsw.Connection, source: str, table: str, where: str, instead: Mapping[str, str], values: Mapping[str, Any]
 ) -> None:
-    """Insert copies of the rows of ``source`` for which a condition holds; in it ``o`` is the row.
+    """Insert copies of rows, see ``statement``. ``values``: its parameters."""
+    db.execute(statement(db, source, table, where, instead), dict(values))
 
-    ``instead``: SQL over that row, for the columns that are other ones here, keys among them; ``values``: the
-    parameters of both. A column that the other store does not have yet has its default.
+
+def statement(db: apsw.Connection, source: str, table: str, where: str, instead: Mapping[str, str]) -> str:
+    """SQL that inserts copies of the rows of ``source`` for which a condition holds; in it ``o`` is the row.
+
+    ``instead``: SQL over that row, for the columns that are other ones here, keys among them. A column that the other
+    store does not have yet has its default.
     """
     there = {str(name) for (name,) in db.execute("select name from pragma_table_info(?, ?)", (table, source))}
     copied = {**{name: name for name in names(table) if name in there}, **instead}
-    db.execute(
+    return (
         f"insert into main.{table}({', '.join(copied)}) select {', '.join(copied.values())} from {source}.{table} o "
-        f"where {where}",
-        dict(values),
+        f"where {where}"
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from backstory.exchange.copying import copy_rows
 from backstory.store import codec, dictionaries
 from backstory.store.logs import API, COPY, FILE, SeqRange, insert_seq_ranges, pack
 from backstory.store.rows import fetch, fetch_one
@@ -22,9 +23,11 @@ SLICE_BYTES = 16 * 1024 * 1024
 COPIED = -2
 """In place of the version that derived a log: its bytes have come, what is derived of them comes in the end."""
 _KIND = f"replace(kind, '{COPY}', '')"
-_ROW = "agent, native_id, path, root_chars, relpath, modified, first_hash, cwd"
+_UNREAD = {
+    "tail_hash": "null", "tail_seq": "null", "told_to": "null", "read_to": "0", "parsed_to": "0", "frames": "0",
+}  # fmt: skip
+"""What a log is before any of its bytes is here."""
 _STATE = "first_hash, tail_hash, modified, native_id, parsed_to, told_to, frames"
-_SIDECAR = "name, size, mtime_ns, sha256, data"
 
 
 class Budget:
@@ -113,11 +116,9 @@ def begin(db: apsw.Connection, source: str, session_id: int, theirs: TheirLog, *
     if theirs.kind == FILE:
         last = "select max(generation) from logs where agent = ? and native_id = ? and kind = 'file'"
         generation = (db.execute(last, (theirs.agent, theirs.native_id)).get or 0) + 1
-    db.execute(
-        f"insert into logs(session_id, turn_uid, kind, generation, {_ROW}) "
-        f"select ?, turn_uid, coalesce(?, kind), ?, {_ROW} from {source}.logs where id = ?",
-        (session_id, kind, generation, theirs.id),
-    )
+    ours = {"session_id": ":session", "kind": "coalesce(:kind, kind)", "generation": ":generation"} | _UNREAD
+    values = {"session": session_id, "kind": kind, "generation": generation, "log": theirs.id}
+    copy_rows(db, source, "logs", "id = :log", ours, values)
     return db.last_insert_rowid()
 
 
@@ -146,11 +147,7 @@ def _copy_chunk(db: apsw.Connection, source: str, ours: int, theirs: int, at: in
     mark = _mark(db, source, theirs, at)
     assert mark is not None
     if mark.start == at:
-        db.execute(
-            "insert into chunks(log_id, start, length, sha256, data) "
-            f"select ?, start, length, sha256, data from {source}.chunks where id = ?",
-            (ours, mark.id),
-        )
+        copy_rows(db, source, "chunks", "id = :chunk", {"log_id": ":ours"}, {"ours": ours, "chunk": mark.id})
     else:
         chunk = pack(at, _bytes(db, source, mark)[at - mark.start :])
         db.execute(
@@ -182,13 +179,12 @@ def adopt_state(db: apsw.Connection, source: str, ours: int, theirs: TheirLog) -
 def copy_sidecars(db: apsw.Connection, source: str, ours: int, theirs: int) -> bool:
     """Have of each file beside a log the one that was written last; returns whether any came."""
     before = db.total_changes()
-    db.execute(
-        f"insert into sidecars(log_id, {_SIDECAR}) select ?, {_SIDECAR} from {source}.sidecars where log_id = ? "
-        "on conflict(log_id, name) do update set size = excluded.size, mtime_ns = excluded.mtime_ns, "
+    newer = (
+        "log_id = :theirs on conflict(log_id, name) do update set size = excluded.size, mtime_ns = excluded.mtime_ns, "
         "sha256 = excluded.sha256, data = excluded.data "
-        "where (excluded.mtime_ns, excluded.sha256) > (sidecars.mtime_ns, sidecars.sha256)",
-        (ours, theirs),
+        "where (excluded.mtime_ns, excluded.sha256) > (sidecars.mtime_ns, sidecars.sha256)"
     )
+    copy_rows(db, source, "sidecars", newer, {"log_id": ":ours"}, {"ours": ours, "theirs": theirs})
     return db.total_changes() != before
 
 
@@ -248,11 +244,8 @@ class _Range(NamedTuple):
 def adopt_numbers(db: apsw.Connection, source: str, ours: int, theirs: int, shift: int = 0) -> None:
     """Number the records of our log, which has all bytes of theirs, as theirs are, by so many more."""
     db.execute("delete from numbers where log_id = ?", (ours,))
-    db.execute(
-        "insert into numbers(log_id, start, stop, first_seq, records) "
-        f"select ?, start, stop, first_seq + ?, records from {source}.numbers where log_id = ?",
-        (ours, shift, theirs),
-    )
+    shifted = {"log_id": ":ours", "first_seq": "first_seq + :shift"}
+    copy_rows(db, source, "numbers", "log_id = :theirs", shifted, {"ours": ours, "shift": shift, "theirs": theirs})
 
 
 def number(db: apsw.Connection, source: str, ours: int, theirs: int, first: int, last: int, shift: int) -> None:

@@ -83,7 +83,7 @@ class SessionMerge:
         """Our logs without a turn, by theirs."""
         self._shared = dict[int, int]()
         self._is_aligned = self._is_diverged = self._is_stale = False
-        self._after, self._shift = (0, -1), 0
+        self._after, self._shift, self._turn_copy = (0, -1), 0, ""
         self._taken = list[str]()
 
     @property
@@ -191,6 +191,7 @@ class SessionMerge:
 
     def _turns(self, db: apsw.Connection, budget: Budget) -> bool:
         self._take_before_turns(db, budget)
+        self._turn_copy = merge_turns.turn_copy(db, self._sides.source)
         while window := merge_turns.pairs(db, self._sides, self._after):
             for pair in window:
                 if budget.is_spent or not self._turn(db, pair, budget):
@@ -225,7 +226,7 @@ class SessionMerge:
     def _insert_turn(self, db: apsw.Connection, pair: Pair, log_ids: dict[int, int], budget: Budget) -> None:
         source = self._sides.source
         self._shift = shift = merge_turns.shift_for(db, self._sides, pair, self._shift)
-        merge_turns.take(db, self._sides, pair, shift, self._log_ids | log_ids, budget)
+        merge_turns.take(db, self._sides, pair, self._turn_copy, shift, self._log_ids | log_ids, budget)
         for theirs, ours in log_ids.items():
             merge_logs.adopt_numbers(db, source, ours, theirs, shift)
         if not self._is_aligned:

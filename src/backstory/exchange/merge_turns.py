@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.derive import index_text
 from backstory.exchange import merge_logs
-from backstory.exchange.copying import copy_rows, facts
+from backstory.exchange.copying import facts, statement
 from backstory.exchange.replicate import EVENTS_AT_ONCE
 from backstory.model import Parts, event_from_json
 from backstory.store import coverage, event_rows, kinds, turns
@@ -212,15 +212,22 @@ def drop_ours(db: apsw.Connection, sides: Sides, pair: Pair, kept: set[int], num
     return removed
 
 
-def take(db: apsw.Connection, sides: Sides, pair: Pair, shift: int, log_ids: dict[int, int], budget: Budget) -> None:
-    """Copy a turn of the other store, its numbers that much greater. ``log_ids``: our logs by theirs."""
-    source, _, new = sides
+def turn_copy(db: apsw.Connection, source: str) -> str:
+    """SQL that copies a turn of the other store."""
     placed = {
         "session_id": ":new", "parent_seq": ":parent_seq", "first_seq": "first_seq + :shift",
         "last_seq": "last_seq + :shift", "removed": "null",
     }  # fmt: skip
-    values = {"new": new, "shift": shift, "parent_seq": parent_seq(db, sides, pair.parent_uid, pair.parent_seq)}
-    copy_rows(db, source, "turns", "id = :turn", placed, values | {"turn": pair.id})
+    return statement(db, source, "turns", "id = :turn", placed)
+
+
+def take(
+    db: apsw.Connection, sides: Sides, pair: Pair, copy: str, shift: int, log_ids: dict[int, int], budget: Budget
+) -> None:
+    """Copy a turn of the other store, its numbers that much greater. ``log_ids``: our logs by theirs."""
+    source, _, new = sides
+    place = parent_seq(db, sides, pair.parent_uid, pair.parent_seq)
+    db.execute(copy, {"new": new, "shift": shift, "parent_seq": place, "turn": pair.id})
     turn_id = db.last_insert_rowid()
     if coverage.is_covered(db, new):
         db.execute(

@@ -341,27 +341,13 @@ def _copy_derived(db: apsw.Connection, source: str, old: int, new: int, *, is_co
     if not is_covered:
         return
     turn_of = (
-        f"(select n.id from {source}.turns o join turns n on n.uid = o.uid "
-        "where o.id = x.turn_id and n.session_id = ?1)"
+        f"(select n.id from {source}.turns t join turns n on n.uid = t.uid "
+        "where t.id = o.turn_id and n.session_id = :new)"
     )
-    for table, columns in (
-        ("session_files", "file_path, tool_name, action, first_seq, first_seen_at"),
-        ("session_refs", "ref_type, ref_value, host, repository, seq, created_at"),
-    ):
-        db.execute(
-            f"insert into {table}(session_id, turn_id, {columns}) select ?1, {turn_of}, {columns} "
-            f"from {source}.{table} x where x.session_id = ?2",
-            (new, old),
-        )
-    columns = (
-        "checkpoint_number, seq, title, overview, history, work_done, technical_details, important_files, next_steps, "
-        "created_at"
-    )
-    db.execute(
-        f"insert into checkpoints(session_id, {columns}) select ?, {columns} from {source}.checkpoints "
-        "where session_id = ?",
-        (new, old),
-    )
+    of, ids_ = "session_id = :old", {"new": new, "old": old}
+    for table in ("session_files", "session_refs"):
+        copy_rows(db, source, table, of, {"session_id": ":new", "turn_id": turn_of}, ids_)
+    copy_rows(db, source, "checkpoints", of, {"session_id": ":new"}, ids_)
     db.execute(
         "insert into file_touches(file_id, seq, part, action, to_path) select n.id, t.seq, t.part, t.action, t.to_path "
         f"from {source}.session_files o join {source}.file_touches t on t.file_id = o.id "
