@@ -17,7 +17,9 @@ from backstory.derive.pricing import Cost, Kind
 from backstory.derive.tally import GroupKey, Tally
 from backstory.workspace.sessions import SessionFilter
 from backstory.workspace.stats import Stats, StatsGroup, StatsQuery
+from tests.support.forked import COMMAND
 from tests.support.machines import SMALL, case
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -363,3 +365,31 @@ def test_a_group_with_a_count_that_could_not_be_kept_is_a_lower_bound_and_anothe
     assert ("≥ 7" in first, "≥" in second, "≥ 500" in total, "≥ 1007" in total) == (True, False, True, True)
     cost = json.loads(bare("chronicle", "cost", "--since", "2026-01-01", "--json").out)
     assert [each["turns_with_partial_tokens"] for each in (cost["total"], *cost["by_day"])] == [1, 1, 0]
+
+
+def test_a_list_says_of_which_turns_not_all_tokens_are_known_and_that_a_sum_is_at_least_the_rest(bare: Shell) -> None:
+    lost, nothing = turn("t1", "2026-05-01T10:00:00.000Z"), turn("t3", "2026-05-01T11:00:00.000Z")
+    lost[1]["message"]["usage"] = {"input_tokens": 10**23, "output_tokens": 7}
+    nothing[1]["message"]["usage"] = dict.fromkeys(lost[1]["message"]["usage"], -1)
+    put(bare, *turn("t2", "2026-05-01T09:00:00.000Z"), *lost, *nothing)
+    put(bare, *turn("t4", "2026-05-02T10:00:00.000Z", session=SECOND), session=SECOND)
+    assert bare("ingest").code == 0
+    listed = bare("list", "--all", "--json").json()
+    assert [each["turns_with_partial_tokens"] for each in listed] == [0, 2]
+    assert bare("show", "-S", FIRST, "--json").json()["session"]["turns_with_partial_tokens"] == 2
+    groups = stats(bare, "--by", "day")["groups"]
+    assert [each["turns_with_partial_tokens"] for each in groups] == [2, 0]
+    with Terminal([*COMMAND, "list", "--all", "--sort", "tokens"], bare.cwd, bare.environ, width=140) as terminal:
+        shown = terminal.end()
+    assert ("≥ 1,507 tokens" in shown, "≥ 1,500 tokens" in shown, "1,500 tokens" in shown) == (True, False, True)
+    assert "≥ 1.5 k tokens" in bare("show", "-S", FIRST).out
+
+
+def test_a_list_by_tokens_has_no_zero_where_none_is_known(bare: Shell) -> None:
+    uncounted = turn("t1", "2026-05-01T10:00:00.000Z")
+    del uncounted[1]["message"]["usage"]
+    put(bare, *uncounted)
+    assert bare("ingest").code == 0
+    with Terminal([*COMMAND, "list", "--all", "--sort", "tokens"], bare.cwd, bare.environ, width=140) as terminal:
+        shown = terminal.end()
+    assert ("– tokens" in shown, "0 tokens" in shown) == (True, False)

@@ -68,7 +68,8 @@ def _where(session: ListedSession, home: str) -> str:
 
 
 def _how_much(session: ListedSession) -> list[str]:
-    tokens = [f"{amount(session.tokens)} tokens"] if session.tokens else []
+    least = "≥ " if session.partial_tokens else ""
+    tokens = [f"{least}{amount(session.tokens)} tokens"] if session.tokens else []
     full, _ = meter_words(session.meter)
     context = [f"context {full}"] if full else []
     return tokens + ([output.money(session.cost)] if session.cost.low_usd is not None else []) + context

@@ -105,7 +105,7 @@ def _row(session: ListedSession, shown: Shown) -> _Row:
         "turns": output.counted(session.turns, "turn") if session.turns else "",
         "cost": "" if session.cost.low_usd is None else output.money(session.cost),
         "time": output.duration(session.duration_ms),
-        "tokens": output.counted(session.tokens or 0, "token") if shown.sort == "tokens" else "",
+        "tokens": _tokens(session) if shown.sort == "tokens" else "",
         "context": f"{CONTEXT}{full}" if full else "",
     }
     # What does not fit is left out from the end.
@@ -115,6 +115,13 @@ def _row(session: ListedSession, shown: Shown) -> _Row:
         mark=mark, colour=colour, label=session.label, title=_title(session), facts=facts,
         heading="" if shown.sort else moments.heading_of(session.last_active, shown.now), degree=degree,
     )  # fmt: skip
+
+
+def _tokens(session: ListedSession) -> str:
+    if session.tokens is None:
+        return f"{output.UNKNOWN} tokens"
+    least = "≥ " if session.partial_tokens else ""
+    return f"{least}{output.counted(session.tokens, 'token')}"
 
 
 def _one_line_each(rows: Sequence[_Row]) -> Iterator[str]:

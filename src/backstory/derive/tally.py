@@ -50,7 +50,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     duration_ms: int | None
     without_tokens: int
     partial_tokens: int
-    """Of how many turns some tokens are known and others are not: the sums are at least what they say."""
+    """Of how many turns a count is missing, or was lost: the sums are at least what they say."""
     without_cost: int
     without_duration: int
 
@@ -89,6 +89,8 @@ class Group(Struct, kw_only=True):
         """
         if read is None and wrote is None and cache_read is None and cache_write is None:
             self.without_tokens += 1
+            # What was counted and lost leaves the sum of the others at least what it says.
+            self.partial_tokens += source == PARTIAL
             return
         self.partial_tokens += source == PARTIAL or read is None or wrote is None
         if read is not None:

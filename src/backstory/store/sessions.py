@@ -13,7 +13,7 @@ from backstory.derive import naming
 from backstory.derive.remotes import repository_name
 from backstory.lazy_module import lazy_module
 from backstory.model import STOPPED_TO_COMPACT, Outcome, Relation
-from backstory.store import claims, coverage, kinds
+from backstory.store import claims, coverage, kinds, turns
 from backstory.store.rows import fetch
 from backstory.store.session_filter import FIRST_PROMPT, ListFilter, listed_conditions
 
@@ -78,6 +78,8 @@ class Session(Struct, frozen=True, kw_only=True):
     """Characters of its context since the summary in force; None: not known."""
     context_limit: int | None = None
     """From how many on that is summarised, as it was when they were counted."""
+    partial_tokens: int = 0
+    """Of how many of these turns a count is missing, or was lost: ``tokens`` is at least what it says."""
     recorded_cwd: str | None = None
     """``cwd`` as it was recorded, if the folder was moved since."""
 
@@ -148,14 +150,10 @@ _DURATION = (
     f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, "
     f"(select cast(sum(1.0 * duration_ms) as integer) {_SHOWN_HERE}), s.duration_ms)"
 )
-_COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-# What is not known of a turn counts as nothing where something else is.
-# A log may say any number: a sum of doubles has no overflow.
-_USED = (
-    f"iif(count(coalesce({', '.join(_COUNTED)})), "
-    f"cast({' + '.join(f'total({name})' for name in _COUNTED)} as integer), null)"
+_TOKENS = f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, (select {turns.USED} {_SHOWN_HERE}), (select {turns.USED} {_ALL}))"
+_PARTIAL = (
+    f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, (select {turns.LACKING} {_SHOWN_HERE}), (select {turns.LACKING} {_ALL}))"
 )
-_TOKENS = f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, (select {_USED} {_SHOWN_HERE}), (select {_USED} {_ALL}))"
 _COLUMNS = (
     "s.id, s.uid, s.number, s.name, s.title, "
     "(select group_concat(agent, ' ') from (select agent from turns where session_id = s.id and agent <> 'api' "
@@ -175,7 +173,7 @@ _COLUMNS = (
     f"iif(stop_reason is '{STOPPED_TO_COMPACT}', '', outcome) from turns "
     f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}'), '') end, "
     f"s.owner is (select value from meta where key = 'store_id'), {_TOKENS}, "
-    "s.context_chars, s.context_limit, null"
+    f"s.context_chars, s.context_limit, {_PARTIAL}, null"
 )
 _SORTED_BY: dict[Sort, str] = {"cost": "null", "turns": _TURNS, "time": _DURATION, "tokens": _TOKENS}
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"

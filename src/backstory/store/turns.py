@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from backstory.model import Complete, Outcome, Tokens, Turn
+from backstory.model import PARTIAL, Complete, Outcome, Tokens, Turn
 from backstory.store import codec, dictionaries, kinds
 from backstory.store.rows import fetch
 
@@ -25,6 +25,20 @@ _COLUMNS = (
     "context_window"
 )
 _NAMES = _COLUMNS.split(", ")
+_COUNTED = "input_tokens, output_tokens, cache_read_tokens, cache_write_tokens"
+USED = (
+    f"iif(count(coalesce({_COUNTED})), "
+    f"cast({' + '.join(f'total({name})' for name in _COUNTED.split(', '))} as integer), null)"
+)
+"""The sum of all tokens of some turns, in SQL: null where nothing is known, else over what is.
+
+A log may say any number: a sum of doubles has no overflow.
+"""
+LACKING = (
+    f"count(iif(tokens_source = '{PARTIAL}' or coalesce({_COUNTED}) is not null "
+    "and (input_tokens is null or output_tokens is null), 1, null))"
+)
+"""Of how many turns a count is missing, or was lost, in SQL; as the sums of ``derive.tally`` have it."""
 
 
 def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str, int]:

@@ -84,6 +84,8 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     duration_ms: int | None
     tokens: int | None
     """What its turns read and wrote, caches included, without subagents; None where nothing of it is known."""
+    partial_tokens: int
+    """Of how many of these turns a count is missing, or was lost: ``tokens`` is at least what it says."""
     cost: Cost
     last_duration_ms: int | None
     last_cost: Cost
@@ -148,6 +150,7 @@ def listed(
         outcome=None if is_running else session.outcome,
         duration_ms=session.duration_ms,
         tokens=session.tokens,
+        partial_tokens=session.partial_tokens,
         cost=cost,
         last_duration_ms=None if last is None else last.duration_ms,
         last_cost=UNKNOWN if last is None else last.cost,
@@ -182,6 +185,7 @@ def as_json(session: ListedSession) -> dict[str, Any]:
         "outcome": session.outcome,
         "duration_ms": session.duration_ms,
         "tokens": session.tokens,
+        "turns_with_partial_tokens": session.partial_tokens,
         "cost_usd": session.cost.usd,
         "cost_kind": session.cost.kind,
         "low_usd": session.cost.low_usd,
