@@ -70,6 +70,18 @@ def test_until_then_it_is_said_whatever_is_read(bare: Shell, words: tuple[str, .
     assert turns(home) == FAULTS["zero-after-a-copied-past"][0]
 
 
+@pytest.mark.parametrize(
+    "words", [("stats", "--all"), ("stats", "--all", "--by", "tool"), ("chronicle", "cost", "--since", "2020-01-01")]
+)
+def test_sums_as_json_say_that_an_earlier_version_counted_until_the_next_ingest(
+    bare: Shell, words: tuple[str, ...]
+) -> None:
+    home = home_of(bare, "count-that-is-none")
+    assert home(*words, "--json").json()["counted_earlier"] is True
+    assert home("ingest").code == 0
+    assert home(*words, "--json").json()["counted_earlier"] is False
+
+
 def test_a_command_that_acts_counts_anew_when_its_work_is_done(bare: Shell) -> None:
     home = home_of(bare, "zero-after-a-copied-past")
     uid = home("list", "--all", "--json").json()[0]["uid"]

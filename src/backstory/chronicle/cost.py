@@ -24,6 +24,7 @@ class CostReport(Struct, frozen=True, kw_only=True):
     """What turns came to. ``groups``: days in their order, else the dearest first, in every grouping.
 
     ``dearest``: the sessions that cost most, by their uids. ``undated``: turns without a time, which are not counted.
+    ``is_counted_earlier``: as ``Stats`` has it.
     """
 
     query: StatsQuery
@@ -31,6 +32,7 @@ class CostReport(Struct, frozen=True, kw_only=True):
     groups: Mapping[By, tuple[StatsGroup, ...]]
     dearest: Mapping[str, ListedSession]
     undated: int
+    is_counted_earlier: bool = False
 
 
 def cost_report(reader: Reader, query: StatsQuery, *, dearest: int, report: Callable[[int, int], None]) -> CostReport:
@@ -44,6 +46,7 @@ def cost_report(reader: Reader, query: StatsQuery, *, dearest: int, report: Call
         groups=groups,
         dearest={each.uid: each for each in reader.sessions_of(uids)},
         undated=found[0].undated,
+        is_counted_earlier=found[0].is_counted_earlier,
     )
 
 
@@ -62,6 +65,7 @@ def as_json(report: CostReport) -> dict[str, Any]:
         "computed_usd": total.computed_usd,
         "unknown_turns": total.without_cost,
         "undated_turns": report.undated,
+        "counted_earlier": report.is_counted_earlier,
     }
 
 

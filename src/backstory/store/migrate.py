@@ -63,7 +63,15 @@ def id_of(db: apsw.Connection, path: Path) -> str:
 
 def is_derived(db: apsw.Connection) -> bool:
     """Whether nothing is left that an earlier version derived."""
-    return not db.execute("select exists (select 1 from meta where key = ?)", (STALE,)).get
+    return not db.execute(_HAS_EARLIER, (STALE, DERIVED_VERSION)).get
+
+
+# Who writes notes that something is left. Where nobody wrote since, the store's version and its logs' tell.
+_HAS_EARLIER = """
+select exists (select 1 from meta where key = ?1)
+  or exists (select 1 from meta where key = 'derived_version' and cast(value as integer) < ?2)
+  and exists (select 1 from logs where derived < ?2)
+"""
 
 
 def note_derived(db: apsw.Connection) -> None:

@@ -13,6 +13,7 @@ from backstory.ask.stats import Asked, By
 from backstory.bounds import iso
 from backstory.derive.tally import Figures, Group, GroupKey, Tally
 from backstory.lazy_module import lazy_module
+from backstory.store import migrate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,12 +48,16 @@ class StatsGroup(Struct, frozen=True, kw_only=True):
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """What was counted: days in their order, other groups with the dearest first. ``undated`` turns have no time."""
+    """What was counted: days in their order, other groups with the dearest first. ``undated`` turns have no time.
+
+    ``is_counted_earlier``: an earlier version derived some of what is there, so sums may be other ones.
+    """
 
     query: StatsQuery
     total: Figures
     groups: tuple[StatsGroup, ...]
     undated: int
+    is_counted_earlier: bool = False
 
 
 class ToolFigures(Struct, frozen=True, kw_only=True):
@@ -72,6 +77,7 @@ class ToolStats(Struct, frozen=True, kw_only=True):
     query: StatsQuery
     tools: tuple[ToolFigures, ...]
     sessions: int
+    is_counted_earlier: bool = False
 
 
 def count_turns(listing: Listing, query: StatsQuery, report: Callable[[int, int], None]) -> Stats:
@@ -84,25 +90,29 @@ def count_turns_by(
     listing: Listing, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None]
 ) -> tuple[Stats, ...]:
     """Count the same turns in several groupings, reading them once."""
-    tallies = [Tally() for _ in groupings]
+    tallies, is_earlier = [Tally() for _ in groupings], False
     for number, (store, asked) in enumerate(asked_of_each(listing, query, groupings, report)):
         store.ask_or(None, stored_stats.add_turns, costs.price_table(store.prices_file), asked, tallies, number)
-    return tuple(_stats(replace(query, by=by), tally) for by, tally in zip(groupings, tallies, strict=True))
+        is_earlier |= not store.ask_or(True, migrate.is_derived)
+    by_each = zip(groupings, tallies, strict=True)
+    return tuple(_stats(replace(query, by=by), tally, is_earlier=is_earlier) for by, tally in by_each)
 
 
-def _stats(query: StatsQuery, tally: Tally) -> Stats:
+def _stats(query: StatsQuery, tally: Tally, *, is_earlier: bool) -> Stats:
     groups = [StatsGroup(key=key, figures=group.figures) for key, group in tally.groups.items()]
     groups.sort(key=_by_day if query.by == "day" else _by_cost)
     whole = groups[0].figures if len(groups) == 1 else tally.whole.figures
     shown = () if query.by is None else tuple(groups)
-    return Stats(query=query, total=whole if groups else Group().figures, groups=shown, undated=tally.undated)
+    total = whole if groups else Group().figures
+    return Stats(query=query, total=total, groups=shown, undated=tally.undated, is_counted_earlier=is_earlier)
 
 
 def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int], None]) -> ToolStats:
     """Count the calls of tools in the sessions that are listed."""
-    tools: dict[str, ToolCalls] = {}
+    tools, is_earlier = dict[str, "ToolCalls"](), False
     for number, (store, asked) in enumerate(asked_of_each(listing, query, (None,), report)):
         store.ask_or(None, tool_stats.add_calls, costs.price_table(store.prices_file), asked, tools, number)
+        is_earlier |= not store.ask_or(True, migrate.is_derived)
     found = [
         ToolFigures(
             tool=name, calls=each.calls, failed=each.failed, without_result=each.without_result,
@@ -112,7 +122,7 @@ def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int]
     ]  # fmt: skip
     found.sort(key=lambda each: (-each.calls, each.tool))
     sessions = set[int]().union(*(each.sessions for each in tools.values()))
-    return ToolStats(query=query, tools=tuple(found), sessions=len(sessions))
+    return ToolStats(query=query, tools=tuple(found), sessions=len(sessions), is_counted_earlier=is_earlier)
 
 
 def asked_of_each(
@@ -158,6 +168,7 @@ def as_json(stats: Stats) -> dict[str, Any]:
         "total": figures_as_json(stats.total),
         "groups": [_key_as_json(by, each.key) | figures_as_json(each.figures) for each in stats.groups],
         "undated_turns": stats.undated,
+        "counted_earlier": stats.is_counted_earlier,
     }
 
 
@@ -215,4 +226,5 @@ def tools_as_json(stats: ToolStats) -> dict[str, Any]:
             "sessions": stats.sessions,
         },
         "groups": tools,
+        "counted_earlier": stats.is_counted_earlier,
     }
