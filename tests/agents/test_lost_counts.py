@@ -97,6 +97,17 @@ def test_no_sum_of_which_a_request_lacks_its_input_or_output_is_said_to_be_whole
 
 
 @pytest.mark.parametrize("kind", LOGS)
+@pytest.mark.parametrize("left", [{}, {"reasoningTokens": 3, "cache_read_input_tokens": 1, "cached_input_tokens": 1}])
+def test_a_request_with_neither_input_nor_output_makes_what_is_known_a_part_and_alone_nothing(
+    kind: str, left: dict[str, int]
+) -> None:
+    alone, beside = (read(kind, LOGS[kind](usages)) for usages in ([left], [WHOLE[kind], left]))
+    assert (alone.tokens.input, alone.tokens.output) == (None, None)
+    assert cost_of(alone.tokens, PRICE, source=alone.tokens_source).kind not in (Kind.EXACT, Kind.COMPUTED)
+    assert (beside.tokens_source, is_whole(beside)) == (PARTIAL, False)
+
+
+@pytest.mark.parametrize("kind", LOGS)
 def test_counts_of_caches_that_an_agent_does_not_write_are_not_lost(kind: str) -> None:
     few = {
         name: count
@@ -138,6 +149,13 @@ def test_no_sum_of_a_run_without_input_or_output_is_said_to_be_whole(kind: str, 
     del usages[-1][name]
     ending = run(kind, printed(kind, usages))
     assert (ending.tokens_source, is_whole(ending)) == (PARTIAL, False)
+
+
+@pytest.mark.parametrize("kind", ["claude", "codex"])
+@pytest.mark.parametrize("others", [[], [WHOLE["claude"]]])
+def test_of_a_run_that_says_neither_input_nor_output_nothing_is_known_to_be_all(kind: str, others: list[Any]) -> None:
+    ending = run(kind, printed(kind, [*others, {}]))
+    assert cost_of(ending.tokens, PRICE, source=ending.tokens_source).kind not in (Kind.EXACT, Kind.COMPUTED)
 
 
 @pytest.mark.parametrize("kind", ["claude", "codex"])

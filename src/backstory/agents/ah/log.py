@@ -108,6 +108,8 @@ class _State(TurnState, kw_only=True):
     last_message: str | None = None
     counted: tuple[str, int | None, int | None] = ("", None, None)
     """The answer whose tokens were taken from itself, until the event of its call has more; and these."""
+    uncounted: dict[str, str] = field(default_factory=dict)
+    """The answers that say no tokens, until the events of their calls do; each with its turn, by its uid."""
     timed: str = ""
     """The last answer that said itself how long the model took."""
 
@@ -199,6 +201,13 @@ class Reader(TurnFold[_State]):
     def _storable(self) -> _State:
         earlier = {uid: without_prompt(turn) for uid, turn in self._state.earlier.items()}
         return msgspec.structs.replace(super()._storable(), earlier=earlier)
+
+    def touched(self) -> Iterator[Turn]:
+        """The turns that changed; what is known of one with an answer without tokens is a part."""
+        lacking = {*self._state.uncounted.values()}
+        for turn in super().touched():
+            is_part = turn.tokens_source is not None and turn.uid in lacking
+            yield msgspec.structs.replace(turn, tokens_source=PARTIAL) if is_part else turn
 
     def read(self, line: bytes, seq: int) -> Parsed:
         found = _record(line)
@@ -298,7 +307,15 @@ class Reader(TurnFold[_State]):
             if counts != (None, None):
                 _count(turn, Tokens(input=counts[0], output=counts[1]))
                 self._state.counted = (native_id, *counts)
+            else:
+                self._note_uncounted(native_id, turn.uid)
         return [Error(message=INTERRUPTED, code=INTERRUPTED)] if stop == INTERRUPTED else []
+
+    def _note_uncounted(self, native_id: str, turn_uid: str) -> None:
+        uncounted = self._state.uncounted
+        uncounted[native_id] = turn_uid
+        if len(uncounted) > MESSAGES_KNOWN_MAX:
+            del uncounted[next(iter(uncounted))]
 
     def _block(self, block: dict[str, Any], role: str) -> list[Event]:
         match _text(block.get("block_type")):
@@ -405,13 +422,14 @@ class Reader(TurnFold[_State]):
     def _call_ended(self, said: dict[str, Any], message_id: str, turn: Turn | None) -> None:
         if turn is None:
             return
-        if self._state.counted[0] == message_id:
+        self._state.uncounted.pop(message_id, None)
+        given_input = given_output = None
+        if message_id and self._state.counted[0] == message_id:
             _, given_input, given_output = self._state.counted
-            _count(turn, Tokens(input=_taken_off(given_input), output=_taken_off(given_output)))
             self._state.counted = ("", None, None)
         tokens = Tokens(
-            input=_told_tokens(said, "input_tokens"),
-            output=_told_tokens(said, "output_tokens"),
+            input=_instead(_told_tokens(said, "input_tokens"), given_input),
+            output=_instead(_told_tokens(said, "output_tokens"), given_output),
             cache_read=_told_tokens(said, "cache_read_input_tokens"),
             cache_write=_told_tokens(said, "cache_creation_input_tokens"),
         )
@@ -535,9 +553,11 @@ def _told_tokens(row: dict[str, Any], name: str) -> int | None:
     return numbers.tokens(row.get(name), name)
 
 
-def _taken_off(count: int | None) -> int:
-    """A count as it is taken off a sum; one that was lost leaves it lost."""
-    return 0 if count == LOST else -(count or 0)
+def _instead(told: int | None, given: int | None) -> int | None:
+    """What is to be added so that one count takes the place of another; nobody knows where either was lost."""
+    if given is None:
+        return told
+    return LOST if told is None or LOST in (told, given) else told - given
 
 
 def _number(value: Any) -> int | None:

@@ -159,7 +159,7 @@ class Fold(TurnFold[State]):
 
     def _note_receipt(self, usage: Any) -> None:
         if not isinstance(usage, dict):
-            return
+            usage = {}
         self._state.has_receipts = True
         self._count(tokens_in(usage))
         self._give_latency(usage.get("duration"))

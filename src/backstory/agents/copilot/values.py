@@ -82,13 +82,12 @@ def as_time_ms(value: Any) -> int | None:
 
 
 def tokens_in(usage: dict[str, Any]) -> Tokens:
-    """What a request, or several, used. Input and output come together; the others only where there are any."""
+    """What a request, or several, used. Input and output that are not there are lost; others there may be none of."""
     given, output, read, written, reasoning = (numbers.tokens(usage.get(name), name) for name in _USAGE)
-    if (given is None) is not (output is None):
-        given, output = (LOST if each is None else each for each in (given, output))
+    given, output = (LOST if each is None else each for each in (given, output))
     return Tokens(
         # What came from the cache, or went into it, is counted as input too.
-        input=None if given is None else less(less(given, read or 0), written or 0),
+        input=less(less(given, read or 0), written or 0),
         output=output,
         cache_read=read,
         cache_write=written,
