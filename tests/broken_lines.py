@@ -1,15 +1,18 @@
 """Counts how many of 100 broken lines the tests notice: ``python -m tests.broken_lines``.
 
 The lines were chosen with a fixed seed, of each room as many as its size asks for, and are kept in a file beside this:
-a path, the text of the line and what takes its place. Each is broken alone in a copy of the tree. Then the tests run
-that are named after its module or import it, and the quick ones of its room, until one fails: the line is *caught*, or
-*missed*. It is *unknown* where the time for a line was too short, and *gone* where the line has changed since.
+a path, the text of the line and what takes its place. First the whole suite runs in copies of the tree that note which
+test comes by which of the lines, in whatever process. Then each line is broken alone, and the tests run that came by
+it, the quickest first, until one fails: the line is *caught*, or *missed*. It is *unknown* where the time for a line
+was too short, and *gone* where the line has changed since. A line that runs while its module is imported is tried with
+the tests that are named after its module or import it. ``--root`` counts those of another revision, with its own tests.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import json
 import os
 import random
@@ -24,6 +27,7 @@ from collections import Counter
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,7 +36,28 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 SOURCE = Path("src", "backstory")
 KEPT = Path(__file__).with_name("broken_lines.json")
-SEED, COUNT, SECONDS, ENDS_S = 20, 100, 60, 20
+SEED, COUNT, SECONDS, ENDS_S = 20, 100, 90, 20
+TESTS_MAX = 200
+"""The most tests that are run for a line."""
+NOTER = """\
+import os
+_seen = set()
+def note(line):
+    test = os.environ.get("PYTEST_CURRENT_TEST")
+    if (line, test) not in _seen:
+        _seen.add((line, test))
+        with open({current!r}) as file:
+            name = file.read()
+        with open({hits!r}, "a") as file:
+            file.write(f"{{line}}\\t{{name}}\\n")
+def pytest_runtest_logstart(nodeid):
+    with open({current!r}, "w") as file:
+        file.write(nodeid)
+def pytest_runtest_logreport(report):
+    with open({times!r}, "a") as file:
+        file.write(f"{{report.duration}}\\t{{report.nodeid}}\\n")
+"""
+"""A module that notes which test came by a line, also in a process that the test started, and how long tests take."""
 COMPARED = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="),
             ast.NotEq: ("!=", "=="), ast.In: (" in ", " not in "), ast.Is: (" is ", " is not ")}  # fmt: skip
 """How each comparison is written, and what it becomes."""
@@ -55,6 +80,8 @@ def main() -> int:
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--first", type=int, default=COUNT)
     parser.add_argument("--seconds", type=int, default=SECONDS)
+    parser.add_argument("--root", type=Path, default=ROOT)
+    parser.add_argument("--passed", type=Path, help="a file with what the first step found, made where it is not there")
     given = parser.parse_args()
     if given.choose:
         chosen = [each._asdict() for each in choose(ROOT)]
@@ -62,9 +89,15 @@ def main() -> int:
         return 0
     ends = Counter[str]()
     with tempfile.TemporaryDirectory(prefix="backstory-broken-") as folder:
-        tree = copied(Path(folder))
-        for each in kept()[: given.first]:
-            end = ends_as(tree, each, given.seconds)
+        if given.passed is None or not given.passed.exists():
+            found = passed(given.root, Path(folder))
+            if given.passed is not None:
+                given.passed.write_text(json.dumps(found), "utf-8")
+        else:
+            found = {int(line): tests for line, tests in json.loads(given.passed.read_text("utf-8")).items()}
+        tree = copied(given.root, Path(folder, "tree"))
+        for number, each in enumerate(kept()[: given.first]):
+            end = ends_as(tree, each, found.get(number), given.seconds)
             ends[end] += 1
             sys.stdout.write(f"{end:10} {each.path}: {each.line.strip()}  ->  {each.becomes.strip()}\n")
             sys.stdout.flush()
@@ -152,24 +185,103 @@ def is_python(root: Path) -> Callable[[Broken], bool]:
     return is_read
 
 
+# which tests come by a line ------------------------------------------------------------------------------------------
+
+
+def passed(root: Path, folder: Path) -> dict[int, list[str]]:
+    """The tests that come by each line, by its place in the list, the quickest first. Two halves run side by side."""
+    runs = []
+    for half in range(2):
+        tree = copied(root, folder / f"half-{half}")
+        for number, each in enumerate(kept()):
+            mark(tree, number, each)
+        names = {name: str(tree / name) for name in ("current", "hits", "times")}
+        (tree / "current").touch()
+        (tree / "src" / "noted_lines.py").write_text(NOTER.format(**names), "utf-8")
+        tests = sorted(str(each.relative_to(tree)) for each in (tree / "tests").rglob("test_*.py"))[half::2]
+        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "noted_lines", *tests]
+        runs.append((tree, subprocess.Popen(words, cwd=tree, env=environ(tree), stdout=subprocess.DEVNULL)))
+    times, hits = dict[str, float](), dict[int, set[str]]()
+    for tree, process in runs:
+        process.wait()
+        for seconds, test in rows(tree / "times"):
+            times[test] = times.get(test, 0) + float(seconds)
+        for line, test in rows(tree / "hits"):
+            hits.setdefault(int(line), set()).add(test)
+        shutil.rmtree(tree)
+    return {number: sorted(tests, key=lambda test: times.get(test, 0)) for number, tests in hits.items()}
+
+
+def rows(path: Path) -> list[list[str]]:
+    """The lines of a file, each in its two parts."""
+    return [line.split("\t") for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def mark(tree: Path, number: int, what: Broken) -> None:
+    """Have the statement that a line belongs to note that it runs; nothing where it does so while it is imported."""
+    path = tree / what.path
+    lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
+    at = [place for place, line in enumerate(lines, 1) if line.rstrip("\n") == what.line]
+    if len(at) != 1:
+        return
+    start = start_of_statement(ast.parse("".join(lines)), at[0])
+    if start is not None:
+        line = lines[start - 1]
+        indent = line[: len(line) - len(line.lstrip())]
+        lines.insert(start - 1, f"{indent}import noted_lines; noted_lines.note({number})\n")
+        path.write_text("".join(lines), "utf-8")
+
+
+def start_of_statement(module: ast.Module, line: int) -> int | None:
+    """The line where the innermost statement of a function that holds a line begins; None outside of functions."""
+    start = None
+    for function in ast.walk(module):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for block in (each for node in ast.walk(function) for each in blocks(node)):
+                start = next((max(start or 0, node.lineno) for node in block if holds(node, line)), start)
+    return start
+
+
+def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The lists of statements below a node, but for one that is an ``elif``, before which nothing may stand."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if not isinstance(block, list) or not block or not isinstance(block[0], ast.stmt):
+            continue
+        is_elif = name == "orelse" and isinstance(node, ast.If) and isinstance(block[0], ast.If)
+        if not (is_elif and isinstance(node, ast.If) and block[0].col_offset == node.col_offset):
+            yield block
+
+
+def holds(statement: ast.stmt, line: int) -> bool:
+    """Tell if a statement is on a line, but not in its first line as a docstring or a nested function is."""
+    is_plain = not isinstance(
+        statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Global | ast.Nonlocal
+    )
+    return is_plain and statement.lineno <= line <= (statement.end_lineno or 0)
+
+
 # breaking -----------------------------------------------------------------------------------------------------------
 
 
-def copied(folder: Path) -> Path:
+def copied(root: Path, folder: Path) -> Path:
     """A copy of the tree without what was made there."""
     left_out = shutil.ignore_patterns(".*", "__pycache__", "bench-*", "dist")
-    for name in ("src", "tests", "bench", "demo", "docs"):
-        shutil.copytree(ROOT / name, folder / name, ignore=left_out)
-    for path in ROOT.glob("*.*"):
+    for path in (root / name for name in ("src", "tests", "bench", "demo", "docs")):
+        if path.exists():
+            shutil.copytree(path, folder / path.name, ignore=left_out)
+    for path in root.glob("*.*"):
         if path.is_file():
             shutil.copy(path, folder / path.name)
+    # A broken line is read however soon it follows another one.
+    compileall.compile_dir(folder / "src", quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
     return folder
 
 
-def ends_as(tree: Path, what: Broken, seconds: int) -> str:
+def ends_as(tree: Path, what: Broken, passing: list[str] | None, seconds: int) -> str:
     """Break a line, run the tests that should notice, and mend it; "caught", "missed", "gone" or "unknown"."""
     path = tree / what.path
-    text = path.read_text("utf-8")
+    text = path.read_text("utf-8") if path.exists() else ""
     lines = text.splitlines(keepends=True)
     at = [number for number, line in enumerate(lines) if line.rstrip("\n") == what.line]
     if len(at) != 1:
@@ -178,34 +290,36 @@ def ends_as(tree: Path, what: Broken, seconds: int) -> str:
     path.write_text("".join(lines), "utf-8")
     over = time.monotonic() + seconds
     try:
-        ends = (end_of_tests(tree, tests, over - time.monotonic()) for tests in tests_of(tree, what.path))
+        chosen = [passing[:TESTS_MAX]] if passing else tests_of(tree, what.path)
+        ends = (end_of_tests(tree, tests, over - time.monotonic()) for tests in chosen)
         return next((end for end in ends if end != "missed"), "missed")
     finally:
         path.write_text(text, "utf-8")
 
 
 def tests_of(tree: Path, path: str) -> Iterator[list[str]]:
-    """The tests to run, as arguments: those that are named after the module or import it, then others of its room."""
+    """The tests of a module, as arguments: those that are named after it or import it, the quick ones first."""
     module = Path(path).relative_to(SOURCE).with_suffix("")
     package, name = ".".join(("backstory", *module.parts[:-1])), module.name
-    near, others = [], []
+    near = []
     for test in sorted((tree / "tests").rglob("test_*.py")):
         text = test.read_text("utf-8")
         imported = f"{package}.{name} import" in text or re.search(rf"from {package} import .*\b{name}\b", text)
         if imported or test.stem == f"test_{name}":
             near.append(str(test.relative_to(tree)))
-        elif test.relative_to(tree / "tests").parts[0] == module.parts[0]:
-            others.append(str(test.relative_to(tree)))
-    for tests, marked in ((near, "not slow"), (near, "slow"), (others, "not slow")):
-        if tests:
-            yield ["-m", marked, *tests]
+    for marked in ("not slow", "slow") if near else ():
+        yield ["-m", marked, *near]
+
+
+def environ(tree: Path) -> dict[str, str]:
+    """The environment in which a copy of the tree tests itself."""
+    return {**os.environ, "PYTHONPATH": str(tree / SOURCE.parent), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def end_of_tests(tree: Path, tests: list[str], seconds: float) -> str:
     """Run tests until one fails, and so many seconds at most."""
-    environ = {**os.environ, "PYTHONPATH": str(tree / SOURCE.parent), "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *tests], cwd=tree, env=environ,
+        [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *tests], cwd=tree, env=environ(tree),
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     ) as process:  # fmt: skip
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import broken_lines
-from tests.broken_lines import ROOT, SOURCE, Broken, breakable, choose, ends_as, kept
+from tests.broken_lines import ROOT, SOURCE, Broken, breakable, choose, ends_as, kept, passed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +19,27 @@ def most(values):
         return None
     values.sort()
     return values[1]
+"""
+
+
+TESTS = """\
+import subprocess
+import sys
+
+from backstory.middle import most
+
+
+def test_most() -> None:
+    assert most([1, 2, 3]) == 2
+
+
+def test_elsewhere() -> None:
+    code = "from backstory.middle import most; print(most([1, 2, 3]))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "2\\n"
+
+
+def test_nothing() -> None:
+    pass
 """
 
 
@@ -49,26 +70,29 @@ def test_the_lines_that_were_kept_are_of_every_room_and_differ() -> None:
 
 
 @pytest.mark.slow
-def test_a_line_that_a_test_notices_is_caught_and_the_tree_is_whole_again(tmp_path: Path) -> None:
-    module = tmp_path / SOURCE / "middle.py"
+def test_a_line_that_a_test_notices_is_caught_and_the_tree_is_whole_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    module = root / SOURCE / "middle.py"
     module.parent.mkdir(parents=True)
     (module.parent / "__init__.py").touch()
     module.write_text(CODE, "utf-8")
-    (tmp_path / "tests").mkdir()
-    shutil.copy(ROOT / "pyproject.toml", tmp_path / "pyproject.toml")
-    (tmp_path / "tests" / "test_middle.py").write_text(
-        "from backstory.middle import most\n\n\ndef test_most() -> None:\n    assert most([1, 2, 3]) == 2\n", "utf-8"
-    )
+    (root / "tests").mkdir()
+    shutil.copy(ROOT / "pyproject.toml", root / "pyproject.toml")
+    (root / "tests" / "test_middle.py").write_text(TESTS, "utf-8")
     path = str(SOURCE / "middle.py")
-
-    ends = [
-        ends_as(tmp_path, Broken(path, line, becomes), 60)
-        for line, becomes in (
-            ("    return values[1]", "    return values[2]"),
-            ("    values.sort()", "    pass"),
-            ("    gone()", "    pass"),
-        )
+    broken = [
+        Broken(path, "    return values[1]", "    return values[2]"),
+        Broken(path, "    values.sort()", "    pass"),
+        Broken(path, "    gone()", "    pass"),
     ]
+    monkeypatch.setattr(broken_lines, "kept", lambda: broken)
 
+    found = passed(root, tmp_path)
+    ends = [ends_as(root, each, found.get(number), 60) for number, each in enumerate(broken)]
+
+    tests = {f"tests/test_middle.py::test_{name}" for name in ("most", "elsewhere")}
+    assert {number: set(names) for number, names in found.items()} == {0: tests, 1: tests}
     assert ends == ["caught", "missed", "gone"]
     assert module.read_text("utf-8") == CODE
