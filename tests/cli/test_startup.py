@@ -124,7 +124,7 @@ def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell, words:
     searches = ours(modules, "search.", "ask.search", "ask.ranking")
     assert (derives, searches, ours(modules, "agents.claude", "agents.contract")) == (set(), set(), set())
     # Whether there are new logs is found out without what reads them.
-    assert ours(modules, "ingest.") == {"backstory.ingest.news", "backstory.ingest.seen_folders"}
+    assert ours(modules, "ingest.") == {"backstory.ingest.news"}
     assert ours(modules, "runs.runner", "workspace.scheduler", "workspace.run_events") == set()
     assert modules & (DEAR | {"hashlib", "shutil", "subprocess", "zstandard"}) == set()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.cli import stdin
+from backstory.cli import prompt_input
 from backstory.errors import PromptNotText, StdinTooLong
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def piped(data: bytes, *, is_closed: bool = True) -> int:
 
 def test_a_pipe_is_read_to_its_end(give: Callable[[int], int]) -> None:
     give(piped(b"one\ntwo\n"))
-    assert stdin.read_beside() == "one\ntwo\n"
+    assert prompt_input.read_beside() == "one\ntwo\n"
 
 
 def test_an_empty_pipe_is_nothing(give: Callable[[int], int], capsys: pytest.CaptureFixture[str]) -> None:
     give(piped(b""))
-    assert stdin.read_beside() == ""
+    assert prompt_input.read_beside() == ""
     assert capsys.readouterr().err == ""
 
 
@@ -57,7 +57,7 @@ def test_a_pipe_that_stays_silent_is_not_waited_for_and_that_is_said(
     give: Callable[[int], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(piped(b"", is_closed=False))
-    assert stdin.read_beside(SHORT_S) == ""
+    assert prompt_input.read_beside(SHORT_S) == ""
     assert capsys.readouterr().err == "stdin was silent for 0.02 s, so it is not read. --stdin waits for it.\n"
 
 
@@ -66,64 +66,64 @@ def test_a_socket_is_read_like_a_pipe(give: Callable[[int], int]) -> None:
     theirs.sendall(b"by socket")
     theirs.close()
     give(ours.detach())
-    assert stdin.read_beside() == "by socket"
+    assert prompt_input.read_beside() == "by socket"
 
 
 def test_a_file_is_read_from_its_beginning(give: Callable[[int], int], tmp_path: Path) -> None:
     (tmp_path / "list").write_text("one\ntwo\n")
     give(os.open(tmp_path / "list", os.O_RDONLY))
-    assert stdin.read_beside() == "one\ntwo\n"
+    assert prompt_input.read_beside() == "one\ntwo\n"
 
 
 def test_a_file_that_somebody_is_reading_is_left_where_it_is(give: Callable[[int], int], tmp_path: Path) -> None:
     (tmp_path / "list").write_text("one\ntwo\n")
     file = give(os.open(tmp_path / "list", os.O_RDONLY))
     assert os.read(file, 4) == b"one\n"
-    assert stdin.read_beside() == ""
+    assert prompt_input.read_beside() == ""
     assert os.lseek(file, 0, os.SEEK_CUR) == 4
 
 
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/zero"])
 def test_devices_are_nothing(give: Callable[[int], int], path: str) -> None:
     give(os.open(path, os.O_RDONLY))
-    assert stdin.read_beside(SHORT_S) == ""
+    assert prompt_input.read_beside(SHORT_S) == ""
 
 
 def test_a_file_that_is_open_for_writing_alone_is_nothing(give: Callable[[int], int], tmp_path: Path) -> None:
     give(os.open(tmp_path / "log", os.O_WRONLY | os.O_CREAT))
-    assert stdin.read_beside() == ""
-    assert stdin.read_all() == ""
+    assert prompt_input.read_beside() == ""
+    assert prompt_input.read_all() == ""
 
 
 def test_as_much_as_a_prompt_holds_is_read_and_more_is_refused(
     give: Callable[[int], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stdin, "BYTES_MAX", 3_000_000)
+    monkeypatch.setattr(prompt_input, "BYTES_MAX", 3_000_000)
     (tmp_path / "right").write_bytes(b"x" * 3_000_000)
     give(os.open(tmp_path / "right", os.O_RDONLY))
-    assert len(stdin.read_beside()) == 3_000_000
+    assert len(prompt_input.read_beside()) == 3_000_000
     (tmp_path / "more").write_bytes(b"x" * 3_000_001)
     give(os.open(tmp_path / "more", os.O_RDONLY))
     with pytest.raises(StdinTooLong, match=r"stdin has more than 3 MB.*name that file in the prompt"):
-        stdin.read_beside()
+        prompt_input.read_beside()
 
 
 def test_a_stream_without_end_is_refused_and_not_kept_in_memory(
     give: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stdin, "BYTES_MAX", 3_000_000)
+    monkeypatch.setattr(prompt_input, "BYTES_MAX", 3_000_000)
     give(os.open("/dev/zero", os.O_RDONLY))
     with pytest.raises(StdinTooLong):
-        stdin.read_all()
+        prompt_input.read_all()
 
 
 def test_bytes_that_are_no_text_are_refused_with_their_place(give: Callable[[int], int]) -> None:
     give(piped(b"caf\xc3\xa9 caf\xe9"))
     with pytest.raises(PromptNotText, match="byte 10 is the first invalid one"):
-        stdin.read_beside()
+        prompt_input.read_beside()
 
 
 def test_a_pipe_that_never_blocks_is_read_to_its_end(give: Callable[[int], int]) -> None:
     file = give(piped(b"word"))
     os.set_blocking(file, False)
-    assert stdin.read_beside() == "word"
+    assert prompt_input.read_beside() == "word"

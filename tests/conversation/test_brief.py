@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from backstory import model
-from backstory.conversation.brief import decisions_in, in_brief, in_outline
-from backstory.conversation.context import BRIEF_ROOM_LEAST, Context, build_context
+from backstory.conversation.context import BRIEF_ROOM_LEAST, Context, build_context, decisions_in, in_brief, in_outline
 from backstory.model import AssistantText, Error, Tool, ToolCall, ToolResult, TurnWithEvents
 
 READ = ToolCall(tool_name="Read", tool=Tool.READ, file_path="/src/read_only.py", input={"file_path": "/src/x"})

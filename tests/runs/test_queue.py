@@ -27,8 +27,7 @@ from backstory.runs.lease import SessionLease
 from backstory.runs.lock import SessionLock
 from backstory.runs.queued import enqueue, new_prompts
 from backstory.runs.spool import MARKER, Spool
-from backstory.runs.stdin_pipe import StdinPipe
-from backstory.runs.steering import Steering
+from backstory.runs.steering import StdinPipe, Steering
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Owner, Queue
 from backstory.workspace.unsent import command_for
@@ -912,7 +911,7 @@ def test_a_followup_whose_runner_is_killed_is_run_once(bench: Bench, step: tuple
 STEER_STEPS = [
     ("backstory.runs.spool:Spool.note_word", "before"),
     ("backstory.runs.spool:Spool.note_word", "after"),
-    ("backstory.runs.stdin_pipe:StdinPipe.give", "after"),
+    ("backstory.runs.steering:StdinPipe.give", "after"),
     ("backstory.runs.spool:Spool.note_exit", "before"),
     ("backstory.store:Store.append", "before"),
     ("backstory.store:Store.append", "after"),

@@ -1,4 +1,4 @@
-"""What a run waits for: each sync takes as long as the disk does, so each has a reason that ARCHITECTURE.md gives."""
+"""What a run waits for: each sync takes as long as the disk does, so each has a reason that docs/runs.md gives."""
 
 from __future__ import annotations
 

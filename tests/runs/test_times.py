@@ -13,9 +13,8 @@ from backstory.agents.contract import Exit
 from backstory.exchange import replication
 from backstory.ids import parse_time_ms
 from backstory.ingest.reindex import reindex
-from backstory.runs.arrival_notes import WATCH_GAP_MS, ArrivalNotes, notes_of, read_notes
 from backstory.runs.spool import Run, Spool
-from backstory.runs.stream import SpooledRun, append_run
+from backstory.runs.stream import WATCH_GAP_MS, ArrivalNotes, SpooledRun, append_run, notes_of, read_notes
 from backstory.store import Session, Store, open_store, sidecars
 from backstory.store.arrivals import Arrivals
 from tests.support.clock import NOW, Clock

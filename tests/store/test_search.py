@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from backstory.ask import ranking, relevance, search
+from backstory.ask import ranking, search
 from backstory.ask.search import every, match_expression, terms
 from backstory.exchange import replication
 from backstory.model import AssistantText, Thinking, ToolCall, ToolResult, UserMessage
@@ -221,7 +221,7 @@ def test_a_rare_word_counts_more_than_a_common_one(store: Store) -> None:
 def test_a_connection_is_told_once_how_to_rank(store: Store) -> None:
     said(store, "a pump")
     with closing(apsw.Connection(str(store.path))) as db:
-        assert relevance.for_connection(db) is relevance.for_connection(db)
+        assert ranking.for_connection(db) is ranking.for_connection(db)
 
 
 def test_what_is_asked_is_forgotten_by_the_next_search(store: Store) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from backstory.store import unlocked
+from backstory.store import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,13 +44,13 @@ class Meanwhile(apsw.Connection):
 
     def read(self, schema: str, which: int, offset: int, amount: int) -> tuple[bool, bytes]:
         given = super().read(schema, which, offset, amount)
-        if amount > unlocked.HEADER_BYTES:
+        if amount > waiting.HEADER_BYTES:
             self.happens()
         return given
 
 
 def test_a_file_that_nobody_writes_is_copied_as_it_is(path: Path) -> None:
-    copy = unlocked.copy_of(apsw.Connection(str(path)), path)
+    copy = waiting.copy_of(apsw.Connection(str(path)), path)
     assert copy is not None
     assert copy.execute("select one from facts").get == 1
 
@@ -59,12 +59,12 @@ def test_a_file_that_nobody_writes_is_copied_as_it_is(path: Path) -> None:
 def test_what_is_written_while_it_is_read_is_not_taken_for_the_file(path: Path, change: Callable[[Path], None]) -> None:
     db = Meanwhile(str(path))
     db.happens = lambda: change(path)
-    assert unlocked.copy_of(db, path) is None
+    assert waiting.copy_of(db, path) is None
 
 
 def test_a_file_with_a_journal_is_not_read(path: Path) -> None:
     journal(path).write_bytes(b"of a transaction that goes on, or was cut off")
-    assert unlocked.copy_of(apsw.Connection(str(path)), path) is None
+    assert waiting.copy_of(apsw.Connection(str(path)), path) is None
 
 
 def test_what_was_begun_before_it_is_read_and_ends_meanwhile_is_not_taken_for_the_file(path: Path) -> None:
@@ -72,24 +72,24 @@ def test_what_was_begun_before_it_is_read_and_ends_meanwhile_is_not_taken_for_th
     db = Meanwhile(str(path))
     # The counter may have been counted up before the rest was written.
     db.happens = journal(path).unlink
-    assert unlocked.copy_of(db, path) is None
+    assert waiting.copy_of(db, path) is None
 
 
 def test_a_file_that_is_removed_is_not_read(path: Path) -> None:
     db = apsw.Connection(str(path))
     path.unlink()
-    assert unlocked.copy_of(db, path) is None
+    assert waiting.copy_of(db, path) is None
 
 
 def test_a_file_with_a_journal_of_another_kind_is_not_read(path: Path) -> None:
     db = apsw.Connection(str(path))
     db.execute("pragma journal_mode = wal")
-    assert unlocked.copy_of(db, path) is None
+    assert waiting.copy_of(db, path) is None
 
 
 def test_each_transaction_changes_the_stamp_and_looking_does_not(path: Path) -> None:
     db = apsw.Connection(str(path))
-    before = unlocked.stamp(db, path)
-    assert unlocked.stamp(db, path) == before
+    before = waiting.stamp(db, path)
+    assert waiting.stamp(db, path) == before
     commit(path)
-    assert unlocked.stamp(db, path) != before
+    assert waiting.stamp(db, path) != before

@@ -14,7 +14,7 @@ import pytest
 
 from backstory import agents
 from backstory.config import Config
-from backstory.ingest import auto, discover, news, seen_folders
+from backstory.ingest import auto, discover, news
 from backstory.ingest.ingest import ingest_briefly
 from backstory.ingest.lock import ingest_lock
 from backstory.ingest.news import Budget
@@ -273,7 +273,7 @@ DELETED = (
 
 def imported_days_ago(place: Place, days: float) -> None:
     at = time.time() - days * 86_400
-    os.utime(place.home / seen_folders.FILE_NAME, (at, at))
+    os.utime(place.home / news.FILE_NAME, (at, at))
 
 
 def test_an_agent_that_deletes_its_logs_is_named_once_after_half_of_that_time(place: Place) -> None:
@@ -429,7 +429,7 @@ def test_wherever_the_time_ends_what_is_stored_is_whole_and_an_ingest_makes_it_a
     monkeypatch.setattr(auto, "SLICE_BYTES", len(long) // 6)
     with closing(place.workspace()) as workspace:
         store = workspace.machine_store
-        folders = seen_folders.read(place.home, store)
+        folders = news.read(place.home, store)
         assert folders is not None
         found = news.look(store, folders, lambda _agent, _path: True, Budget(60))
         logs = auto.new_logs(store, [agents.load("claude")], found, {}, place.user_home)
@@ -531,7 +531,7 @@ def test_a_store_that_was_put_back_does_not_miss_what_came_between(place: Place,
 
 @pytest.mark.parametrize("content", [b"", b"\x00", b"\xff" * 99])
 def test_a_damaged_note_of_the_folders_is_said_and_made_again(place: Place, content: bytes) -> None:
-    (place.home / seen_folders.FILE_NAME).write_bytes(content)
+    (place.home / news.FILE_NAME).write_bytes(content)
     assert place.update() == UNKNOWN
     place.ingest()
     assert place.update() is None
@@ -542,9 +542,9 @@ def test_the_log_of_a_run_that_goes_on_is_left_alone_and_read_afterwards(
 ) -> None:
     monkeypatch.setattr(up_to_date._Updating, "_running", lambda _: {("claude", "second")})
     place.write(claude_log("second"), lines(*conversation(2, 10)))
-    before = place.home.joinpath(seen_folders.FILE_NAME).read_bytes()
+    before = place.home.joinpath(news.FILE_NAME).read_bytes()
     assert (place.update(), place.known()) == (None, {"first"})
-    assert place.home.joinpath(seen_folders.FILE_NAME).read_bytes() == before
+    assert place.home.joinpath(news.FILE_NAME).read_bytes() == before
     monkeypatch.undo()
     place.update()
     assert place.known() == {"first", "second"}

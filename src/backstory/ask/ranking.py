@@ -5,26 +5,31 @@ bm25 reads each hit that it scores. While there are few all are; else so many of
 
 from __future__ import annotations
 
+import math
 from itertools import accumulate
-from operator import attrgetter
+from operator import attrgetter, mul
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Struct
 
-from backstory.ask import relevance
 from backstory.ask.membership import Member, Members, Reach, Row, SessionRank
+from backstory.ask.query import term_of
+from backstory.derive import word_forms
 from backstory.derive.index_text import Scope
+from backstory.lazy_regex import lazy_regex
 from backstory.model import Relation
 from backstory.store import codec, written
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import apsw
 
-    from backstory.ask.query import Expression
+    from backstory.ask.query import Expression, Term
     from backstory.store.session_filter import Filter
+
 
 RANKED_HITS_MAX = 2_000
 """With more hits than this only some of each session are ranked:"""
@@ -50,7 +55,9 @@ SCOPE_WEIGHT: dict[str, float] = {
     Scope.TOOL_OUTPUT: 0.6,
 }
 _WEIGHT_OF = {str(scope): weight for scope, weight in SCOPE_WEIGHT.items()}
-_RANK = f"{relevance.NAME}(search_index)"
+RELEVANCE = "relevance"
+"""How SQL calls it: ``relevance(search_index)``. The best fit has the highest."""
+_RANK = f"{RELEVANCE}(search_index)"
 
 
 class Scored(Struct, frozen=True, gc=False):
@@ -115,7 +122,7 @@ class Ranker:
         hits = self.count(expression.text)
         if hits == 0:
             return NOTHING
-        relevance.for_connection(self._db).ask(expression.phrases, [self.count(term) for term in terms])
+        for_connection(self._db).ask(expression.phrases, [self.count(term) for term in terms])
         found = self._few(expression, of) if hits <= RANKED_HITS_MAX else self._many(expression, hits, of)
         for family in found.families:
             self._seen |= {each.row.event_id for each in family.hits} if self._every_hit else {family.shown_id}
@@ -346,3 +353,117 @@ def _some_of_each(rows: list[Row], most: int) -> Collection[int]:
 def _recency(at: int | None, now: int) -> float:
     age = HALF_LIFE_MS if at is None else max(now - at, 0)
     return float(0.5 + 0.5 * 0.5 ** (age / HALF_LIFE_MS))
+
+
+# how relevant a hit is ------------------------------------------------------------------------------------------------
+
+
+SATURATION = 1.2
+"""bm25's k1: how soon more places of a term in one text count no more."""
+LENGTH_WEIGHT = 0.9
+"""bm25's b: how much a long text needs more of them."""
+_NEEDED_LEAST = SATURATION * (1 - LENGTH_WEIGHT)
+
+_known: WeakKeyDictionary[apsw.Connection, Relevance] = WeakKeyDictionary()
+
+
+def for_connection(db: apsw.Connection) -> Relevance:
+    """The function of a connection. It is registered once, because FTS5 keeps every one that it was given."""
+    if (found := _known.get(db)) is None:
+        found = _known[db] = Relevance()
+        db.register_fts5_function(RELEVANCE, found)
+    return found
+
+
+class Relevance:
+    """The function that SQL calls, and what it is asked at the moment."""
+
+    def __init__(self) -> None:
+        self.ask([], [])
+
+    def ask(self, phrases: Sequence[tuple[int, float]], hits: Sequence[int]) -> None:
+        """Set what the rows of the next statement are measured by.
+
+        ``phrases``: of each phrase of the expression in order the number of its term, and what it counts if none of
+        the term's phrases before it is there. ``hits``: of each term how many rows have it.
+        """
+        self._phrases = phrases
+        self._hits = hits
+        self._rarities: list[float] = []
+        self._per_word = 0.0
+
+    def __call__(self, api: apsw.FTS5ExtensionApi, *_: object) -> float:
+        if not self._per_word:
+            self._begin(api.row_count, api.column_total_size())
+        needed = _NEEDED_LEAST + self._per_word * api.column_size()
+        if len(self._phrases) == 1:
+            return self._rarities[0] * (places := api.inst_count) / (places + needed)
+        if len(self._rarities) == 1:
+            for number, (_term, weight) in enumerate(self._phrases):
+                if places := len(api.phrase_locations(number)[0]):
+                    return self._rarities[0] * weight * places / (places + needed)
+            return 0.0
+        fits = [0.0] * len(self._rarities)
+        for phrase, (term, weight) in enumerate(self._phrases):
+            if not fits[term] and (places := len(api.phrase_locations(phrase)[0])):
+                fits[term] = weight * places / (places + needed)
+        return math.fsum(map(mul, self._rarities, fits))
+
+    def _begin(self, rows: int, words: int) -> None:
+        self._per_word = SATURATION * LENGTH_WEIGHT * rows / max(words, 1)
+        self._rarities = [math.log(1 + (max(rows - hits, 0) + 0.5) / (hits + 0.5)) for hits in self._hits]
+
+
+# suggestions for words that nothing holds -----------------------------------------------------------------------------
+
+
+LETTERS_LEAST = 3
+"""A shorter beginning may begin anything."""
+EDITED_LEAST = 4
+"""A shorter word with one letter changed is any other word."""
+BEGUN_AND_EDITED_LEAST = 6
+"""A shorter beginning with one letter changed may begin anything."""
+_WORD = lazy_regex(r"[A-Za-z]+")
+_PARTS = lazy_regex(r"[A-Za-z0-9]+")
+
+
+def meant(count: Callable[[str], int], asked: list[Term]) -> tuple[list[Term], tuple[tuple[str, str], ...]]:
+    """The terms, each that occurs nowhere exchanged for the nearest that does; and what was exchanged.
+
+    ``count`` returns how many events hold an expression.
+    """
+    terms: list[Term] = []
+    instead: list[tuple[str, str]] = []
+    for term in asked:
+        nearest = [] if count(term.any) else _nearest(count, term.typed)
+        terms += nearest or [term]
+        if nearest:
+            instead.append((term.typed, " ".join(each.typed for each in nearest)))
+    return terms, tuple(instead)
+
+
+def _nearest(count: Callable[[str], int], typed: str) -> list[Term]:
+    """The words of a name by themselves; what a word is the beginning of, or would be but for a slip of a finger."""
+    words = _PARTS.findall(typed)
+    if len(words) > 1:
+        if " " in typed:
+            # Who puts words together in quotes means them together.
+            return []
+        alone = [term_of(word) for word in dict.fromkeys(words)]
+        return alone if all(count(term.any) for term in alone) else []
+    word = words[0] if words else ""
+    if len(word) < LETTERS_LEAST or not _WORD.fullmatch(word):
+        return []
+    begun = term_of(f"{word}*")
+    if count(begun.any):
+        return [begun]
+    found = _edited(count, word, "") if len(word) >= EDITED_LEAST else None
+    if found is None and len(word) >= BEGUN_AND_EDITED_LEAST:
+        found = _edited(count, word, "*")
+    return [] if found is None else [found]
+
+
+def _edited(count: Callable[[str], int], word: str, ending: str) -> Term | None:
+    """The most frequent word that one slip of a finger makes of this one; with "*" as its ending, that begins so."""
+    hits, best = max((count(f'"{each}"{ending}'), each) for each in word_forms.edited(word) or [word])
+    return term_of(f"{best}{ending}") if hits else None

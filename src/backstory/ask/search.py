@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.ask import nearest, query
+from backstory.ask import query, ranking
 from backstory.ask.membership import Reach
 from backstory.ask.query import Term, match_expression, terms
 from backstory.ask.ranking import NOTHING, RANKED_HITS_MAX, SCOPE_WEIGHT, Held, Ranker, Scored
@@ -110,7 +110,7 @@ def search(
     one = _Search(reach, ranker, every_hit=every_hit, room=room)
     held, instead, is_relaxed = [one.exactly(asked, with_refs=wanted.ref is None)], tuple[tuple[str, str], ...](), False
     if near and not one.is_full(held):
-        meant, instead = nearest.meant(ranker.count, asked)
+        meant, instead = ranking.meant(ranker.count, asked)
         is_relaxed = one.nearly(meant, held)
     hits = _chosen(ranker, held, hits_per_session, limit + 1)
     more = len(hits) > limit or one.is_full(held)

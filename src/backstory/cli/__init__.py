@@ -188,7 +188,7 @@ def cli(
     elif ctx.invoked_subcommand is None:
         if name or wanted or or_run or trust:
             raise click.UsageError("--name, --session, --or-run and --trust need --steer or --followup here.")
-        from backstory.cli.overview import print_overview
+        from backstory.cli.list_command import print_overview
 
         print_overview(ctx.obj)
 
@@ -223,7 +223,7 @@ def main() -> None:
     _have_standard_files()
     if "_BACKSTORY_COMPLETE" in os.environ:
         # bash is told the titles of sessions, too.
-        importlib.import_module("backstory.cli.shell_scripts")
+        importlib.import_module("backstory.cli.completion_command")
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Characters that the terminal cannot encode become question marks.
         sys.stdout.reconfigure(errors="replace")

@@ -6,17 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
+from backstory.chronicle.blame import Because, Evidence, label_of, show_command
 from backstory.cli import output
 from backstory.cli.options import readable
 from backstory.cli.report_options import form_options, print_report
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.errors import FileNotHere, LinesNotThere, NothingToBlame, NotInRepository
+from backstory.export.safe_markdown import plain
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:
-    from backstory.chronicle.blame import Blame
+    from collections.abc import Iterator
+
+    from backstory.chronicle.blame import Blame, BlamedFile, Credit, Run
     from backstory.cli.app import App
     from backstory.cli.report_options import Form
+    from backstory.derive.git_values import Commit
+    from backstory.workspace.authorship import Act, Trailer, Witness
+
 
 _LINES = lazy_regex(r"(.+):(\d{1,9})(?:[-,](\d{1,9}))?")
 _PULL_REQUEST = lazy_regex(r"(?:[\w.-]+(?:/[\w.-]+)+)?[#!]\d{1,9}|https?://\S+", 0)
@@ -43,8 +50,6 @@ def command(app: App, target: str | None, form: Form) -> None:
     # Git is in a session of its own, so that what stops this program has to stop git.
     stop_on_signals()
     report = _report(app, readable(target))
-    from backstory.cli.blame_view import markdown_lines, text_lines
-
     if left_out := app.workspace.history.left_out:
         parts = "; ".join(f"{what} ({why})" for what, why in left_out.items())
         output.talk(f"Left out: {parts}. So a line of a session may be without one.")
@@ -109,3 +114,125 @@ def _repository(app: App) -> str | None:
     from backstory.derive.remotes import repository_name
 
     return repository_name(app.project_key)
+
+
+# who wrote what, as text and as markdown: pure iterators of lines -----------------------------------------------------
+
+
+TITLE_CHARS = 60
+HASH_CHARS = 10
+LINES_SHOWN = 20
+"""So many lines are shown with what stands in them."""
+COLOURS = {Evidence.WROTE: "green", Evidence.LIKELY: "yellow", Evidence.NONE: None}
+MINUTE_MS = 60_000
+
+
+def text_lines(report: Blame) -> Iterator[str]:
+    """The report for a terminal or a pipe."""
+    yield from (output.style(each, bold=True) if n == 0 else each for n, each in enumerate(_head(report)))
+    for file in report.files:
+        if report.kind == "commit":
+            yield ""
+        yield output.style(_file_head(file), bold=True)
+        shows_texts = sum(len(run.texts) for run in file.runs) <= LINES_SHOWN and report.kind == "file"
+        room = max((len(_span(run)) for run in file.runs), default=0)
+        for run in file.runs:
+            evidence = run.credit.evidence
+            mark = output.style(f"{evidence:<10}", fg=COLOURS[evidence])
+            yield f"  {_span(run):>{room}}  {mark}  {_credit(run, report)}"
+            if shows_texts:
+                yield from (f"  {'':>{room}}    {output.one_line(text, 160, keep_blanks=True)}" for text in run.texts)
+    if commands := list(_commands(report)):
+        yield ""
+        yield from commands
+
+
+def markdown_lines(report: Blame) -> Iterator[str]:
+    """The same as Markdown."""
+    head = list(_head(report))
+    yield from (f"# {plain(each)}" for each in head[:1])
+    if head[1:]:
+        yield from ("", *(f"- {plain(each.strip())}" for each in head[1:]))
+    for file in report.files:
+        yield from ("", f"## {plain(_file_head(file))}", "") if head else (f"# {plain(_file_head(file))}", "")
+        for run in file.runs:
+            yield f"- {_span(run)}: **{run.credit.evidence}** {plain(_credit(run, report))}".rstrip()
+    if commands := list(_commands(report)):
+        yield from ("", *(f"- `{each}`" for each in commands))
+
+
+def _head(report: Blame) -> Iterator[str]:
+    if report.commit is not None:
+        yield f"Commit {_commit(report.commit, report.commit.hash)}"
+        if report.commit.is_merge:
+            yield "  It is a merge: its lines are of the commits that it joins."
+    elif report.kind != "file":
+        yield f"{report.kind.capitalize()} {report.name}"
+    yield from (f"  {_trailer(each, report)}" for each in report.trailers)
+    yield from (f"  {_witness(each, report)}" for each in report.witnesses)
+    if report.kind == "pull request" and not report.witnesses:
+        yield "  No session here opened or names it."
+
+
+def _trailer(each: Trailer, report: Blame) -> str:
+    line = f"{each.key}: {output.one_line(each.value, 100)}"
+    if each.act is not None:
+        return f"{line} (session {_act(each.act, report)})"
+    return f"{line} ({'that session is not here' if each.names_session else f'names {each.agent} and no session'})"
+
+
+def _witness(each: Witness, report: Blame) -> str:
+    did = {"commit": "made by", "pull request": "opened by"}[report.kind] if each.is_maker else "named by"
+    return f"{did} {_act(each.act, report)}"
+
+
+def _file_head(file: BlamedFile) -> str:
+    if file.is_binary:
+        return f"{file.path}: binary, without lines"
+    counts = [(file.count(evidence), evidence) for evidence in Evidence]
+    said = ", ".join(f"{count:,} {evidence}" for count, evidence in counts if count)
+    return f"{file.path}: {said or 'no line'}{' (generated)' if file.is_generated else ''}"
+
+
+def _span(run: Run) -> str:
+    return f"{run.first}" if run.first == run.last else f"{run.first}-{run.last}"
+
+
+def _credit(run: Run, report: Blame) -> str:
+    credit, commit = run.credit, report.commits.get(run.commit or "")
+    where = "" if report.kind == "commit" else "not committed" if commit is None else _commit(commit)
+    if credit.act is None:
+        return where
+    why = _why(credit, credit.act, commit)
+    return " · ".join(each for each in (_act(credit.act, report), why, where and f"commit {where}") if each)
+
+
+def _why(credit: Credit, act: Act, commit: Commit | None) -> str:
+    if credit.because == Because.TRAILER:
+        return "named below the commit's message"
+    if credit.because == Because.HOUR and commit is not None and act.at is not None:
+        return f"changed the file {max(0, commit.authored - act.at) // MINUTE_MS} min before"
+    return ""
+
+
+def _act(act: Act, report: Blame) -> str:
+    """A turn: the session's handle, the turn's record, the record itself, when, and what the session is about."""
+    session = report.sessions.get(act.uid)
+    seq = act.seq if act.turn_seq is None else act.turn_seq
+    own = f"its @{act.seq}" if act.subagent else f"at @{act.seq}" if act.seq != seq else ""
+    below = f"subagent {label_of(act.subagent, report.sessions)} {own}" if act.subagent else own
+    title = output.one_line(session.heading, TITLE_CHARS) if session and session.heading else ""
+    facts = [f"{label_of(act.uid, report.sessions)} @{seq}", below, act.agent or "", output.local(act.at), title]
+    return " · ".join(each for each in facts if each)
+
+
+def _commit(commit: Commit, name: str = "") -> str:
+    subject = output.one_line(commit.subject, TITLE_CHARS)
+    return f"{name or commit.hash[:HASH_CHARS]} {commit.author}, {output.local(commit.authored)}: {subject}"
+
+
+def _commands(report: Blame) -> Iterator[str]:
+    """The commands that show what is named, each once."""
+    acts = [run.credit.act for file in report.files for run in file.runs]
+    acts += [each.act for each in report.trailers] + [each.act for each in report.witnesses]
+    yield from dict.fromkeys(show_command(act, report.sessions) for act in acts if act is not None)

@@ -84,3 +84,22 @@ def _pick(app: App, wanted: SessionFilter, *, prints: bool, as_json: bool) -> in
         raise click.UsageError("-i and --json exclude each other.")
     pages = app.reader.session_pages(wanted, app.config.settings.list.limit or FIRST_PAGE)
     return pick(app, ([session_choice(each) for each in page.sessions] for page in pages), prints=prints)
+
+
+SESSIONS_SHOWN = 5
+NEXT_STEPS = ("all: backstory list", "find: backstory search WORDS", "help: backstory help")
+
+
+def print_overview(app: App) -> None:
+    """Print the newest sessions of this project; where it has none why, and what to do."""
+    app.bring_up_to_date()
+    wanted = SessionFilter()
+    page = app.reader.sessions(wanted, Page(limit=SESSIONS_SHOWN))
+    report_runs(app.reader)
+    report_elsewhere(app)
+    if not page.sessions:
+        output.talk(why_no_sessions(app, wanted))
+        output.talk("Help: backstory help")
+        return
+    shown = Shown(now=app.workspace.now(), everywhere=False, sort=None, limit=SESSIONS_SHOWN)
+    print_page(page, shown, NEXT_STEPS)

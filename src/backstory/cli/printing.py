@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+import os
+import signal
+import sys
+import threading
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from backstory import model
 from backstory.cli import output
+from backstory.cli.call_view import call_words
 from backstory.cli.compaction_words import compacted_line, compacting_line
-from backstory.cli.keyboard import quiet_keyboard
 from backstory.cli.marks import METER_LEAST, OUTCOMES, meter_words
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import without_terminal_codes
 from backstory.derive.notices import why
+from backstory.model import Permissions, Tool
 from backstory.workspace.run_events import (
     Compacted,
     Compacting,
@@ -28,10 +33,13 @@ from backstory.workspace.run_events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator, Sequence
+    from types import FrameType
 
+    from backstory.model import ToolCall
     from backstory.workspace.meter import Meter
     from backstory.workspace.run_events import RunEvent
+
 
 EXIT_CODES = {model.Outcome.COMPLETED: 0, model.Outcome.CANCELLED: 130}
 INTERRUPTED = "interrupted"
@@ -292,8 +300,6 @@ class _TextPrinter:
         ]
         self._conclude(ended, " · ".join(fact for fact in facts if fact))
         if ended.refused and ended.permissions is not None:
-            from backstory.cli.refusing import refusal_lines
-
             for line in refusal_lines(ended.refused, ended.permissions):
                 output.talk(line)
 
@@ -348,3 +354,125 @@ def _queued(queued: Queued) -> str:
         who = f"running: {queued.holder}" if queued.holder else "running"
     place = f", number {queued.position} in the queue" if queued.position > 1 else ""
     return f"{what} queued for {queued.session} ({who}){place}."
+
+
+# the keyboard of a terminal while a run is shown: keys typed meanwhile are neither echoed nor run by the shell --------
+
+
+LEAVING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP)
+"""Signals that end us or stop us."""
+LOCAL_MODES = 3
+"""The index of the modes with ECHO in what ``tcgetattr`` returns."""
+
+
+@contextmanager
+def quiet_keyboard() -> Iterator[None]:
+    """Echo nothing within the block, if stdin is a terminal and we are in its foreground."""
+    terminal = _terminal()
+    if terminal is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    quiet = _Quiet(terminal)
+    quiet.start()
+    try:
+        yield
+    finally:
+        quiet.end()
+
+
+class _Quiet:
+    """One terminal without echo."""
+
+    def __init__(self, terminal: int) -> None:
+        import termios
+
+        self._terminal, self._termios = terminal, termios
+        self._modes: list[Any] = termios.tcgetattr(terminal)
+        """The modes to restore."""
+        self._before: dict[int, Any] = {}
+
+    def start(self) -> None:
+        """Turn echo off, and handle the signals that would leave it off."""
+        for number in LEAVING:
+            # An ignored signal (nohup, a shell without jobs) stays ignored.
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                self._before[number] = signal.signal(number, self._leave)
+        self._before[signal.SIGCONT] = signal.signal(signal.SIGCONT, self._come_back)
+        self._echo_off()
+
+    def end(self) -> None:
+        """Restore the terminal, and discard input typed meanwhile."""
+        self._restore()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _leave(self, number: int, _frame: FrameType | None) -> None:
+        """Restore the terminal, then let the signal act."""
+        self._restore()
+        signal.signal(number, self._before[number])
+        os.kill(os.getpid(), number)
+        # A stopped process continues here when another signal arrives.
+        signal.signal(number, self._leave)
+        self._echo_off()
+
+    def _come_back(self, _number: int, _frame: FrameType | None) -> None:
+        self._echo_off()
+
+    def _echo_off(self) -> None:
+        if _is_ours(self._terminal):
+            modes = list(self._modes)
+            modes[LOCAL_MODES] &= ~(self._termios.ECHO | self._termios.ECHONL)
+            self._set(self._termios.TCSANOW, modes)
+
+    def _restore(self) -> None:
+        # A background process that changes the terminal is stopped by the system.
+        if _is_ours(self._terminal):
+            self._set(self._termios.TCSAFLUSH, self._modes)
+
+    def _set(self, when: int, modes: list[Any]) -> None:
+        # A terminal that is gone needs no change.
+        with suppress(self._termios.error):
+            self._termios.tcsetattr(self._terminal, when, modes)
+
+
+def _terminal() -> int | None:
+    """The file of stdin, where that is a terminal in whose foreground we are."""
+    try:
+        terminal = sys.stdin.fileno()
+    except (ValueError, OSError):
+        return None
+    return terminal if os.isatty(terminal) and _is_ours(terminal) else None
+
+
+def _is_ours(terminal: int) -> bool:
+    """Whether we are in the foreground of a terminal."""
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+
+
+# calls that an agent's permissions refused, and the option that allows them -------------------------------------------
+
+
+CALLS_NAMED_MAX = 4
+CALL_COLUMNS = 40
+_OF_EDITS = frozenset({Tool.EDIT, Tool.WRITE})
+_ALLOWED = {Permissions.EDIT: "allow edits", Permissions.ALL: "allow everything"}
+
+
+def refusal_lines(refused: Sequence[ToolCall], permissions: Permissions) -> Iterator[str]:
+    """What was refused, and how to allow it; nothing where nothing was."""
+    if not refused:
+        return
+    named = [output.one_line(f"{each.tool_name} {call_words(each, CALL_COLUMNS)}", CALL_COLUMNS) for each in refused]
+    left = [f"{len(named) - CALLS_NAMED_MAX} more"] if len(named) > CALLS_NAMED_MAX else []
+    count = "1 call was" if len(refused) == 1 else f"{len(refused)} calls were"
+    yield f"{count} refused: {', '.join([*named[:CALLS_NAMED_MAX], *left])}"
+    if permissions == Permissions.ALL:
+        return
+    are_edits = [call.tool in _OF_EDITS for call in refused]
+    wanted = Permissions.EDIT if any(are_edits) and permissions != Permissions.EDIT else Permissions.ALL
+    more = "" if wanted == Permissions.ALL or all(are_edits) else "   (everything: all)"
+    yield f'  {_ALLOWED[wanted]}: backstory run --permissions {wanted} "…"{more}'
+    yield f"  always: backstory config set run.permissions {wanted}"

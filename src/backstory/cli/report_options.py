@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from msgspec import Struct
 
+from backstory.chronicle.phrasing import prompt_for
 from backstory.chronicle.window import last, nearest_day
 from backstory.cli import output
 from backstory.cli.filters import filter_options
 from backstory.cli.list_remarks import why_no_sessions
 from backstory.cli.options import RUNNING_AGENT, json_option, readable, store_option
-from backstory.cli.trusting import trust_option
+from backstory.cli.printing import print_events, printer_for
+from backstory.cli.trusting import may_act, trust_option
+from backstory.model import Permissions
+from backstory.workspace.scheduler import Destination, Options
 from backstory.workspace.sessions import SessionFilter
 
 if TYPE_CHECKING:
@@ -128,8 +133,6 @@ def _masked(app: App, report: Any, *, is_shared: bool) -> Any:
 
 def _write(app: App, form: Form, kind: str, facts: str) -> NoReturn:
     """Run an agent that phrases a report, in a session of its own; ends with the exit code of ``run``."""
-    from backstory.cli.report_writing import write
-
     click.get_current_context().exit(write(app, str(form.writer), form.model, kind, facts))
 
 
@@ -170,3 +173,16 @@ def print_where_there_is(
 def _range(wanted: SessionFilter, day: str) -> str:
     """The options for a day. Where no end was asked for, it is still now."""
     return f"--since {day}" if wanted.until is None else f"--since {day} --until {day}"
+
+
+def write(app: App, agent: str, model: str | None, kind: str, facts: str) -> int:
+    """Run ``agent`` with the facts of a report; returns the exit code of ``run``. ``facts``: Markdown."""
+    may_act(app)
+    scheduler = app.workspace.scheduler
+    for problem in scheduler.recover(close_orphans=True):
+        output.talk(problem)
+    # History cannot know this mark, so it cannot end the facts early.
+    prompt = prompt_for(kind, facts, mark=secrets.token_hex(4))
+    # What is quoted may ask for anything; nothing has to be edited to phrase it.
+    options = Options(agent=agent, model=model, permissions=Permissions.ASK)
+    return print_events(scheduler.submit(Destination(is_new=True), prompt, options, "fail"), printer_for(as_json=False))

@@ -12,36 +12,43 @@ from backstory import model
 from backstory.cli import output, record_view
 from backstory.cli.call_view import Answer
 from backstory.cli.event_view import event_lines
-from backstory.cli.marks import METER_LEAST, meter_words
+from backstory.cli.layout import flowing_facts, page_columns
+from backstory.cli.marks import METER_LEAST, meter_words, origin_mark
+from backstory.cli.moments import stretch
 from backstory.cli.options import json_option, one_session, session_option, sessions_starting, store_option
 from backstory.cli.points import find
-from backstory.cli.session_head import head_lines
-from backstory.cli.turn_view import end_line, turn_line, unknown_line
+from backstory.cli.turn_view import amount, end_line, turn_line, unknown_line
 from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import results_below_calls, told_once, with_answers
 from backstory.derive.essence import essence
+from backstory.derive.naming import NO_PROMPT, short_model
 from backstory.errors import TurnNotFound
 from backstory.ids import may_be_written
+from backstory.model import Relation
 from backstory.store import compactions as stored_compactions
 from backstory.workspace import entries, sessions
 from backstory.workspace import transcript as turns
 from backstory.workspace.entries import Entry
 from backstory.workspace.meter import live_meter
+from backstory.workspace.resume_command import is_resumable
 from backstory.workspace.summaries import shown_summaries
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from backstory.cli.app import App
     from backstory.model import Event, ToolCall
     from backstory.runs.live import LiveRun
+    from backstory.store import Session
     from backstory.workspace.entries import Form
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.meter import LiveMeter
     from backstory.workspace.reader import Reader
+    from backstory.workspace.sessions import ListedSession
     from backstory.workspace.summaries import ShownSummary
     from backstory.workspace.transcript import ListedTurn, Transcript
+
 
 WINDOW = 500
 """At most so many events before a record, and after it, are looked at for what is shown around it."""
@@ -382,3 +389,77 @@ def _live_lines(
         yield output.style(f"       … still running ({process})", bold=True) + full_now
     else:
         yield output.style("       … finished; the next run will store it", bold=True)
+
+
+# the head of a session ------------------------------------------------------------------------------------------------
+
+
+MODELS_NAMED_MAX = 3
+RETOLD = "calls and results: only what the program showed of them"
+"""Of a session whose file has no more than that, also of its full form."""
+
+
+def head_lines(transcript: Transcript, home: str, now: int) -> Iterator[str]:
+    """The lines above a session's turns. ``home``: the person's home folder, which paths are shortened by."""
+    session = transcript.session
+    called = f"{session.number or ''} {session.heading or NO_PROMPT}".strip()
+    yield output.style(output.one_line(called, page_columns()), bold=True)
+    agent = ", ".join(session.agents)
+    facts = [agent, *models(session.agents, transcript.turns), _when(transcript.turns, now), _where(session, home)]
+    facts += [output.counted(session.turns, "turn"), *_how_much(session)]
+    yield from (
+        output.style(line, dim=True) for line in flowing_facts([output.one_liner(each) for each in facts if each])
+    )
+    if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
+        yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), bold=True)
+    yield from (output.style(line, dim=True) for line in flowing_facts(_way_back(session)))
+    if session.parent_uid:
+        yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
+    if session.relation == Relation.RETOLD:
+        yield output.style(RETOLD, dim=True)
+    yield from _child_lines(transcript.children)
+
+
+def models(agents: Iterable[str], turns: Iterable[ListedTurn]) -> list[str]:
+    """The models that answered, the first first, without what the agents' names say; at most a few, as one fact."""
+    named = list(dict.fromkeys(short_model(each.turn.model, agents) for each in turns if each.turn.model))
+    more = [f"{len(named) - MODELS_NAMED_MAX} more"] if len(named) > MODELS_NAMED_MAX else []
+    return [", ".join([*named[:MODELS_NAMED_MAX], *more])] if named else []
+
+
+def _when(turns: Iterable[ListedTurn], now: int) -> str:
+    """From the first turn's beginning to the last one's end."""
+    times = [ms for each in turns for ms in (each.turn.started, each.turn.ended) if ms is not None]
+    return stretch(min(times), max(times), now) if times else ""
+
+
+def _where(session: ListedSession, home: str) -> str:
+    folder = session.cwd or session.project or ""
+    if home and (folder == home or folder.startswith(f"{home}/")):
+        folder = f"~{folder.removeprefix(home)}"
+    branch = f"({session.branch})" if session.branch else ""
+    return f"{folder} {branch}".strip()
+
+
+def _how_much(session: ListedSession) -> list[str]:
+    least = "≥ " if session.partial_tokens else ""
+    tokens = [f"{least}{amount(session.tokens)} tokens"] if session.tokens else []
+    full, _ = meter_words(session.meter)
+    context = [f"context {full}"] if full else []
+    return tokens + ([output.money(session.cost)] if session.cost.low_usd is not None else []) + context
+
+
+def _way_back(session: ListedSession) -> list[str]:
+    """The command that goes on with a session in its own agent, and the agent's id of it; else its id here."""
+    if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
+        # The agent's own command is in --json: naming it here would import the agent.
+        own = f"{', '.join(session.agents)} {session.native_id}"
+        return [f"resume: backstory resume {session.label}", output.one_liner(own)]
+    return [f"id: {session.uid}"]
+
+
+def _child_lines(children: Iterable[Session]) -> Iterator[str]:
+    room = page_columns()
+    for child in children:
+        line = f"  └ {child.relation} {child.uid[:12]} ({output.counted(child.turns, 'turn')}) {child.shown_title}"
+        yield output.style(output.one_line(line.rstrip(), room), dim=True)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from backstory import model
 from backstory.cli import output
-from backstory.cli.amounts import amount
 from backstory.cli.layout import GUTTER, MARGIN, flowing_facts
 from backstory.cli.marks import outcome_mark
 from backstory.cli.moments import moment
@@ -87,3 +86,20 @@ def unknown_line(count: int) -> Iterator[str]:
     """How many records were not shown because nobody understands them, if there are any."""
     if count:
         yield output.style(f"{MARGIN}(+{output.counted(count, 'record')} of an unknown kind: --full)", dim=True)
+
+
+_STEPS = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
+
+
+def amount(count: int) -> str:
+    """Format a count in two or three digits.
+
+    >>> [amount(each) for each in (0, 999, 1000, 9_949, 12_345, 999_600, 1_900_000)]
+    ['0', '999', '1 k', '9.9 k', '12 k', '1 M', '1.9 M']
+    """
+    for size, unit in _STEPS:
+        # 999,600 is a million rather than 1,000 thousands.
+        if count >= size * 0.9995:
+            scaled = count / size
+            return f"{scaled:.1f}".removesuffix(".0") + f" {unit}" if scaled < 9.95 else f"{scaled:.0f} {unit}"
+    return str(count)

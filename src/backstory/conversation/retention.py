@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backstory.conversation.brief import decisions_in
+from backstory.conversation.context import decisions_in
 from backstory.derive.shell_parse import is_shell, script_of, simple_commands
 from backstory.lazy_regex import lazy_regex
 from backstory.model import AssistantText, Plan, ToolCall, UserMessage

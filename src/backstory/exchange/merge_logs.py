@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from backstory.exchange.copying import copy_rows
-from backstory.store import codec, dictionaries
+from backstory.store import codec
 from backstory.store.logs import API, COPY, FILE, SeqRange, insert_seq_ranges, pack
 from backstory.store.rows import fetch, fetch_one
 
@@ -228,7 +228,7 @@ def _mark(db: apsw.Connection, schema: str, log_id: int, at: int) -> _Mark | Non
 
 def _bytes(db: apsw.Connection, schema: str, mark: _Mark) -> bytes:
     frame: bytes = db.execute(f"select data from {schema}.chunks where id = ?", (mark.id,)).get
-    return codec.unpack_chunk(frame, mark.length, mark.sha256, dictionaries.of(db))
+    return codec.unpack_chunk(frame, mark.length, mark.sha256, codec.dictionaries_of(db))
 
 
 # numbers --------------------------------------------------------------------------------------------------------

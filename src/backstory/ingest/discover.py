@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
-from backstory.ingest.seen_folders import mtime_of
+from backstory.ingest.news import mtime_of
 from backstory.lazy_regex import lazy_regex
 
 if TYPE_CHECKING:

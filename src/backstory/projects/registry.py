@@ -8,7 +8,9 @@ because it was read.
 
 from __future__ import annotations
 
+import fcntl
 import os
+import sys
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -20,7 +22,6 @@ from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, St
 from backstory.exchange import replication
 from backstory.lazy_module import lazy_module
 from backstory.projects.trust import Place, Seen, Verdict, whose
-from backstory.projects.whereabouts import file_at
 from backstory.store import open_store, sessions
 from backstory.store.moves import Move, root_of, with_move
 from backstory.store.private import make_private_folder, write_private
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from backstory.store import Store, run_facts
 else:
     run_facts = lazy_module("backstory.store.run_facts")
+
 
 POINTERS = "projects"
 
@@ -288,3 +290,54 @@ def _is_moved(known: Place, place: Place) -> bool:
     """Whether a store that was noted at one path is now at another."""
     is_same = known.inode is not None and (known.device, known.inode) == (place.device, place.inode)
     return is_same and file_at(Path(known.path)) != (place.device, place.inode)
+
+
+# a store that is moved while a run goes on ----------------------------------------------------------------------------
+
+
+F_GETPATH = 50
+"""The macOS command for the path of an open file; Python defines it only there."""
+PATH_BYTES_MAX = 1024
+
+
+class Whereabouts:
+    """Finds a store's file also after the folders above it were moved. Close it when the run is over."""
+
+    def __init__(self, store: Path) -> None:
+        self._name, self.file = store.name, file_at(store)
+        self._folder: int | None = None
+        with suppress(OSError):
+            self._folder = os.open(store.parent, os.O_RDONLY | os.O_DIRECTORY)
+
+    def __enter__(self) -> Whereabouts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            os.close(self._folder)
+        self._folder = None
+
+    def now(self) -> Path | None:
+        """Return the path of the file; None if it is gone or cannot be found."""
+        if self._folder is None or self.file is None:
+            return None
+        try:
+            path = _path_of(self._folder) / self._name
+        except OSError:
+            return None
+        return path if file_at(path) == self.file else None
+
+
+def file_at(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of the file at a path."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _path_of(folder: int) -> Path:
+    if sys.platform == "darwin":
+        return Path(os.fsdecode(fcntl.fcntl(folder, F_GETPATH, bytes(PATH_BYTES_MAX)).rstrip(b"\0")))
+    return Path(f"/proc/self/fd/{folder}").readlink()

@@ -36,18 +36,25 @@ from backstory.errors import (
 )
 from backstory.exchange import replication
 from backstory.model import Permissions, ToolCall, Turn, UserMessage
-from backstory.projects.registry import KnownProjects
-from backstory.projects.whereabouts import Whereabouts, file_at
+from backstory.projects.registry import KnownProjects, Whereabouts, file_at
 from backstory.runs import listeners
-from backstory.runs.arrival_notes import ArrivalNotes, read_notes
 from backstory.runs.lease import SessionLease
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import dequeue_consumed, is_queued
 from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, list_spools
-from backstory.runs.stdin_pipe import StdinPipe
-from backstory.runs.steering import Steering
+from backstory.runs.steering import StdinPipe, Steering
 from backstory.runs.stopping import EndOf, Stopping
-from backstory.runs.stream import Followed, Shown, SpooledRun, append_run, native_id, program, run_part
+from backstory.runs.stream import (
+    ArrivalNotes,
+    Followed,
+    Shown,
+    SpooledRun,
+    append_run,
+    native_id,
+    program,
+    read_notes,
+    run_part,
+)
 from backstory.store import Store, compactions, open_store, sessions
 from backstory.store import runs as stored_runs
 from backstory.store.arrivals import Arrivals

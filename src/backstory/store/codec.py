@@ -6,10 +6,12 @@ made with a dictionary, and so is a small chunk, with another one; a dictionary'
 
 from __future__ import annotations
 
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
+
+import apsw
 
 from backstory.lazy_module import lazy_module
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 else:
     # Lists show nothing that is packed, and hash nothing.
     hashlib, zstandard = lazy_module("hashlib"), lazy_module("zstandard")
+    from collections.abc import Iterator
+
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """So much of a log is packed into one frame: a record that recurs is then mostly found in it."""
@@ -302,3 +306,53 @@ def _decompressor(dictionary: bytes) -> zstandard.ZstdDecompressor:
         return zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict(dictionary) if dictionary else None)
     except zstandard.ZstdError as refused:
         raise CodecError(f"a dictionary of this file is damaged: {refused}") from refused
+
+
+# dictionaries that lie in a store -------------------------------------------------------------------------------------
+
+
+def keep_shipped(db: apsw.Connection) -> None:
+    """Put those dictionaries that come with the package into a file, as far as they are not in it."""
+    db.executemany(
+        "insert or ignore into dictionaries(id, sha256, data) values (?, ?, ?)",
+        [(each.id, SHIPPED_SHA256[each.id], each.dictionary) for each in shipped().values()],
+    )
+
+
+def dictionaries_of(db: apsw.Connection) -> FindsDictionaries:
+    """Where the dictionaries of this file are found."""
+    return partial(_find, db)
+
+
+def _find(db: apsw.Connection, dictionary_id: int) -> bytes:
+    ours = shipped().get(dictionary_id)
+    try:
+        kept = db.execute("select sha256 from dictionaries where id = ?", (dictionary_id,)).get
+        if ours is not None and (kept is None or kept == SHIPPED_SHA256[dictionary_id]):
+            return ours.dictionary
+        data = db.execute(
+            "select data from dictionaries where id = ? and length(data) <= ?",
+            (dictionary_id, DICTIONARY_BYTES_MAX),
+        ).get
+    except apsw.CorruptError:
+        # The damage is elsewhere than in what is to be unpacked: what is in no other place need not be lost for it.
+        if ours is None:
+            raise
+        return ours.dictionary
+    if not isinstance(data, bytes):
+        raise CodecError(f"dictionary {dictionary_id} is not in this file")
+    return data
+
+
+def dictionary_problems(db: apsw.Connection) -> Iterator[str]:
+    """What is wrong with a file's dictionaries."""
+    rows = db.execute(
+        "select id, sha256, iif(length(data) <= ?, data, null) from dictionaries", (DICTIONARY_BYTES_MAX,)
+    ).fetchall()
+    for number, sha256, data in rows:
+        if not isinstance(data, bytes):
+            yield f"dictionary {number} is none"
+        elif text_digest(data) != sha256 or dictionary_id(data) != number:
+            yield f"dictionary {number}: its bytes are not what was stored"
+    for missing in shipped().keys() - {row[0] for row in rows}:
+        yield f"dictionary {missing} is not in this file"

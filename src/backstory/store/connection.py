@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from backstory import errors
-from backstory.store import ctrl_z, foreign, moved_home, private
+from backstory.store import foreign, moved_home, private, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -216,7 +216,7 @@ def undoing(db: apsw.Connection, path: Path) -> Iterator[None]:
 @contextmanager
 def writing(db: apsw.Connection, path: Path, *, first: bool = False) -> Iterator[apsw.Connection]:
     """One transaction: all of the block, or nothing of it. ``first``: the one that begins the file."""
-    with translated(path), ctrl_z.put_off():
+    with translated(path), waiting.put_off():
         # auto_vacuum writes the first page by itself, unless a transaction is open that has written nothing.
         db.execute("begin; pragma auto_vacuum = incremental" if first else "begin immediate")
         try:

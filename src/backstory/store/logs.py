@@ -10,7 +10,7 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import astuple
 
 from backstory import ids
-from backstory.store import codec, dictionaries, kinds
+from backstory.store import codec, kinds
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -430,7 +430,7 @@ class UnpackedChunks:
         key = log_id, at, digest
         data = self._kept.pop(key, None)
         if data is None:
-            data = codec.unpack_chunk(_frame(db, log_id, at), size, digest, dictionaries.of(db))
+            data = codec.unpack_chunk(_frame(db, log_id, at), size, digest, codec.dictionaries_of(db))
         self._kept[key] = data
         while len(self._kept) > UNPACKED_CHUNKS:
             del self._kept[next(iter(self._kept))]
@@ -451,7 +451,9 @@ def look_at(db: apsw.Connection, log_id: int, start: int, length: int) -> bytes:
     """The same, unpacking no more than that: no checksum says that it is what was stored."""
     end = start + length
     return b"".join(
-        codec.unpack_beginning(_frame(db, log_id, at), min(end - at, size), dictionaries.of(db))[max(start - at, 0) :]
+        codec.unpack_beginning(_frame(db, log_id, at), min(end - at, size), codec.dictionaries_of(db))[
+            max(start - at, 0) :
+        ]
         for at, size, _ in _chunks_between(db, log_id, start, end)
     )
 
@@ -466,7 +468,7 @@ def stream(db: apsw.Connection, log_id: int) -> Iterator[bytes]:
         if found is None:
             return
         length, digest, frame = found
-        yield codec.unpack_chunk(frame, length, digest, dictionaries.of(db))
+        yield codec.unpack_chunk(frame, length, digest, codec.dictionaries_of(db))
         at += length
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backstory import errors
 from backstory.lazy_regex import lazy_regex
-from backstory.store import connection, derived_tables, dictionaries, erasing, logs, moves, schema
+from backstory.store import codec, connection, derived_tables, erasing, logs, moves, schema
 
 if TYPE_CHECKING:
     import apsw
@@ -105,7 +105,7 @@ def begin(db: apsw.Connection, store_id: str, root: str | None) -> None:
     )
     if root is not None:
         moves.write_root(db, root)
-    dictionaries.keep_shipped(db)
+    codec.keep_shipped(db)
 
 
 def upgrade(db: apsw.Connection, path: Path) -> None:
@@ -114,7 +114,7 @@ def upgrade(db: apsw.Connection, path: Path) -> None:
         change = MIGRATIONS[version]
         db.execute(Path(__file__).with_name(change).read_text("utf-8") if change.endswith(".sql") else change)
         db.execute("update meta set value = ? where key = 'schema_version'", (str(version),))
-    dictionaries.keep_shipped(db)
+    codec.keep_shipped(db)
     if not db.execute("select 1 from pragma_table_info('logs') where name = 'path_hash'").get:
         # Earlier versions look by the end of a path, with or without an index.
         db.execute("alter table logs add column path_hash integer; drop index if exists idx_logs_path_end")

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import errors
-from backstory.store import connection, unlocked
+from backstory.store import connection, waiting
 from backstory.store.foreign import is_uid
 from backstory.store.rows import fetch, fetch_one
 from backstory.store.waiting import BRIEF_MS, Patience, unstopped
@@ -280,7 +280,7 @@ class Queue:
         """Whether it may hold something else than when this was last asked; takes no lock, and is cheap."""
         try:
             with self._opened(begin=False) as db:
-                now = None if db is None else unlocked.stamp(db, self.path)
+                now = None if db is None else waiting.stamp(db, self.path)
                 if db is not None and now is None:
                     return True
         except (errors.BackstoryError, OSError):
@@ -350,7 +350,7 @@ class Queue:
             with self._opened(begin=False) as db:
                 if db is None:
                     return otherwise
-                copy = unlocked.copy_of(db, self.path)
+                copy = waiting.copy_of(db, self.path)
                 if copy is not None:
                     with closing(copy):
                         return question(copy) if self._is_ready(copy) else otherwise

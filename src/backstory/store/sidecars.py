@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from backstory.model import SessionFacts
-from backstory.store import codec, coverage, dictionaries, kinds
+from backstory.store import codec, coverage, kinds
 from backstory.store.derived_tables import SECTIONS, Texts, texts_of
 from backstory.store.rows import fetch
 
@@ -94,7 +94,7 @@ def of_log(db: apsw.Connection, log_id: int) -> list[StoredSidecar]:
 def read(db: apsw.Connection, sidecar_id: int) -> bytes:
     """Return a sidecar's verified bytes; empty if it is not here. Raises CodecError."""
     row = db.execute("select size, sha256, data from sidecars where id = ?", (sidecar_id,)).fetchone()
-    return codec.unpack_chunk(row[2], row[0], row[1], dictionaries.of(db)) if row else b""
+    return codec.unpack_chunk(row[2], row[0], row[1], codec.dictionaries_of(db)) if row else b""
 
 
 def ending_in(db: apsw.Connection, log_id: int, ending: str) -> int | None:

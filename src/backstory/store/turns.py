@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from backstory.model import PARTIAL, Complete, Outcome, Tokens, Turn
-from backstory.store import codec, dictionaries, kinds
+from backstory.store import codec, kinds
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def unpack_event(db: apsw.Connection, codecs: dict[int, codec.EventCodec], data:
     if not wanted:
         return codec.unpack_foreign(data)
     if wanted not in codecs:
-        codecs[wanted] = codec.EventCodec(dictionaries.of(db)(wanted))
+        codecs[wanted] = codec.EventCodec(codec.dictionaries_of(db)(wanted))
     return codecs[wanted].unpack(data)
 
 

@@ -8,7 +8,7 @@ import apsw
 from msgspec import Struct, field
 
 from backstory.model import Unknown, event_from_json
-from backstory.store import codec, coverage, dictionaries, kinds, logs, sidecars, turns, values
+from backstory.store import codec, coverage, kinds, logs, sidecars, turns, values
 from backstory.store.rows import fetch
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _check(db: apsw.Connection, found: Verified, progress: Callable[[int, int], 
         ("pages", pages),
         ("references", _references),
         ("index", _index),
-        ("dictionaries", dictionaries.problems),
+        ("dictionaries", codec.dictionary_problems),
     ):
         found.problems += check(db)
         found.checked[name] = 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import sys
 import threading
 import time
@@ -16,13 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import apsw
 from msgspec import Struct
 
 from backstory.errors import QueueBusy
-from backstory.store import ctrl_z
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
 
 BRIEF_MS = 50
 """A transaction waits for so long at most while it holds something itself; then it lets go and is tried again."""
@@ -55,7 +57,7 @@ class Holder(Struct, frozen=True, kw_only=True):
 @contextmanager
 def unstopped() -> Iterator[None]:
     """No key stops this thread, and no other thread of this process holds a lock of SQLite, until the block ends."""
-    with _ours, ctrl_z.put_off():
+    with _ours, put_off():
         yield
 
 
@@ -157,3 +159,64 @@ def _is_stopped(pid: int) -> bool:
         return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
     except psutil.Error:
         return False
+
+
+# a small database read without a lock, so that a reader who is stopped keeps nobody from writing ----------------------
+
+
+HEADER_BYTES = 100
+READ_BYTES_MAX = 64 * 1024 * 1024
+_FORMATS_AT, _COUNTER_AT = slice(18, 20), slice(24, 28)
+_ROLLBACK_FORMATS = b"\x01\x01"
+"""The header of a file whose journal is a rollback journal."""
+
+Stamp = tuple[int, int, int, bytes]
+
+
+def stamp(db: apsw.Connection, path: Path) -> Stamp | None:
+    """What changes with each transaction; None where the file does not say. Takes no lock."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    if status.st_size < HEADER_BYTES:
+        return None
+    # Through SQLite's own descriptor: closing another one would take the locks of this process away.
+    _, header = db.read("main", 0, 0, HEADER_BYTES)
+    if header[_FORMATS_AT] != _ROLLBACK_FORMATS:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns, header[_COUNTER_AT]
+
+
+def copy_of(db: apsw.Connection, path: Path) -> apsw.Connection | None:
+    """A copy in memory of a connection's file; None while it is written, where only a lock gives an answer."""
+    before = stamp(db, path)
+    if before is None or before[1] > READ_BYTES_MAX or _has_journal(path):
+        return None
+    is_whole, content = db.read("main", 0, 0, before[1])
+    if not is_whole or _has_journal(path) or stamp(db, path) != before:
+        return None
+    copy = apsw.Connection(":memory:")
+    copy.deserialize("main", content)
+    return copy
+
+
+def _has_journal(path: Path) -> bool:
+    return path.with_name(path.name + "-journal").exists()
+
+
+# a transaction is not stopped by a key: whoever stopped there would keep the lock until he is waked -------------------
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """What would stop this thread from the terminal is heard when the block ends."""
+    if sys.platform == "win32":
+        yield
+        return
+    stops = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

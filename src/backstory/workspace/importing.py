@@ -15,7 +15,7 @@ from msgspec import Struct
 from backstory.errors import BackstoryError, in_words
 from backstory.exchange import replication
 from backstory.exchange.replicate import Taken
-from backstory.ingest import seen_folders
+from backstory.ingest import news
 from backstory.ingest.ingest import ingest
 from backstory.ingest.lock import ingest_lock
 from backstory.ingest.news import Budget
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from backstory.ingest.news import Folders
     from backstory.ingest.reindex import Failed, Reindexed
-    from backstory.ingest.seen_folders import Folders
     from backstory.ingest.watch import Watch
     from backstory.runs.runner import Unstored
     from backstory.store import Store
@@ -115,14 +115,14 @@ def _note_folders(workspace: Place, machine: Machine, done: Report) -> None:
     home = workspace.machine_store
     if not home.exists:
         return
-    folders: Folders = (seen_folders.read(workspace.home, home) or {}) if machine.only else {}
+    folders: Folders = (news.read(workspace.home, home) or {}) if machine.only else {}
     folders |= {each.agent: {} for each in done.looked}
     for each in done.looked:
         folders[each.agent] |= each.folders
     try:
-        seen_folders.note(workspace.home, home, folders, done.postponed)
+        news.note(workspace.home, home, folders, done.postponed)
     except (BackstoryError, OSError) as refused:
-        done.errors.append(Problem(str(workspace.home / seen_folders.FILE_NAME), in_words(refused)))
+        done.errors.append(Problem(str(workspace.home / news.FILE_NAME), in_words(refused)))
 
 
 def derive_for_a_while(workspace: Place, report: Callable[[str], None], progress: Progress) -> None:

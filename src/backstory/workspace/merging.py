@@ -26,7 +26,7 @@ from backstory.errors import (
 from backstory.exchange import merging, replication
 from backstory.ingest.reindex import reindex
 from backstory.projects import git
-from backstory.projects.whereabouts import file_at
+from backstory.projects.registry import file_at
 from backstory.runs import compactor
 from backstory.runs.lease import host, is_held
 from backstory.runs.lock import LOCKS, SessionLock

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.projects import git
-from backstory.projects.whereabouts import file_at
+from backstory.projects.registry import file_at
 from backstory.runs.spool import SPOOLS, list_spools
 
 if TYPE_CHECKING:

@@ -30,9 +30,8 @@ from backstory.store import turns as stored_turns
 from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
 from backstory.workspace import stopping
-from backstory.workspace.auto_compaction import begin_if_due, make_room
 from backstory.workspace.meter import live_meter, measure
-from backstory.workspace.mid_turn import MidTurn
+from backstory.workspace.mid_turn import MidTurn, begin_if_due, make_room
 from backstory.workspace.requests import request_for
 from backstory.workspace.run_events import (
     Continued,

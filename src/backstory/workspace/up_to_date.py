@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from backstory import agents
 from backstory.errors import BackstoryError, StoreBusy, in_words
-from backstory.ingest import news, seen_folders
+from backstory.ingest import news
 from backstory.runs.spool import SPOOLS, list_spools
 from backstory.settings import IngestSettings
 from backstory.store import logs as stored_logs
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from backstory.config import Config
     from backstory.ingest.auto import Selected, TakenIn
     from backstory.ingest.discover import Candidate, Looked
-    from backstory.ingest.news import Budget
-    from backstory.ingest.seen_folders import Folders
+    from backstory.ingest.news import Budget, Folders
     from backstory.store import Store
     from backstory.workspace.place import Place
 
@@ -123,9 +122,9 @@ class _Filtered:
 
 def soon_deleted(place: Place, user_home: Path) -> str | None:
     """A remark where an agent deletes its logs, and the last import is more than half of that time ago."""
-    noted_s = seen_folders.noted_s(place.home)
+    noted_s = news.noted_s(place.home)
     ago_s = 0.0 if noted_s is None else time.time() - noted_s
-    if ago_s <= seen_folders.RENEW_S:
+    if ago_s <= news.RENEW_S:
         return None
     for agent in chosen_agents(place.config, ()):
         is_here = any(each.folder.is_dir() for each in agent.log.roots(place.environ, user_home))
@@ -156,15 +155,15 @@ class _Updating:
             return Update(is_behind=True)
         if not is_ready:
             return Update(remarks=(OUTDATED if is_automatic else f"{COUNTED_EARLIER}: {MORE}",), is_behind=True)
-        folders = seen_folders.read(self._home, self._store)
+        folders = news.read(self._home, self._store)
         if folders is None and (
-            seen_folders.noted_s(self._home) is None or not self._store.ask_or([], stored_logs.recent_stamps, 1)
+            news.noted_s(self._home) is None or not self._store.ask_or([], stored_logs.recent_stamps, 1)
         ):
             return self._first(is_automatic)
         deleted = soon_deleted(self._workspace, self._user_home)
         done = self._since(folders) if is_automatic else Update(is_behind=True)
         if is_automatic and (deleted or not done.is_behind):
-            seen_folders.renew(self._home)
+            news.renew(self._home)
         earlier = _counted_earlier(self._workspace.project_store, MORE)
         return Update(remarks=(*filter(None, [deleted]), *earlier, *done.remarks), is_behind=done.is_behind)
 
@@ -217,7 +216,7 @@ class _Updating:
                 store.is_patient, store.index_rule = False, self._store.index_rule
                 taken = take_in(store, logs, budget, running=self._running())
                 if taken.has_stored:
-                    seen_folders.note(self._home, store, known, taken.unread)
+                    news.note(self._home, store, known, taken.unread)
         project = self._workspace.project_store
         if taken.has_stored and project.exists and not project.is_elsewhere:
             with suppress(BackstoryError):
@@ -262,7 +261,7 @@ class _Updating:
         if not logs.now:
             # Runs may have made a store where no agent has a log. Then the next command looks at the folders alone.
             if self._store.exists and self._store.is_writable:
-                seen_folders.note(self._home, self._store, known)
+                news.note(self._home, self._store, known)
             return Update()
         make_private_folder(self._home)
         taken = self._take_in(logs, known, news.Budget(CPU_S))

@@ -8,17 +8,25 @@ process does. Cost is a running total; the usage of a result is its own.
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING, Any
 
 from backstory.agents import jsonl, numbers
-from backstory.agents.claude import kinds, prompts, refusals, retries, steer
+from backstory.agents.claude import kinds, prompts, retries, steer
 from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.records import Message, plain_text, text_of
 from backstory.agents.claude.stream_records import Delta, StreamEvent, StreamRecord, stream_decoder
+from backstory.agents.claude.tools import path_in, tool_of
 from backstory.agents.claude.usage import Usage, context_window, larger_counts, tokens_of, tokens_of_run
 from backstory.agents.contract import Ending, Exit, SteerState, Streamed
 from backstory.agents.turn_fold import OpenCalls, UnknownCounts
 from backstory.bounds import added
-from backstory.model import PARTIAL, Compacted, Complete, Error, Event, Hook, Init, Outcome, Tokens
+from backstory.model import PARTIAL, Compacted, Complete, Error, Event, Hook, Init, Outcome, Tokens, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from backstory.agents.claude.stream_records import StreamRecord
+
 
 _ACKNOWLEDGES = "msg_lifecycle_v1"
 """Among the capabilities of a version that says which messages it takes up."""
@@ -91,7 +99,7 @@ class StreamReader:
             cost_usd=self._cost_usd,
             cost_source="reported" if self._cost_usd is not None else None,
             context_window=self._context_window,
-            refused=refusals.refused_calls(self._results),
+            refused=refused_calls(self._results),
         )
 
     # records ------------------------------------------------------------------------------------------------
@@ -282,3 +290,29 @@ def _is_cut_off(result: StreamRecord) -> bool:
     """Whether a result counts 0 tokens because its answer was cut off, though they were paid."""
     usage = result.usage or Usage()
     return (result.terminal_reason or "").startswith("aborted") and not (usage.input_tokens or usage.output_tokens)
+
+
+# calls that claude code's permissions refused: each result of a run lists those since the one before ------------------
+
+
+def refused_calls(results: Iterable[StreamRecord]) -> list[ToolCall]:
+    """The calls that were refused, each once, in order."""
+    found: dict[str, ToolCall] = {}
+    for result in results:
+        listed = result.permission_denials if isinstance(result.permission_denials, list) else []
+        for call in (_call(each) for each in listed if isinstance(each, dict)):
+            found.setdefault(call.tool_use_id or f"without an id {len(found)}", call)
+    return list(found.values())
+
+
+def _call(denied: dict[str, Any]) -> ToolCall:
+    given = denied.get("tool_input")
+    given = given if isinstance(given, dict) else {}
+    name = str(denied.get("tool_name") or "")
+    return ToolCall(
+        tool_use_id=str(denied.get("tool_use_id") or ""),
+        tool_name=name,
+        tool=tool_of(name),
+        file_path=path_in(given),
+        input=given,
+    )

@@ -15,7 +15,6 @@ from backstory.agents import jsonl
 from backstory.agents.codex.fitting import decode_fitting, fitted
 from backstory.agents.codex.kinds import KEPT_STREAM, KEPT_STREAM_ITEMS
 from backstory.agents.codex.records import ItemResult, TurnError
-from backstory.agents.codex.refusals import DECLINED, refused_on_stderr
 from backstory.agents.codex.retries import is_retry, retry_of
 from backstory.agents.codex.tools import TOOLS, arguments_of, inner_command
 from backstory.agents.codex.usage import Usage, added_to
@@ -41,6 +40,7 @@ from backstory.model import (
 
 if TYPE_CHECKING:
     from backstory.agents.contract import Exit
+
 
 _STDERR_LINES_HELD_MAX = 20
 _TERMINAL_CODES = lazy_regex(r"\x1b\[[0-9;]*m")
@@ -282,3 +282,25 @@ def _with_inner_command(call: ToolCall) -> ToolCall:
 
 def _error_text(error: TurnError | str | None) -> str:
     return (error.message if isinstance(error, TurnError) else error) or ""
+
+
+# calls that codex's sandbox or approval policy refused ----------------------------------------------------------------
+
+
+DECLINED = "declined"
+_PATCH = lazy_regex(r"patch rejected: ")
+_COMMAND = lazy_regex(r'reject command\b|Rejected\(\\?"`(?P<command>.*)` rejected: ')
+
+
+def refused_on_stderr(message: str) -> ToolCall | None:
+    """The call whose refusal an error on stderr is about; None for any other error.
+
+    >>> refused_on_stderr("patch rejected: writing is blocked by read-only sandbox").tool_name
+    'apply_patch'
+    """
+    if _PATCH.search(message):
+        return ToolCall(tool_name="apply_patch", tool=Tool.EDIT)
+    if found := _COMMAND.search(message):
+        command = found.group("command")
+        return ToolCall(tool_name="shell", tool=Tool.SHELL, input={"command": command} if command else {})
+    return None
