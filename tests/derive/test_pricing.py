@@ -51,7 +51,7 @@ def test_without_a_price_or_tokens_a_cost_is_unknown_and_not_nothing(tokens: Tok
 
 
 def test_output_that_was_not_counted_to_its_end_makes_a_lower_bound_with_an_estimate_beside_it() -> None:
-    tokens = Tokens(input=1_000_000, output=5)
+    tokens = Tokens(input=1_000_000, output=5, largest_input=1_000_000)
     cost = cost_of(tokens, PRICE, source=PARTIAL, chars=301)
     assert (cost.kind, cost.usd) == (Kind.LOWER_BOUND, None)
     assert cost.low_usd == pytest.approx(1.00005)
@@ -59,8 +59,17 @@ def test_output_that_was_not_counted_to_its_end_makes_a_lower_bound_with_an_esti
 
 
 def test_an_estimate_is_never_below_what_was_counted() -> None:
-    cost = cost_of(Tokens(input=0, output=1_000), PRICE, source=PARTIAL, chars=30)
+    cost = cost_of(Tokens(input=0, output=1_000, largest_input=0), PRICE, source=PARTIAL, chars=30)
     assert cost.low_usd == cost.high_usd == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(("tokens", "source"), [
+    (Tokens(input=1_000_000, output=5), PARTIAL), (Tokens(output=5, largest_input=7), PARTIAL),
+    (Tokens(output=5), None), (Tokens(input=5), None),
+])  # fmt: skip
+def test_where_input_is_missing_nobody_estimates_what_it_cost(tokens: Tokens, source: str | None) -> None:
+    cost = cost_of(tokens, PRICE, source=source, chars=301)
+    assert (cost.kind, cost.high_usd) == (Kind.LOWER_BOUND, None)
 
 
 @pytest.mark.parametrize("tokens", [Tokens(input=1), Tokens(output=1)])

@@ -148,7 +148,8 @@ def money(cost: Cost) -> str:
     """Format a cost for a person; between its bounds where both are known."""
     if cost.usd is None and cost.low_usd is not None and cost.high_usd is not None:
         low, high = output.dollars(cost.low_usd), output.dollars(cost.high_usd)
-        return f"~{low}" if low == high else f"{low}–{high}"
+        if low != high:
+            return f"{low}–{high}"
     return output.money(cost)
 
 

@@ -68,9 +68,8 @@ def _about(facts: list[str], taken: int) -> str:
 def _input_tokens(turn: Turn) -> str:
     tokens = turn.tokens
     known = sum(each or 0 for each in (tokens.input, tokens.cache_read, tokens.cache_write))
-    is_lacking = tokens.input is None or (
-        turn.tokens_source == model.PARTIAL and None in (tokens.cache_read, tokens.cache_write)
-    )
+    # Without the input of a request none is known to be the largest.
+    is_lacking = tokens.input is None or (turn.tokens_source == model.PARTIAL and tokens.largest_input is None)
     if is_lacking:
         return f"≥ {amount(known)}" if known else output.UNKNOWN
     return amount(known)

@@ -150,7 +150,8 @@ def cost_of(
     if least is most and not _is_bound(tokens, least, source):
         return Cost(kind=Kind.COMPUTED, usd=low, low_usd=low, high_usd=low)
     missing = max(-(-chars // CHARS_PER_TOKEN) - (tokens.output or 0), 0) if source == PARTIAL else 0
-    return Cost(kind=Kind.LOWER_BOUND, low_usd=low, high_usd=_estimate(tokens, most, missing))
+    high = _estimate(tokens, most, missing) if _can_be_estimated(tokens, source) else None
+    return Cost(kind=Kind.LOWER_BOUND, low_usd=low, high_usd=high)
 
 
 def is_counted(tokens: Tokens) -> bool:
@@ -234,6 +235,14 @@ def _sum(tokens: Tokens, rates: Rates) -> float:
         + held_1h * (rates.cache_write_1h or 0)
     )
     return amount / MILLION
+
+
+def _can_be_estimated(tokens: Tokens, source: str | None) -> bool:
+    """Whether nothing but output is missing, of which there are words, or how long a cache holds."""
+    if source == PARTIAL:
+        # Without a request's input, or what a cache had of it, no request is known to be the largest.
+        return tokens.input is not None and tokens.largest_input is not None
+    return tokens.input is not None and tokens.output is not None
 
 
 def _estimate(tokens: Tokens, rates: Rates, missing_output: int) -> float | None:
