@@ -716,6 +716,37 @@ def test_a_process_that_counts_from_zero_again_is_noticed(second_total: tuple[in
     assert tokens_of(*first, *second)[1] == (second_total[0], 5, None, "reported")
 
 
+PAST = [typed("a"), answer("1", outputTokens=50)]
+RESUMED = [record("session.resume", {}), typed("b", at=5), answer("2", outputTokens=20, at=6)]
+
+
+@pytest.mark.parametrize("past", [PAST, [*PAST, shutdown((100, 50))]], ids=["cut off", "whole"])
+def test_a_turn_after_a_copied_past_has_what_its_own_process_used(past: list[bytes]) -> None:
+    assert tokens_of(*past, *RESUMED, shutdown((30, 20)))[1] == (30, 20, None, "reported")
+
+
+def test_turns_after_a_copied_past_share_what_their_own_process_used() -> None:
+    more = [typed("c", at=7), answer("3", outputTokens=5, at=8)]
+    assert tokens_of(*PAST, *RESUMED, *more, shutdown((30, 25))) == [
+        (None, 50, None, "reported"), (None, 20, None, "reported"), (30, 5, None, "run"),
+    ]  # fmt: skip
+
+
+def test_a_turn_after_a_rewind_has_what_its_process_used_since_it_read_the_log_anew() -> None:
+    assert tokens_of(*PAST, typed("b", at=5), answer("2", outputTokens=20, at=6), shutdown((30, 20)))[1] == (
+        30, 20, None, "reported",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("total", [(100, 50), (0, 0)], ids=["the past's", "none"])
+def test_a_total_without_what_a_turn_used_says_no_zero_of_its_input(total: tuple[int, int]) -> None:
+    assert tokens_of(*PAST, shutdown((100, 50)), *RESUMED, shutdown(total))[1] == (None, 20, None, "reported")
+
+
+def test_a_total_that_holds_less_than_was_counted_is_a_part() -> None:
+    assert tokens_of(*PAST, *RESUMED, shutdown((30, 10)))[1] == (30, 20, None, "partial")
+
+
 def test_another_session_in_the_same_file_counts_from_zero() -> None:
     first = [typed("a"), answer("1", outputTokens=10), shutdown((100, 10))]
     second = [start("other"), typed("b", at=5), answer("2", outputTokens=12, at=6), shutdown((120, 12))]

@@ -30,6 +30,8 @@ FAULTS: dict[str, tuple[list[Any], list[Any]]] = {
         [(None, None, 1000), (0.0, "reported", 1000), (0.5, "reported", 1000)],
         [(None, None, 1000), (None, None, 1000), (0.5, "reported", 1000)],
     ),
+    # A total that does not hold the second turn said that its input is nothing.
+    "zero-beside-counted-tokens": ([(None, None, 1000), (None, None, 0)], [(None, None, 1000), (None, None, None)]),
     # The second turn's counts are a negative number and a text.
     "count-that-is-none": (
         [(None, None, 1000), (None, None, 0), (None, None, 1000)],

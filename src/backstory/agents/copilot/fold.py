@@ -66,6 +66,8 @@ class State(TurnState, kw_only=True):
     counted: Tokens = field(default_factory=Tokens)
     """What was given to turns since that total was written."""
     turns_counted: int = 0
+    counted_before: list[Tokens] = field(default_factory=list)
+    """What was counted since that total before each turn that began since, but for the first of very many."""
     latency: latency.Total = field(default_factory=latency.Total)
     messages: list[Any] = field(default_factory=list)
     """A document's messages, for as long as it has no timeline."""
@@ -73,6 +75,7 @@ class State(TurnState, kw_only=True):
     has_timeline: bool = False
 
 
+TURNS_COUNTED_MAX = 64
 _BESIDE = (Hook, Command, Init, ModelSwitch, Compacted, Unknown)
 
 
@@ -99,6 +102,9 @@ class Fold(TurnFold[State]):
 
     def _begin_prompt(self, native_id: str, prompt: str, at: int | None, seq: int) -> None:
         self._state.turns_counted += 1
+        # What is counted grows where it is.
+        self._state.counted_before.append(msgspec.structs.replace(self._state.counted))
+        del self._state.counted_before[:-TURNS_COUNTED_MAX]
         # A prompt may come while the agent works: then it goes on working, for this one.
         self._state.has_answered, self._state.has_prompts = False, True
         self._begin_turn(native_id, prompt, at, seq)
@@ -215,20 +221,43 @@ class Fold(TurnFold[State]):
         lasted_ms = state.latency.grown_ms(total_ms, state.turns_seen, is_anew=grown is total)
         if not state.has_receipts:
             self._give_latency(lasted_ms)
-        rest = token_sums.above_zero(token_sums.difference(grown, state.counted))
+        counted, turns_counted = self._counted_by(grown)
+        rest = token_sums.above_zero(token_sums.difference(grown, counted))
+        # A total without what was counted does not say what the rest of that is.
+        is_short = _has_less(grown, counted)
         if any(msgspec.structs.astuple(rest)):
             self._give(rest)
             if state.turn is not None and state.turn.model is None and len(metrics) == 1:
                 # A turn that failed before its first answer names no model, and now holds this one's tokens.
                 state.turn.model = next(iter(metrics))
-            if state.turn is not None and state.turns_counted > 1:
+            if state.turn is not None and is_short:
+                state.turn.tokens_source = PARTIAL
+            elif state.turn is not None and turns_counted > 1:
                 state.turn.tokens_source = "run"
-            elif state.turn is not None and state.turns_counted == 1:
+            elif state.turn is not None and turns_counted == 1:
                 state.turn.tokens_source = "reported"
-        elif state.turn is not None and state.turn.tokens_source:
+        elif state.turn is not None and state.turn.tokens_source and not is_short:
             # A zero that is written is known, too.
             self._give(rest)
-        state.total, state.counted, state.turns_counted = total, Tokens(), 0
+        self._count_anew(total)
+
+    def _count_anew(self, total: Tokens) -> None:
+        state = self._state
+        state.total, state.counted, state.turns_counted, state.counted_before = total, Tokens(), 0, []
+
+    def _counted_by(self, total: Tokens) -> tuple[Tokens, int]:
+        """What was counted of what a total holds, and in how many turns.
+
+        Of one that lacks what was counted that is what its own process counted, if it went on with a session that
+        another left, or read it anew: the last turns, whose output is just its.
+        """
+        state = self._state
+        if _has_less(total, state.counted):
+            for place, before in enumerate(state.counted_before):
+                own = token_sums.difference(state.counted, before)
+                if own.output == total.output:
+                    return own, len(state.counted_before) - place
+        return state.counted, state.turns_counted
 
     def _count(self, tokens: Tokens) -> None:
         self._state.counted = token_sums.sum_of(self._state.counted, tokens)
@@ -245,3 +274,8 @@ class Fold(TurnFold[State]):
         lasted_ms, turn = numbers.count(total, "api_latency_ms"), self._state.turn
         if lasted_ms is not None and turn is not None:
             turn.api_latency_ms = added(lasted_ms, turn.api_latency_ms)
+
+
+def _has_less(total: Tokens, counted: Tokens) -> bool:
+    """Whether requests were counted that a total does not hold."""
+    return (total.output or 0) < (counted.output or 0)

@@ -330,7 +330,8 @@ class Reader(DocumentFold, RowFold):
         state.session.agent_version = as_text(data.get("copilotVersion")) or state.session.agent_version
         state.selected, state.routed, state.has_prompts = as_text(data.get("selectedModel")) or None, None, False
         # Several processes may have written to one file, each counting from zero.
-        state.total, state.counted, state.turns_counted, state.has_receipts = Tokens(), Tokens(), 0, False
+        state.has_receipts = False
+        self._count_anew(Tokens())
         state.latency = latency.Total(0, state.turns_seen)
         cwd = as_text(context.get("cwd")) if isinstance(context, dict) else ""
         return Init(cwd=cwd, model=state.selected or "", version=state.session.agent_version or "")
