@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.cli import COMMANDS, cli, output
+from backstory.derive import harmless
 from backstory.derive.harmless import clean, clean_json
 from tests.support.machines import CLAUDE_FOLDER
 
@@ -465,3 +466,15 @@ def test_a_fault_of_ours_is_told_harmlessly(hostile: Hostile) -> None:
     )
     assert (done.returncode, done.stderr.count("RuntimeError: \\x1b]0;title")) == (1, 2)
     assert acting(done.stdout + done.stderr) == []
+
+
+def test_each_acting_character_is_escaped_once_however_often_it_stands_there() -> None:
+    asked: list[int] = []
+
+    def escape(code: int) -> str:
+        asked.append(code)
+        return f"<{code:x}>"
+
+    text = "a\x1b\u202e" * 10_000
+    assert harmless._replaced(text, escape) == "a<1b><202e>" * 10_000
+    assert len(asked) == len(set(asked)) < 3_000

@@ -236,7 +236,7 @@ def _for_stream(text: str, stream: Any) -> str:
 
 def one_line(text: str, width: int, *, keep_blanks: bool = False) -> str:
     """Fold text to one line of at most ``width`` columns; ``keep_blanks`` keeps its indentation."""
-    folded = clean(text.expandtabs(4).rstrip() if keep_blanks else " ".join(text.split()))
+    folded = clean(text.expandtabs(4).rstrip()) if keep_blanks else _folded(text)
     if columns(folded) <= width:
         return folded
     if folded.isascii():
@@ -251,9 +251,13 @@ def one_line(text: str, width: int, *, keep_blanks: bool = False) -> str:
     return "".join(kept).rstrip("\u200d") + "…"
 
 
+def _folded(text: str) -> str:
+    return clean(" ".join(text.split()))
+
+
 def end_of_line(text: str, width: int) -> str:
     """Fold text to one line of at most ``width`` columns and keep its end, such as a path's name."""
-    folded = clean(" ".join(text.split()))
+    folded = _folded(text)
     if columns(folded) <= width:
         return folded
     return "…" + one_line(folded[::-1], width)[:-1][::-1]
@@ -272,10 +276,6 @@ def _letter_columns(letter: str) -> int:
     if unicodedata.category(letter) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-
-
-_ALL = sys.maxsize
-"""More columns than any line has."""
 
 
 def width() -> int:
@@ -299,19 +299,23 @@ def _from_environment(name: str) -> int:
 
 def table(rows: Sequence[Sequence[str]], *, flexible: int, heads: Sequence[str]) -> list[str]:
     """Align rows in columns. A terminal's width cuts the column ``flexible``; a pipe gets everything."""
-    everything = [list(heads), *map(list, rows)]
-    widths = [max(columns(one_line(row[n], _ALL)) for row in everything) for n in range(len(heads))]
+    # A text may be a prompt of 40 MB: it is made harmless and measured once.
+    everything = [[(folded, columns(folded)) for folded in map(_folded, row)] for row in (heads, *rows)]
+    widths = [max(row[n][1] for row in everything) for n in range(len(heads))]
     if sys.stdout.isatty():
         widths[flexible] = min(widths[flexible], max(8, room_for(widths, flexible)))
     lines = []
     for number, row in enumerate(everything):
-        cells = [
-            text + " " * (room - columns(text))
-            for text, room in ((one_line(text, room), room) for text, room in zip(row, widths, strict=True))
-        ]
-        line = "  ".join(cells).rstrip()
+        line = "  ".join(_padded(*cell, room) for cell, room in zip(row, widths, strict=True)).rstrip()
         lines.append(style(line, dim=True) if number == 0 else line)
     return lines
+
+
+def _padded(text: str, taken: int, room: int) -> str:
+    if taken > room:
+        text = one_line(text, room)
+        taken = columns(text)
+    return text + " " * (room - taken)
 
 
 def room_for(widths: Sequence[int], flexible: int) -> int:

@@ -8,6 +8,8 @@ Persian), variation selectors, prefixes of Arabic numbers, and flags that are sp
 from __future__ import annotations
 
 import re
+from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from backstory.lazy_regex import lazy_regex
@@ -21,9 +23,9 @@ _ACTS = (
     "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
 )
 _ACTING = lazy_regex(f"[{_ACTS}]")
-_FLAG = "\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f"
+_FLAG_BEGINS = "\U0001f3f4"
+_FLAG = lazy_regex(f"({_FLAG_BEGINS}[\U000e0030-\U000e0039\U000e0061-\U000e007a]{{3,6}}\U000e007f)")
 """The flag of a region; all other tags are hidden text."""
-_FLAG_OR_ACTING = lazy_regex(f"{_FLAG}|[{_ACTS}]")
 
 
 def clean(text: str) -> str:
@@ -36,26 +38,29 @@ def clean_json(text: str) -> str:
     return _replaced(text, _escape_in_json)
 
 
-def _replaced(text: str, escape: Callable[[re.Match[str]], str]) -> str:
+def _replaced(text: str, escape: Callable[[int], str]) -> str:
     # Nearly all text is printable, which is faster to check than to search.
     if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable() or not _ACTING.search(text):
         return text
-    return _FLAG_OR_ACTING.sub(escape, text)
+    if _FLAG_BEGINS in text:
+        parts = _FLAG.split(text)
+        # What stands at odd places is a flag.
+        return "".join(part if n % 2 else part.translate(_escapes(escape)) for n, part in enumerate(parts))
+    return text.translate(_escapes(escape))
 
 
-def _escape(found: re.Match[str]) -> str:
-    letter = found.group()
-    if len(letter) > 1:
-        return letter
-    code = ord(letter)
+@cache
+def _escapes(escape: Callable[[int], str]) -> dict[int, str]:
+    """The escape of every acting character. A table takes a tenth of the time of a call for each."""
+    codes = (range(ord(first), ord(last or first) + 1) for first, last in re.findall("(.)(?:-(.))?", _ACTS, re.DOTALL))
+    return {code: escape(code) for code in chain.from_iterable(codes)}
+
+
+def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _escape_in_json(found: re.Match[str]) -> str:
-    letter = found.group()
-    if len(letter) > 1:
-        return letter
-    code = ord(letter)
+def _escape_in_json(code: int) -> str:
     if code < 0x10000:
         return f"\\u{code:04x}"
     return f"\\u{0xD7C0 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
