@@ -25,6 +25,7 @@ from tests.support.lost_counts import (
     WHOLE,
     claude,
     copilot,
+    totals,
 )
 
 if TYPE_CHECKING:
@@ -105,6 +106,12 @@ def test_a_request_with_neither_input_nor_output_makes_what_is_known_a_part_and_
     assert (alone.tokens.input, alone.tokens.output) == (None, None)
     assert cost_of(alone.tokens, PRICE, source=alone.tokens_source).kind not in (Kind.EXACT, Kind.COMPUTED)
     assert (beside.tokens_source, is_whole(beside)) == (PARTIAL, False)
+
+
+@pytest.mark.parametrize("usage", [None, "five", 5, []])
+def test_a_model_of_a_total_of_which_nothing_is_said_makes_it_a_part(usage: Any) -> None:
+    turn = read("copilot", totals([COPILOT, usage]))
+    assert (turn.tokens_source, is_whole(turn)) == (PARTIAL, False)
 
 
 @pytest.mark.parametrize("kind", LOGS)

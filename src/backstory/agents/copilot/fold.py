@@ -215,7 +215,7 @@ class Fold(TurnFold[State]):
         state, total = self._state, Tokens()
         for each in metrics.values():
             usage = each.get("usage") if isinstance(each, dict) else None
-            total = token_sums.sum_of(total, tokens_in(usage)) if isinstance(usage, dict) else total
+            total = token_sums.sum_of(total, tokens_in(usage if isinstance(usage, dict) else {}))
         grown = token_sums.since(total, state.total, state.counted)
         total_ms = numbers.count(latency_ms, "api_latency_ms")
         lasted_ms = state.latency.grown_ms(total_ms, state.turns_seen, is_anew=grown is total)
