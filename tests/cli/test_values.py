@@ -172,3 +172,12 @@ def test_an_export_of_all_takes_the_others_and_names_the_session_that_it_cannot(
     of = [{json.loads(line).get("uid") for line in each.read_bytes().splitlines() if b'"session"' in line}
           for each in (whole, rest)]  # fmt: skip
     assert first in of[0] and first not in of[1] and len(of[1]) > 1
+
+
+def test_a_uid_of_any_length_is_named_by_its_beginning(home: Path, tmp_path: Path) -> None:
+    clone = tmp_path / "work" / ".backstory" / "sessions.bks"
+    clone.parent.mkdir()
+    home.rename(clone)
+    damage(clone, "update sessions set uid = hex(zeroblob(50000)) where id = 1")
+    done = told("ingest")
+    assert (done.exit_code, "a session has no uid" in done.stderr, len(done.stderr) < 5_000) == (0, True, True)

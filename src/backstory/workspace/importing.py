@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.errors import BackstoryError, in_words
+from backstory.errors import REASON_CHARS_MAX, BackstoryError, in_words
 from backstory.exchange import replication
 from backstory.exchange.replicate import Taken
 from backstory.ingest import news
@@ -214,7 +214,7 @@ def take_from_elsewhere(workspace: Place, report: Callable[[str], None]) -> list
             try:
                 is_taken = replication.take_elsewhere(home, store, uid, taken_from)
             except BackstoryError as refused:
-                problems.append(Problem(f"{store.path}: {uid}", str(refused)))
+                problems.append(Problem(f"{store.path}: {uid[:REASON_CHARS_MAX]}", str(refused)))
             else:
                 taken += is_taken
                 conflicts += [] if is_taken else [uid]
