@@ -19,6 +19,7 @@ import random
 import re
 import shutil
 import signal
+import site
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ KEPT = Path(__file__).with_name("broken_lines.json")
 SEED, COUNT, SECONDS, ENDS_S = 20, 100, 90, 20
 TESTS_MAX = 200
 """The most tests that are run for a line."""
+FAILED_S = 1e9
 NOTER = """\
 import os
 _seen = set()
@@ -55,9 +57,12 @@ def pytest_runtest_logstart(nodeid):
         file.write(nodeid)
 def pytest_runtest_logreport(report):
     with open({times!r}, "a") as file:
-        file.write(f"{{report.duration}}\\t{{report.nodeid}}\\n")
+        file.write(f"{{1e9 if report.failed else report.duration}}\\t{{report.nodeid}}\\n")
 """
-"""A module that notes which test came by a line, also in a process that the test started, and how long tests take."""
+"""A module that notes which test came by a line, also in a process that the test started, and how long tests take.
+
+A test that fails although nothing is broken would notice any line: it takes very long.
+"""
 COMPARED = {ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="),
             ast.NotEq: ("!=", "=="), ast.In: (" in ", " not in "), ast.Is: (" is ", " is not ")}  # fmt: skip
 """How each comparison is written, and what it becomes."""
@@ -199,8 +204,8 @@ def passed(root: Path, folder: Path) -> dict[int, list[str]]:
         (tree / "current").touch()
         (tree / "src" / "noted_lines.py").write_text(NOTER.format(**names), "utf-8")
         tests = sorted(str(each.relative_to(tree)) for each in (tree / "tests").rglob("test_*.py"))[half::2]
-        words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "noted_lines", *tests]
-        runs.append((tree, subprocess.Popen(words, cwd=tree, env=environ(tree), stdout=subprocess.DEVNULL)))
+        words = [own_python(tree), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "noted_lines", *tests]
+        runs.append((tree, subprocess.Popen(words, cwd=tree, env=environ(), stdout=subprocess.DEVNULL)))
     times, hits = dict[str, float](), dict[int, set[str]]()
     for tree, process in runs:
         process.wait()
@@ -209,7 +214,9 @@ def passed(root: Path, folder: Path) -> dict[int, list[str]]:
         for line, test in rows(tree / "hits"):
             hits.setdefault(int(line), set()).add(test)
         shutil.rmtree(tree)
-    return {number: sorted(tests, key=lambda test: times.get(test, 0)) for number, tests in hits.items()}
+    failed = {test for test, seconds in times.items() if seconds >= FAILED_S}
+    sys.stderr.write("".join(f"fails although nothing is broken: {test}\n" for test in sorted(failed)))
+    return {number: sorted(tests - failed, key=lambda test: times.get(test, 0)) for number, tests in hits.items()}
 
 
 def rows(path: Path) -> list[list[str]]:
@@ -278,6 +285,26 @@ def copied(root: Path, folder: Path) -> Path:
     return folder
 
 
+def own_python(tree: Path) -> str:
+    """A Python with all that this one has installed, but the package of that tree, also in commands that tests start."""
+    folder, name = tree / ".venv", Path(sys.executable).name
+    if folder.exists():
+        return str(folder / "bin" / name)
+    for purelib in map(Path, site.getsitepackages()):
+        own = folder / purelib.relative_to(sys.prefix)
+        own.mkdir(parents=True, exist_ok=True)
+        for each in purelib.iterdir():
+            if "editable" not in each.name:
+                (own / each.name).symlink_to(each)
+        (own / "backstory_of_this_tree.pth").write_text(f"{tree / SOURCE.parent}\n", "utf-8")
+    (folder / "bin").mkdir()
+    for each in Path(sys.prefix, "bin").iterdir():
+        if each.name.startswith("python"):
+            (folder / "bin" / each.name).symlink_to(each.resolve())
+    shutil.copy(Path(sys.prefix, "pyvenv.cfg"), folder / "pyvenv.cfg")
+    return str(folder / "bin" / name)
+
+
 def ends_as(tree: Path, what: Broken, passing: list[str] | None, seconds: int) -> str:
     """Break a line, run the tests that should notice, and mend it; "caught", "missed", "gone" or "unknown"."""
     path = tree / what.path
@@ -311,15 +338,15 @@ def tests_of(tree: Path, path: str) -> Iterator[list[str]]:
         yield ["-m", marked, *near]
 
 
-def environ(tree: Path) -> dict[str, str]:
+def environ() -> dict[str, str]:
     """The environment in which a copy of the tree tests itself."""
-    return {**os.environ, "PYTHONPATH": str(tree / SOURCE.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def end_of_tests(tree: Path, tests: list[str], seconds: float) -> str:
     """Run tests until one fails, and so many seconds at most."""
     with subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *tests], cwd=tree, env=environ(tree),
+        [own_python(tree), "-m", "pytest", "-x", "-p", "no:cacheprovider", *tests], cwd=tree, env=environ(),
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     ) as process:  # fmt: skip
         try:

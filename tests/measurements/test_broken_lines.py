@@ -35,7 +35,7 @@ def test_most() -> None:
 
 def test_elsewhere() -> None:
     code = "from backstory.middle import most; print(most([1, 2, 3]))"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "2\\n"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True, env={}) == "2\\n"
 
 
 def test_nothing() -> None:
