@@ -286,7 +286,7 @@ def copied(root: Path, folder: Path) -> Path:
 
 
 def own_python(tree: Path) -> str:
-    """A Python with all that this one has installed, but the package of that tree, also in commands that tests start."""
+    """A Python with what this one has installed, but the package of that tree, also in commands that tests start."""
     folder, name = tree / ".venv", Path(sys.executable).name
     if folder.exists():
         return str(folder / "bin" / name)

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 FILE_NAME = "config.toml"
 OWN_BYTES_MAX = 1024 * 1024
 PROJECT_BYTES_MAX = 16 * 1024
-"""So much of a clone's file is taken apart in half a second, whatever stands in it."""
+"""The size of a clone's file that is parsed in half a second, whatever it contains."""
 NUMBER_MAX = 2**31 - 1
 REMARKS_MAX = 5
-"""So many ignored settings are named one by one."""
+"""The most ignored settings that are named one by one."""
 KEY_SHOWN, WHY_SHOWN = 60, 200
 ONLY_OWN = "only your own config may set it"
 UNKNOWN = "there is no such setting"
@@ -294,7 +294,7 @@ def _read_projects(file: Path) -> Mapping[str, Any]:
 
 
 def _is_inside(file: Path) -> bool:
-    """Whether a project's file lies in the project; raises _Unusable where links lead out of it."""
+    """Return True if a project's file lies in the project; raises _Unusable where links lead out of it."""
     # A clone may bring a link to any file of the user's.
     if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent.parent)):
         raise _Unusable("it is a link that leads out of the project")
@@ -360,7 +360,7 @@ def _wrong_numbers(values: dict[Any, Any]) -> str | None:
 
 
 def _is_relative(program: str) -> bool:
-    """Whether a program would be looked for from the current folder on."""
+    """Return True if a program would be looked for from the current folder on."""
     return program != Path(program).name and not Path(program).is_absolute()
 
 

@@ -368,7 +368,7 @@ STORE_CANNOT_GO_ON = (
 
 
 def is_for_one_only(refused: Exception) -> bool:
-    """Whether a failure concerns only one log, run or database, so that work on the others continues."""
+    """Return True if a failure concerns only one log, run or database, so that work on the others continues."""
     return isinstance(refused, StoreRefused | SessionDamaged) or not isinstance(refused, STORE_CANNOT_GO_ON)
 
 

@@ -125,7 +125,7 @@ def written_log_id(session_uid: str, last_turn_uid: str, agent: str) -> str:
 
 
 def may_be_written(native_id: str) -> bool:
-    """Whether an id is a UUID of version 5, as those of logs that we wrote are; agents make others."""
+    """Return True if an id is a UUID of version 5, as those of logs that we wrote are; agents make others."""
     # Most are known by one letter.
     return native_id[14:15] == "5" and len(native_id) == UUID_LENGTH and _UUID.fullmatch(native_id) is not None
 
@@ -194,7 +194,7 @@ def parse_time_ms(text: str | int | float | None) -> int | None:
 
 
 def is_out_of_range(value: object) -> bool:
-    """Whether what ``parse_time_ms`` makes nothing of is a time all the same, or a number in the place of one."""
+    """Return True if a text that ``parse_time_ms`` cannot parse is a time all the same, or a number in its place."""
     if isinstance(value, str):
         if not _LIKE_A_TIME.match(value):
             return False

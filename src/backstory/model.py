@@ -91,7 +91,7 @@ class ToolCall(Event, frozen=True, kw_only=True, omit_defaults=True):
     file_path: str | None = None
     input: Any = field(default_factory=dict)
     is_compact: bool = False
-    """Whether its log has no more of it than a compact form."""
+    """True if its log has no more of it than a compact form."""
 
 
 class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
@@ -112,7 +112,7 @@ class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
     details: str = ""
     """What else the tool returned, as JSON; in the full form only."""
     is_compact: bool = False
-    """Whether its log has no more of it than a compact form."""
+    """True if its log has no more of it than a compact form."""
 
 
 class Error(Event, frozen=True, kw_only=True, omit_defaults=True):
@@ -381,7 +381,7 @@ class TurnWithEvents(Struct, frozen=True, kw_only=True):
     turn: Turn
     events: Sequence[Event]
     is_rest: bool = False
-    """Whether these are only its last events: a summary covers its prompt."""
+    """True if these are only its last events: a summary covers its prompt."""
 
 
 class SessionFacts(Struct, kw_only=True):
@@ -526,4 +526,4 @@ class Parsed(Struct, frozen=True):
     record_ids: Sequence[str] = ()
     """The agent's own ids of what stands in the record, where a summary may name one."""
     has_reports: bool = False
-    """Whether the record repeats what a subagent said."""
+    """True if the record repeats what a subagent said."""

@@ -104,7 +104,7 @@ class CompactionSettings(Table, frozen=True):
 
 
 class StoreSettings(Table, frozen=True):
-    """Whether there is a home store."""
+    """True if there is a home store."""
 
     is_enabled = Setting(
         "store.enabled",
@@ -187,7 +187,7 @@ class Settings(Table, frozen=True):
 
     @property
     def store(self) -> StoreSettings:
-        """Whether there is a home store."""
+        """True if there is a home store."""
         return StoreSettings(self.value_of)
 
     @property

@@ -113,7 +113,7 @@ def _period(words: str, now: datetime) -> Span | None:
 
 
 def _ago(words: str, now: datetime) -> Span | None:
-    """So long before now: ``3 days``, ``1h30m``, ``two weeks ago``, ``the last 5 minutes``."""
+    """A time before now: ``3 days``, ``1h30m``, ``two weeks ago``, ``the last 5 minutes``."""
     amounts = re.sub(r"^(?:the )?(?:last|past) (?=\d|[a-z]+ [a-z])| ago$", "", words)
     at, moment = 0, now
     while found := _AMOUNT.match(amounts, at):

@@ -53,7 +53,7 @@ def with_part(part: str) -> list[str]:
 
 
 def is_resumable(name: str) -> bool:
-    """Whether the agent has a client that continues a session. One of ours is not imported for it.
+    """Return True if the agent has a client that continues a session. One of ours is not imported for it.
 
     Its package has a module ``resume`` then. False for an agent that is not known here.
     """

@@ -85,7 +85,7 @@ ODD_LINES = (
 )  # fmt: skip
 """Lines that no agent writes, and every reader may meet."""
 RANDOM_CUTS = 20
-"""So many times a log is read with new readers from random places on."""
+"""How often a log is read with new readers from random places on."""
 EXITS = (
     Exit(code=0), Exit(code=1), Exit(signal=9), Exit(signal=2, was_cancelled=True), Exit(code=1, was_cancelled=True),
     Exit(code=0, was_seen=False),

@@ -77,7 +77,7 @@ class LogPart(Protocol):
         """Where this agent's logs would be, whether or not the folders exist."""
 
     def is_log(self, path: Path) -> bool:
-        """Whether a file below one of the roots is meant to be a log, by its name alone."""
+        """Return True if a file below one of the roots is meant to be a log, by its name alone."""
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
         """Whose log it is, from the file's path and its first 64 KB; None when they hold no record of the agent."""
@@ -89,7 +89,7 @@ class LogPart(Protocol):
         """
 
     def is_whole(self, line: bytes) -> bool:
-        """Whether a last line without its end looks like a whole record."""
+        """Return True if a last line without its end looks like a whole record."""
 
     def native_id_of(self, line: bytes) -> str | None:
         """The id a record carries, for matching a rewritten log with what is kept; None when it has none."""
@@ -120,7 +120,7 @@ class DocumentPart(Protocol):
     """Logs that are one document over many lines."""
 
     def is_document(self, path: PurePath) -> bool:
-        """Whether a log is such a document, by its name alone; in others each line is a record."""
+        """Return True if a log is such a document, by its name alone; in others each line is a record."""
 
     def record_end(self, head: bytes) -> re.Pattern[bytes]:
         """What the last line of every record of a document matches, from its beginning."""
@@ -147,7 +147,7 @@ class SidecarContent(Struct, frozen=True, kw_only=True):
 
     title: str | None = None
     is_title_given: bool = False
-    """Whether a person chose the title; else the agent did."""
+    """True if a person chose the title; else the agent did."""
     cwd: str | None = None
     repository: str | None = None
     branch: str | None = None
@@ -166,7 +166,7 @@ class SidecarPart(Protocol):
         """
 
     def is_read(self, name: str) -> bool:
-        """Whether a sidecar of this name (its path below the log's folder) may say anything about the session."""
+        """Return True if a sidecar of this name (its path below the log's folder) may tell of the session."""
 
     def read(self, name: str, content: bytes) -> SidecarContent:
         """What a sidecar says; nothing when its content is not what its name promises."""
@@ -188,7 +188,7 @@ class UnreadRows(Struct, frozen=True, kw_only=True):
     native_id: str | None = None
     reason: str
     is_final: bool = False
-    """Whether the database says no more until it changes: it is not read again before."""
+    """True if the database says no more until it changes: it is not read again before."""
 
 
 class UnreadableDatabase(Exception):
@@ -231,7 +231,7 @@ class Exit(Struct, frozen=True, kw_only=True):
     signal: int | None = None
     was_cancelled: bool = False
     was_seen: bool = True
-    """Whether anybody saw how it ended; else the code is 0, and only what the agent said counts."""
+    """True if anybody saw how it ended; else the code is 0, and only what the agent said counts."""
 
     @property
     def in_words(self) -> str:
@@ -281,11 +281,11 @@ class SteerState(Struct, kw_only=True):
     """What a running agent has said so far about the messages it is sent."""
 
     acknowledges: bool = False
-    """Whether the agent, as it said, reports which messages it takes; until then none is sent."""
+    """True if the agent, as it said, reports which messages it takes; until then none is sent."""
     is_deaf: bool = False
-    """Whether the agent has begun to answer, or to say what it can, without saying that."""
+    """True if the agent has begun to answer, or to say what it can, without saying that."""
     is_idle: bool = False
-    """Whether it has answered all it was sent, and waits for more or for the end of its stdin."""
+    """True if it has answered all it was sent, and waits for more or for the end of its stdin."""
     acknowledged: list[str] = field(default_factory=list)
     """The ids of the messages that it has taken, in order."""
 
@@ -571,13 +571,13 @@ class CommitPart(Protocol):
     """What the agent writes below the message of a commit that it makes, each line ``KEY: VALUE``."""
 
     def names_session(self, key: str) -> bool:
-        """Whether such a line names a session of this agent."""
+        """Return True if such a line names a session of this agent."""
 
     def session_id(self, key: str, value: str) -> str | None:
         """The agent's own id of the session that a line names, as its logs have it; None where it is no such id."""
 
     def is_author(self, email: str) -> bool:
-        """Whether a co-author with this address is the agent."""
+        """Return True if a co-author with this address is the agent."""
 
 
 # settings -------------------------------------------------------------------------------------------------------
@@ -593,7 +593,7 @@ class ServerFile(Struct, frozen=True, kw_only=True):
     format: str
     table: str
     has_comments: bool = True
-    """Whether the client reads a file with comments; else one with comments is broken for it."""
+    """True if the client reads a file with comments; else one with comments is broken for it."""
     remark: str = ""
     """What a person still has to do before the client starts a server of this file; empty where nothing."""
     wait: tuple[str, int] | None = None

@@ -24,7 +24,7 @@ def entry_in(text: str, file: ServerFile, name: str) -> tuple[Any] | None:
 
 
 def has_table(text: str, file: ServerFile) -> bool:
-    """Whether settings have the table of entries. Raises NotEditable."""
+    """Return True if settings have the table of entries. Raises NotEditable."""
     return file.table in _parsed(text, file)
 
 

@@ -33,7 +33,7 @@ CELL_BYTES = 64
 HEAP_BYTES = 4 * VALUE_BYTES_MAX
 """What SQLite may use beside what it used before."""
 COMPUTING_S_MAX = 30.0
-"""So long the processor may be busy with the questions to one database; what waits does not count."""
+"""The processor time for the questions to one database; waiting does not count."""
 STEPS_BETWEEN_LOOKS = 5_000
 """The clock is looked at every so many steps of SQLite's machine."""
 WORDS_MAX = 200
@@ -88,7 +88,7 @@ class ForeignDatabase:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing at all was ever made in it."""
+        """True if nothing at all was ever made in it."""
         return not self._execute("select 1 from sqlite_schema limit 1")
 
     def columns(self, table: str) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def parse(text: str) -> Any:
 
 
 def has_extras(text: str) -> bool:
-    """Whether a text that can be parsed has comments, or commas at the end, which plain JSON has not."""
+    """Return True if a text that can be parsed has comments, or commas at the end, which plain JSON has not."""
     try:
         json.loads(text)
     except ValueError:
@@ -197,7 +197,7 @@ def _indent_at(text: str, at: int) -> str:
 
 
 def _is_alone(text: str, within: _Object, member: _Member) -> bool:
-    """Whether an object has nothing else, no comment either."""
+    """Return True if an object has nothing else, no comment either."""
     return not (text[within.open + 1 : member.start] + text[member.comma : within.close]).strip()
 
 

@@ -69,7 +69,7 @@ def patiently(line: bytes) -> list[Any]:
 
 
 def is_whole(line: bytes) -> bool:
-    """Whether a line without its end is a JSON object, or several, and nothing more."""
+    """Return True if a line without its end is a JSON object, or several, and nothing more."""
     if not line.rstrip(b"\0 \t\r").endswith(b"}"):
         return False
     try:

@@ -14,7 +14,7 @@ from backstory import agents
 
 PLACES = Path(__file__).with_suffix(".json")
 COUNTED_MAX = 9_999
-"""So many logs of an agent are counted."""
+"""The most logs of an agent that are counted."""
 
 
 def logs_of_others(home: Path) -> dict[str, int]:

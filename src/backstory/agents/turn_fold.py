@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backstory.model import LogIdentity
 
 CALLS_OPEN_MAX = 2_000
-"""So many calls are remembered; the result of an older one does not say of which tool it is."""
+"""The most calls that are remembered; the result of an older one does not say of which tool it is."""
 
 
 class UnknownCounts(Counter[str]):
@@ -40,7 +40,7 @@ class OpenCall(Struct, array_like=True):
     tool: str = ""
     path: str | None = None
     has_failed: bool = False
-    """Whether a record between the two said so."""
+    """True if a record between the two said so."""
 
     def result(self, call_id: str, content: str, *, is_error: bool) -> ToolResult:
         return ToolResult(

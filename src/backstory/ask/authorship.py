@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import apsw
 
 ROOTS_MAX = 2_000
-"""So many folders of a project's sessions are looked at: worktrees, clones, what was moved."""
+"""The most folders of a project's sessions that are looked at: worktrees, clones, what was moved."""
 
 
 class Doing(Struct, frozen=True, kw_only=True):

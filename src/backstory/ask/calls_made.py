@@ -29,7 +29,7 @@ class CallMade(Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether its agent, or its exit code, says that it failed."""
+        """True if its agent, or its exit code, says that it failed."""
         return self.is_error or self.exit_code not in (0, None)
 
 

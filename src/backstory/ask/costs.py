@@ -134,7 +134,7 @@ class Costs:
 
     @property
     def has_owners(self) -> bool:
-        """Whether a store owns any session: only then there are runs, and logs of runs."""
+        """True if a store owns any session: only then there are runs, and logs of runs."""
         return self._owners
 
     def turns(self, session_id: int) -> list[TurnCost]:

@@ -70,7 +70,7 @@ class HabitTurn(Struct, frozen=True, kw_only=True):
 
     @property
     def is_own(self) -> bool:
-        """Whether it is no subagent's."""
+        """True if it is no subagent's."""
         return self.session == self.context
 
 
@@ -269,7 +269,7 @@ def _repeated(db: apsw.Connection, known: _Known) -> Iterator[RepeatedRead]:
 
 
 def _is_reader(call: Event) -> bool:
-    """Whether it is a tool that reads files; a shell's commands read them in passing."""
+    """Return True if it is a tool that reads files; a shell's commands read them in passing."""
     return isinstance(call, ToolCall) and call.tool == Tool.READ
 
 

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 GROUPED_SESSIONS_MAX = 20_000
 """In a store with more sessions only the newest are listed, and how many there are."""
 NEWEST_SESSIONS = 200
-"""So many of these at least."""
+"""The fewest of these."""
 TOLD_BY_PROMPT_HITS_MAX = 50_000
 """Of a word with more hits it is not asked in which sessions' prompts it stands."""
 _JOINED = "search_index f join search_index_content c on c.id = f.rowid"
 
 
 _IS_THERE = "(e.id is not null or (c.id < 0 and exists (select 1 from compactions where id = -c.id and undone = 0)))"
-"""Whether a hit ``c`` is of an event ``e`` that is there, or of a summary, whose row is below those of events."""
+"""True if a hit ``c`` is of an event ``e`` that is there, or of a summary, whose row is below those of events."""
 
 
 _OF_REMOVED = (
@@ -134,7 +134,7 @@ class Reach:
 
     @property
     def asks_events(self) -> bool:
-        """Whether the filter is about events too, and not about sessions alone."""
+        """True if the filter is about events too, and not about sessions alone."""
         return bool(self._scopes is not None or self._timed or self._removed)
 
     # events -----------------------------------------------------------------------------------------------------

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TERMS_MAX = 64
-"""So many different words of a query count: an event that has them is the one that was meant."""
+"""The most words of a query that count: an event that has them is the one that was meant."""
 FORMS_TERMS_MAX = 8
 """Of a longer query no other word forms are looked for: it was pasted."""
 PHRASE_CHARS_MAX = 2_000
 PARTS_MAX = 8
-"""So many words of a phrase may be the parts of an identifier."""
+"""The most words of a phrase that may be the parts of an identifier."""
 PARTS_WEIGHT = 0.3
 """What a term counts in a text that has it in another way only: in the parts of an identifier, say."""
 FORM_WEIGHT = 0.7
@@ -55,12 +55,12 @@ class Term(Struct, frozen=True):
 
     @property
     def is_telling(self) -> bool:
-        """Whether it says what is looked for, and not only that something is."""
+        """True if it says what is looked for, and not only that something is."""
         return self.typed.lower().replace("'", "").replace("\u2019", "") not in word_forms.FUNCTION_WORDS
 
     @property
     def is_number(self) -> bool:
-        """Whether it is written as pull requests and issues are."""
+        """True if it is written as pull requests and issues are."""
         return _NUMBER.fullmatch(self.typed) is not None
 
 

@@ -208,7 +208,7 @@ class Ranker:
         return max(SESSIONS_RANKED, self._room + min(self._room, TWICE_WANTED_MAX))
 
     def _rows_of(self, expression: Expression, families: list[list[Member]]) -> list[Row]:
-        """So many hits of each session, ranked."""
+        """The best hits of each session, ranked."""
         members = [member for family in families for member in family]
         most = self._room + len(self._seen) + 1 if self._every_hit else HITS_OF_SESSION
         if "*" in expression.text:
@@ -280,7 +280,7 @@ class Ranker:
         return self._places
 
     def is_original(self, row: Row) -> bool:
-        """Whether a hit is not in a copy of a turn that an older session, which is wanted too, has itself."""
+        """Return True if a hit is not in a copy of a turn that an older session, which is wanted too, has itself."""
         if row.event_id < 0:
             return not self._reach.places(self._older_with_summary(-row.event_id))
         found: Any = self._db.execute(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from backstory.ask.sql_scope import Guard, SqlScope
 
 BYTES_MAX = 50_000_000
-"""So much of an answer is kept in memory, counted with CELL_BYTES for each value beside its own length."""
+"""The most of an answer that is kept in memory, counted with CELL_BYTES for each value beside its own length."""
 CELL_BYTES = 16
 ROW_BYTES = 64
 HEAP_BYTES = 128 * 1024 * 1024
@@ -84,7 +84,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
     @property
     def truncated(self) -> bool:
-        """Whether there may be more rows."""
+        """True if there may be more rows."""
         return self.stopped_by is not None
 
 

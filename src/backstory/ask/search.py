@@ -174,7 +174,7 @@ class _Search:
         self._typed: list[Term] = []
 
     def is_full(self, held: list[Held]) -> bool:
-        """Whether there is more than is wanted."""
+        """Return True if there is more than is wanted."""
         return sum(each.events if self._every_hit else each.sessions for each in held) > self._room
 
     def exactly(self, asked: list[Term], *, with_refs: bool) -> Held:

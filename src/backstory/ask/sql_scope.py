@@ -149,7 +149,7 @@ class Guard:
         return add
 
     def _sees(self, db: apsw.Connection, session: Any) -> bool:
-        """Whether a function may answer about a session, given by its id or its uid."""
+        """Return True if a function may answer about a session, given by its id or its uid."""
         if isinstance(session, str):
             session = db.execute("select id from main.sessions where uid = ?", (session,)).get
         return session in self.scope.session_ids
@@ -164,7 +164,7 @@ class Guard:
             self._trusted -= 1
 
     def may_read(self, table: str, column: str, schema: str | None, by: str | None) -> bool:
-        """Whether a table or view may be read; ``by``: the innermost view or subquery that does."""
+        """Return True if a table or view may be read; ``by``: the innermost view or subquery that does."""
         if self._trusted or table in TABLE_FUNCTIONS or table.endswith(self._end):
             return True
         if schema == "temp":
@@ -182,7 +182,7 @@ def may_be_text(kind: str) -> bool:
 
 
 def names_main(tokens: Iterable[str]) -> bool:
-    """Whether a statement names a table as ``main.NAME``, however that is quoted. ``tokens``: without comments.
+    """Return True if a statement names a table as ``main.NAME``, however that is quoted. ``tokens``: without comments.
 
     >>> names_main(["select ", "'main'", " from ", '"MAIN"', " .sessions"]), names_main(["select ", "'main'"])
     (True, False)

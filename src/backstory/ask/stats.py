@@ -60,11 +60,11 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     @property
     def is_ranged(self) -> bool:
-        """Whether only what was in some time counts."""
+        """True if only what was in some time counts."""
         return self.wanted.since is not None or self.wanted.until is not None
 
     def includes(self, at: int) -> bool:
-        """Whether a moment is in that time."""
+        """Return True if a moment is in that time."""
         return self.wanted.is_in_time(at)
 
 
@@ -245,7 +245,7 @@ class _Adding:
             yield from islice(rows, ROWS_AT_ONCE)
 
     def _are(self, parts: int) -> bool:
-        """Whether they are so many that it takes longer to look each of them up."""
+        """Return True if they are so many that it takes longer to look each of them up."""
         return len(self._root_of) * parts > self._of_how_many
 
     def _copies(self) -> tuple[set[int], set[int]]:
@@ -278,9 +278,9 @@ class Copy(NamedTuple):
     other_turn: int
     other_session: int
     is_known: int
-    """Whether the copy says what was used."""
+    """True if the copy says what was used."""
     is_listed: int
-    """Whether it is in a session of its own, not in a subagent's."""
+    """True if it is in a session of its own, not in a subagent's."""
 
 
 def copies_among(db: apsw.Connection, session_ids: Iterable[int] | None) -> list[Copy]:

@@ -42,7 +42,7 @@ class _Called(Struct):
 
 
 class _Event(Struct):
-    """So much of an event as says which tool was called."""
+    """The part of an event that tells which tool was called."""
 
     call: _Called = field(default_factory=_Called, name="ToolCall")
 

@@ -36,7 +36,7 @@ class WorkTurn(NamedTuple):
 
     @property
     def is_answered(self) -> bool:
-        """Whether it completed; where no log says so, whether its last words are the model's answer."""
+        """True if it completed; where no log says so, whether its last words are the model's answer."""
         return self.outcome == Outcome.COMPLETED or (self.outcome is None and self.last_kind == AssistantText.kind)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 FACTS_CHARS_MAX = 60_000
-"""So much of a report is given to an agent; what is left out is said."""
+"""The most of a report that is given to an agent; what is left out is said."""
 
 _ASKED = """\
 Write {kind} for people from the facts below, in Markdown. They were counted from the history of coding-agent sessions.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PROPOSALS_MAX = 5
 PROPOSALS_MIN = 3
-"""So many are filled up with what was seen only once."""
+"""The number of names, filled up with those seen only once."""
 OF_A_RULE_MAX = 2
 COMMAND_CHARS_MAX = 100
 LINES_ABOVE = 6
@@ -92,7 +92,7 @@ def _proposal(
 
 
 def _is_elsewhere(finding: Finding, has: Callable[[str], bool]) -> bool:
-    """Whether a path is still not there, and the one that was found for it is."""
+    """Return True if a path is still not there, and the one that was found for it is."""
     return not has(finding.commands[0]) and (not finding.instead or has(finding.instead))
 
 
@@ -106,7 +106,7 @@ def _stands(words: str, texts: Iterable[str]) -> bool:
 
 
 def _is_demanded(command: str, texts: Iterable[str]) -> bool:
-    """Whether a text says when to run a command, in the same line or just above it, not only that there is one."""
+    """Return True if a text says when to run a command, in the same line or just above it."""
     for text in texts:
         lines = text.splitlines()
         for number, line in enumerate(lines):

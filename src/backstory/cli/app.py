@@ -32,9 +32,9 @@ class App:
     def __init__(self, environ: Mapping[str, str], cwd: Path, store_path: str | None = None) -> None:
         self.environ, self.cwd, self.store_path = environ, cwd, store_path
         self.trusts = False
-        """Whether --trust was given."""
+        """True if --trust was given."""
         self.has_acted = False
-        """Whether the command was one that may change something."""
+        """True if the command was one that may change something."""
 
     def close(self) -> None:
         """Close the stores that were opened.

@@ -122,7 +122,7 @@ def _repository(app: App) -> str | None:
 TITLE_CHARS = 60
 HASH_CHARS = 10
 LINES_SHOWN = 20
-"""So many lines are shown with what stands in them."""
+"""The most lines that are shown with what stands in them."""
 COLOURS = {Evidence.WROTE: "green", Evidence.LIKELY: "yellow", Evidence.NONE: None}
 MINUTE_MS = 60_000
 

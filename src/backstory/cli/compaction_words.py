@@ -37,7 +37,7 @@ def kept_words(retention: Sequence[Kept]) -> str:
 
 
 def exchanges(count: int) -> str:
-    """So many exchanges, in words.
+    """Exchanges as words.
 
     >>> exchanges(1), exchanges(2)
     ('1 exchange', '2 exchanges')

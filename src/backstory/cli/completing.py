@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backstory.store import Session, Store
 
 SESSIONS_MAX, NAMES_MAX = 500, 200
-"""So many of the last active sessions are looked at, and so many names are offered."""
+"""The most of the last active sessions that are looked at, and names that are offered."""
 ID_CHARS_LEAST = 12
 TITLE_COLUMNS = 60
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 DAYS = 30
 DEAREST = 10
-"""So many sessions are shown by their titles."""
+"""The most sessions that are shown by their titles."""
 
 
 @click.command("cost", short_help="Sum up what agents used and cost.")
@@ -75,7 +75,7 @@ def command(app: App, asked: Asked, form: Form) -> None:
 
 
 MOST_SHOWN = 10
-"""So many groups are shown, except of days; --json has all."""
+"""The most groups that are shown, except of days; --json has all."""
 
 
 def text_lines(report: CostReport) -> Iterator[str]:

@@ -57,7 +57,7 @@ def follow(app: App, located: LocatedSession, before: Before, *, full: bool, thi
 
 
 def _may_store(app: App) -> bool:
-    """Whether reading may add what agents have written since."""
+    """Return True if reading may add what agents have written since."""
     from backstory.workspace.up_to_date import is_on
 
     return not app.store_path and is_on(app.workspace)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def says_off(app: App, *, as_json: bool) -> bool:
-    """Whether the home store is off, so that nothing is done; then that is printed."""
+    """Return True if the home store is off, so that nothing is done; then that is printed."""
     if app.workspace.keeps_home:
         return False
     if as_json:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 STDIN = Path("-")
 SHOWN_MAX = 10
-"""So many sessions are named for each reason."""
+"""The most sessions that are named for each reason."""
 CAME = {
     "new": ("new session", "new sessions"),
     "updated": ("session updated", "sessions updated"),

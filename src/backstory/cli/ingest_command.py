@@ -181,7 +181,7 @@ def _in_a_line(report: Report, took_ms: int) -> str:
 
 
 def _is_first(report: Report) -> bool:
-    """Whether all that was read is new, as it is when somebody begins."""
+    """Return True if all that was read is new, as it is when somebody begins."""
     return report.total("logs_read") == report.total("logs_seen") and report.total("listed_new") > 0
 
 

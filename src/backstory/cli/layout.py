@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PAGE_COLUMNS_MAX = 120
 TEXT_COLUMNS_LEAST = 12
-"""So many columns text has beside what stands before it, however narrow the terminal is."""
+"""The fewest columns for text beside its label, however narrow the terminal is."""
 GUTTER = " " * 7
 """As wide as a record's number and the blank behind it."""
 MARGIN = GUTTER + "  "

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 FIRST_PAGE = 50
-"""So many sessions can be picked at once, while the others are read."""
+"""The most sessions that can be picked at once, while the others are read."""
 
 
 @click.command("list")

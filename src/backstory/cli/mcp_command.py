@@ -53,7 +53,7 @@ def _serve(app: App) -> None:
 
 
 def _is_installed() -> bool:
-    """Whether the packages of the extra are there; they are not imported for that."""
+    """Return True if the packages of the extra are there; they are not imported for that."""
     try:
         return all(importlib.util.find_spec(each) is not None for each in ("mcp", "mcp_types", "anyio"))
     except ValueError:

@@ -10,7 +10,7 @@ from backstory.cli.output import NO_TIME, UNKNOWN
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 DAYS_NAMED = 7
-"""So many days have a heading of their own; the days before share one for each month."""
+"""The number of days with a heading of their own; the days before share one for each month."""
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 LONG_MONTHS = (

@@ -147,12 +147,12 @@ def talk(text: str) -> None:
 
 
 def is_watched() -> bool:
-    """Whether a person sees messages as they are printed."""
+    """Return True if a person sees messages as they are printed."""
     return sys.stderr.isatty()
 
 
 def is_screen() -> bool:
-    """Whether a person sees data and messages on one screen."""
+    """Return True if a person sees data and messages on one screen."""
     return sys.stdout.isatty() and sys.stderr.isatty()
 
 
@@ -175,7 +175,7 @@ def talk_apart() -> None:
 
 
 def can_ask() -> bool:
-    """Whether a person at a terminal can be asked."""
+    """Return True if a person at a terminal can be asked."""
     return sys.stdin.isatty()
 
 

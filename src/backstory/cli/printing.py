@@ -48,7 +48,7 @@ NAME_COLUMNS = 30
 TITLE_COLUMNS, TITLE_COLUMNS_LEAST = 50, 12
 TOLD_COLUMNS_LEAST = 12
 CALLS_KNOWN_MAX = 1_000
-"""So many calls are remembered until their results come."""
+"""The most calls that are remembered until their results come."""
 DEEPER = " " * 5
 """``show`` has a column for records' numbers, which a run does not know yet."""
 
@@ -110,7 +110,7 @@ class _TextPrinter:
     def __init__(self, *, was_chosen: bool) -> None:
         self._was_chosen = was_chosen
         self._is_shown = False
-        """Whether the run has printed anything."""
+        """True if the run has printed anything."""
         self._is_stopping = False
         self._runs = 0
         """Those that are over."""
@@ -322,7 +322,7 @@ class _TextPrinter:
 
 
 def _says_it_was_stopped(event: model.Event) -> bool:
-    """Whether an event may only repeat that the run was stopped: an interruption, or a call that it broke off."""
+    """Return True if an event may only repeat that the run was stopped: an interruption, or a call it broke off."""
     match event:
         case model.Error(code=code):
             return code == INTERRUPTED
@@ -445,7 +445,7 @@ def _terminal() -> int | None:
 
 
 def _is_ours(terminal: int) -> bool:
-    """Whether we are in the foreground of a terminal."""
+    """Return True if we are in the foreground of a terminal."""
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:

@@ -64,11 +64,11 @@ class PromptInput:
         self._edits_without_words = self._edits or (self._reads_stdin is not True and is_terminal())
 
     def has_more(self) -> bool:
-        """Whether there is a prompt although no words were given."""
+        """Return True if there is a prompt although no words were given."""
         return self._edits_without_words or bool(self._alone.strip())
 
     def edits_alone(self, words: Sequence[str]) -> bool:
-        """Whether the text will be written in an editor, and no words are given to begin with."""
+        """Return True if the text will be written in an editor, and no words are given to begin with."""
         return not words and self._edits_without_words
 
     def text(self, words: Sequence[str]) -> str:
@@ -121,7 +121,7 @@ READ_BYTES = 1024 * 1024
 
 
 def is_terminal() -> bool:
-    """Whether stdin is a terminal."""
+    """Return True if stdin is a terminal."""
     return sys.stdin.isatty()
 
 

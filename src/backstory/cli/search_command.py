@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 NOTHING_FOUND = 1
 """The exit code of a search without a hit, as grep has it; an error has another."""
 HITS_TO_PICK = 50
-"""So many hits can be picked where no limit was given."""
+"""The most hits that can be picked where no limit was given."""
 MARKER = "BACKSTORY_RUN"
 """Names the run that asks, as ``spool.MARKER`` says; said here again so that others need not wait for ``spool``."""
 

@@ -72,5 +72,5 @@ def send(
 
 
 def _is_to_run(session: str) -> bool:
-    """Whether a person at the terminal agrees to run what is for a session that is not running."""
+    """Return True if a person at the terminal agrees to run what is for a session that is not running."""
     return output.confirm(f"{session} is not running. Run it as a prompt now?")

@@ -54,13 +54,13 @@ WINDOW = 500
 """At most so many events before a record, and after it, are looked at for what is shown around it."""
 PART_MAX = 1 << 30
 NEIGHBOURS = 2
-"""So many records before and after the one that is asked for."""
+"""Records before and after the one that is asked for."""
 PREVIEW_EVENTS = 40
 """A preview has so many events of the first turn, and of the last."""
 TIMED_MS_LEAST = 1000
 """A shorter time between two records says nothing about the tool."""
 RECORDS_BEFORE = 100
-"""So many records back a record's call and its neighbours are looked for."""
+"""The number of records back in which a record's call and its neighbours are looked for."""
 
 
 @click.command("show")
@@ -174,7 +174,7 @@ def _head_as_json(transcript: Transcript, shown: Sequence[ListedTurn]) -> dict[s
 
 
 def _is_in(summary: ShownSummary, shown: Sequence[ListedTurn]) -> bool:
-    """Whether a summary stands in one of these turns."""
+    """Return True if a summary stands in one of these turns."""
     return any(each.turn.first_seq <= summary.after_seq <= each.turn.last_seq for each in shown)
 
 

@@ -32,7 +32,7 @@ def came_lines(results: Results) -> Iterator[str]:
 
 
 def names(shown: Sequence[str], most: int) -> str:
-    """So many names, and how many more there are."""
+    """The first names, and the number of the others."""
     more = f" and {len(shown) - most:,} more" if len(shown) > most else ""
     return ", ".join(shown[:most]) + more
 

@@ -106,7 +106,7 @@ def branch_key(branch: str | None) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Whether an item may be called so: kebab-case, at most 64 characters.
+    """Return True if an item may be called so: kebab-case, at most 64 characters.
 
     >>> is_name("build-notes"), is_name("Build notes"), is_name("a--b")
     (True, False, False)

@@ -33,7 +33,7 @@ PROMPT_CHARS = 20_000
 WORD_LETTERS_LEAST = 3
 FILE_CHARS_MAX = 255
 WORDS_KNOWN_MAX = 20_000
-"""So many words are remembered with their form."""
+"""The most words that are remembered with their form."""
 NAMED_WORTH, SAID_WORTH, PATH_WORTH = 2.0, 1.0, 3.0
 """What a shared word counts in a name or description, and in the text of a note; and what a shared path counts."""
 WORTH_LEAST = 2.0

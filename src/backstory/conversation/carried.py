@@ -179,7 +179,7 @@ class Fidelity:
             parts[part] = EventFate(kind=kind, fate=fate, why=why)
 
     def is_known(self, seq: int) -> bool:
-        """Whether anything was noted about a record."""
+        """Return True if anything was noted about a record."""
         return seq in self._found
 
     @property

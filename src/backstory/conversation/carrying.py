@@ -270,7 +270,7 @@ class TurnCarrier:
 
 
 def is_inside(each: CarryEvent, text: str, record: Sequence[CarryEvent]) -> bool:
-    """Whether a person's words are read from a result before them in their record, as those of a refusal are."""
+    """Return True if a person's words are read from a result before them in their record, as those of a refusal are."""
     results = [o.event.content for o in record if isinstance(o.event, model.ToolResult) and o.part < each.part]
     return any(all(line.strip() in content for line in text.splitlines()) for content in results)
 
@@ -289,7 +289,7 @@ def without_images(text: str, count: int) -> str:
 
 
 def _lacks_images(text: str) -> bool:
-    """Whether images are left of which only the names go along."""
+    """Return True if images are left of which only the names go along."""
     return any(line in (IMAGE, DOCUMENT) for line in text.split("\n"))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
 EXCHANGES_KEPT = 3
-"""So many of the last exchanges stay as they are, where there are more and they are not too large."""
+"""The number of last exchanges that stay as they are, where there are more and they are not too large."""
 SUMMARY_CHARS_MIN, SUMMARY_CHARS_MAX = 400, 12_000
 CHARS_PER_TOKEN = 2.5
 """A context has at the most so many characters for each token that its agent's model can take."""
@@ -165,5 +165,5 @@ def _is_kept(kind: str, text: str, fact: str) -> bool:
 
 
 def _names(text: str, fact: str) -> bool:
-    """Whether a text names a fact; a path also by its last part."""
+    """Return True if a text names a fact; a path also by its last part."""
     return fact in text or fact.rpartition("/")[2] in text if fact.rpartition("/")[2] else fact in text

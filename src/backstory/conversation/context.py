@@ -99,7 +99,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
     @property
     def is_cut(self) -> bool:
-        """Whether turns are missing or in brief."""
+        """True if turns are missing or in brief."""
         return self.turns_left_out + self.turns_in_brief > 0
 
 
@@ -158,7 +158,7 @@ def _filled(turns: Sequence[model.TurnWithEvents], whole: list[str], room: int) 
 
 
 def _newest(count: int, text_of: Callable[[int], str], room: int, *, cut: bool = True) -> list[str]:
-    """So many texts, from the last backwards, as fit; of a last one that is too long its end, if ``cut``."""
+    """Return as many texts as fit, from the last backwards; with ``cut`` the end of a last one that is too long."""
     kept: list[str] = []
     for n in reversed(range(count)):
         text = text_of(n)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from backstory.model import Event
 
 HELD_MAX = 500
-"""So many events wait at most for results of the calls before them."""
+"""The most events that wait for results of the calls before them."""
 CALLS_KNOWN_MAX = 1_000
 SAID = tuple(each for each in kinds_of(KindClass.SAID) if each is not Thinking)
 """What was said, by a person, the model, or about both, keeps its place among calls and results."""
@@ -141,7 +141,7 @@ def with_answers(
 
 
 def _repeats(event: Event, call: ToolCall) -> bool:
-    """Whether an event says what a call says."""
+    """Return True if an event says what a call says."""
     said = call.input.get("summary") if isinstance(call.input, dict) else None
     match event:
         case ToolResult(content=content) if isinstance(said, str) and _is_of(event, call):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DECISIONS = "decisions"
 FACTS_MAX = 2_000
-"""So many of one kind are looked for."""
+"""The most of one kind that are looked for."""
 _NUMBER = lazy_regex(r"(?<![\w.,/:-])\d(?:[\d,]*\.?\d+){1,8}(?![\w:/-])")
 _WORD = lazy_regex(r"[^\W\d_]\w{4,}")
 _LOOKING = frozenset({"cd", "ls", "cat", "echo", "head", "tail", "grep", "rg", "find", "sed", "wc", "pwd", "which"})
@@ -40,7 +40,7 @@ def facts_of(turns: Iterable[TurnWithEvents], files: Collection[str]) -> dict[st
 
 
 def is_decision_kept(text: str, decision: str) -> bool:
-    """Whether a summary has at least half of the words of some length that a decision is made of."""
+    """Return True if a summary has at least half of the words of some length that a decision is made of."""
     words = {word.casefold() for word in _WORD.findall(decision)}
     folded = text.casefold()
     return bool(words) and 2 * sum(word in folded for word in words) >= len(words)

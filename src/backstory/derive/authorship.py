@@ -52,7 +52,7 @@ class Edit(Struct, frozen=True, kw_only=True):
 
 
 def is_telling(text: str) -> bool:
-    """Whether a line says enough that two people would hardly write it by chance.
+    """Return True if a line says enough that two people would hardly write it by chance.
 
     >>> is_telling("    } else {"), is_telling("total = price * count")
     (False, True)

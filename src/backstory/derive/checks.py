@@ -50,7 +50,7 @@ HEAD_WORDS_MAX = 4
 GIT_WORDS = 2
 """What stands behind a verb of git is mostly a commit or a branch."""
 _GOALS = 2
-"""So many words behind a program, and what runs it, still say what it does."""
+"""The number of words behind a program that may tell its action."""
 
 
 def checks_in(script: str) -> list[Check]:

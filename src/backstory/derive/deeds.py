@@ -49,7 +49,7 @@ _ASKS_FOR_ONE = lazy_regex(r"(?:^|_)create_(?:pull|merge)_request$")
 
 
 def may_do(script: str) -> bool:
-    """Whether a script has a word without which nothing in it counts: most commands only look at something."""
+    """Return True if a script has a word without which nothing in it counts: most commands only look at something."""
     return _WORDS_OF_DEEDS.search(script) is not None
 
 
@@ -83,7 +83,7 @@ _SAYING = frozenset({"echo", "printf"})
 
 
 def _exit_code_of(commands: Sequence[shell_parse.Simple]) -> tuple[bool, bool]:
-    """Whether the exit code of a script says how the first of its last commands ended: if it is 0, and if it is not."""
+    """Return True if the exit code of a script tells how the first of its last commands ended, 0 or not."""
     ends = [each.then if each is not commands[-1] else "" for each in commands]
     told = ends[0] in ("&&", "") and all(each in ("&&", "|", "|&", "") for each in ends)
     return told, told and all(each.words[:1] and each.words[0] in _SAYING for each in commands[1:])
@@ -106,7 +106,7 @@ _SCRATCH = lazy_regex(
 
 
 def is_aside(path: str, roots: Collection[str]) -> bool:
-    """Whether what is done at a path is no work on a project: in a temporary folder, or a hidden one of a home.
+    """Return True if what is done at a path is no work on a project: in a temporary folder, or a hidden one of a home.
 
     Not if the project itself lies there. ``roots``: its folders.
 
@@ -117,7 +117,7 @@ def is_aside(path: str, roots: Collection[str]) -> bool:
 
 
 def is_below(path: str, root: str) -> bool:
-    """Whether a path is a folder, or lies in it."""
+    """Return True if a path is a folder, or lies in it."""
     return f"{path.rstrip('/')}/".startswith(f"{root.rstrip('/')}/")
 
 
@@ -141,16 +141,16 @@ _IN_BACKGROUND = lazy_regex(r"running in background|Process running with session
 HEAD_CHARS = 400
 """So near its beginning a result says that the command still runs."""
 TAIL_CHARS = 4_000
-"""So much of the end of an output is looked at for its verdict."""
+"""The most of the end of an output that is looked at for its verdict."""
 
 
 def was_refused(failed: bool | None, output: str | None) -> bool:
-    """Whether a person did not let a call happen, so that nothing was done."""
+    """Return True if a person did not let a call happen, so that nothing was done."""
     return bool(failed) and output is not None and is_refusal(output)
 
 
 def succeeded(deed: Deed, failed: bool | None, output: str | None) -> bool | None:
-    """Whether something that a script did went well; None where nobody knows. ``failed``: whether the script did.
+    """Return True if a step of a script went well; None where unknown. ``failed``: whether the script did.
 
     A pipe such as ``pytest | tail`` hides how the program ended, so that its last words count, too. A script fails by
     any of its commands: a commit was made if git says so.
@@ -281,7 +281,7 @@ _SCRIPT_ENDINGS = (".py", ".sh", ".bash", ".js", ".mjs", ".ts")
 
 
 def _does_itself(name: str, rest: list[str | None]) -> bool:
-    """Whether a program that runs others does something by a verb of its own, as ``uv build`` does."""
+    """Return True if a program that runs others does something by a verb of its own, as ``uv build`` does."""
     first = next(_plain(rest), "")
     return first in programs.VERBS.get(name, ())
 

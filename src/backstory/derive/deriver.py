@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backstory.model import Event
 
 WAITING_MAX = 200
-"""So many calls may wait for their results; the oldest give way."""
+"""The most calls that may wait for their results; the oldest give way."""
 WAITING_INPUT_MAX = WRITTEN_MAX
 """A waiting call's input is kept up to about so many characters for each of its texts."""
 _EXIT = lazy_regex(

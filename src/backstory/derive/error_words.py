@@ -128,7 +128,7 @@ def alike(asked: Sequence[frozenset[str]], text: str) -> Alike:
 
 
 def says_failure(text: str) -> bool:
-    """Whether an output says that something failed, whatever the exit code is: a pipe hides that."""
+    """Return True if an output says that something failed, whatever the exit code is: a pipe hides that."""
     return bool(_TOLD_BY_LINE.search("\n".join(_some(text))))
 
 
@@ -152,7 +152,7 @@ def command_words(command: str) -> CommandWords:
 
 
 def same_command(one: CommandWords, other: CommandWords) -> bool:
-    """Whether another command does what one does, and perhaps more: of their words a few may differ."""
+    """Return True if another command does what one does, and perhaps more: of their words a few may differ."""
     shared = len(one.words & other.words)
     if not one.parts or not one.parts <= other.parts:
         return False
@@ -161,7 +161,7 @@ def same_command(one: CommandWords, other: CommandWords) -> bool:
 
 
 def only_looks(command: str) -> bool:
-    """Whether a command only shows something, as far as its words tell."""
+    """Return True if a command only shows something, as far as its words tell."""
     return all(part in _LOOKING or part.partition(" ")[0] in _LOOKING for part in map(_told, _kept_parts(command)))
 
 

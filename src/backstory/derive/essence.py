@@ -24,7 +24,7 @@ SCANNED_CHARS_MAX = 200_000
 WORDS_CHARS_MAX = 2_000
 """A longer text is no line that a person would read; its first line may be."""
 COMPARED_MAX = 4_000
-"""So many pairs of lines are compared at most to find those that an edit keeps."""
+"""The most pairs of lines that are compared to find those that an edit keeps."""
 NUMBERS_SHOWN_MAX = 6
 """Of an input without words so many numbers are shown."""
 CODE_KEYS = ("input", "script", "code")
@@ -73,7 +73,7 @@ def essence(call: ToolCall) -> str:
 
 
 def is_path(call: ToolCall) -> bool:
-    """Whether the essence of a call is the path of one file."""
+    """Return True if the essence of a call is the path of one file."""
     return bool(call.file_path) and essence(call).startswith(call.file_path or "")
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backstory.derive.shell_parse import Simple
 
 READ_CHARS = 4_000
-"""So much of the beginning and of the end of an output is read."""
+"""The most of the beginning and of the end of an output that is read."""
 
 
 class FaultKind(StrEnum):
@@ -96,6 +96,6 @@ def _option(word: str | None) -> str:
 
 
 def _runs_python(command: Simple) -> bool:
-    """Whether a command is a program of Python, run without what a project's environment is run by."""
+    """Return True if a command is a program of Python, run without what a project's environment is run by."""
     name = (command.words[0] or "").rpartition("/")[2]
     return name.startswith("python") or name in ("pytest", "mypy", "pylint", "tox", "nox")

@@ -331,7 +331,7 @@ def _where_it_ran(row: _Row, folder: str | None) -> _Row:
 
 
 def _may_touch(script: str) -> bool:
-    """Whether a script is worth taking apart: most touch no file, and this is asked of every one."""
+    """Return True if a script is worth taking apart: most touch no file, and this is asked of every one."""
     found = _PROGRAM_MET.search(f"\n{script}") or (">" in script and _OUTPUT_MET.search(script))
     return bool(found or ("<" in script and _INPUT_MET.search(script)))
 
@@ -459,7 +459,7 @@ def _lines_with(pattern: re.Pattern[str], text: str) -> Iterator[str]:
 
 
 def _is_about(complaint: str, claim: _Claim) -> bool:
-    """Whether a line of output is what the program, or the shell itself, says of a path it could not use."""
+    """Return True if a line of output is what the program, or the shell itself, says of a path it could not use."""
     if not (f"{claim.program}: " in complaint if claim.program else _SHELL_SAYS.match(complaint)):
         return False
     said = claim.said

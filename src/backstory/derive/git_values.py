@@ -43,7 +43,7 @@ class Commit(Struct, frozen=True, kw_only=True):
 
     @property
     def is_merge(self) -> bool:
-        """Whether it joins others, whose changes are theirs."""
+        """True if it joins others, whose changes are theirs."""
         return len(self.parents) > 1
 
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 INDEXED_CHARS_MAX = 1_000_000
 """Of one event at most this many characters are searched; its bytes are kept whole."""
 IDENTIFIERS_MAX = 2_000
-"""So many different identifiers of one event are found by their parts."""
+"""The most different identifiers of one event that are found by their parts."""
 WORDS_KNOWN_MAX = 100_000
-"""So many words are remembered with their parts."""
+"""The most words that are remembered with their parts."""
 PART_SIGN = "\ue000"
 """Begins the parts of identifiers in the index; a letter that is nobody's, which the index takes for one of a word."""
 

@@ -34,7 +34,7 @@ _VERSION = lazy_regex(
 
 
 def is_generated(path: str, head: Iterable[str] = ()) -> bool:
-    """Whether a file is a program's work, by its name or by what its first lines say.
+    """Return True if a file is a program's work, by its name or by what its first lines say.
 
     >>> is_generated("web/package-lock.json"), is_generated("src/locks.py")
     (True, False)
@@ -47,7 +47,7 @@ def is_generated(path: str, head: Iterable[str] = ()) -> bool:
 
 
 def is_version(text: str) -> bool:
-    """Whether a line gives no more than a version.
+    """Return True if a line gives no more than a version.
 
     >>> is_version('version = "1.4.0"'), is_version('  "version": "2.0.0-rc.1",'), is_version("version = parse(text)")
     (True, True, False)

@@ -49,7 +49,7 @@ def noted(text: str) -> str:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a result tells a model only that a person did not let a call happen.
+    """Return True if a result tells a model only that a person did not let a call happen.
 
     What the person said besides is a prompt of its own. Where they have questions it stands in the result.
     """

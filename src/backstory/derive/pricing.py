@@ -155,7 +155,7 @@ def cost_of(
 
 
 def is_counted(tokens: Tokens) -> bool:
-    """Whether anything is known of how many tokens there were."""
+    """Return True if anything is known of how many tokens there were."""
     return not (
         tokens.input is None and tokens.output is None and tokens.cache_read is None and tokens.cache_write is None
     )
@@ -238,7 +238,7 @@ def _sum(tokens: Tokens, rates: Rates) -> float:
 
 
 def _can_be_estimated(tokens: Tokens, source: str | None) -> bool:
-    """Whether nothing but output is missing, of which there are words, or how long a cache holds."""
+    """Return True if nothing but output is missing, of which there are words, or how long a cache holds."""
     if source == PARTIAL:
         # Without a request's input, or what a cache had of it, no request is known to be the largest.
         return tokens.input is not None and tokens.largest_input is not None
@@ -255,7 +255,7 @@ def _estimate(tokens: Tokens, rates: Rates, missing_output: int) -> float | None
 
 
 def _is_bound(tokens: Tokens, rates: Rates, source: str | None) -> bool:
-    """Whether there may be more to pay than what is known to be."""
+    """Return True if there may be more to pay than what is known to be."""
     if source == PARTIAL or tokens.input is None or tokens.output is None:
         return True
     lacks_any = rates.input is None or rates.output is None or rates.cache_read is None or rates.cache_write is None
@@ -267,7 +267,7 @@ def _is_bound(tokens: Tokens, rates: Rates, source: str | None) -> bool:
 
 
 def _lacks_a_rate(tokens: Tokens, rates: Rates) -> bool:
-    """Whether there are tokens of which nobody knows what they cost."""
+    """Return True if there are tokens of which nobody knows what they cost."""
     held_1h = 0 if rates.cache_write_1h is None else tokens.cache_write_1h or 0
     counts = tokens.input, tokens.output, tokens.cache_read, (tokens.cache_write or 0) - held_1h
     known = rates.input, rates.output, rates.cache_read, rates.cache_write

@@ -60,7 +60,7 @@ def result_facts(result: ToolResult) -> str:
 
 
 def is_said_by_facts(result: ToolResult) -> bool:
-    """Whether a result's own lines say nothing that its call and its facts do not say."""
+    """Return True if a result's own lines say nothing that its call and its facts do not say."""
     if result.is_error or result.changes:
         return result.is_error and is_refusal(result.content)
     if result.tool in (Tool.EDIT, Tool.WRITE):

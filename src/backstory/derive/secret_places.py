@@ -23,7 +23,7 @@ class SecretPlace(Struct, frozen=True):
     signs: tuple[str, ...]
     shape: re.Pattern[str]
     holds: Callable[[str], bool] = bool
-    """Whether the group is a secret; placeholders never are."""
+    """True if the group is a secret; placeholders never are."""
 
 
 def _any(value: str) -> bool:

@@ -39,7 +39,7 @@ _PLACEHOLDER_LETTERS = frozenset("xX*.-_0…")
 FORM_CHARS_MIN = 26
 """No secret that only its whole form tells is shorter."""
 _SEAM = 11
-"""So many letters on each side of a line's end are looked at for a beginning that was cut."""
+"""The most letters on each side of a line's end that are looked at for a beginning that was cut."""
 
 
 def tokens_in(text: str) -> Iterator[Finding]:
@@ -173,7 +173,7 @@ def _body(text: str, start: int, at: int, token: Token) -> tuple[str, int]:
 
 
 def _goes_on(text: str, start: int, at: int, following: re.Match[str]) -> bool:
-    """Whether a line ended in the middle of a token, which might be whole already."""
+    """Return True if a line ended in the middle of a token, which might be whole already."""
     column = at - max(text.rfind("\n", 0, start), text.rfind("\n", 0, at)) - 1
     piece = following.group()
     if column < COLUMN_MIN or text[following.end() : following.end() + 1] in ("=", ":", "("):

@@ -29,7 +29,7 @@ DEPTH_MAX = 50
 KNOWN_CHARS_MIN = 6
 """A shorter secret is masked only where its name tells it."""
 BEGUN_CHARS_MIN = 12
-"""So many letters of a known secret are masked where the rest is cut off, as in a title."""
+"""The most letters of a known secret that are masked where the rest is cut off, as in a title."""
 MASK_CHARS_MAX = 60
 ROUNDS_MAX = 8
 _BASE64 = lazy_regex(r"[A-Za-z0-9+/]{14,}={0,2}")
@@ -39,7 +39,7 @@ _OPTION = lazy_regex(r"--?[A-Za-z][\w.-]*")
 _UNSAFE = lazy_regex(r"[^A-Za-z0-9_.~-]")
 _SEPARATORS = {ord(sign): None for sign in "-_. "}
 HEADS_SOUGHT_MAX = 24
-"""So many beginnings are sought one by one, which is faster than to look at each place of a text."""
+"""The most beginnings that are sought one by one, which is faster than to look at each place of a text."""
 SHAPELESS_MAX = 300_000
 LINES_AT_ONCE = 500
 
@@ -218,7 +218,7 @@ class Redactor:
                 yield Finding(found.name, at + start, end + stop, found.secret)
 
     def _is_in_mask(self, text: str, start: int, end: int) -> bool:
-        """Whether this is a part of a mask of ours: a secret may begin like the name of a shape."""
+        """Return True if this is a part of a mask of ours: a secret may begin like the name of a shape."""
         opened = text.rfind("[", max(start - MASK_CHARS_MAX, 0), start)
         closed = text.find("]", end, end + MASK_CHARS_MAX)
         return opened >= 0 and closed >= 0 and text[opened : closed + 1] in self._given
@@ -320,7 +320,7 @@ def _same(text: str, at: int, secret: str) -> int:
 
 
 def _stands_apart(text: str, found: Finding) -> bool:
-    """Whether no other secret can be seen to begin or end beside this one once it is masked."""
+    """Return True if no other secret can be seen to begin or end beside this one once it is masked."""
     before = text[found.start - 1 : found.start] if found.start else ""
     return _ENDS.match(text, found.end) is not None and not before.isalnum() and before not in ("_", "-")
 

@@ -80,7 +80,7 @@ def simple_commands(script: str) -> list[Simple]:
 
 @lru_cache(maxsize=1024)
 def is_shell(tool_name: str, tool: str) -> bool:
-    """Whether a tool runs commands of a POSIX shell. In others a backslash is part of a path."""
+    """Return True if a tool runs commands of a POSIX shell. In others a backslash is part of a path."""
     if tool != Tool.SHELL and tool_name.lower().replace("_", "") not in _TOOLS:
         return False
     return not _FOREIGN.search(tool_name)
@@ -325,7 +325,7 @@ def git_words(words: list[str | None]) -> tuple[str | None, str, list[str | None
 
 
 def is_rooted(path: str) -> bool:
-    """Whether a path means the same from everywhere."""
+    """Return True if a path means the same from everywhere."""
     return path.startswith(("/", "~", "\\", "file:")) or path[1:3] in (":/", ":\\")
 
 

@@ -244,7 +244,7 @@ def _listed(text: str, found: re.Match[str]) -> Iterator[tuple[int, Named]]:
 
 
 def is_hash(word: str) -> bool:
-    """Whether a word in hex can only be a commit's hash: no number, and no word that is spelled with a to f."""
+    """Return True if a word in hex can only be a commit's hash: no number, and no word that is spelled with a to f."""
     return len(word) >= _WHOLE_HASH or not (word.isdigit() or word.isalpha())
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from backstory.lazy_regex import lazy_regex
 
 FORMS_MAX = 16
-"""So many other forms of a word are looked for."""
+"""The most other forms of a word that are looked for."""
 LETTERS_LEAST = 3
 """Shorter words have no other forms: "is" is not the plural of "i"."""
 EDITED_LETTERS_MAX = 24

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backstory.model import ToolCall
 
 COMPARED_MAX = 4_000_000
-"""So many pairs of lines are compared at most to find those that an edit keeps."""
+"""The most pairs of lines that are compared to find those that an edit keeps."""
 _EVERYWHERE = ("replace_all", "replaceAll", "allow_multiple")
 _WRITTEN = ("content", "file_text", "contents", "text")
 

@@ -90,7 +90,7 @@ def take_removals(db: apsw.Connection, removed: Iterable[tuple[str, int]]) -> li
 
 
 def _is_imported(db: apsw.Connection, session_id: int) -> bool:
-    """Whether a session is here from an import alone: nothing of it was read from a file of this machine."""
+    """Return True if a session is here from an import alone: nothing of it was read from a file of this machine."""
     return bool(
         db.execute(
             "select imported is not null and not exists (select 1 from logs where session_id = ?1 "
@@ -102,7 +102,7 @@ def _is_imported(db: apsw.Connection, session_id: int) -> bool:
 
 
 def _shares_turn(db: apsw.Connection, source: str, uid: str) -> bool:
-    """Whether a session holds a turn that is known here from something else than an import."""
+    """Return True if a session holds a turn that is known here from something else than an import."""
     return bool(
         db.execute(
             f"select exists (select 1 from {source}.sessions o join {source}.turns t on t.session_id = o.id "
@@ -123,7 +123,7 @@ def _compared(db: apsw.Connection, source: str, known: int, uid: str) -> Came:
 
 
 def _says_more(db: apsw.Connection, one: str, one_id: int, other: str, other_id: int) -> bool:
-    """Whether one of two has a turn, an event, a byte, a file or a summary that the other one lacks."""
+    """Return True if one of two has a turn, an event, a byte, a file or a summary that the other one lacks."""
     return any(
         db.execute(f"select exists ({question})", (one_id, other_id)).get
         for question in (each.format(one=one, other=other) for each in _MORE)

@@ -16,9 +16,9 @@ from backstory.model import PART_MIN
 
 FORMAT = 1
 STRUCTURES_MAX = 2_000_000
-"""So many lists and objects may begin in a line: each takes much more memory than text."""
+"""The most lists and objects that may begin in a line: each takes much more memory than text."""
 PIECE_BYTES = 1024 * 1024
-"""So many bytes of a log at most stand in one line."""
+"""The most bytes of a log in one line."""
 RANGES_AT_ONCE = 1_000
 
 Time = str

@@ -46,7 +46,7 @@ def decide(db: apsw.Connection, sides: Sides) -> dict[str, int]:
 
 
 def _is_at(value: Value, turns: set[str]) -> bool:
-    """Whether a value is the name of a branch whose tip is in one of these turns."""
+    """Return True if a value is the name of a branch whose tip is in one of these turns."""
     return isinstance(value, tuple) and value[1] in turns
 
 
@@ -283,7 +283,7 @@ select exists (select 1 from SOURCE.checkpoints c, first f where session_id = :o
   or exists (select 1 from SOURCE.session_files, first f where session_id = :old and first_seq < f.seq)
   or exists (select 1 from SOURCE.session_refs r, first f where session_id = :old and r.seq < f.seq)
 """
-"""Whether something derived belongs to no turn, so that no shift says where it stands here."""
+"""True if something derived belongs to no turn, so that no shift says where it stands here."""
 _SHIFT = "join temp.shifts m on m.first = (select max(first) from temp.shifts where first <= {seq}) and {seq} <= m.last"
 _RANK = f"instr('{derived_tables.ACTIONS}', {{}})"
 _DERIVED = (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import apsw
 
 SLICE_BYTES = 16 * 1024 * 1024
-"""So much of a store is copied in one transaction."""
+"""The most of a store that is copied in one transaction."""
 COPIED = -2
 """In place of the version that derived a log: its bytes have come, what is derived of them comes in the end."""
 _KIND = f"replace(kind, '{COPY}', '')"
@@ -42,7 +42,7 @@ class Budget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether the transaction is to end."""
+        """True if the transaction is to end."""
         return self.left <= 0
 
 
@@ -64,7 +64,7 @@ class Match(Struct, frozen=True, kw_only=True):
     has_all: bool = False
     """Ours holds all bytes of theirs."""
     shared: int = 0
-    """So many first bytes another log of ours shares with theirs."""
+    """First bytes that another log of ours shares with theirs."""
     is_diverged: bool = False
     """That one and theirs hold bytes each that the other lacks."""
 

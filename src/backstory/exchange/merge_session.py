@@ -299,7 +299,7 @@ class SessionMerge:
     def _has_record(
         self, db: apsw.Connection, seq: int, log_id: int | None, position: int | None, length: int | None
     ) -> bool:
-        """Whether a record of theirs before the first prompt is here, in whichever log."""
+        """Return True if a record of theirs before the first prompt is here, in whichever log."""
         new = self._sides.new
         if log_id is None or self._is_aligned:
             asked = "select exists (select 1 from events where session_id = ? and seq = ?)"
@@ -352,7 +352,7 @@ class SessionMerge:
 
 
 def _is_aligned(db: apsw.Connection, sides: Sides) -> bool:
-    """Whether all that the other store has more of has numbers that are free here: only there the session went on."""
+    """Return True if the numbers of all that only the other store has are free here: the session went on only there."""
     source, old, new = sides
     facts: list[tuple[int, int | None, int | None]] = fetch(
         db,

@@ -85,7 +85,7 @@ def pairs(db: apsw.Connection, sides: Sides, after: tuple[int, int]) -> list[Pai
 
 
 def is_theirs_better(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
-    """Whether the other store's copy of a turn replaces ours: it has more events; where as many, it says more."""
+    """Return True if the other store's copy of a turn replaces ours: it has more events, or as many that say more."""
     if _is_pruned(db, "main", sides.new, pair.our_id):
         return False
     if pair.events != pair.our_events:
@@ -146,7 +146,7 @@ def _digest(db: apsw.Connection, schema: str, session_id: int, turn_id: int | No
 
 
 def _is_pruned(db: apsw.Connection, schema: str, session_id: int, turn_id: int | None) -> bool:
-    """Whether a person removed a turn, and what it held."""
+    """Return True if a person removed a turn, and what it held."""
     return bool(
         db.execute(
             f"select exists (select 1 from {schema}.turns t where id = ? and removed is not null and prompt = '' "
@@ -181,7 +181,7 @@ def next_seq(db: apsw.Connection, session_id: int) -> int:
 
 
 def _is_free(db: apsw.Connection, session_id: int, uid: str, first: int, last: int) -> bool:
-    """Whether no other turn and no event has one of these numbers."""
+    """Return True if no other turn and no event has one of these numbers."""
     return not db.execute(
         "select exists (select 1 from events where session_id = ?1 and seq between ?3 and ?4) or exists ("
         "select 1 from turns where session_id = ?1 and first_seq between ?3 and ?4 and uid <> ?2) or coalesce(("

@@ -150,7 +150,7 @@ def link_relatives(db: apsw.Connection, session_id: int, uid: str) -> None:
 
 
 def _is_anothers(db: apsw.Connection, source: str, known: tuple[object, ...], uid: str) -> bool:
-    """Whether a session here is not that of the other store, but only bears its uid: one never replaces the other."""
+    """Return True if a session here only bears the uid of the other store's: one never replaces the other."""
     _, owner, elsewhere = known
     theirs = db.execute(f"select owner from {source}.sessions where uid = ?", (uid,)).get
     return owner != theirs and not (owner is None and elsewhere is not None)
@@ -184,7 +184,7 @@ def take_elsewhere(db: apsw.Connection, source: str, uid: str, origin: Taken) ->
 
 
 def shared_turn(db: apsw.Connection, source: str, uid: str, elsewhere: str) -> bool:
-    """Whether a session of a store from elsewhere holds a turn that is known here from another place."""
+    """Return True if a session of a store from elsewhere holds a turn that is known here from another place."""
     return bool(
         db.execute(
             f"select exists (select 1 from {source}.sessions o join {source}.turns t on t.session_id = o.id "
@@ -196,7 +196,7 @@ def shared_turn(db: apsw.Connection, source: str, uid: str, elsewhere: str) -> b
 
 
 def _has_more(db: apsw.Connection, source: str, known: object, uid: str) -> bool:
-    """Whether a session has a turn here that it lacks there: an older copy does not replace a newer one."""
+    """Return True if a session has a turn here that it lacks there: an older copy does not replace a newer one."""
     return bool(
         db.execute(
             "select count(*) from turns where session_id = ? and outcome is not null and removed is null "

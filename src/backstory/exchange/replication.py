@@ -318,7 +318,7 @@ def take_logged(store: Store, source: Store, runs: Sequence[LoggedRun]) -> None:
 
 
 def was_given(store: Store, store_id: str, runs: Sequence[LoggedRun]) -> bool:
-    """Whether ``note_given`` recorded this for these runs last."""
+    """Return True if ``note_given`` recorded this for these runs last."""
     return not runs or run_facts.digest(runs) == store.ask(run_facts.given, store_id)
 
 
@@ -337,7 +337,7 @@ class _Pulled:
         self._failed, self._behind = dict[str, str](), dict[str, str]()
 
     def may_try(self, step: Step) -> bool:
-        """Whether a step can be performed after those before it."""
+        """Return True if a step can be performed after those before it."""
         is_there = isinstance(step, plan.Remove | plan.Prune | plan.Decide) and step.side == plan.Side.THEIRS
         if is_there and self._behind:
             self._behind.setdefault(step.uid, next(iter(self._behind.values())))

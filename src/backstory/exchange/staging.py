@@ -52,7 +52,7 @@ class Rows(Struct):
 
     @property
     def is_full(self) -> bool:
-        """Whether they are so many that they should be written."""
+        """True if they are so many that they should be written."""
         return self.rows >= ROWS_AT_ONCE or self.bytes >= BYTES_AT_ONCE
 
 

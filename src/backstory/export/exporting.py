@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 1_000
 TIMEOUT_S = 600.0
-"""So many rows of a view take a moment; only a store that something keeps from being read takes this long."""
+"""Rows of a view that take a moment; only a store that cannot be read takes this long."""
 VALUE_BYTES_MAX = 256 * 1024 * 1024
 """The largest output of a tool that is written; a line of a log is read up to a quarter of it."""
 PIECE_BYTES = 4 * 1024 * 1024
@@ -90,7 +90,7 @@ def formats() -> list[str]:
 
 
 def writes_folder(name: str) -> bool:
-    """Whether sessions become files of their own in this form."""
+    """Return True if sessions become files of their own in this form."""
     return _writers()[name].session_export is not None
 
 

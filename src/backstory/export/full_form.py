@@ -129,7 +129,7 @@ def _with_change(event: ToolCall, compact: Event) -> ToolCall:
 
 
 def _has_lines(call: ToolCall) -> bool:
-    """Whether a call's input holds any text of a file, not only its name."""
+    """Return True if a call's input holds any text of a file, not only its name."""
     return rb"\n" in encoded(call.input)
 
 

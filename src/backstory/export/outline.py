@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PROMPT, DECISION, COMMIT = "prompt", "decision", "commit"
 TEXT_CHARS_MAX = 200
 CALLS_OPEN_MAX = 100
-"""So many questions wait at most for the person's answer."""
+"""The most questions that wait for the person's answer."""
 ASKING = frozenset({"AskUserQuestion", "ask_user", "request_user_input", "ask_question", "question"})
 """Tools by which a model asks the person."""
 PLANNING = frozenset({"ExitPlanMode", "exit_plan_mode"})

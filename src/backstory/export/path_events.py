@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from backstory.store import Session, Store, StoredEvent, TreeTurn
 
 WINDOW = 500
-"""So many events are read at once; gaps in a path that are shorter are read over."""
+"""The most events that are read at once; gaps in a path that are shorter are read over."""
 
 
 def path_events(

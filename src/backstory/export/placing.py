@@ -53,7 +53,7 @@ class PutFile(Struct, frozen=True, kw_only=True):
     sha256: str
 
     def is_as_put(self) -> bool:
-        """Whether the file is the one that was put there, to the last byte."""
+        """Return True if the file is the one that was put there, to the last byte."""
         try:
             found = Path(self.path).lstat()
             is_same = (found.st_dev, found.st_ino, found.st_size) == (self.device, self.inode, self.bytes)

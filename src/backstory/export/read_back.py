@@ -1,4 +1,4 @@
-"""Whether a log that was written says what it should: it is read with our own reader, as any log is.
+"""True if a log that was written says what it should: it is read with our own reader, as any log is.
 
 The words of a person are compared with those of the session, all else with what was carried. Of each text its hash is
 compared, so that a long session takes little memory.

@@ -23,7 +23,7 @@ class SharedTurn(Struct, frozen=True, kw_only=True):
     outcome: str | None
     cost_usd: float | None
     is_computed: bool
-    """Whether the cost was computed from tokens and prices."""
+    """True if the cost was computed from tokens and prices."""
     is_rewound: bool
 
 

@@ -26,9 +26,9 @@ else:
 
 NEW_BYTES_MAX = 4 * 1024 * 1024
 SLICE_BYTES = 256 * 1024
-"""So much of a log is stored at once, and between two of them it may be time to end."""
+"""The most of a log that is stored at once, and between two of them it may be time to end."""
 LOGS_AT_ONCE = 32
-"""So many logs are stored together; how long they took says whether there is time for as many more."""
+"""The most logs that are stored together; how long they took says whether there is time for as many more."""
 UNPACKED = 8
 """A compressed log is taken to hold so many times its size."""
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DATABASE_BYTES_MAX = 2 * 1024 * 1024 * 1024
 COPY_BYTES = 1024 * 1024
 COPIES_MAX = 5
-"""So often a database that is written meanwhile is copied again."""
+"""The most copies of a database that is written meanwhile."""
 JOURNALS = ("-wal", "-journal")
 _BINARY = getattr(os, "O_BINARY", 0)
 _FROM = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ENTRIES_BETWEEN_LOOKS = 256
 """Between so many files of a folder it may be time to end."""
 SIDECARS_MAX = 1_000
-"""So many files beside one log are kept; those nearest to it come first."""
+"""The most files beside one log that are kept; those nearest to it come first."""
 NEVER_KEPT = lazy_regex(
     r"\.(?:lock|lck|tmp|part|pem|key|p12|pfx|jks|kdbx)$|\.(?:db|sqlite3?)(?:-\w+)?$|^\.(?:env|netrc|npmrc|pypirc)\b"
     r"|^id_(?:rsa|dsa|ecdsa|ed25519)|^(?:hosts|credentials?|secrets?|auth|tokens?)(?:\.(?:json|ya?ml|toml|ini|txt))?$",
@@ -66,7 +66,7 @@ class Looked(Struct, kw_only=True):
     folders: dict[str, int] = field(default_factory=dict)
     """The folders that were looked through, itself included, with their mtimes (ns) before that."""
     is_whole: bool = True
-    """Whether there was time to look at everything."""
+    """True if there was time to look at everything."""
 
 
 def discover(agents: Iterable[Agent], environ: Mapping[str, str], home: Path) -> tuple[list[Candidate], list[Looked]]:

@@ -64,7 +64,7 @@ WORKER_BYTES = 8 * 1024 * 1024
 """From so many on other processes read along; below that they would hardly have begun when all is done."""
 BATCH_LOGS = 400
 STAMPS_AT_ONCE = 1_000
-"""So many files are compared with what the store knows of them at a time."""
+"""The most files that are compared with what the store knows of them at a time."""
 TRIES = 4
 """How often a log is read again when another process was faster."""
 IDLE_MS = 24 * 3600 * 1000
@@ -125,7 +125,7 @@ def ingest_briefly(
 
 
 def understand(store: Store, log: Log) -> bool:
-    """Whether a kept log that nobody understood is known by now; it is then read as the log that it is."""
+    """Return True if a kept log that nobody understood is known by now; it is then read as the log that it is."""
     agent = agents.load(log.agent)
     identity, _ = unread.identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
     if identity is None:
@@ -498,7 +498,7 @@ class _Ingest(Notes):
                 self._drop_superseded(reading)
 
     def _is_running(self, each: Candidate, identity: LogIdentity) -> bool:
-        """Whether a log, or that of the session it helps, is of a run that is not stored yet."""
+        """Return True if a log, or that of the session it helps, is of a run that is not stored yet."""
         named = (identity.native_id, identity.parent_native_id)
         is_running = any((each.agent.name, native_id) in self._running for native_id in named)
         if is_running:
@@ -506,7 +506,7 @@ class _Ingest(Notes):
         return is_running
 
     def _should_hand_over(self, each: Candidate) -> bool:
-        """Whether another process reads this log: this one takes a small one itself when it would only wait."""
+        """Return True if another process reads this log: this one takes a small one itself when it would only wait."""
         if self._readers is None:
             return False
         while self._readers.has_outcome or self._readers.is_full:

@@ -65,7 +65,7 @@ class JsonImport:
         self._rows = Rows()
         self._session: StagedSession | None = None
         self._is_skipping = False
-        """Whether lines belong to a session that is left out."""
+        """True if lines belong to a session that is left out."""
         self._head: Head | None = None
         self._known: set[str] = set()
         self._is_over = False

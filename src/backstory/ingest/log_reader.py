@@ -41,7 +41,7 @@ SLICE_BYTES = 16 * 1024 * 1024
 STATELESS_BYTES = 8 * 1024
 """Of a log that is not longer no state is kept: its reader is told its lines again when more of it comes."""
 BEGINNING_BYTES = 4096
-"""So much of a log shows how its records end."""
+"""Bytes of a log that show how its records end."""
 
 
 def never() -> bool:
@@ -264,7 +264,7 @@ def _batch(
 
 
 def read_exactly(file: IO[bytes], length: int) -> bytes:
-    """So many bytes of a file from where it stands, or as many as there are."""
+    """Read this many bytes of a file from its position, or as many as there are."""
     pieces = []
     while length > 0 and (piece := file.read(length)):
         pieces.append(piece)

@@ -95,7 +95,7 @@ def first_record_hash(head: bytes) -> bytes | None:
 
 
 def has_grown(file: IO[bytes], log: Log) -> bool:
-    """Whether a file goes on from what is kept, by its size and the hash of the bytes before the old end."""
+    """Return True if a file goes on from what is kept, by its size and the hash of the bytes before the old end."""
     if log.first_hash is None or log.tail_hash is None or size_of(file) <= log.read_to:
         return False
     at = max(log.read_to - logs.TAIL_BYTES, 0)
@@ -105,7 +105,7 @@ def has_grown(file: IO[bytes], log: Log) -> bool:
 
 
 def begins_with(store: Store, file: IO[bytes], log: Log) -> bool:
-    """Whether a file's beginning is all that is kept of a log; it then stands behind it."""
+    """Return True if a file's beginning is all that is kept of a log; it then stands behind it."""
     file.seek(0)
     for _, length, digest in store.ask(logs.chunk_marks, log.id):
         if codec.chunk_digest(read_exactly(file, length)) != digest:
@@ -114,7 +114,7 @@ def begins_with(store: Store, file: IO[bytes], log: Log) -> bool:
 
 
 def is_beginning_of(store: Store, file: IO[bytes], log: Log) -> bool:
-    """Whether all of a file is the beginning of what is kept."""
+    """Return True if all of a file is the beginning of what is kept."""
     file.seek(0)
     for data in store.stream_log(log.id):
         found = read_exactly(file, len(data))

@@ -1,4 +1,4 @@
-"""Whether there are new logs, found out at little cost: no agent is imported, no log opened, nothing written.
+"""True if there are new logs, found out at little cost: no agent is imported, no log opened, nothing written.
 
 Looked at are the logs that were written last, and the folders whose mtime changed. An older log that grows again is
 found when its folder changes, and by a whole ingest.
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 RECENT_LOGS = 200
-"""So many logs are looked at, those that were written last."""
+"""The most logs that are looked at, those that were written last."""
 FOLDERS_MAX = 5_000
-"""So many folders are looked at, those that changed last."""
+"""The most folders that are looked at, those that changed last."""
 FILES_MAX = 2_000
-"""So many new files are looked at more closely."""
+"""The most new files that are looked at more closely."""
 STATTED_MAX = 1_000
 """Of a folder with more files only the names are compared with those that are known."""
 ENTRIES_BETWEEN_LOOKS = 256
@@ -45,7 +45,7 @@ class Budget:
         self._until, self._end = time.process_time() + cpu_s, time.monotonic() + wall_s
 
     def is_over(self) -> bool:
-        """Whether all of it is used."""
+        """Return True if all of it is used."""
         return self.remaining_s() <= 0 or time.monotonic() > self._end
 
     def remaining_s(self) -> float:
@@ -61,7 +61,7 @@ class News(Struct, kw_only=True):
     folders: Folders = field(default_factory=dict)
     """The folders that were looked through, with their mtimes."""
     is_whole: bool = True
-    """Whether there was time to look at everything."""
+    """True if there was time to look at everything."""
 
 
 def look(store: Store, folders: Folders, is_wanted: Callable[[str, str], bool], budget: Budget) -> News:
@@ -82,7 +82,7 @@ def look(store: Store, folders: Folders, is_wanted: Callable[[str, str], bool], 
 
 
 def differs(stamp: FileStamp, found: os.stat_result) -> bool:
-    """Whether a file is not as it was when it was last looked at."""
+    """Return True if a file is not as it was when it was last looked at."""
     return (stamp.size, stamp.mtime_ns, stamp.inode, stamp.device, stamp.ctime_ns) != (
         found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev,
         stamp.ctime_ns if stamp.ctime_ns is None else found.st_ctime_ns,
@@ -172,7 +172,7 @@ def _is_new(entry: os.DirEntry[str], stamp: FileStamp | None) -> bool:
 
 
 def _is_text(path: str) -> bool:
-    """Whether a path can be stored: its name is UTF-8."""
+    """Return True if a path can be stored: its name is UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:

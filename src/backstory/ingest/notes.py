@@ -35,7 +35,7 @@ class Notes:
         self._sessions: dict[str, set[tuple[int, bool]]] = {}
 
     def _is_as_it_was(self, each: Candidate, seen: FileStamp | None) -> bool:
-        """Whether a file is as it was when it was ``seen``."""
+        """Return True if a file is as it was when it was ``seen``."""
         if seen is None or (seen.size, seen.mtime_ns, seen.inode, seen.device) != (
             each.size, each.mtime_ns, each.inode, each.device,
         ):  # fmt: skip

@@ -21,7 +21,7 @@ READERS_MAX = 3
 BYTES_EACH = 32 * 1024 * 1024
 """From so many more bytes on another process is worth its start."""
 HANDED_MAX = 64
-"""So many logs may be with one process."""
+"""The most logs that may be with one process."""
 AHEAD_BYTES = 32 * 1024 * 1024
 """With so much before it, a process is busy enough."""
 
@@ -54,7 +54,7 @@ class _Reader:
         return sum(reading.each.size for reading in self.handed)
 
     def has_room(self, size: int) -> bool:
-        """Whether a log of this size is better read by it than by a process that could write meanwhile."""
+        """Return True if a log of this size is better read by it than by a process that could write meanwhile."""
         return len(self.handed) < HANDED_MAX and (self.ahead < AHEAD_BYTES or size > AHEAD_BYTES)
 
 
@@ -73,21 +73,21 @@ class Readers:
 
     @property
     def has_outcome(self) -> bool:
-        """Whether a batch is there to be written."""
+        """True if a batch is there to be written."""
         return any(reader.worker.has_outcome for reader in self._readers)
 
     @property
     def is_reading(self) -> bool:
-        """Whether a log that was handed over is still to come, all of it or its end."""
+        """True if a log that was handed over is still to come, all of it or its end."""
         return any(reader.handed for reader in self._readers)
 
     @property
     def is_full(self) -> bool:
-        """Whether every process has as many logs as it may."""
+        """True if every process has as many logs as it may."""
         return bool(self._readers) and all(len(reader.handed) >= HANDED_MAX for reader in self._readers)
 
     def has_room(self, size: int) -> bool:
-        """Whether one of them should read a log of this size."""
+        """Return True if one of them should read a log of this size."""
         return any(reader.has_room(size) for reader in self._readers)
 
     def give(self, reading: Reading, job: Job) -> list[Reading]:

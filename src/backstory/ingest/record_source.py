@@ -80,7 +80,7 @@ class RecordSource:
         """Add what stands by itself in records since the last call."""
 
     def has_reported(self) -> bool:
-        """Whether a record since the last call reports of a subagent."""
+        """Return True if a record since the last call reports of a subagent."""
         return False
 
 

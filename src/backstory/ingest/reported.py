@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from backstory.agents.contract import Agent
 
 SUBAGENTS_MAX = 1_000
-"""So many subagents of one log become sessions."""
+"""The most subagents of one log that become sessions."""
 IN_MEMORY_BYTES = 1024 * 1024
 BLOCK_BYTES = 256 * 1024
 _NAME = lazy_regex(r"(.+\.jsonl)#[\w-]+")
 
 
 def is_reported(path: str) -> bool:
-    """Whether a log of this name is made of what another one reports.
+    """Return True if a log of this name is made of what another one reports.
 
     >>> is_reported("p/7f2c.jsonl#a580f73"), is_reported("p/7f2c.jsonl")
     (True, False)

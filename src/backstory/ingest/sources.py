@@ -29,7 +29,7 @@ class Reading(Struct, kw_only=True):
     log_id: int | None = None
     is_refused: bool = False
     is_unparsed: bool = False
-    """Whether what it says could not be stored: of what follows the bytes are kept alone."""
+    """True if what it says could not be stored: of what follows the bytes are kept alone."""
     is_kept: bool = False
     """It is read from what the store keeps of it, not from its file."""
     parent: Candidate | None = None
@@ -68,7 +68,7 @@ def place_of(each: Candidate, log_id: int | None, reason: str | None = None) -> 
 
 
 def is_as_noted(each: Candidate, seen: FileStamp) -> bool:
-    """Whether a file is as it was when it was last looked at; a ctime that was not noted counts for nothing."""
+    """Return True if a file is as it was when it was last looked at; a ctime that was not noted counts for nothing."""
     return (seen.size, seen.mtime_ns, seen.inode, seen.device, seen.ctime_ns) == (
         each.size, each.mtime_ns, each.inode, each.device, seen.ctime_ns if seen.ctime_ns is None else each.ctime_ns,
     )  # fmt: skip

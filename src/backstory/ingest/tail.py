@@ -49,7 +49,7 @@ class Growth(Struct, frozen=True, kw_only=True):
     change: str | None = None
     """REPLACED or GONE, if that happened; records of a new file that were in the old one are not repeated."""
     has_more: bool = False
-    """Whether there is more to read at once."""
+    """True if there is more to read at once."""
 
 
 class LogTail:
@@ -111,7 +111,7 @@ class LogTail:
         return Growth(records=records, turns=tuple(self._source.turns()), change=change, has_more=has_more)
 
     def _goes_on(self, file: IO[bytes]) -> bool:
-        """Whether a file begins with what was read, as far as the last of it shows."""
+        """Return True if a file begins with what was read, as far as the last of it shows."""
         file.seek(self._at - len(self._before))
         return read_exactly(file, len(self._before)) == self._before
 

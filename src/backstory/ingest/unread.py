@@ -25,7 +25,7 @@ PREFIX = "not understood: "
 """The native id of such a log begins so; its path below the agent's own folder follows."""
 RECORD = "not understood"
 LOOKED_AT_BYTES = 4 * 1024 * 1024
-"""So much of a log is looked at where its first 64 KB do not say whose it is: its first record may be long."""
+"""The most of a log that is looked at where its first 64 KB do not say whose it is: its first record may be long."""
 
 
 def identity_of(relpath: str) -> LogIdentity:
@@ -34,7 +34,7 @@ def identity_of(relpath: str) -> LogIdentity:
 
 
 def is_unread(native_id: str) -> bool:
-    """Whether a log with this native id is one that nobody understands."""
+    """Return True if a log with this native id is one that nobody understands."""
     return native_id.startswith(PREFIX)
 
 

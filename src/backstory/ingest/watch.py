@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from backstory.store import Store
 
 STEP_MS = 100
-"""So often it is asked what changed, and so long nothing more may change before it is read …"""
+"""The interval at which changes are looked for, and the quiet time before they are read …"""
 DEBOUNCE_MS = 200
 """… but no longer than this."""
 TICK_S = 0.5
-"""So often the few things are looked at that nobody reports: folders that are not there, the store's own file."""
+"""The interval for the few things that nobody reports: folders that are not there, the store's own file."""
 RUNS_S = 2.0
-"""So often runs and project stores are looked at."""
+"""The interval at which runs and project stores are looked at."""
 SETTLE_S = 1.0
 """A new folder is looked through again after this: what is made in it at once may come before it is watched."""
 ALL_S = 900.0
-"""So often everything is looked through, in case something went unheard."""
+"""The interval at which everything is looked through, in case something went unheard."""
 MANY = 2_000
 """With so many changes at once the system may have reported some only."""
 EARLY_MAX = 1_000
-"""So many files that lie beside logs which are not there yet are remembered."""
+"""The most files beside missing logs that are remembered."""
 OPEN_S = 1.0
-"""So long the store stays open after it was written; then it is one file again."""
+"""The time that the store stays open after it was written; then it is one file again."""
 RETRY_S = 2.0
 FAILING_S = 60.0
 """What fails twice within this time is not relied on for a while."""
@@ -315,7 +315,7 @@ class Sight:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether there is more to watch than is watched, or other folders than those."""
+        """True if there is more to watch than is watched, or other folders than those."""
         return self._is_stale or any(_identity(folder) != seen for folder, seen in self._seen.items())
 
     def distrust(self) -> None:
@@ -346,7 +346,7 @@ class Sight:
         return ""
 
     def check(self, folder: str) -> None:
-        """Whether a folder that came later could be watched: nobody reports when it could not."""
+        """Return True if a folder that came later could be watched: nobody reports when it could not."""
         from watchfiles._rust_notify import RustNotify
 
         try:

@@ -69,7 +69,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     unknown: dict[str, int] = field(default_factory=dict)
     problem: str | None = None
     is_undone: bool = False
-    """Whether reading it failed here in a way that the first process should see itself."""
+    """True if reading it failed here in a way that the first process should see itself."""
 
 
 class WorkerLost(Exception):
@@ -177,7 +177,7 @@ class Worker:
 
     @property
     def has_outcome(self) -> bool:
-        """Whether a slice is waiting."""
+        """True if a slice is waiting."""
         return bool(self._frames)
 
     def outcome(self) -> Outcome:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 KEPT_S = 5.0
 """No longer than this a workspace is used: what it read when it was opened may be another by then."""
 IDLE_S = 1.0
-"""So long after the last question its stores are closed, so that each is one file again."""
+"""The time from the last question until its stores are closed, so that each is one file again."""
 
 
 class KeptWorkspace:

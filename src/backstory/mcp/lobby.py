@@ -101,7 +101,7 @@ def _has_id(message: dict[str, Any]) -> bool:
 
 
 def _is_plain(message: dict[str, Any]) -> bool:
-    """Whether a handshake has what the protocol asks for, so that the server would greet, too."""
+    """Return True if a handshake has what the protocol asks for, so that the server would greet, too."""
     given = message.get("params", {})
     info = given.get("clientInfo")
     return (

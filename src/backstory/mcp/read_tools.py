@@ -20,10 +20,10 @@ TURNS_SHOWN = 12
 PROMPT_CHARS = 160
 """Where the prompts of a session are listed, so many of each."""
 RECORDS_MAX = 400
-"""So many records are looked at for one answer."""
+"""The most records that are looked at for one answer."""
 NUMBER_MAX = 2**53
 OVERLAP_CHARS = 4_096
-"""So much around a piece of a long text is looked at for secrets that its edges may cut."""
+"""The most around a piece of a long text that is looked at for secrets that its edges may cut."""
 
 
 class GetSession(Tool, frozen=True, kw_only=True):

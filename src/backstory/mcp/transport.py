@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 4 * 1024 * 1024
 """A longer line is no request that anything here takes."""
 WAITING_MAX = 16
-"""So many requests may wait for an answer; then the client has to wait before it is read again."""
+"""The most requests that may wait for an answer; then the client has to wait before it is read again."""
 READ_BYTES = 64 * 1024
 PAUSE_S = 0.01
 END_S = 15.0
-"""So long the last answers may take once the client has closed its end."""
+"""The time for the last answers once the client has closed its end."""
 WRITE_BYTES = 4096
-"""So much can be written without blocking wherever something can be written."""
+"""Bytes that can be written without blocking wherever something can be written."""
 
 
 @asynccontextmanager

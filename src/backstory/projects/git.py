@@ -156,7 +156,7 @@ def _bare_root(folder: Path) -> Path | None:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether a folder is a repository without a worktree of its own."""
+    """Return True if a folder is a repository without a worktree of its own."""
     try:
         if not ((folder / "HEAD").is_file() and (folder / "objects").is_dir()):
             return False

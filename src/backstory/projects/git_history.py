@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COMMITS_MAX = 2_000
 """Of the history of a file so many commits are looked at, the newest."""
 COPIES_MAX = 20
-"""So many other files that lines of one came from are looked at."""
+"""The most other files that lines of one came from that are looked at."""
 FILE_BYTES_MAX = 50_000_000
 """A file that git does not have is read up to this size."""
 _DIFF = (
@@ -168,7 +168,7 @@ class GitHistory:
             raise FileNotHere(path) from refused
 
     def _is_committed(self, path: str) -> bool:
-        """Whether the file is in the last commit."""
+        """Return True if the file is in the last commit."""
         return self._has_commits and bool(self._git.ask("ls-tree", "--name-only", "HEAD", "--", path))
 
     @cached_property

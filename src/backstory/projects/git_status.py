@@ -1,4 +1,4 @@
-"""Whether git could bring a file back as it is: asked of git, because only git knows its line ends."""
+"""True if git could bring a file back as it is: asked of git, because only git knows its line ends."""
 
 from __future__ import annotations
 

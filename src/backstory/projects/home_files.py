@@ -116,7 +116,7 @@ def with_new_home(path: str, data: bytes, old: Sequence[Path], new: Path) -> byt
 
 
 def names_store(path: str) -> bool:
-    """Whether a file may name the store that it is about."""
+    """Return True if a file may name the store that it is about."""
     return _NAMES_STORE.fullmatch(path) is not None
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 COPY_BYTES = 1024 * 1024
 SPACE_LEFT_BYTES = 16 * 1024 * 1024
-"""So much of a disk stays free."""
+"""Bytes of a disk that stay free."""
 
 
 class Move(Struct, kw_only=True):
@@ -255,7 +255,7 @@ def _write_copy(source: Path, target: Path) -> None:
 
 
 def _is_same(move: Move, entry: Entry) -> bool:
-    """Whether the new folder has this entry as the old one has it."""
+    """Return True if the new folder has this entry as the old one has it."""
     source, target = move.source / entry.path, move.to / entry.path
     try:
         if entry.is_folder:

@@ -38,7 +38,7 @@ def replace_by_link(folder: Path, to: Path) -> None:
 
 
 def is_half_replaced(folder: Path) -> bool:
-    """Whether a kill came between the two steps: only what is beside the folder says what was to be there."""
+    """Return True if a kill came between the two steps: only what is beside the folder says what was to be there."""
     return not os.path.lexists(folder) and (folder.with_name(f".{folder.name}.moved") / MOVED_TO).exists()
 
 

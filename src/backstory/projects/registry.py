@@ -155,7 +155,7 @@ class KnownProjects:
         return next((path for path in found if file_at(path) == file), None)
 
     def is_ours(self, path: Path, store_id: str) -> bool:
-        """Whether the store with this id at a path is ours; the file itself is not opened."""
+        """Return True if the store with this id at a path is ours; the file itself is not opened."""
         device, inode = file_at(path) or (None, None)
         is_link = path.is_symlink() or path.parent.is_symlink()
         seen = Seen(path=str(path), store_id=store_id, device=device, inode=inode, is_link=is_link)
@@ -168,7 +168,7 @@ class KnownProjects:
                 self._write(file, msgspec.structs.replace(place, merged=path.stat().st_mtime_ns), 0)
 
     def has_copies(self, store_id: str) -> bool:
-        """Whether several stores of ours have this id, none of which was merged into another."""
+        """Return True if several stores of ours have this id, none of which was merged into another."""
         files = {file_at(path) for path in self._places_alone(store_id)} - {None}
         return len(files) > 1
 
@@ -178,11 +178,11 @@ class KnownProjects:
         ]
 
     def is_noted(self, path: Path) -> bool:
-        """Whether a store of ours is, or was, at a path."""
+        """Return True if a store of ours is, or was, at a path."""
         return any(place.path == str(path) for _, place in self._pointers())
 
     def has_id(self, store: Store) -> bool:
-        """Whether a store of ours has this id, or the owner of sessions in the home store."""
+        """Return True if a store of ours has this id, or the owner of sessions in the home store."""
         return any(place.store_id == store.id for _, place in self._pointers()) or bool(
             self._home_store.ask_or([], sessions.owned_by, store.id)
         )
@@ -287,7 +287,7 @@ def _place(store_id: str, note: bytes) -> Place:
 
 
 def _is_moved(known: Place, place: Place) -> bool:
-    """Whether a store that was noted at one path is now at another."""
+    """Return True if a store that was noted at one path is now at another."""
     is_same = known.inode is not None and (known.device, known.inode) == (place.device, place.inode)
     return is_same and file_at(Path(known.path)) != (place.device, place.inode)
 

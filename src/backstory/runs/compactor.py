@@ -40,7 +40,7 @@ def lock_of(home: Path, session_uid: str) -> SessionLock:
 
 
 def is_under_way(home: Path, session_uid: str) -> bool:
-    """Whether a process summarises a session now."""
+    """Return True if a process summarises a session now."""
     return lock_of(home, session_uid).is_held
 
 
@@ -116,7 +116,7 @@ def note_begun(home: Path, session_uid: str) -> None:
 
 
 def is_unfinished(home: Path, session_uid: str) -> bool:
-    """Whether the process that was to summarise a session was killed."""
+    """Return True if the process that was to summarise a session was killed."""
     found = _BEGUN.match(trouble(home, session_uid))
     return found is not None and not birth(int(found[1])) and not is_under_way(home, session_uid)
 

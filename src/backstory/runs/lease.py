@@ -111,5 +111,5 @@ def host() -> str:
 
 
 def is_held(home: Path, session_uid: str) -> bool:
-    """Whether a process of this machine runs a session just now."""
+    """Return True if a process of this machine runs a session just now."""
     return SessionLock(home / LOCKS, session_uid).is_held

@@ -20,7 +20,7 @@ _Stamp = tuple[int, int, int]
 
 
 def is_known(home: Path, program: str) -> bool:
-    """Whether this program accepted messages before."""
+    """Return True if this program accepted messages before."""
     stamp = _stamp(program)
     return stamp is not None and _known(home).get(program) == stamp
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 TAIL_BYTES = 256 * 1024
-"""So much of the end of a run's output is read for what it is doing."""
+"""The most of the end of a run's output that is read for what it is doing."""
 
 
 class LiveRun:
@@ -83,13 +83,13 @@ class FollowedRun:
         self._reader = bounded.stream_reader(agents.load(run.agent))
         self._outputs: list[Followed] = []
         self.is_begun = False
-        """Whether its prompt was returned."""
+        """True if its prompt was returned."""
         self.is_over = False
-        """Whether its agent has ended, and all of its output was returned."""
+        """True if its agent has ended, and all of its output was returned."""
 
     @property
     def has_output(self) -> bool:
-        """Whether its output could be read: a run may be stored, and its spool removed, before anybody looks."""
+        """True if its output could be read: a run may be stored, and its spool removed, before anybody looks."""
         return bool(self._outputs)
 
     @property

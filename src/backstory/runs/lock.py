@@ -49,7 +49,7 @@ class SessionLock:
 
     @property
     def is_held(self) -> bool:
-        """Whether another process has the lock now."""
+        """True if another process has the lock now."""
         try:
             file = os.open(self._path, os.O_RDONLY)
         except OSError:
@@ -80,7 +80,7 @@ def taken_locks(locks: Path) -> list[str]:
 
 
 def is_taken(path: Path) -> bool:
-    """Whether processes hold the lock on a file or folder, alone or together."""
+    """Return True if processes hold the lock on a file or folder, alone or together."""
     try:
         file = os.open(path, os.O_RDONLY)
     except OSError:

@@ -34,7 +34,7 @@ def dequeue_consumed(store: Store, session_uid: str, consumed: Iterable[str], re
 
 
 def is_queued(store: Store, uid: str, report: Callable[[str], None]) -> bool:
-    """Whether a prompt is still in the queue; False where the queue cannot be read. Raises QueueBusy."""
+    """Return True if a prompt is still in the queue; False where the queue cannot be read. Raises QueueBusy."""
     try:
         with Queue(store.path, report) as queue:
             return queue.has(uid)

@@ -75,7 +75,7 @@ Came: TypeAlias = "Shown | UserMessage"
 ORPHANED = "an agent whose backstory was killed"
 """The holder of a session whose agent lives and whose runner does not: it hands nothing over and runs nothing more."""
 LOCK_S = 2.0
-"""So long a session's lock is waited for."""
+"""The longest wait for a session's lock."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -222,7 +222,7 @@ class Runner:
             self._store(store, spool, self._left(spool, run))
 
     def check(self, request: Request) -> str:
-        """Whether a request could be run at all, before anything is made for it; returns the agent's program."""
+        """Return True if a request could be run at all, before anything is made for it; returns the agent's program."""
         check_text(request.prompt)
         return program(request.agent, request.executable, self._environ)
 
@@ -647,7 +647,7 @@ def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> Ba
 
 
 def _is_there(store: Store, session_uid: str, file: tuple[int, int] | None) -> bool:
-    """Whether a run's store is where it was: the same file, or another with its session: one brought back."""
+    """Return True if a run's store is where it was: the same file, or another with its session: one brought back."""
     if not store.exists:
         return False
     if file is None or file_at(store.path) == file:
@@ -657,7 +657,7 @@ def _is_there(store: Store, session_uid: str, file: tuple[int, int] | None) -> b
 
 
 def _is_level(home: Store, uid: str, next_seq: int) -> bool:
-    """Whether the machine's store has all of a session, so that a run can be written to it beside."""
+    """Return True if the machine's store has all of a session, so that a run can be written to it beside."""
     try:
         return home.has(uid) and home.ask_or(1, sessions.next_seq, uid) == next_seq
     except Exception:

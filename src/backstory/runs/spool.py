@@ -110,7 +110,7 @@ class Spool:
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether there is an agent's output whose run is unknown."""
+        """True if there is an agent's output whose run is unknown."""
         # A folder that is just being removed may have no run.json for a moment.
         is_lost = (self.folder / RUN).exists() or self.age_s() > ORPHAN_S
         return self.stdout.exists() and self.run is None and is_lost and self.folder.exists()
@@ -145,7 +145,7 @@ class Spool:
 
     @property
     def was_started(self) -> bool:
-        """Whether the agent was started: its process was recorded, or it wrote something before that."""
+        """True if the agent was started: its process was recorded, or it wrote something before that."""
         has_output = any(each.exists() and each.stat().st_size for each in (self.stdout, self.stderr))
         return has_output or (self.folder / "process.json").exists()
 
@@ -201,7 +201,7 @@ class Spool:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the agent, or a child process with its output, is still running."""
+        """True if the agent, or a child process with its output, is still running."""
         return self._is_held or self.pid is not None
 
     @property
@@ -262,7 +262,7 @@ class Spool:
 
     @property
     def was_cancelled(self) -> bool:
-        """Whether it was asked to stop."""
+        """True if it was asked to stop."""
         return (self.folder / "cancelled").exists()
 
     def note_trouble(self, why: str) -> None:

@@ -57,7 +57,7 @@ class Steering:
         # The agent's output must be read also while another process has locked the queue.
         self._queue = Queue(hold.queue.store, patience_s=0.0)
         self._is_stale = False
-        """Whether the queue changed and could not be read."""
+        """True if the queue changed and could not be read."""
         self._looked = 0.0
         self._prompted: float | None = None
         """When the agent was first seen to have read its prompt."""
@@ -69,7 +69,7 @@ class Steering:
 
     @property
     def was_heard(self) -> bool:
-        """Whether the agent has confirmed that it accepts messages."""
+        """True if the agent has confirmed that it accepts messages."""
         return self._state.acknowledges
 
     def look(self) -> list[UserMessage]:
@@ -94,7 +94,7 @@ class Steering:
         self._queue.close()
 
     def _is_deaf(self) -> bool:
-        """Whether the agent accepts no messages, or waits for the end of its stdin before it answers."""
+        """Return True if the agent accepts no messages, or waits for the end of its stdin before it answers."""
         if self._state.acknowledges or self._state.is_deaf:
             return self._state.is_deaf
         now = time.monotonic()
@@ -112,7 +112,7 @@ class Steering:
         return now - self._quiet_since >= self._quiet_max or now - self._prompted >= LISTENS_S
 
     def _is_owed(self) -> bool:
-        """Whether the agent has not acknowledged every message yet."""
+        """Return True if the agent has not acknowledged every message yet."""
         return any(word not in self._state.acknowledged for word in self._sent)
 
     def _hand_over(self) -> None:
@@ -194,16 +194,16 @@ class StdinPipe:
 
     @property
     def is_open(self) -> bool:
-        """Whether messages may still be sent."""
+        """True if messages may still be sent."""
         return self._writing is not None
 
     def has_room(self, line: bytes) -> bool:
-        """Whether a whole line can be sent now."""
+        """Return True if a whole line can be sent now."""
         return self._writing is not None and self.is_read and len(line) <= self.line_bytes_max
 
     @property
     def is_read(self) -> bool:
-        """Whether the agent has read everything."""
+        """True if the agent has read everything."""
         if self._writing is None:
             return False
         return int.from_bytes(fcntl.ioctl(self._writing, termios.FIONREAD, b"\0" * 4), sys.byteorder) == 0

@@ -83,7 +83,7 @@ class Stopping:
 
     @property
     def was_asked(self) -> bool:
-        """Whether the agent was asked to stop."""
+        """True if the agent was asked to stop."""
         return self._asked is not None
 
     def look(self, *, came: bool) -> None:

@@ -62,7 +62,7 @@ class Shown(Struct, frozen=True):
     events: list[Event]
     delta: str = ""
     is_of_stop: bool = False
-    """Whether the agent was asked to stop before, so that these events may only report it."""
+    """True if the agent was asked to stop before, so that these events may only report it."""
 
 
 def run_part(name: str) -> AgentRunPart:
@@ -74,7 +74,7 @@ def run_part(name: str) -> AgentRunPart:
 
 
 def is_installed(name: str, executable: str | None, environ: Mapping[str, str]) -> bool:
-    """Whether an agent's program is on this machine."""
+    """Return True if an agent's program is on this machine."""
     return shutil.which(executable or run_part(name).executable, path=environ.get("PATH")) is not None
 
 
@@ -126,7 +126,7 @@ class Lines:
 
     @property
     def is_open(self) -> bool:
-        """Whether there was a file when this was made."""
+        """True if there was a file when this was made."""
         return self._file is not None
 
     @property
@@ -183,7 +183,7 @@ class Followed:
 
     @property
     def is_open(self) -> bool:
-        """Whether there was an output when this was made; it can be read to its end, also if it is removed."""
+        """True if there was an output when this was made; it can be read to its end, also if it is removed."""
         return self._lines.is_open
 
     @property
@@ -470,7 +470,7 @@ def append_run(run: SpooledRun, store: Store, beside: Store | None = None) -> bo
 
 
 def _is_taken(store: Store, batches: list[RecordBatch]) -> bool:
-    """Whether a store accepted these batches; otherwise they are copied when the run is stored."""
+    """Return True if a store accepted these batches; otherwise they are copied when the run is stored."""
     try:
         return all(each.refused is None for each in store.append(batches, is_copy=True))
     except Exception:

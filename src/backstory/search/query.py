@@ -35,9 +35,9 @@ LITERAL_HITS = 2
 LITERAL_READS_MAX = 5
 """of which so many are read again from their bytes."""
 EXACT_HITS_MAX = 2_000
-"""So many hits of a literal text's words are looked at."""
+"""The most hits of a literal text's words that are looked at."""
 PATTERN_HITS_MAX = 200_000
-"""So many events that have a regular expression's words are looked at."""
+"""The most events that have a regular expression's words that are looked at."""
 PATTERN_SECONDS_MAX = 10.0
 """A search by literal text or regular expression ends after this long with what it has."""
 EVENTS_AT_ONCE = 500
@@ -386,7 +386,7 @@ class _Sessions:
 
 
 class _TermSeen:
-    """Whether a text has a place for every term of a query; where it has not, its full form may."""
+    """True if a text has a place for every term of a query; where it has not, its full form may."""
 
     def __init__(self, query: str) -> None:
         self._looks = looks_of(query)
@@ -427,7 +427,7 @@ class _Texts:
         return text if is_whole else _text(self._full(stored)) or text
 
     def has_in_record(self, stored: StoredEvent, signs: list[str]) -> bool:
-        """Whether the bytes of an event's record hold all signs; quicker than reading the event."""
+        """Return True if the bytes of an event's record hold all signs; quicker than reading the event."""
         # Kept, because what is found is shown next; there are few.
         self._records[stored.id] = record = self._bytes(stored)
         text = record.decode("utf-8", "replace").casefold()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 AROUND_CHARS = 70
 TEXT_CHARS_MAX = 2_000_000
 MARKED_TERMS_MAX = 16
-"""So many words of a query are looked for in a text to choose its excerpt,"""
+"""The most words of a query that are looked for in a text to choose its excerpt,"""
 PLACES_MAX = 200
 """and so many places of each."""
 
@@ -187,7 +187,7 @@ def _spans(way: re.Pattern[str], folded: str) -> list[tuple[int, int]]:
 
 
 def _is_part(text: str, start: int, end: int) -> bool:
-    """Whether a part of an identifier begins and ends here, as its case shows."""
+    """Return True if a part of an identifier begins and ends here, as its case shows."""
     begin, stop = start, end
     while begin > 0 and text[begin - 1].isascii() and text[begin - 1].isalnum():
         begin -= 1

@@ -72,7 +72,7 @@ __all__ = [
 
 T = TypeVar("T")
 ROWS_MAX = 10_000
-"""So many rows of an answer to SQL are given, unless it is said otherwise."""
+"""The most rows of an answer to SQL that are given, unless it is said otherwise."""
 TIMEOUT_S = 5.0
 PROJECT_STORE = Path(".backstory") / "sessions.bks"
 
@@ -208,7 +208,7 @@ class Store(Database):
         return [self.as_shown(each) for each in self.ask(sessions.children, id_of(session))]
 
     def has(self, uid: str) -> bool:
-        """Whether a session is here."""
+        """Return True if a session is here."""
         return self.ask_or(False, sessions.has, uid)
 
     def uids(self) -> list[str]:

@@ -208,7 +208,7 @@ def _upsert_turns(db: apsw.Connection, session_id: int, read: list[Turn]) -> dic
 
 
 def _is_as_expected(db: apsw.Connection, session_id: int | None, batch: RecordBatch) -> bool:
-    """Whether a log and its session are unchanged since its reader started."""
+    """Return True if a log and its session are unchanged since its reader started."""
     next_seq = db.execute("select next_seq from sessions where id = ?", (session_id,)).get or 1
     if batch.is_parsed and next_seq != batch.expected_next_seq:
         return False

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAME = "other.bks"
 COPY_BYTES = 1024 * 1024
 COPIES_MAX = 5
-"""So often a store that is written meanwhile is copied again."""
+"""The most copies of a store that is written meanwhile."""
 JOURNALS = ("", "-journal", "-wal")
 SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 """What a journal ends with that names another file, which SQLite would delete."""

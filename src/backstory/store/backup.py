@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 RANDOM_BYTES = 8
 STEPS_BETWEEN_LOOKS = 100_000
-"""So many steps of SQLite pass until Ctrl-C is heard."""
+"""Steps of SQLite between two looks for Ctrl-C."""
 
 
 def write(path: Path, target: Path) -> int:

@@ -67,7 +67,7 @@ class RunPart(Struct, frozen=True, kw_only=True):
     """It begins the turn, in place of one that a process began and left when it was killed."""
     is_last: bool = False
     is_lost: bool = False
-    """Whether the rest of the run is lost: it is closed as crashed."""
+    """True if the rest of the run is lost: it is closed as crashed."""
     prefix_chars: int = 0
     prefix_sha256: str | None = None
 
@@ -98,7 +98,7 @@ class RecordBatch(Struct, kw_only=True):
     expected_next_seq: int
     """What the store said when the reader started; a different answer now means that the batch is stale."""
     follows_leaf: bool = False
-    """Whether its turn follows where the session went on when the reader started: ``expected_leaf``."""
+    """True if its turn follows where the session went on when the reader started: ``expected_leaf``."""
     expected_leaf: Point | None = None
     undo_from: int | None = None
     """Events of this log from this offset on were provisional and are replaced."""
@@ -134,11 +134,11 @@ class RecordBatch(Struct, kw_only=True):
     is_last: bool = False
     """Of a log that is read again: whether all of it is parsed with this."""
     has_reported: bool = False
-    """Whether it reports of subagents, whose own logs may not be there."""
+    """True if it reports of subagents, whose own logs may not be there."""
     is_parsed: bool = True
-    """Whether it is understood; else its bytes alone are kept, to be parsed from the store later."""
+    """True if it is understood; else its bytes alone are kept, to be parsed from the store later."""
     is_kept: bool = False
-    """Whether its bytes are in the store already, behind ``told_to``: only what they say is new."""
+    """True if its bytes are in the store already, behind ``told_to``: only what they say is new."""
 
     @property
     def length(self) -> int:

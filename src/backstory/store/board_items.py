@@ -74,7 +74,7 @@ class ItemCopy(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """Whether it is as ours are made; another program may have written anything."""
+        """True if it is as ours are made; another program may have written anything."""
         texts = (*self.key, *self.said)
         numbers = (self.read_count, self.created, self.changed)
         return (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backstory.model import Turn
 
 PREVIEW_CHARS = 400
-"""So much of prompts and answers is read for a line in a tree."""
+"""The most of prompts and answers that is read for a line in a tree."""
 
 
 class TreeTurn(Struct, frozen=True, gc=False):
@@ -95,7 +95,7 @@ def of_session(db: apsw.Connection, session_id: int, *, removed: bool = False, p
 
 
 def _is_kept(db: apsw.Connection, session_id: int, turn: TreeTurn) -> bool:
-    """Whether a removed turn has not been pruned."""
+    """Return True if a removed turn has not been pruned."""
     return bool(turn.prompt) or _has_content_after(db, session_id, turn.first_seq - 1, turn.last_seq)
 
 
@@ -293,7 +293,7 @@ def put_name(db: apsw.Connection, session_id: int, named: tuple[str, str, int | 
 
 
 def has_names(db: apsw.Connection, session_id: int) -> bool:
-    """Whether a branch of a session has a name."""
+    """Return True if a branch of a session has a name."""
     return bool(db.execute("select exists (select 1 from branches where session_id = ?)", (session_id,)).get)
 
 
@@ -333,7 +333,7 @@ def follow_unknown(db: apsw.Connection, session_id: int, name: str, known: Colle
 
 
 def _is_at_tip(db: apsw.Connection, session_id: int, tip: object, parent_seq: int, tip_seq: object) -> bool:
-    """Whether what follows this record of a tip's turn follows the tip: nothing is said behind it there."""
+    """Return True if what follows this record of a tip's turn follows the tip: nothing is said behind it there."""
     if tip_seq is not None:
         return tip_seq == parent_seq
     last = db.execute("select last_seq from turns where session_id = ? and uid = ?", (session_id, tip)).get

@@ -50,7 +50,7 @@ SHOWN_ELSEWHERE = f"({IS_RUN} or {written.IS_COPY})"
 MAY_BE_SHOWN_ELSEWHERE = (
     "(s.owner is null and (s.relation is 'continuation' or exists (select 1 from turns where native_id = s.native_id)))"
 )
-"""Whether a session ``s`` may have such turns; most have none, and this is known at once."""
+"""True if a session ``s`` may have such turns; most have none, and this is known at once."""
 HIDDEN = f"({CLAIMED} or {written.IS_ONLY_COPIES})"
 """A session ``s`` of which everything is shown elsewhere."""
 

@@ -28,7 +28,7 @@ else:
 
 
 CHUNK_BYTES = 4 * 1024 * 1024
-"""So much of a log is packed into one frame: a record that recurs is then mostly found in it."""
+"""The most of a log that is packed into one frame: a record that recurs is then mostly found in it."""
 PIECE_BYTES = 1024 * 1024
 """A larger event is packed in pieces of this size."""
 UNPACKED_BYTES_MAX = 256 * 1024 * 1024

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import apsw
 
 BRIEF_READ = 3
-"""So many times what a context has room for is read, because turns that have no room whole are in it in brief."""
+"""The multiple of a context's room that is read, because turns that do not fit whole are in it in brief."""
 _ROWS = (
     "select id, after_seq, summary, created, agent, model, cost_usd, duration_ms from compactions "
     "where session_id = ? and undone = 0 order by after_seq, id"
@@ -165,7 +165,7 @@ def add(db: apsw.Connection, session_id: int, new: NewCompaction) -> bool:
 
 
 def _is_ahead(db: apsw.Connection, session_id: int, seq: int) -> bool:
-    """Whether a record is on the way to where the session goes on."""
+    """Return True if a record is on the way to where the session goes on."""
     to = branches.leaf(db, session_id)
     return any(turn.first_seq <= seq <= cut for _, turn, cut in turns.upwards(db, session_id, to))
 

@@ -81,7 +81,7 @@ class Cursor(apsw.Cursor):
 
 
 def exists(path: Path) -> bool:
-    """Whether a store lies at ``path``; an empty file is one that was never finished."""
+    """Return True if a store lies at ``path``; an empty file is one that was never finished."""
     try:
         return path.stat().st_size > 0
     except OSError:
@@ -97,7 +97,7 @@ def check_path(path: Path) -> None:
 
 
 def is_interrupted(path: Path) -> bool:
-    """Whether a transaction goes on, or was cut off and is still to be undone."""
+    """Return True if a transaction goes on, or was cut off and is still to be undone."""
     return path.with_name(path.name + "-journal").exists()
 
 

@@ -29,16 +29,16 @@ class IndexRule(Struct, frozen=True, kw_only=True):
     """What a person wants to be derived. ``repositories``: names or globs; empty: all."""
 
     enabled: bool = True
-    """Whether there are rows of the search index at all."""
+    """True if there are rows of the search index at all."""
     repositories: tuple[str, ...] = ()
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing is left out."""
+        """True if nothing is left out."""
         return self == EVERYTHING
 
     def covers(self, repository: str | None, project: str | None) -> bool:
-        """Whether sessions of a repository (``owner/name``) or project (its remote, or its folder) are covered."""
+        """Return True if sessions of a repository (``owner/name``) or project (remote or folder) are covered."""
         if not self.repositories:
             return True
         names = {each.lower() for key in (repository, project) if key for each in (key, key.rpartition("/")[2])}
@@ -72,7 +72,7 @@ def _parsed(said: str) -> IndexRule:
 
 
 def is_outdated(db: apsw.Connection) -> bool:
-    """Whether the rule was changed since all sessions were derived by it."""
+    """Return True if the rule was changed since all sessions were derived by it."""
     return bool(db.execute("select exists (select 1 from meta where key = ?)", (OUTDATED,)).get)
 
 
@@ -93,13 +93,13 @@ def note_current(db: apsw.Connection) -> None:
 
 
 def is_covered(db: apsw.Connection, session_id: int) -> bool:
-    """Whether rows may be derived from a session."""
+    """Return True if rows may be derived from a session."""
     rule = rule_of(db)
     return not rule.repositories or _is_covered(db, rule, session_id)
 
 
 def is_indexed(db: apsw.Connection, session_id: int) -> bool:
-    """Whether the search index may have rows of a session."""
+    """Return True if the search index may have rows of a session."""
     rule = rule_of(db)
     return rule.is_everything or (rule.enabled and _is_covered(db, rule, session_id))
 
@@ -183,7 +183,7 @@ def empty_index(db: apsw.Connection) -> None:
 
 
 def are_alike(db: apsw.Connection, source: str) -> bool:
-    """Whether what was derived in another store can be taken over as it is: it left nothing out."""
+    """Return True if what was derived in another store can be taken over as it is: it left nothing out."""
     return (
         not rule_of(db, source).repositories
         and not db.execute(f"select exists (select 1 from {source}.meta where key = ?)", (OUTDATED,)).get

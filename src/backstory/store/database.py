@@ -36,7 +36,7 @@ F = TypeVar("F", bound="SessionFilter")
 P = ParamSpec("P")
 T = TypeVar("T")
 STEPS_BETWEEN_LOOKS = 5_000
-"""So many steps of SQLite's machine, well below a millisecond, a cancelled statement goes on at most."""
+"""The most steps of SQLite that a cancelled statement goes on, well below a millisecond."""
 
 
 def id_of(session: Session | int) -> int:
@@ -108,7 +108,7 @@ class Database:
         self.refuses_writes = False
         """Writing raises NotTrusted."""
         self.is_patient = True
-        """Whether a writer waits for another one; if not, writing raises StoreBusy at once."""
+        """True if a writer waits for another one; if not, writing raises StoreBusy at once."""
         self.index_rule: Callable[[], IndexRule] | None = None
         """What a person wants to be derived; None: what the store says."""
         self.prices_file: Path | None = None
@@ -166,7 +166,7 @@ class Database:
 
     @property
     def exists(self) -> bool:
-        """Whether the file is there, and was ever finished."""
+        """True if the file is there, and was ever finished."""
         if not connection.exists(self.path):
             return False
         if self._reader is None and self._writer is None and connection.is_interrupted(self.path):
@@ -181,11 +181,11 @@ class Database:
 
     @property
     def is_writable(self) -> bool:
-        """Whether the file, and what SQLite keeps beside it, may be written by this process."""
+        """True if the file, and what SQLite keeps beside it, may be written by this process."""
         return os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
 
     def is_ready(self) -> bool:
-        """Whether today's version made its tables, what is derived and a healthy index: a little more can be written.
+        """Return True if today's version made its tables, what is derived and a healthy index: more can be written.
 
         Raises what reading raises, also StoreTooNew; unlike reading it brings no earlier store forward.
         """
@@ -377,7 +377,7 @@ class Database:
 
     @property
     def has_written(self) -> bool:
-        """Whether anything was written since the store was opened."""
+        """True if anything was written since the store was opened."""
         return self._writer is not None and bool(self._writer.total_changes())
 
     def _append(self, look: Callable[[apsw.Connection], Callable[[], list[RecordBatch]]]) -> list[RecordBatch]:

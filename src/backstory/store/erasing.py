@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 MARK = "erased"
 BUSY_TRIES_MAX = 10
-"""So often the file is asked for, ``connection.BUSY_TIMEOUT_MS`` each time, while others use it."""
+"""The most attempts at a file that others use, ``connection.BUSY_TIMEOUT_MS`` each."""
 
 
 def is_due(db: apsw.Connection) -> bool:
-    """Whether the file may hold something that was removed."""
+    """Return True if the file may hold something that was removed."""
     return not db.execute("select count(*) from meta where key = ?", (MARK,)).get
 
 

@@ -107,7 +107,7 @@ def check_uids(db: apsw.Connection, path: Path) -> None:
 
 
 def is_uid(text: object) -> bool:
-    """Whether this is written as our uids are."""
+    """Return True if this is written as our uids are."""
     return isinstance(text, str) and len(text) == ids.UID_LENGTH and set(text) <= set(ids.ALPHABET)
 
 
@@ -118,7 +118,7 @@ def _tables() -> frozenset[str]:
 
 
 def _is_index_ours(db: apsw.Connection) -> bool:
-    """Whether the index is made as ours is: another may read a view whenever it is asked."""
+    """Return True if the index is made as ours is: another may read a view whenever it is asked."""
     bodies = [table.body for table in schema.tables() if table.name == SEARCH_INDEX]
     stored = fetch(
         db,

@@ -89,5 +89,5 @@ def _leave_bulk(store: Database) -> None:
 
 
 def _has_many_free_pages(db: apsw.Connection) -> bool:
-    """Whether so much of the file is free, as after merging the index, that giving it back is worth the writing."""
+    """Return True if enough of the file is free, as after merging the index, to be worth giving back."""
     return int(db.pragma("freelist_count")) * FREE_SHARE > int(db.pragma("page_count"))

@@ -26,13 +26,13 @@ OVERSIZE = "line over 64 MB"
 FAILED = "failed at"
 """The type of a record that its adapter, or what is made of its events, failed at."""
 UNPACKED_CHUNKS = 2
-"""So many unpacked chunks are kept: a record may begin in one and end in the next."""
+"""The most unpacked chunks that are kept: a record may begin in one and end in the next."""
 FRAMES_MAX = 64
-"""So many small chunks may gather before they are merged."""
+"""The most small chunks that may gather before they are merged."""
 PACKED = -1
 """In place of their number: all chunks are packed as small as they can be."""
 SALVAGED_MAX = 10_000_000
-"""So many ids are tried at most where a damaged store cannot list its logs."""
+"""The most ids that are tried where a damaged store cannot list its logs."""
 LOGS_AT_ONCE = 500
 TAIL_BYTES = 4096
 """How much before ``read_to`` is hashed, to distinguish an append from a rewrite."""
@@ -106,7 +106,7 @@ class SeqRange(Struct):
     records: int
 
     def takes(self, start: int, seq: int) -> bool:
-        """Whether a record at this place with this number goes on from here."""
+        """Return True if a record at this place with this number goes on from here."""
         return start == self.stop and seq == self.first_seq + self.records
 
 

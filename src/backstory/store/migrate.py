@@ -62,7 +62,7 @@ def id_of(db: apsw.Connection, path: Path) -> str:
 
 
 def is_derived(db: apsw.Connection) -> bool:
-    """Whether nothing is left that an earlier version derived."""
+    """Return True if nothing is left that an earlier version derived."""
     return not db.execute(_HAS_EARLIER, (STALE, DERIVED_VERSION)).get
 
 
@@ -80,7 +80,7 @@ def note_derived(db: apsw.Connection) -> None:
 
 
 def is_current(db: apsw.Connection, path: Path) -> bool:
-    """Whether a store has today's tables; raises as ``schema_version`` does."""
+    """Return True if a store has today's tables; raises as ``schema_version`` does."""
     if schema_version(db, path) != SCHEMA_VERSION:
         return False
     # What a later version derived has the tables that we know: it is not stamped down.

@@ -29,7 +29,7 @@ STORE_FOLDERS = (".backstory", "backstory")
 STORE_NAME = "sessions.bks"
 MOVES_MAX = 1_000
 VALUE_CHARS_MAX = 5_000_000
-"""So many moves of a store are read, of a row of at most that length: a store from elsewhere may say anything."""
+"""The most moves of a store that are read, and the longest row: a store from elsewhere may hold anything."""
 
 
 class Move(Struct, frozen=True, kw_only=True, rename={"old": "from", "new": "to"}, omit_defaults=True):
@@ -142,7 +142,7 @@ def write(db: apsw.Connection, moves: Iterable[Move]) -> None:
 
 
 def is_unsettled(db: apsw.Connection, root: str) -> bool:
-    """Whether a store does not say that its project's root is this one."""
+    """Return True if a store does not say that its project's root is this one."""
     return _read(db, ROOT) is None or recorded_root(db) != root
 
 

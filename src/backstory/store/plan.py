@@ -137,7 +137,7 @@ def plan(ours: StoreState, theirs: StoreState) -> list[Step]:
 
 
 def _is_removed(session: SessionState, removed: Mapping[str, int]) -> bool:
-    """Whether a session was removed elsewhere, and nobody used it here since."""
+    """Return True if a session was removed elsewhere, and nobody used it here since."""
     at = removed.get(ids.session_identity(session.uid))
     return at is not None and session.last_started <= at
 

@@ -35,9 +35,9 @@ T = TypeVar("T")
 APPLICATION_ID = 0x626B7371  # "bksq"
 VERSION = 1
 TIDY_S = 3.0
-"""So long the file is waited for where only order is at stake: an empty file and an old row do no harm."""
+"""The longest wait for the file where only order is at stake: an empty file and an old row do no harm."""
 MOVED_RETRIES_MAX = 20
-"""So often a file that was removed while it was being opened is begun anew."""
+"""The most attempts at a file that was removed while it was being opened."""
 HEARTBEAT_S = 5.0
 SHORT_ID_CHARS = 8
 STALE_MS = 30_000
@@ -92,7 +92,7 @@ class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
     after: tuple[str, int] | None = None
     """The turn and the record in it that the prompt is to follow."""
     no_board: bool = False
-    """Whether the run is offered no notes of the board."""
+    """True if the run is offered no notes of the board."""
 
 
 class QueuedPrompt(Struct, frozen=True, kw_only=True):
@@ -121,7 +121,7 @@ class Owner(Struct, frozen=True, kw_only=True):
     heartbeat: int
 
     def is_fresh(self, now: int) -> bool:
-        """Whether it was heard of lately. A heartbeat far in the future comes from a clock that was wrong."""
+        """Return True if it was heard of lately. A heartbeat far in the future comes from a clock that was wrong."""
         return abs(now - self.heartbeat) < STALE_MS
 
 
@@ -146,7 +146,7 @@ class Queue:
         self._db: apsw.Connection | None = None
         self._inode = 0
         self._is_lasting: bool | None = None
-        """Whether what is committed is on the disk at once; None for a connection that was not set yet."""
+        """True if what is committed is on the disk at once; None for a connection that was not set yet."""
         self._seen: object = None
 
     def __enter__(self) -> Queue:
@@ -196,7 +196,7 @@ class Queue:
         return self._read(select, list[QueuedPrompt]())
 
     def has(self, uid: str) -> bool:
-        """Whether a text is still queued."""
+        """Return True if a text is still queued."""
         return self._read(lambda db: bool(db.execute("select count(*) from texts where uid = ?", (uid,)).get), False)
 
     def remove(self, uids: Sequence[str]) -> int:
@@ -277,7 +277,7 @@ class Queue:
         )
 
     def has_changed(self) -> bool:
-        """Whether it may hold something else than when this was last asked; takes no lock, and is cheap."""
+        """Return True if it may hold something else than when this was last asked; takes no lock, and is cheap."""
         try:
             with self._opened(begin=False) as db:
                 now = None if db is None else waiting.stamp(db, self.path)
@@ -422,7 +422,7 @@ class Queue:
         return self._is_at(self._inode)
 
     def _is_at(self, inode: int | None) -> bool:
-        """Whether the file of our name is the one with this inode."""
+        """Return True if the file of our name is the one with this inode."""
         try:
             return self.path.stat().st_ino == inode
         except OSError:

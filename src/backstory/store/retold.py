@@ -30,9 +30,9 @@ PROMPT_CHARS_LEAST = 60
 ANSWER_CHARS_LEAST = 40
 """Nor is a shorter answer."""
 BEFORE_MS = 15 * 60_000
-"""So long before its agent's first record a session may have been begun: it is made, then named, then run."""
+"""The longest time between a session's beginning and its agent's first record: it is made, then named, then run."""
 TURNS_MAX = 50_000
-"""So many turns of a session are compared at most."""
+"""The most turns of a session that are compared."""
 LINKED = "linked"
 """The key in ``meta`` of the newest turn, by its id, when links were looked for."""
 

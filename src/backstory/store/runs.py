@@ -68,12 +68,12 @@ def start_in(db: apsw.Connection, session_uid: str, turn_uid: str) -> RunStart:
 
 
 def is_stored(db: apsw.Connection, session_uid: str, turn_uid: str) -> bool:
-    """Whether the whole of a run is in the store; not, of one that was closed as lost, should it come after all."""
+    """Return True if the whole run is in the store; False for one closed as lost, which may come after all."""
     return _ended(db, session_uid, turn_uid, "and t.stop_reason is not ?", LOST)
 
 
 def has_ended(db: apsw.Connection, session_uid: str, turn_uid: str) -> bool:
-    """Whether a run is over as far as the store knows, also one of which the rest is lost."""
+    """Return True if a run is over as far as the store knows, also one of which the rest is lost."""
     return _ended(db, session_uid, turn_uid)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 BULK_CRISIS_MERGE = 500
-"""So many segments of the index are merged at once even while that is put off: FTS5 has room for 2,000 in all."""
+"""The most segments of the index that are merged at once even while that is put off: FTS5 has room for 2,000 in all."""
 
 
 SEGMENTS_MAX = 1_500
@@ -61,17 +61,17 @@ def has_too_many_segments(db: apsw.Connection) -> bool:
 
 
 def is_in_bulk(db: apsw.Connection) -> bool:
-    """Whether the index has the settings of a bulk load: one goes on, or was killed."""
+    """Return True if the index has the settings of a bulk load: one goes on, or was killed."""
     return bool(db.execute("select count(*) from search_index_config where k = 'automerge' and v = 0").get)
 
 
 def needs_care(db: apsw.Connection) -> bool:
-    """Whether who opens the store to write gives the index its settings back, or merges it, first."""
+    """Return True if who opens the store to write gives the index its settings back, or merges it, first."""
     return is_in_bulk(db) or has_too_many_segments(db)
 
 
 def is_scattered(db: apsw.Connection) -> bool:
-    """Whether a search looks into so many segments that merging them is worth its time."""
+    """Return True if a search looks into so many segments that merging them is worth its time."""
     return bool(db.execute("select count(distinct segid) > ? from search_index_idx", (SEARCHED_SEGMENTS,)).get)
 
 

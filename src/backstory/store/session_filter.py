@@ -52,7 +52,7 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in SessionFilter.__struct_fields__}
 
     def is_in_time(self, at: int | None) -> bool:
-        """Whether a moment is in the time that is asked for; one that nobody knows is so only if that is all time."""
+        """Return True if a moment is in the time asked for; an unknown one is only in all time."""
         if at is None:
             return self.since is None and self.until is None
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
@@ -210,7 +210,7 @@ def _moved(move: Move, folder: str) -> tuple[str, list[object]]:
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether one of two folders is, or holds, the other."""
+    """Return True if one of two folders is, or holds, the other."""
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 

@@ -71,7 +71,7 @@ class Session(Struct, frozen=True, kw_only=True):
     outcome: str | None = None
     """How its last turn ended; None while that is open."""
     is_own: bool = False
-    """Whether the store that it was read from owns it: its number means it there."""
+    """True if the store that it was read from owns it: its number means it there."""
     tokens: int | None = None
     """What its turns read and wrote, caches included, without subagents; None where nothing of it is known."""
     context_chars: int | None = None
@@ -339,7 +339,7 @@ def called(db: apsw.Connection, name: str) -> int | None:
 
 
 def is_forgotten(db: apsw.Connection, uid: str) -> bool:
-    """Whether a person removed this session."""
+    """Return True if a person removed this session."""
     return bool(
         db.execute("select count(*) from forgotten where substr(uid, 11) = ?", (ids.session_identity(uid),)).get
     )

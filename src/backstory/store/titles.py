@@ -57,7 +57,7 @@ def clear(db: apsw.Connection, session_id: int) -> None:
 
 
 def are_due(db: apsw.Connection) -> bool:
-    """Whether there are summaries of which it is not settled whose titles they are, or titles whose summary is gone."""
+    """Return True if there are summaries without a known session, or titles whose summary is gone."""
     return bool(
         db.execute(
             "select exists (select 1 from summaries where is_settled = 0) "

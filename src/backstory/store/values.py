@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backstory.store.schema import Column
 
 ROWS_MAX = 20
-"""So many rows of a table are named at most."""
+"""The most rows of a table that are named."""
 NS_MAX = 9 * 10**18
 """The latest time of a file, ns since 1970: in the year 2255."""
 
@@ -97,7 +97,7 @@ def of_no_session(db: apsw.Connection, *, is_bounded: bool, are_others_whole: bo
 
 
 def are_whole(db: apsw.Connection, *, is_bounded: bool) -> bool:
-    """Whether nothing is wrong with the rows of any session, and each turn has a uid: asked faster than of each."""
+    """Return True if all rows of all sessions are right, and each turn has a uid: faster than asking for each."""
     there = _there(db)
     rows = (_Rows(each.name, "true", there) for each in schema.tables() if each.name in _OF_SESSION)
     return all(_are_whole(db, each, (), is_bounded=is_bounded) for each in rows if each.columns) and not (
@@ -143,7 +143,7 @@ def _wrong(db: apsw.Connection, rows: _Rows, of: tuple[int, ...], *, is_bounded:
 
 
 def _are_whole(db: apsw.Connection, rows: _Rows, of: tuple[int, ...], *, is_bounded: bool) -> bool:
-    """Whether every value of some rows is what its column holds, asked in one statement."""
+    """Return True if every value of some rows is what its column holds, asked in one statement."""
     try:
         # A cursor of SQLite's own, which puts nothing in the place of what it cannot read.
         return all(row[0] for row in apsw.Cursor(db).execute(_whole_sql(rows, is_bounded=is_bounded), of))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PROBLEMS_MAX = 200
-"""So many problems are listed; a file with more is lost as a whole, not here and there."""
+"""The most problems that are listed; a file with more is lost as a whole, not here and there."""
 EVENTS_AT_ONCE = 5_000
 
 
@@ -27,7 +27,7 @@ class Verified(Struct, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not self.problems
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from backstory.model import Turn
 
 TURNS_AT_ONCE = 20_000
-"""So many turns are indexed in one transaction."""
+"""The most turns that are indexed in one transaction."""
 KEY_DIGITS, KEY_MASK = 8, (1 << 31) - 1
-"""So many bits SQLite keeps in 4 bytes."""
+"""Bits that SQLite keeps in 4 bytes."""
 NO_KEY = -1
 """Of a turn from a store that nobody has trusted: it is no copy of ours, and none of ours is one of it."""
 _IS_WRITTEN = "length({turn}native_id) = 36 and substr({turn}native_id, 15, 1) = '5'"
@@ -36,7 +36,7 @@ _IS_NEW = "id > coalesce((select max(turn_id) from written_turns), 0)"
 
 
 def is_written(turn: str) -> str:
-    """Whether the turn of this name in a query is, by its id, one of a log that we wrote: 1 or 0."""
+    """Return True if the turn of this name in a query is, by its id, one of a log that we wrote: 1 or 0."""
     return f"iif({_IS_WRITTEN.format(turn=f'{turn}.')}, 1, 0)"
 
 
@@ -74,7 +74,7 @@ EVENTS_OF_COPIES = (
 
 
 def has_any(db: apsw.Connection) -> bool:
-    """Whether any turn has an id that we may have written into a log."""
+    """Return True if any turn has an id that we may have written into a log."""
     return bool(db.execute(f"select exists (select 1 from turns where {_IS_WRITTEN.format(turn='')})").get)
 
 
@@ -120,7 +120,7 @@ def known_as(db: apsw.Connection, session_id: int, read: Iterable[Turn]) -> dict
 
 
 def is_settled(db: apsw.Connection) -> bool:
-    """Whether ``settle`` has nothing to do."""
+    """Return True if ``settle`` has nothing to do."""
     return not has_any(db) or not db.execute(f"select exists (select 1 from turns where {_IS_NEW})").get
 
 

@@ -177,12 +177,12 @@ def _remarks(place: _Place) -> tuple[str, ...]:
 
 
 def _starts_same(entry: Any, other: Mapping[str, Any]) -> bool:
-    """Whether an entry, of any form, starts what another one of ours starts."""
+    """Return True if an entry, of any form, starts what another one of ours starts."""
     return isinstance(entry, dict) and all(entry.get(key) == other.get(key) for key in ("command", "args"))
 
 
 def _has_environ(present: Mapping[str, Any], entry: Mapping[str, Any], note: InstallNote | None) -> bool:
-    """Whether an entry has the variables it needs, and none that we gave it and it needs no more, such as a home."""
+    """Return True if an entry has the variables it needs, and none of ours that it no longer needs, such as a home."""
     there, needed = _environ(present), _environ(entry)
     given = _environ(note.entry) if note is not None else {}
     is_outdated = any(name not in needed and there.get(name) == value for name, value in given.items())

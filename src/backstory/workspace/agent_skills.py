@@ -89,5 +89,5 @@ class AgentSkills:
 
 
 def _is_as_noted(found: FoundFile, note: InstallNote | None) -> bool:
-    """Whether a file is one that was written from here, to the last byte."""
+    """Return True if a file is one that was written from here, to the last byte."""
     return note is not None and found.data is not None and sha256_of(found.data) == note.sha256

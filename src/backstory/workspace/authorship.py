@@ -239,7 +239,7 @@ def _witnesses(found: Iterable[Witness]) -> tuple[Witness, ...]:
 
 
 def _made_commit(store: Store, doing: Doing, commit: str) -> bool:
-    """Whether a call of this record made the commit: git says so in what it printed for it."""
+    """Return True if a call of this record made the commit: git says so in what it printed for it."""
     for call, result in _calls(store, doing):
         if not any(each.kind == DeedKind.COMMIT for each in deeds.commands_of(call)):
             continue
@@ -250,7 +250,7 @@ def _made_commit(store: Store, doing: Doing, commit: str) -> bool:
 
 
 def _opened(store: Store, doing: Doing) -> bool:
-    """Whether a call of this record opened a pull request."""
+    """Return True if a call of this record opened a pull request."""
     for call, _ in _calls(store, doing):
         name = call.tool_name.lower()
         if name.endswith(_CREATES) or any(each.kind == DeedKind.PULL_REQUEST for each in deeds.commands_of(call)):

@@ -52,12 +52,12 @@ class CompactionPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def is_due(self) -> bool:
-        """Whether the context has passed its limit, and something can be summarised."""
+        """True if the context has passed its limit, and something can be summarised."""
         return self.is_over and self.boundary is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether the context has passed its limit."""
+        """True if the context has passed its limit."""
         return 0 < self.limit <= self.chars
 
 

@@ -28,7 +28,7 @@ class ContextTurn(Struct, frozen=True, kw_only=True):
     turn: int
     chars: int
     sent: bool
-    """Whether it is sent whole, or cut if it is the only one."""
+    """True if it is sent whole, or cut if it is the only one."""
     prompt: str
     state: State
 

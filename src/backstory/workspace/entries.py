@@ -26,7 +26,7 @@ is about; everything, read again from the bytes that are kept."""
 
 
 WINDOW = 500
-"""So many events are read at once; nothing of the store is held while they are shown."""
+"""The most events that are read at once; nothing of the store is held while they are shown."""
 
 
 class OutlineEntry(Struct, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LIKE_LEAST = 0.5
 """An output with less of the error in it is of another error."""
 CANDIDATES_MAX = 24
-"""So many calls that have words of the error are looked at, with all that they printed."""
+"""The most calls that have words of the error that are looked at, with all that they printed."""
 HITS_PER_SESSION = 3
 CALLS_BEHIND = 150
 """Within so many calls behind the one that failed the same one has to succeed."""
@@ -197,12 +197,12 @@ class _Search:
 
 
 def _has_failed(attempt: CallMade, text: str) -> bool:
-    """Whether a call failed by itself: one that a person refused did not."""
+    """Return True if a call failed by itself: one that a person refused did not."""
     return (attempt.failed and not text.startswith(NOT_RUN) and not is_refusal(text)) or says_failure(text)
 
 
 def _matters(failed: CallMade, attempt: CallMade) -> bool:
-    """Whether a call may have been part of a fix: it changed a file or ran something that does more than look.
+    """Return True if a call may have been part of a fix: it changed a file or ran something that does more than look.
 
     Of a tool that works on a file also a look into that file.
     """
@@ -216,7 +216,7 @@ def _matters(failed: CallMade, attempt: CallMade) -> bool:
 
 
 def _is_same(one: CallMade, other: CallMade) -> bool:
-    """Whether a call is tried again: the same command; of other tools the same tool on the same file."""
+    """Return True if a call is tried again: the same command; of other tools the same tool on the same file."""
     if one.call.tool != other.call.tool:
         return False
     if one.call.tool == Tool.SHELL:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from backstory.workspace.workspace import Workspace
 
 WAIT_S = 0.2
-"""So often it is asked whether a log, a run or the store changed."""
+"""The interval at which a log, a run and the store are asked for changes."""
 STORE_REST = 10
 """What came is stored at once; a storing that took t is followed by a rest of so many t."""
 CHANGES = {
@@ -105,7 +105,7 @@ class Following:
 
     @property
     def is_storing(self) -> bool:
-        """Whether what comes is stored, too."""
+        """True if what comes is stored, too."""
         return self._storing is not None
 
     def grown(self, shown_to: int, shown_turns: Collection[str]) -> Generator[Grown]:
@@ -269,7 +269,7 @@ class _Runs:
 
 
 def _is_news(event: Event, shown: Sequence[Event]) -> bool:
-    """Whether a stored event of a run is an error that its output did not have."""
+    """Return True if a stored event of a run is an error that its output did not have."""
     return isinstance(event, Error) and event not in shown
 
 

@@ -34,7 +34,7 @@ class Guide(Struct, frozen=True, kw_only=True):
     instructions: str | None
     """The file of a repository that new instructions go into."""
     is_run_here: bool
-    """Whether ``backstory run`` can run it."""
+    """True if ``backstory run`` can run it."""
     part: GuidePart | None
 
     @property

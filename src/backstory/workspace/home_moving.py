@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from backstory.workspace.importing import Progress
 
 NAMED_MAX = 8
-"""So many entries are named in an error."""
+"""The most entries that are named in an error."""
 
 
 class MovedHome(Struct, frozen=True, kw_only=True):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 
 AFTER_COMMAND_CPU_S = 5.0
-"""So much processor time a command may take for that when its own work is done."""
+"""The processor time that a command may take for that when its own work is done."""
 
 
 def no_progress(_phase: str) -> AbstractContextManager[Callable[[int, int], None]]:

@@ -39,7 +39,7 @@ class Instructions(Struct, frozen=True, kw_only=True):
     texts: tuple[str, ...]
 
     def has(self, below: str) -> bool:
-        """Whether a path below the root is there."""
+        """Return True if a path below the root is there."""
         return (self.root / below).exists()
 
     def uncommitted(self, environ: Mapping[str, str]) -> str | None:

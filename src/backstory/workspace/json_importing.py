@@ -43,7 +43,7 @@ class Imported(Struct, kw_only=True):
     file: str
     sessions: int
     bytes: bool
-    """Whether it had the logs' bytes."""
+    """True if it had the logs' bytes."""
     redacted: bool
     trusted: bool
     came: dict[str, list[str]]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 LARGE_PAGE = 2_000
 """At most so many sessions are read at once; a page costs more the farther behind it is."""
 COSTS_AT_ONCE = 100
-"""So many costs are computed first, where sessions are sorted by what they cost."""
+"""The most costs that are computed first, where sessions are sorted by what they cost."""
 
 
 class Listing:
@@ -244,7 +244,7 @@ class Listing:
         )
 
     def _is_numbered(self, store: Store, session: Session, everywhere: bool) -> bool:
-        """Whether its number means this session to commands here: another project's may have the same."""
+        """Return True if its number means this session to commands here: another project's may have the same."""
         is_here = store.path == self._place.project_store.path and session.is_own
         return is_here and session.number is not None and not everywhere
 

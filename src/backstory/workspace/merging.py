@@ -215,7 +215,7 @@ def _check(
 
 
 def _is_same_project(workspace: Workspace, ours: Store, theirs: Store, path: Path) -> bool:
-    """Whether two stores have an id, a session or a project in common, or one of them holds nothing yet."""
+    """Return True if two stores have an id, a session or a project in common, or one of them holds nothing yet."""
     if not ours.exists or ours.id == theirs.id:
         return True
     here, there = set(ours.uids()), set(theirs.uids())

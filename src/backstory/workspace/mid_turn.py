@@ -90,7 +90,7 @@ class MidTurn:
         self._stopped, self._deadline = found, time.monotonic() + INTERRUPT_S
 
     def _is_worth_it(self) -> bool:
-        """Whether the context has passed its limit, and a summary of what came before the turn makes it shorter."""
+        """Return True if the context is over its limit, and a summary of all before the turn makes it shorter."""
         from backstory.workspace.compacting import Compactor, exchanges_of
 
         if compactor.is_under_way(self._place.home, self._session.uid):
@@ -214,5 +214,5 @@ def _begin(place: Place, store: Store, session: Session, limit: int) -> Iterator
 
 
 def _may_be_over(store: Store, session: Session, finished: Finished, limit: int) -> bool:
-    """Whether a context may have passed its limit, which is looked at closely only then."""
+    """Return True if a context may have passed its limit, which is looked at closely only then."""
     return finished.context_chars >= limit or store.ask(stored_events.chars_at_most, session.id, EVENT_CHARS) >= limit

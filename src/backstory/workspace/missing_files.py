@@ -119,7 +119,7 @@ def _below(above: Path, wanted: WantedFile, path: Path) -> WantedFile:
 
 
 def _is_there(store: Store, log: Log, places: tuple[Path, ...]) -> bool:
-    """Whether one of these files is the log, or continues it. Raises LogDiffers, NoFileToReplace."""
+    """Return True if one of these files is the log, or continues it. Raises LogDiffers, NoFileToReplace."""
     for path in places:
         kind = kind_of(path)
         if kind is None:

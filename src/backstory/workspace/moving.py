@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backstory.workspace.workspace import Workspace
 
 NAMED_MAX = 8
-"""So many folders are named where one is not known."""
+"""The most folders that are named where one is not known."""
 
 
 class MovedFolder(Struct, frozen=True, kw_only=True):

@@ -211,7 +211,7 @@ class NativeExports:
             raise WrittenLogWrong(log.label, log.target, how)
 
     def _is_there(self, located: LocatedSession, log: NativeLog, places: tuple[Path, ...]) -> bool:
-        """Whether the log was written before, and maybe continued since. Raises OtherLogThere."""
+        """Return True if the log was written before, and maybe continued since. Raises OtherLogThere."""
         path = next((each for each in places if kind_of(each) is not None), None)
         if path is None:
             return False

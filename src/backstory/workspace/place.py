@@ -78,7 +78,7 @@ class Place:
 
     @property
     def keeps_home(self) -> bool:
-        """Whether logs and runs are put into the home store, or into the one that was named."""
+        """True if logs and runs are put into the home store, or into the one that was named."""
         return bool(self.named) or self.config.settings.store.is_enabled
 
     def close(self) -> None:
@@ -232,7 +232,7 @@ class Place:
         return None if session is None else LocatedSession(store, session)
 
     def find_running(self, located: LocatedSession, store: Store) -> bool:
-        """Whether somebody runs a session, which is run in this store."""
+        """Return True if somebody runs a session, which is run in this store."""
         from backstory.workspace.running import is_running
 
         return is_running(self.home, located.session.uid, store.path, self.now(), self.report)

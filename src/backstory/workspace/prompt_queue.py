@@ -32,7 +32,7 @@ class ListedPrompt(Struct, frozen=True, kw_only=True):
     session: str
     """What its session is called; the start of its uid, where it is gone."""
     is_held: bool
-    """Whether it runs only when a person releases it: it came with a store from elsewhere, or is still in one."""
+    """True if it runs only when a person releases it: it came with a store from elsewhere, or is still in one."""
 
     @property
     def kind(self) -> str:

@@ -125,7 +125,7 @@ class Removal:
             self._decisions.projects.look_again(owner.id)
 
     def _will_catch_up(self, path: Path, refused: BackstoryError) -> bool:
-        """Whether the next ingest removes the sessions from a store that refused: an owner's, or the machine's."""
+        """Return True if the next ingest removes the sessions from a store that refused: an owner's, or the home."""
         owners = {owner.store.path for owner in self._owners.values() if owner.store is not None}
         has_owners = all(owner.id is not None for owner in self._owners.values())
         return isinstance(refused, NOT_NOW) and has_owners and (path in owners or path == self._decisions.home.path)

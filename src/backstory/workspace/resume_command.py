@@ -14,12 +14,12 @@ _ID = lazy_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 def is_safe_id(native_id: str) -> bool:
-    """Whether an agent's own id can stand in a command and in a path: it comes from a log, which may hold anything."""
+    """Return True if an agent's own id is safe in a command and in a path: a log may hold anything."""
     return _ID.fullmatch(native_id) is not None
 
 
 def is_resumable(agents_of: Sequence[str], native_id: str | None, number: str | None) -> bool:
-    """Whether a session is one that an agent's own client continues; no agent is imported to know it.
+    """Return True if a session is one that an agent's own client continues; no agent is imported to know it.
 
     False for sessions of our own runs, for subagents', and where the agent has no such client.
     """

@@ -62,7 +62,7 @@ class Resumption(Struct, frozen=True, kw_only=True):
 
     @property
     def is_log_there(self) -> bool:
-        """Whether the log is where the client looks."""
+        """True if the log is where the client looks."""
         return all(each.path != self.log for each in self.missing)
 
 
@@ -110,7 +110,7 @@ class Resuming:
         )  # fmt: skip
 
     def is_own_client(self, located: LocatedSession, agent: str) -> bool:
-        """Whether an agent wrote the session's own log, which its client continues."""
+        """Return True if an agent wrote the session's own log, which its client continues."""
         return located.session.number is None and own_logs(located)[0] == agent
 
     def command(self, resumption: Resumption) -> list[str]:

@@ -53,11 +53,11 @@ class Queued(Struct, frozen=True, kw_only=True):
     holder: str = ""
     """Who runs the session, where that is no process of this machine."""
     is_heard: bool = False
-    """Whether the agent that runs takes messages while it works."""
+    """True if the agent that runs takes messages while it works."""
 
     @property
     def is_message(self) -> bool:
-        """Whether it reaches the agent that runs, rather than the next run."""
+        """True if it reaches the agent that runs, rather than the next run."""
         return self.prompt.kind == Kind.STEER and self.is_heard
 
 
@@ -98,7 +98,7 @@ class Ended(Struct, frozen=True, kw_only=True):
     error: str | None
     cost: Cost
     is_asked: bool
-    """Whether it is what the caller asked for, and no other prompt of the queue."""
+    """True if it is what the caller asked for, and no other prompt of the queue."""
     refused: tuple[ToolCall, ...] = ()
     """Calls that the agent's permissions refused."""
     permissions: Permissions | None = None
@@ -111,7 +111,7 @@ class Ended(Struct, frozen=True, kw_only=True):
     offered: tuple[str, ...] = ()
     """The notes of the board that its agent was offered, by name."""
     was_elsewhere: bool = False
-    """Whether another process ran it; then what it refused and its context are not known."""
+    """True if another process ran it; then what it refused and its context are not known."""
 
     @property
     def outcome(self) -> model.Outcome:

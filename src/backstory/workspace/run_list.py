@@ -119,7 +119,7 @@ class _Queues:
         return self._known[store]
 
     def _is_there(self, owner: Owner) -> bool:
-        """Whether an owner still runs. A row of this machine without a lock was left by a process that died."""
+        """Return True if an owner still runs. A row of this machine without a lock was left by a process that died."""
         return is_held(self._home, owner.session_uid) if owner.host == host() else owner.is_fresh(self._now())
 
 

@@ -68,7 +68,7 @@ def store_of_run(run: Run, near: Path) -> Path:
 
 
 def is_running(home: Path, uid: str, store: Path, now: int, report: Callable[[str], None]) -> bool:
-    """Whether somebody runs a session of a store: an agent, a process that has the right to, or another machine."""
+    """Return True if a session of a store is running: by an agent, a process with the right to, or another machine."""
     from backstory.runs.lease import host, is_held
     from backstory.store.queue import Queue
 

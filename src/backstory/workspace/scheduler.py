@@ -82,7 +82,7 @@ class Cancelled(Struct, frozen=True, kw_only=True):
 
     was_running: bool
     was_summarising: bool = False
-    """Whether nothing ran, and a summary of the session was being made."""
+    """True if nothing ran, and a summary of the session was being made."""
     dropped: int
     left: int
     """How many prompts are still queued."""

@@ -33,7 +33,7 @@ class Scope(Struct, frozen=True, kw_only=True):
 
     @property
     def is_here(self) -> bool:
-        """Whether only this repository's sessions are meant."""
+        """True if only this repository's sessions are meant."""
         return self.name is not None
 
 

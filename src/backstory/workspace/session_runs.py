@@ -101,9 +101,9 @@ class SessionRuns:
         self._outcomes: dict[str, Outcome] = {}
         """How each queued prompt ended that was run here, by its uid."""
         self._is_stuck = False
-        """Whether the first queued prompt could not be run."""
+        """True if the first queued prompt could not be run."""
         self._may_be_queued = False
-        """Whether what was to be queued last may be in the queue."""
+        """True if what was to be queued last may be in the queue."""
 
     @property
     def label(self) -> str:
@@ -182,7 +182,7 @@ class SessionRuns:
         return outcome
 
     def _goes_last(self, lease: SessionLease) -> bool:
-        """Whether something is queued that is to be run before what was submitted now."""
+        """Return True if something is queued that is to be run before what was submitted now."""
         if not self._count_queued() or self._runner.next_prompt(lease, self._store, self._session) is None:
             return False
         turns = self._store.turns(self._session)
@@ -260,7 +260,7 @@ class SessionRuns:
             )
 
     def _is_heard(self, holder: str) -> bool:
-        """Whether an agent works that takes messages meanwhile, and a runner is there to hand them over."""
+        """Return True if an agent works that takes messages meanwhile, and a runner is there to hand them over."""
         spools = stopping.running(self._home, self._session.uid)
         runs = [run for spool in spools if (run := spool.run) is not None]
         return holder not in ("", ORPHANED) and all(agents.load(run.agent).steer is not None for run in runs)
@@ -320,7 +320,7 @@ class SessionRuns:
         return bool(stopping.running(self._home, self._session.uid))
 
     def _is_inside(self) -> bool:
-        """Whether we are part of what runs: it would wait for us, and we for it."""
+        """Return True if we are part of what runs: it would wait for us, and we for it."""
         ours = self._place.environ.get(MARKER)
         return any(spool.folder.name == ours for spool in stopping.running(self._home, self._session.uid))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from backstory.workspace.meter import Meter
 
 UID_SHOWN = 12
-"""So many letters of a uid are shown where no other session's begins with them."""
+"""The most letters of a uid that are shown where no other session's begins with them."""
 
 
 class SessionFilter(ListFilter, frozen=True, kw_only=True):
@@ -33,12 +33,12 @@ class SessionFilter(ListFilter, frozen=True, kw_only=True):
 
     @property
     def is_narrow(self) -> bool:
-        """Whether sessions of the place are left out that a list shows unasked."""
+        """True if sessions of the place are left out that a list shows unasked."""
         return any((*self.shared.values(), self.title, self.about))
 
     @property
     def is_chosen(self) -> bool:
-        """Whether only some sessions of the machine are asked for, whenever they were."""
+        """True if only some sessions of the machine are asked for, whenever they were."""
         asked = (value for name, value in self.shared.items() if name not in ("since", "until"))
         return not self.everywhere or any((*asked, self.title, self.about))
 
@@ -98,7 +98,7 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     elsewhere: str | None
     """The store from elsewhere that it was taken from, or is in."""
     is_conflict: bool
-    """Whether it claims to be a session that the home store knows from another place."""
+    """True if it claims to be a session that the home store knows from another place."""
     is_running: bool
 
     @property

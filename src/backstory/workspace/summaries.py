@@ -29,7 +29,7 @@ class ShownSummary(Struct, frozen=True, kw_only=True):
     agent: str | None
     created: str | None
     in_force: bool
-    """Whether the next context begins with it."""
+    """True if the next context begins with it."""
 
 
 def shown_summaries(located: LocatedSession, turns: Sequence[Turn]) -> tuple[ShownSummary, ...]:

@@ -31,9 +31,9 @@ class Target(Struct, frozen=True, kw_only=True):
     tip: str | None = None
     """The uid of the turn at a branch's tip; None where a record was named."""
     is_session: bool = False
-    """Whether a whole session was named, which means the record that it stands at."""
+    """True if a whole session was named, which means the record that it stands at."""
     is_default: bool = False
-    """Whether its session was not named."""
+    """True if its session was not named."""
 
 
 class Branch(Struct, frozen=True, kw_only=True):
@@ -127,7 +127,7 @@ def _by_tip(tree: Tree[TreeTurn], called: list[Named], tips: set[str]) -> tuple[
 
 
 def _is_end(tree: Tree[TreeTurn], point: Point) -> bool:
-    """Whether a record is the last of its turn."""
+    """Return True if a record is the last of its turn."""
     return point.seq >= tree[point.uid].last_seq
 
 

@@ -42,7 +42,7 @@ class ListedTurn(Struct, frozen=True, kw_only=True):
     turn: Turn
     cost: Cost
     is_rewound: bool = False
-    """Whether a rewind or another branch left it behind."""
+    """True if a rewind or another branch left it behind."""
     removed: int | None = None
     """When a person removed its branch, in ms since 1970."""
     shown_in: str | None = None

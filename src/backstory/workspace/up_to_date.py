@@ -41,9 +41,9 @@ HOME_OFF = (
 VARIABLE = "BACKSTORY_INGEST_AUTO"
 """In the environment: it stands in for the setting ``ingest.auto``."""
 CPU_S = 0.15
-"""So much processor time it may take; after that it ends with the next slice of a log."""
+"""The processor time it may take; then it ends with the next slice of a log."""
 LOOK_S = 0.5
-"""So long logs are counted that were never imported, also on a slow disk."""
+"""The time for counting logs that were never imported, also on a slow disk."""
 MORE = "backstory ingest"
 COUNTED_EARLIER = "An earlier version counted what is here, so sums may be other ones"
 OUTDATED = f"{COUNTED_EARLIER}, and new logs are not looked for: {MORE}"
@@ -94,7 +94,7 @@ def _counted_earlier(store: Store, remedy: str) -> tuple[str, ...]:
 
 
 def is_on(workspace: Place) -> bool:
-    """Whether new logs are taken in: as the variable says, else as the setting does."""
+    """Return True if new logs are taken in: as the variable says, else as the setting does."""
     from backstory.config import parse_as
 
     said = parse_as(IngestSettings.is_automatic.default, workspace.environ.get(VARIABLE, ""))
@@ -196,7 +196,7 @@ class _Updating:
         return Update() if found.is_whole else Update(remarks=(f"There may be newer logs: {MORE}",), is_behind=True)
 
     def _wanted(self) -> Callable[[str, str], bool]:
-        """Whether a file (agent, path) is read at all, by the settings."""
+        """Return True if a file (agent, path) is read at all, by the settings."""
         settings = self._workspace.config.settings.ingest
         agents, exclude = settings.agents, settings.exclude
         if not exclude:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 NUMBERED = lazy_regex(r"[Ss][0-9]+")
 TITLE_CHARS = 40
-"""So much of a session's title stands beside it in an error."""
+"""The most characters of a session's title in an error."""
 
 
 class Workspace(Place):
@@ -202,7 +202,7 @@ def _nearer(unknown: SessionNotFound, refused: BackstoryError, words: str) -> Ba
 
 
 def _is_start(wanted: str, session: Session) -> bool:
-    """Whether a session is meant by no more than the start of its uid."""
+    """Return True if a session is meant by no more than the start of its uid."""
     start = wanted.upper()
     return session.uid.startswith(start) and session.uid != start and wanted != session.name
 

@@ -38,9 +38,9 @@ class WritableSession(Struct, frozen=True, kw_only=True):
 
     session: Session
     restored: int = 0
-    """So many sessions of the project were copied back, because its store was gone."""
+    """Sessions of the project that were copied back, because its store was gone."""
     held: int = 0
-    """So many prompts were queued where the store is about to be made: they wait until a person releases them."""
+    """Prompts that were queued where the store is about to be made: they wait until a person releases them."""
     continues: str | None = None
     """The uid of the session that this one continues; None where it is that session itself."""
     lacking: Lacking | None = None
@@ -96,7 +96,7 @@ def held_sentences(store: Path, held: int) -> Iterator[str]:
 
 
 def is_own(store: Store, uid: str) -> bool:
-    """Whether a store may add to a session: it owns it, and does not only keep a copy from another one."""
+    """Return True if a store may add to a session: it owns it, and does not only keep a copy from another one."""
     return store.exists and store.ask_or(None, stored_sessions.owner, uid) == store.id
 
 

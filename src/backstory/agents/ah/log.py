@@ -75,7 +75,7 @@ _IMAGE = '{"__image__":'
 """How a result that is a picture begins."""
 
 MESSAGES_KNOWN_MAX = 20_000
-"""So many messages back a fork is known to begin; one from before that begins at a root."""
+"""The number of messages back at which a fork is still known; one from before begins at a root."""
 TURNS_OPEN_MAX = 32
 _PATH_MAX = 1_000
 _NUMBER_MAX = 2**53
@@ -460,7 +460,7 @@ def _is_ours(record: _Line) -> bool:
 
 
 def _begins_turn(text: str, blocks: list[dict[str, Any]]) -> bool:
-    """Whether a user message is a prompt: words of the user's own, and no result of a call."""
+    """Return True if a user message is a prompt: words of the user's own, and no result of a call."""
     if not text or any(block.get("block_type") == "tool_result" for block in blocks):
         return False
     return not text.startswith((STEERING, SUMMARY, LOOP)) and _REMINDER.match(text) is None
@@ -496,7 +496,7 @@ def _took(turn: Turn, said: dict[str, Any]) -> bool:
 
 
 def _is_database(path: Path) -> bool:
-    """Whether a file of any name, which its user may have chosen, is a database."""
+    """Return True if a file of any name, which its user may have chosen, is a database."""
     with path.open("rb") as file:
         return file.read(len(_SQLITE)) == _SQLITE
 

@@ -136,7 +136,7 @@ class _Session(Struct, kw_only=True):
     context: dict[str, Any] = field(default_factory=dict)
     has_context: bool = False
     has_loose_blocks: bool = False
-    """Whether the blocks of messages that are gone are written with it."""
+    """True if the blocks of messages that are gone are written with it."""
 
 
 def sessions_in(database: Database) -> Iterator[SessionRows | UnreadRows]:
@@ -229,7 +229,7 @@ def _share(session: _Session, tables: _Tables, all_ids: Mapping[str, None]) -> N
 
 
 def is_ulid(text: str) -> bool:
-    """Whether a name is one that a session has: its random part may be anything."""
+    """Return True if a name is one that a session has: its random part may be anything."""
     return len(text) == ids.UID_LENGTH and all(letter in ids.ALPHABET for letter in text[:10])
 
 

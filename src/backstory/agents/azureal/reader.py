@@ -74,11 +74,11 @@ class _State(TurnState, kw_only=True):
     model: str | None = None
     """The model that answers from here on, as far as it was said."""
     has_answered: bool = False
-    """Whether the turn that goes on holds anything but its prompt."""
+    """True if the turn that goes on holds anything but its prompt."""
     last_seq: int = 0
     """The number of the last record."""
     is_in_context: bool = False
-    """Whether the user messages that follow still belong to a context that began in an earlier one."""
+    """True if the user messages that follow still belong to a context that began in an earlier one."""
 
 
 _decoder = msgspec.json.Decoder(Line)

@@ -37,7 +37,7 @@ def typed_prompt(text: str) -> str:
 
 
 def is_compaction_summary(text: str) -> bool:
-    """Whether a text is the summary that the client gave the model in place of a conversation."""
+    """Return True if a text is the summary that the client gave the model in place of a conversation."""
     return text.startswith("This session is being continued from a previous conversation")
 
 

@@ -24,11 +24,11 @@ class Queue:
         self._state = state
 
     def was_given(self, words: str) -> bool:
-        """Whether an event already says that the agent was given these words while it worked."""
+        """Return True if an event already says that the agent was given these words while it worked."""
         return words in self._state.given
 
     def is_given_here(self, record: Record) -> bool:
-        """Whether the record holds words that the agent was given while it worked, rather than a prompt."""
+        """Return True if the record holds words that the agent was given while it worked, rather than a prompt."""
         given = record.attachment if isinstance(record.attachment, dict) else {}
         source = str(given.get("source_uuid", ""))
         return steer.is_own(record.uuid or "") or steer.is_own(source) or source in self._state.absorbed

@@ -93,7 +93,7 @@ def reported(line: bytes) -> list[tuple[str, bytes]]:
 
 
 def _is_report(record: _Line) -> bool:
-    """Whether a record is a report, of a subagent whose id can be a part of a file's name."""
+    """Return True if a record is a report, of a subagent whose id can be a part of a file's name."""
     name = record.data.agent_id
     is_name = 0 < len(name) <= _ID_CHARS_MAX and name.isascii() and name.replace("-", "").replace("_", "").isalnum()
     return record.type == "progress" and record.data.type == "agent_progress" and is_name

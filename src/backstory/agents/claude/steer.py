@@ -19,7 +19,7 @@ _ID_BEGINNING = "626b7374-7279-8"
 
 
 def is_own(message_id: str) -> bool:
-    """Whether we sent the message of this id to a running agent."""
+    """Return True if we sent the message of this id to a running agent."""
     return message_id.startswith(_ID_BEGINNING)
 
 

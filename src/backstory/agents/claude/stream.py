@@ -287,7 +287,7 @@ def _is_whole(tokens: Tokens) -> bool:
 
 
 def _is_cut_off(result: StreamRecord) -> bool:
-    """Whether a result counts 0 tokens because its answer was cut off, though they were paid."""
+    """Return True if a result counts 0 tokens because its answer was cut off, though they were paid."""
     usage = result.usage or Usage()
     return (result.terminal_reason or "").startswith("aborted") and not (usage.input_tokens or usage.output_tokens)
 

@@ -109,7 +109,7 @@ def larger_counts(one: Tokens, other: Tokens) -> Tokens:
 
 
 def is_whole(usage: Usage) -> bool:
-    """Whether it has both input and output, as every request does that was answered."""
+    """Return True if it has both input and output, as every request does that was answered."""
     return usage.input_tokens is not None and usage.output_tokens is not None
 
 

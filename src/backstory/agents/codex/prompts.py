@@ -25,7 +25,7 @@ _IMAGE_TAG = lazy_regex(r"\s*</?image\b[^>]*>\s*\Z")
 
 
 def is_synthetic(item: ResponseItem, text: str) -> bool:
-    """Whether Codex wrote these words in the user's place: newer logs say so, in older ones the words show it."""
+    """Return True if Codex wrote these words, not the user: newer logs say so, in older ones the words show it."""
     kinds = item.origin.content_item_kinds if item.origin is not None else None
     if kinds:
         return not any(kind.startswith("user.") for kind in kinds)

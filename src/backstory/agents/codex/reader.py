@@ -276,7 +276,7 @@ class Reader(Fold):
 
 
 def _begins_a_task(record: Record) -> bool:
-    """Whether a record may end a copy: the beginning of another task, or of another thread."""
+    """Return True if a record may end a copy: the beginning of another task, or of another thread."""
     match record:
         case EventLine(payload=payload):
             return payload.type in _STARTS

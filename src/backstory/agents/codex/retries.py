@@ -23,7 +23,7 @@ _NO_CONNECTION = ("Connection failed", "error sending request")
 
 
 def is_retry(message: str) -> bool:
-    """Whether an error is one after which Codex tries again."""
+    """Return True if an error is one after which Codex tries again."""
     return _RETRYING.match(message) is not None
 
 

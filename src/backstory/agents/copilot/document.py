@@ -33,7 +33,7 @@ class Piece(Struct, kw_only=True):
     messages: list[Any] = field(default_factory=list)
     entries: list[Any] = field(default_factory=list)
     is_end: bool = False
-    """Whether the document ends with it."""
+    """True if the document ends with it."""
 
 
 def record_end(head: bytes) -> re.Pattern[bytes]:
@@ -58,13 +58,13 @@ def started_ms(head: bytes) -> int:
 
 
 def is_record(line: bytes) -> bool:
-    """Whether these bytes are a record of a document, not a line of a log."""
+    """Return True if these bytes are a record of a document, not a line of a log."""
     # What nearly every line of a log begins with is looked at first.
     return not line.startswith(b'{"type":') and (b"\n" in line or _OPENING.match(line) is not None)
 
 
 def is_closed(record: bytes) -> bool:
-    """Whether a document ends with these bytes."""
+    """Return True if a document ends with these bytes."""
     first, _, last = record.rstrip().rpartition(b"\n")
     if first:
         return last == b"}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     pass
 
 _MESSAGES_BYTES_MAX = 4 * 1024 * 1024
-"""So many bytes of a document's messages wait for a timeline that repeats them."""
+"""The most bytes of a document's messages that wait for a timeline that repeats them."""
 _ADDED = lazy_regex(r"\s*<(current_datetime|reminder)>.*?</\1>", re.DOTALL)
 """What the earliest builds put behind a prompt."""
 

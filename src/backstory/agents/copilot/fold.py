@@ -51,7 +51,7 @@ class State(TurnState, kw_only=True):
 
     helpers: Helpers = field(default_factory=Helpers)
     has_prompts: bool = False
-    """Whether the session has begun to be used since it was started: until then, choosing a model switches none."""
+    """True if the session has begun to be used since it was started: until then, choosing a model switches none."""
     selected: str | None = None
     routed: str | None = None
     """The model that ``auto`` was last turned into."""
@@ -277,5 +277,5 @@ class Fold(TurnFold[State]):
 
 
 def _has_less(total: Tokens, counted: Tokens) -> bool:
-    """Whether requests were counted that a total does not hold."""
+    """Return True if requests were counted that a total does not hold."""
     return (total.output or 0) < (counted.output or 0)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from backstory.model import Event
 
 HELPERS_MAX = 500
-"""So many helpers of a session are known at once."""
+"""The most helpers of a session that are known at once."""
 
 
 class Helpers(Struct):

@@ -24,13 +24,13 @@ def is_document(path: PurePath) -> bool:
 
 
 def holds_documents(root: Path) -> bool:
-    """Whether the earliest builds' folder is there, and is not only the way to another one."""
+    """Return True if the earliest builds' folder is there, and is not only the way to another one."""
     folder = root / EARLIEST
     return folder.is_dir() and not folder.is_symlink()
 
 
 def is_moved(root: Path) -> bool:
-    """Whether a root's sessions lie elsewhere by now, so that this is only the way to them."""
+    """Return True if a root's sessions lie elsewhere by now, so that this is only the way to them."""
     return (root / FOLDER).is_symlink()
 
 
@@ -42,7 +42,7 @@ def entries_of(folder: Path) -> list[Path]:
 
 
 def holds_log(entry: Path) -> bool:
-    """Whether an entry of the sessions' folder is a log, or has one."""
+    """Return True if an entry of the sessions' folder is a log, or has one."""
     if entry.name.endswith(jsonl.ENDINGS):
         return True
     return any((entry / f"{LOG}{ending}").exists() for ending in jsonl.ENDINGS)

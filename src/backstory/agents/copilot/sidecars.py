@@ -70,7 +70,7 @@ class Sidecars:
 
 
 def is_made(name: str) -> bool:
-    """Whether a companion is a session's own work, not a note about it."""
+    """Return True if a companion is a session's own work, not a note about it."""
     return name == PLAN or name.partition("/")[0] in MADE
 
 

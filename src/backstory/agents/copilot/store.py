@@ -112,7 +112,7 @@ class SessionStore:
                 self._db.execute("commit")
 
     def has(self, native_id: str) -> bool:
-        """Whether there is a session of this id."""
+        """Return True if there is a session of this id."""
         return self._db.execute("select 1 from sessions where id = ?", (native_id,)).fetchone() is not None
 
     def session(self, native_id: str, place: Place, created: str | None, updated: str | None) -> None:

@@ -117,7 +117,7 @@ def contradiction(sentence: str) -> str | None:
 
 
 def is_standing(sentence: str) -> bool:
-    """Whether a sentence may be said to an agent once and for all.
+    """Return True if a sentence may be said to an agent once and for all.
 
     >>> is_standing("do not stash anything"), is_standing("don't do that"), is_standing("no, we removed them")
     (True, False, False)

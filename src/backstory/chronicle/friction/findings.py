@@ -68,7 +68,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     instead: str = ""
     quote: str = ""
     is_standing: bool = True
-    """Whether it may be said to an agent once and for all; else it was about one change."""
+    """True if it may be said to an agent once and for all; else it was about one change."""
 
     @property
     def sessions(self) -> int:
@@ -77,7 +77,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     @property
     def is_repeated(self) -> bool:
-        """Whether it was seen more than once, in several sessions or turns."""
+        """True if it was seen more than once, in several sessions or turns."""
         return len({(each.session_uid, each.seq) for each in self.evidence}) > 1
 
 

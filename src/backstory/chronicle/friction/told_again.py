@@ -49,7 +49,7 @@ def told_again(found: Sequence[SessionAttempts]) -> list[Finding]:
 
 
 def explains(sentence: str) -> bool:
-    """Whether a sentence says how something is or is to be done.
+    """Return True if a sentence says how something is or is to be done.
 
     >>> explains("We use uv in this repository."), explains("Fix the parser.")
     (True, False)

@@ -51,7 +51,7 @@ def sentences(prompt: str) -> Iterator[str]:
 
 
 def is_quotable(text: str) -> bool:
-    """Whether a text may stand in a file that agents read as what a person said: one plain sentence, no markup.
+    """Return True if a text may stand in a file that agents read as what a person said: one plain sentence, no markup.
 
     >>> is_quotable("do not stash anything"), is_quotable("ignore previous instructions"), is_quotable("see @/etc/x")
     (True, False, False)

@@ -64,7 +64,7 @@ def _error(call: HabitCall) -> str:
 
 
 def _is_told_apart(call: HabitCall) -> bool:
-    """Whether it is known what ran, and that is not there to fail."""
+    """Return True if it is known what ran, and that is not there to fail."""
     words = {part for word in call.words for part in word.split(":")}
     return (bool(words) or call.tool != Tool.SHELL) and words.isdisjoint(_CHECKING | _MERGING | _LOOKING)
 

@@ -49,7 +49,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...]
     """The strongest first."""
     is_calls: bool = False
-    """Whether the records are calls; else they are prompts, which say what their turns were."""
+    """True if the records are calls; else they are prompts, which say what their turns were."""
 
     @property
     def sessions(self) -> int:
@@ -103,7 +103,7 @@ def contexts(habits: Habits) -> Iterator[list[HabitTurn]]:
 
 
 def was_cut(habits: Habits, context: str, after: int, before: int) -> bool:
-    """Whether a context was summarised between two records."""
+    """Return True if a context was summarised between two records."""
     return any(after < seq < before for seq in habits.compacted.get(context, ()))
 
 
