@@ -70,6 +70,18 @@ PASSING_METHODS = 36
 """Public methods that only hand their own arguments on; names that docs/api.md promises are left out."""
 LISTED_IN = {"sessions": 4, "logs": 3, "turns": 5}
 """The modules that list the columns of a table."""
+FIRST_WORDS = {
+    "Have": 60,
+    "How": 205,
+    "So": 4,
+    "Of": 74,
+    "What": 798,
+    "Where": 114,
+    "Whether": 0,
+    "Which": 52,
+    "Who": 16,
+}
+"""How often a docstring begins so, and not with a verb or a noun; it only sinks."""
 CALLED = {
     "list": 51, "search": 57, "show": 71, "second run": 115, "ingest, nothing new": 81, "an agent's call": 68,
 }  # fmt: skip
@@ -132,6 +144,11 @@ def test_public_methods_do_more_than_hand_their_arguments_on() -> None:
 
 def test_the_store_has_few_methods_of_its_own() -> None:
     assert len([name for name in vars(Store) if not name.startswith("_")]) == STORE_METHODS
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    found = house.first_words()
+    assert {word: found[word] for word in FIRST_WORDS} == FIRST_WORDS
 
 
 def test_few_modules_list_the_columns_of_a_table() -> None:

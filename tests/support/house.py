@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -203,3 +203,14 @@ def _all_words(module: ast.Module) -> Iterator[str]:
             yield node.target.id
         elif isinstance(node, ast.keyword) and node.arg:
             yield node.arg
+
+
+def first_words() -> Counter[str]:
+    """How often docstrings, and texts below constants and fields, begin with each word."""
+    texts = (
+        node.value.value
+        for path in MODULES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    )
+    return Counter(text.split(maxsplit=1)[0] for text in texts if text.strip())
