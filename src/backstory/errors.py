@@ -748,6 +748,15 @@ class NoHome(BackstoryError):
         )
 
 
+class HomeNotAFolder(BackstoryError):
+    """A file has the place of the home folder."""
+
+    exit_code = 78
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(f"The home {home} is not a folder. Set BACKSTORY_HOME to one of yours, or move that file.")
+
+
 class ClockUnusable(BackstoryError):
     """The machine's clock shows a time that cannot be stored."""
 

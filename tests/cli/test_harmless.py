@@ -478,3 +478,16 @@ def test_each_acting_character_is_escaped_once_however_often_it_stands_there() -
     text = "a\x1b\u202e" * 10_000
     assert harmless._replaced(text, escape) == "a<1b><202e>" * 10_000
     assert len(asked) == len(set(asked)) < 3_000
+
+
+def test_an_end_of_file_that_nobody_typed_is_a_fault_of_ours(hostile: Hostile) -> None:
+    code = (
+        "import sys, backstory.cli.list_command as it\n"
+        "def fail(*_, **__): raise EOFError('marshal data too short')\n"
+        "it.SessionFilter = fail\nsys.argv = ['backstory', 'list']\n"
+        "from backstory.cli import main\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=hostile.project, env=hostile.environ, capture_output=True, text=True
+    )
+    assert (done.returncode, "EOFError: marshal data too short" in done.stderr) == (1, True)

@@ -220,3 +220,12 @@ def test_a_run_is_named_and_one_that_is_over_is_stored_from_the_new_place(bench:
     shown = bench.backstory("show", "S1", environ=there)
     assert "so far" in shown.stdout
     assert list((to / "spool").iterdir()) == []
+
+
+def test_a_file_in_the_place_of_the_home_is_named_and_stays(bare: Shell) -> None:
+    file = bare.home / "a-file"
+    file.write_text("mine")
+    for words in (["list"], ["search", "x"], ["ingest"], ["run", "x"], ["verify"], ["config", "list"]):
+        done = bare(*words, BACKSTORY_HOME=str(file))
+        assert (done.code, f"The home {file} is not a folder. Set BACKSTORY_HOME" in done.err) == (78, True), words
+    assert file.read_text() == "mine"

@@ -22,6 +22,7 @@ from backstory.errors import (
     UnknownAgent,
 )
 from backstory.export import rewriting
+from backstory.workspace import agent_servers
 from backstory.workspace.agent_servers import AgentServers, ServerProgram
 from backstory.workspace.settings_change import SettingsChange
 
@@ -148,6 +149,25 @@ def test_a_client_that_waits_for_no_slow_server_is_told_to(home: Home) -> None:
     assert file.read_bytes().count(WAIT) == 1
     home.uninstall("codex", program=MOVED)
     assert file.read_bytes() == b"# mine\n[a]\nb = 1\n"
+
+
+@pytest.mark.parametrize("before", [b"# mine\n[a]\nb = 1\n", None])
+def test_a_server_that_an_earlier_version_added_gets_the_line_that_its_client_waits_by(
+    home: Home, monkeypatch: pytest.MonkeyPatch, before: bytes | None
+) -> None:
+    file = home.file("codex") if before is None else home.put(before, "codex")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(agent_servers, "waiting", lambda *_: None)
+        home.install("codex")
+    installed = file.read_bytes()
+
+    change = home.install("codex")
+
+    assert (change.action, [each.added for each in change.edits]) == ("update", [(WAIT.decode().strip(),)])
+    assert file.read_bytes() == WAIT + installed
+    assert home.install("codex").action == "none"
+    home.uninstall("codex")
+    assert (file.read_bytes() if file.exists() else None) == before
 
 
 def test_how_long_a_person_has_a_client_wait_stays(home: Home) -> None:

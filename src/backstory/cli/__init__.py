@@ -236,9 +236,13 @@ def main() -> None:
             raise ClockUnusable from refused
         code = cli.main(standalone_mode=False, terminal_width=_help_columns())
         sys.stdout.flush()
-    except (KeyboardInterrupt, click.Abort):
-        failing.refuse("stopped; everything stored so far is complete")
-        code = INTERRUPTED
+    except (KeyboardInterrupt, click.Abort) as stopped:
+        # click takes any EOFError for a person's Ctrl-D, also that of a damaged module.
+        if isinstance(fault := stopped.__cause__, EOFError):
+            code = _refused(fault)
+        else:
+            failing.refuse("stopped; everything stored so far is complete")
+            code = INTERRUPTED
     except (BrokenPipeError, _ReaderGone):
         # The reader of our output has gone (`| head`): no error, and no more output is possible.
         _discard_output()

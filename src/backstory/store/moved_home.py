@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.errors import HomeIsMoving, HomeNotWhole, HomeWasMoved
+from backstory.errors import HomeIsMoving, HomeNotAFolder, HomeNotWhole, HomeWasMoved
 from backstory.store.private import write_private
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ class MovedFrom(Struct, frozen=True, kw_only=True):
 
 
 def check_home(home: Path) -> None:
-    """Raise HomeWasMoved, HomeIsMoving or HomeNotWhole unless a folder may be used as the home."""
+    """Raise HomeNotAFolder, HomeWasMoved, HomeIsMoving or HomeNotWhole unless a folder may be used as the home."""
+    if home.is_file():
+        raise HomeNotAFolder(home)
     refuse_if_moved(home)
     if (unfinished := moved_from(home)) is not None:
         raise HomeNotWhole(home, unfinished.source, home / MOVED_FROM)

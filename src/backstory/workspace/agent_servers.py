@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory import agents
 from backstory.agents import json_text
@@ -77,7 +78,7 @@ class AgentServers:
             return self._added(place, entry, ADD, place.text, ())
         (present,) = place.present
         if _starts_same(present, entry) and _has_environ(present, entry, place.note):
-            return _nothing(place)
+            return self._with_wait(place) or _nothing(place)
         if not (place.note and _starts_same(present, place.note.entry)) or present.keys() - place.note.entry.keys():
             raise EntryNotOurs(place.file.path, NAME)
         cut = _removed(place)
@@ -123,6 +124,16 @@ class AgentServers:
         return _Place(
             agent=agent, scope=scope, part=part, file=file, found=found, text=text, present=present, note=note
         )
+
+    def _with_wait(self, place: _Place) -> SettingsChange | None:
+        """The line that has a client wait, for an entry that an earlier version added without one."""
+        if place.note is None or place.note.wait or (wait := waiting(place.text, place.file)) is None:
+            return None
+        return SettingsChange(
+            what=SERVER, agent=place.agent, scope=place.scope, path=place.file.path, action=UPDATE, found=place.found,
+            data=bytes_of(applied(place.text, [wait]), place.found), edits=shown(place.text, [wait]),
+            remarks=_remarks(place), note=replace(place.note, wait=wait.text), earlier=place.note,
+        )  # fmt: skip
 
     def _added(
         self, place: _Place, entry: dict[str, Any], action: str, text: str, cut: tuple[Edit, ...]
