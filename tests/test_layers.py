@@ -20,8 +20,7 @@ NOUNS = {
     "config",
     "settings",
     "bounds",
-    "lazy_module",
-    "lazy_regex",
+    "lazy",
     "sqlite_memory",
 }
 """The modules at the root beside the package itself; every other module is in a room."""

@@ -10,7 +10,7 @@ from pkgutil import walk_packages
 import pytest
 
 import backstory
-from backstory.lazy_regex import LazyRegex, lazy_regex
+from backstory.lazy import LazyRegex, lazy_regex
 
 
 def test_nothing_is_compiled_before_the_first_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from backstory import bounds
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from hashlib import sha256

@@ -11,7 +11,7 @@ import re
 from datetime import datetime, timedelta
 
 from backstory.errors import BadTime
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 TEXT_CHARS_MAX = 100
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

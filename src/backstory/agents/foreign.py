@@ -17,7 +17,7 @@ import apsw
 
 from backstory import sqlite_memory
 from backstory.agents.contract import UnreadableDatabase
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

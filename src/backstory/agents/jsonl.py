@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from backstory.agents.lines import BLANK, lines_of
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import encoded
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any
 
 from backstory.agents.text_edit import Edit, NotEditable, newline_of
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 _HEADER = lazy_regex(r"^[ \t]*\[[^\r\n]*", re.MULTILINE)
 _BARE = lazy_regex(r"[A-Za-z0-9_-]+\Z")

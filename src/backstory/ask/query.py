@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from backstory.derive import word_forms
 from backstory.derive.index_text import as_parts, identifier_parts, index_text, signed_words
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable

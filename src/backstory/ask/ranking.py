@@ -18,7 +18,7 @@ from backstory.ask.membership import Member, Members, Reach, Row, SessionRank
 from backstory.ask.query import term_of
 from backstory.derive import word_forms
 from backstory.derive.index_text import Scope
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import Relation
 from backstory.store import codec, written
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from backstory import errors, sqlite_memory
 from backstory.ask import sql_functions
 from backstory.ask.costs import price_table
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.store import connection, kinds, migrate, moves
 from backstory.store.claims import CLAIMED
 

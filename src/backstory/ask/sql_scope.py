@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.store import schema
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from backstory.chronicle.friction.findings import Finding, Rule, in_order
 from backstory.chronicle.friction.typed import is_quotable, words_of
 from backstory.derive.checks import CheckKind, check_of
 from backstory.export.safe_markdown import plain
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

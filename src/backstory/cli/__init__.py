@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory import __version__
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 
 if TYPE_CHECKING:
     from backstory.cli import failing

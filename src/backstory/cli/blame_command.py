@@ -13,7 +13,7 @@ from backstory.cli.report_options import form_options, print_report
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.errors import FileNotHere, LinesNotThere, NothingToBlame, NotInRepository
 from backstory.export.safe_markdown import plain
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from backstory.cli.output import clean, columns, width
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -20,7 +20,7 @@ import click
 from backstory import bounds
 from backstory.bounds import iso as iso
 from backstory.derive import harmless
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

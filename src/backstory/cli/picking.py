@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from backstory.cli import output
 from backstory.errors import FinderFailed
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

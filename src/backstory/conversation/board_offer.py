@@ -14,7 +14,7 @@ from backstory.conversation.board import NO_OFFER, USER, Offer, cleaned, cleaned
 from backstory.conversation.context import escaped
 from backstory.derive.index_text import identifier_parts
 from backstory.derive.word_forms import FUNCTION_WORDS, forms
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

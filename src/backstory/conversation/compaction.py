@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from backstory.conversation.context import context_prefix
 from backstory.conversation.retention import DECISIONS, is_decision_kept
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

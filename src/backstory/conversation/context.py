@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from backstory import model
 from backstory.derive.index_text import texts_in
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

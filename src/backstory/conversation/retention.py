@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from backstory.conversation.context import decisions_in
 from backstory.derive.shell_parse import is_shell, script_of, simple_commands
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import AssistantText, Plan, ToolCall, UserMessage
 
 if TYPE_CHECKING:

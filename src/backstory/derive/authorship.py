@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from backstory.derive.git_values import UNCOMMITTED
 from backstory.derive.whole_lines import Gone, completed
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

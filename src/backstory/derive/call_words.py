@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from backstory.derive import shell_parse
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 
 class DeedKind(StrEnum):

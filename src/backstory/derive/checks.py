@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from backstory.derive import deeds, shell_parse
 from backstory.derive.check_programs import ASKING, DeedKind
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

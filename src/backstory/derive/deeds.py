@@ -15,7 +15,7 @@ from backstory.derive import check_programs as programs
 from backstory.derive import shell_parse
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.notices import is_refusal
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -17,7 +17,7 @@ from backstory.bounds import INTEGER_MAX
 from backstory.derive.facts import DerivedFacts, FoundCheckpoint, FoundResult, FoundTouch
 from backstory.derive.ref_values import WRITTEN_MAX
 from backstory.derive.text_refs import refs_in_text
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import AssistantText, At, Compacted, FoundRef, Ref, ToolCall, ToolResult, UserMessage, encoded
 
 if TYPE_CHECKING:

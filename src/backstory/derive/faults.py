@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from backstory.derive import shell_parse
 from backstory.derive.checks import head_of
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

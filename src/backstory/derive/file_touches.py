@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.derive import shell_parse
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import Event, Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:

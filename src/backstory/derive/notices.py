@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 READ_CHARS_MAX = 20_000
 """A longer notice is left as it is."""

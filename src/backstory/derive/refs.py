@@ -16,7 +16,7 @@ from msgspec import Struct
 from backstory.derive import shell_parse
 from backstory.derive.ref_values import COMMIT, ISSUE, PR, WRITTEN_MAX, Named, home_of, refs_of, unique
 from backstory.derive.text_refs import API_PATH, KEY, in_urls, is_hash, named_in, refs_in_text
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 _SCP = lazy_regex(r"^(?:[^@/]+@)?([^:/]+):(?!//)(.+)$")
 _SCHEME = lazy_regex(r"^[a-z+]+://(?:[^@/]*@)?([^/:]+)(?::\d+)?/(.+)$", re.IGNORECASE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from backstory.derive.essence import changed_lines
 from backstory.derive.notices import is_refusal
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import Tool
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import string
 from typing import TYPE_CHECKING
 
 from backstory.derive.secret_kinds import Finding, bits, is_mixed
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

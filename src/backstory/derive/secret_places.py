@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from backstory.derive.secret_kinds import Finding, bits, is_mixed
 from backstory.derive.secret_names import CODE, PLACEHOLDER, is_secret
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ from backstory.derive.secret_kinds import FORMS, LETTERS, SURE, Finding, Token, 
 from backstory.derive.secret_lines import COLUMN_MIN, Pieces
 from backstory.derive.secret_names import named_in
 from backstory.derive.secret_places import placed_in
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,7 @@ from msgspec import Struct
 from backstory.derive.secret_kinds import Finding
 from backstory.derive.secret_names import NAMED_CHARS_MAX, is_secret_under, kind_of_name
 from backstory.derive.secret_shapes import findings_in, lines_of_key, users_in
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import encoded
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ English only, and generous: a form that nobody ever wrote is in no text, so look
 
 from __future__ import annotations
 
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 FORMS_MAX = 16
 """The most other forms of a word that are looked for."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 
 from backstory import errors, ids
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.store import kinds, sessions
 from backstory.store.database import believed
 from backstory.store.rows import fetch

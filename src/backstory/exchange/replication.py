@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import errors
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.store import foreign, moves, sessions
 from backstory.store.database import believed
 from backstory.store.sessions import Session

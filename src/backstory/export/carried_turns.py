@@ -11,7 +11,7 @@ from backstory.errors import AgentUnusable, UnknownAgent
 from backstory.export.full_form import FullForms
 from backstory.export.path_events import path_events
 from backstory.export.subagents import SubagentAnswers
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import ToolCall, ToolResult, UserMessage
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backstory import model
 from backstory.derive.essence import without_terminal_codes
 from backstory.export.shared import Point
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ from backstory.ingest.ingest import ingest_briefly
 from backstory.ingest.log_reader import Pace
 from backstory.ingest.sources import is_as_noted
 from backstory.ingest.watch import Spot, changed
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.store import logs as stored_logs
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.ingest.news import mtime_of
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -45,7 +45,7 @@ from backstory.ingest.reported import is_reported, reported_logs
 from backstory.ingest.sidecars import changed_sidecars, gather, reapply_sidecars
 from backstory.ingest.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
 from backstory.ingest.worker import Job, Outcome, outcomes
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.model import LogIdentity
 from backstory.projects.git import project_key, worktree_root
 from backstory.store import append, codec, ingesting, logs, maintenance, sessions

@@ -14,7 +14,7 @@ from backstory.agents.lines import lines_of
 from backstory.errors import in_words, is_for_one_only
 from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.report import Problem
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.model import RunFacts
 from backstory.store.sidecars import pack
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from backstory.derive.harmless import clean
 from backstory.derive.secrets import Redactor
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from backstory.derive.remotes import normalised
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.store import PROJECT_STORE
 
 BARE_STORE = Path("backstory") / PROJECT_STORE.name

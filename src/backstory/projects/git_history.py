@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from backstory.derive.git_values import UNCOMMITTED, BlamedLine, Commit, FileChange
 from backstory.errors import FileIsBinary, FileNotHere, GitFailed
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.projects import git
 from backstory.projects.git_program import SECONDS, GitProgram
 

@@ -21,7 +21,7 @@ from shutil import which
 from typing import TYPE_CHECKING, NamedTuple
 
 from backstory.errors import GitFailed, NoGit
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -20,7 +20,7 @@ import msgspec
 
 from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, StoreNotFound, in_words
 from backstory.exchange import replication
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.projects.trust import Place, Seen, Verdict, whose
 from backstory.store import open_store, sessions
 from backstory.store.moves import Move, root_of, with_move

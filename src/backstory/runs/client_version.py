@@ -6,7 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from backstory.errors import ClientTooOld
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

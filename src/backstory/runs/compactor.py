@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from backstory.errors import BackstoryError
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.process import birth
 from backstory.runs.spool import MARKER

@@ -21,8 +21,7 @@ from msgspec import Struct
 
 from backstory.agents.lines import LineReader
 from backstory.errors import BackstoryError
-from backstory.lazy_module import lazy_module
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_module, lazy_regex
 from backstory.runs import process
 from backstory.store.private import as_ours, make_private_folder, write_private
 

@@ -17,7 +17,7 @@ from backstory.ask.query import terms
 from backstory.ask.search import BY_SCORE
 from backstory.derive.index_text import char_len, index_text, searchable
 from backstory.errors import BadPattern, SessionNotFound
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.search.snippet import AROUND_CHARS, PLACES_MAX, excerpt_of, fold, looks_of, snippet
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from backstory.ask.query import HASH, other_forms, terms
 from backstory.derive.index_text import identifier_parts, index_text
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.model import Complete
 from backstory.store import branches, connection, events, logs, session_filter, sessions, turns
 from backstory.store.branches import Named, TreePosition, TreeTurn

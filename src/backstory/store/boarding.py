@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from backstory.conversation.board import BoardKey
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.store.database import believed
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import ids
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.model import Relation, Turn
 from backstory.store import kinds, written
 from backstory.store.rows import fetch, fetch_one

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import apsw
 
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 
 if TYPE_CHECKING:
     import hashlib

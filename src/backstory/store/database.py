@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 import msgspec
 
 from backstory import errors, ids
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.store import connection, coverage, foreign, migrate, moves, sessions
 from backstory.store.segments import has_too_many_segments, is_in_bulk, merge_whole, needs_care, reset_index
 from backstory.store.sessions import Session

@@ -11,8 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from backstory import errors, ids
-from backstory.lazy_module import lazy_module
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_module, lazy_regex
 from backstory.store import kinds, schema
 from backstory.store.rows import fetch
 

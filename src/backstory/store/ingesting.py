@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from backstory import errors
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.store.maintenance import merge_index
 from backstory.store.segments import BULK_CRISIS_MERGE, is_scattered, reset_index, set_index
 

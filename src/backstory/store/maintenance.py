@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from backstory import errors
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.store import branches, connection, coverage, logs, migrate, sessions
 from backstory.store.database import believed
 from backstory.store.rows import fetch

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backstory import errors
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.store import codec, connection, derived_tables, erasing, logs, moves, schema
 
 if TYPE_CHECKING:

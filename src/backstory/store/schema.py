@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 _FOLDER = Path(__file__).parent
 _COMMENT = lazy_regex(r"--[^\n]*")

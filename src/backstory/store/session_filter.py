@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory.bounds import iso
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import Relation
 from backstory.store import claims, kinds, lineage
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from backstory import errors, ids
 from backstory.derive import naming
 from backstory.derive.remotes import repository_name
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.model import STOPPED_TO_COMPACT, Outcome, Relation
 from backstory.store import claims, coverage, kinds, turns
 from backstory.store.rows import fetch

@@ -15,7 +15,7 @@ from backstory.ask import authorship
 from backstory.derive import deeds, written_lines
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.git_values import UNCOMMITTED
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import Tool, ToolCall, ToolResult
 from backstory.store import sessions
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from backstory.ask.search import BY_SCORE, ROLES
 from backstory.bounds import iso
 from backstory.errors import IndexOff
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.search.query import Findings, find, find_exact, find_listed, find_pattern
 from backstory.store import Filter
 from backstory.store import coverage as stored_coverage

@@ -12,7 +12,7 @@ from backstory.ask import stats as stored_stats
 from backstory.ask.stats import Asked, By
 from backstory.bounds import iso
 from backstory.derive.tally import Figures, Group, GroupKey, Tally
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.store import migrate
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from backstory.bounds import iso
 from backstory.conversation.tree import Point, Tree
 from backstory.errors import BranchNotFound, NoBranches, RecordNotFound
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.store import turns
 from backstory.workspace.located import LocatedSession
 

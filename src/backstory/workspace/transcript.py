@@ -10,7 +10,7 @@ from backstory.ask import costs as stored_costs
 from backstory.ask.costs import of_turn, price_table
 from backstory.bounds import iso
 from backstory.derive.pricing import UNKNOWN
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 from backstory.runs.spool import list_spools
 from backstory.store import claims
 from backstory.workspace.summaries import shown_summaries

@@ -22,7 +22,7 @@ from backstory.errors import (
     SeveralRunHere,
 )  # fmt: skip
 from backstory.exchange import merging
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.place import Place
 

@@ -24,7 +24,7 @@ from backstory.agents.ah import files, rows
 from backstory.agents.turn_fold import OpenCall, TurnFold, TurnState, lengthen, without_prompt
 from backstory.bounds import LOST, added
 from backstory.conversation.context import strip_context
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import (
     PARTIAL,
     AssistantText,

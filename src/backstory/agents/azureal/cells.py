@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backstory.agents.foreign import SESSION_BYTES_MAX, VALUE_BYTES_MAX, TooLarge
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 
 if TYPE_CHECKING:
     import zstandard

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from backstory.agents import jsonl
 from backstory.agents.claude.places import is_log, log_roots
 from backstory.agents.claude.records import record_decoder
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import LogIdentity, Relation
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from backstory.conversation.context import strip_context
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import Command, Error, Event, Hook
 
 _CLIENT_CONTEXT = lazy_regex(r"<(ide_opened_file|ide_selection|system-reminder)>.*?</\1>\s*", re.DOTALL)

@@ -18,7 +18,7 @@ from backstory.agents.claude.state import State
 from backstory.agents.claude.turns import Anchors, note_end, parent_of_prompt
 from backstory.agents.turn_fold import TurnFold
 from backstory.conversation.context import told_as
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import (
     AssistantText,
     Command,

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.agents.contract import InUse
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.agents.contract import SidecarContent
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from backstory.model import ToolResult

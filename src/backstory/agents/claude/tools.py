@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.agents.claude.records import plain_text
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import Tool, ToolResult
 
 TOOLS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

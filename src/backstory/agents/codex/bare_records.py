@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 BARE = lazy_regex(rb'\s*\{"(?:id|record_type|type)"\s*:')
 META = lazy_regex(rb'\s*\{"id"\s*:\s*"([^"\\]+)"\s*,\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"(?:instructions|git)"')

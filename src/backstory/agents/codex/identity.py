@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backstory.agents import jsonl
 from backstory.agents.codex import bare_records
 from backstory.agents.codex.records import SessionMeta, SessionMetaLine, Source, SubAgent, ThreadSpawn, records_on
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import LogIdentity, Relation
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from backstory.agents.codex.identity import identify
 from backstory.agents.codex.places import is_log, log_roots
 from backstory.agents.codex.reader import Reader
 from backstory.agents.codex.records import ResponseLine, records_on
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -7,7 +7,7 @@ from typing import Any
 
 from backstory.agents.codex.records import ResponseItem
 from backstory.agents.codex.values import text_of
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import Command
 
 _SYNTHETIC = lazy_regex(

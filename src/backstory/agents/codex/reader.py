@@ -34,7 +34,7 @@ from backstory.agents.codex.records import (
 from backstory.agents.codex.retries import retry_of
 from backstory.agents.codex.tools import event_failed, item_failed, nested_call
 from backstory.agents.codex.values import code_of, plain_text
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import (
     AssistantText,
     Compacted,

@@ -6,7 +6,7 @@ import re
 
 from backstory.agents import failures
 from backstory.derive.notices import why
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import Retry
 
 _RETRYING = lazy_regex(r"Reconnecting\b|.*\bretrying \d+/\d+", re.DOTALL)

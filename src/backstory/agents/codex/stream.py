@@ -21,7 +21,7 @@ from backstory.agents.codex.usage import Usage, added_to
 from backstory.agents.codex.values import plain_text
 from backstory.agents.contract import Ending, SteerState, Streamed
 from backstory.agents.turn_fold import UnknownCounts
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import (
     AssistantText,
     Complete,

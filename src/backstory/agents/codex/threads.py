@@ -17,7 +17,7 @@ from backstory.agents import jsonl
 from backstory.agents.codex.prompts import is_synthetic, typed
 from backstory.agents.codex.records import ResponseLine, records_on
 from backstory.agents.contract import IndexChange
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.agents import jsonl
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 _ROOT_KEYS = frozenset({"sessionId", "startTime", "chatMessages", "timeline", "selectedModel"})
 _BOM = b"\xef\xbb\xbf"

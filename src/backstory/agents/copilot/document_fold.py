@@ -9,7 +9,7 @@ from backstory.agents.copilot import document
 from backstory.agents.copilot.fold import Fold
 from backstory.agents.copilot.values import as_text, as_time_ms, attachments_in, hooks, plain_text
 from backstory.conversation.context import strip_context
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import (
     AssistantText,
     Error,

@@ -48,7 +48,7 @@ from backstory.agents.copilot.values import (
     prompt_of,
 )
 from backstory.conversation.context import strip_context
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import (
     AssistantText,
     Command,

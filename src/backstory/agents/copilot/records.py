@@ -12,7 +12,7 @@ from backstory.agents import (
     jsonl,
 )
 from backstory.agents.copilot.values import as_text
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     pass

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from backstory.agents.copilot.store import Place
 from backstory.agents.lines import lines_of
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backstory.agents.contract import InUse
 from backstory.agents.copilot.places import FOLDER, LOG
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -10,7 +10,7 @@ import msgspec
 
 from backstory.agents.contract import SidecarContent
 from backstory.agents.copilot.places import LOG
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import (
     ToolResult,
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory.agents.copilot.values import as_number, as_text, message_text, plain_text
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import (
     Tool,
 )

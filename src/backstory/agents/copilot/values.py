@@ -8,7 +8,7 @@ from backstory.agents import (
     numbers,
 )
 from backstory.bounds import LOST, less
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import (
     Event,
     Hook,

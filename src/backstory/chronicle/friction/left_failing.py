@@ -10,7 +10,7 @@ from backstory.ask.attempts import Ending
 from backstory.chronicle.friction.findings import Evidence, Finding, Rule, typed_at
 from backstory.chronicle.friction.typed import typed
 from backstory.derive.checks import CheckKind
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

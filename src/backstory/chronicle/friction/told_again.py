@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backstory.chronicle.friction.findings import Finding, Rule, several, typed_at
 from backstory.chronicle.friction.typed import content_of, is_quotable, likeness, sentences, typed
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

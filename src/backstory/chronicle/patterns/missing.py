@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from backstory.chronicle.patterns.finding import Evidence, Finding, Pattern, grouped, share_of_call
 from backstory.chronicle.patterns.rereads import below
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 from backstory.model import Tool
 
 if TYPE_CHECKING:

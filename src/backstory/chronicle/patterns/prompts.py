@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from backstory.ask.habits import PROMPT_CHARS
 from backstory.chronicle.patterns.finding import MINUTE_MS, Evidence, Finding, Pattern, day_of, grouped
-from backstory.lazy_regex import lazy_regex
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

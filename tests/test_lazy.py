@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 
 PROGRAM = """
 import sys
-from backstory.lazy_module import lazy_module
+from backstory.lazy import lazy_module
 colours = lazy_module("colorsys")
 print("colorsys" in sys.modules, colours.ONE_THIRD == 1 / 3, "colorsys" in sys.modules)
 """

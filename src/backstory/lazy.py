@@ -1,12 +1,38 @@
-"""Regular expressions that are compiled when they are first used, because a command uses few of those it imports."""
+"""Stand-ins for modules and regular expressions, which are imported and compiled when they are first used.
+
+A command uses few of the expressions that it imports, and one that reads needs little of what writes. A module that
+imports another in this way names it twice: to type checkers as it is, and to Python as its stand-in.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from types import ModuleType
     from typing import AnyStr
+
+
+class LazyModule:
+    """Stands for a module, and imports it when it is first asked for anything."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        module: ModuleType = sys.modules.get(self._name) or import_module(self._name)
+        return getattr(module, name)
+
+
+def lazy_module(name: str) -> Any:
+    """A stand-in for the module with this full name: what is asked of it is what the module has then."""
+    return LazyModule(name)
+
 
 _METHODS = ("search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split")
 
