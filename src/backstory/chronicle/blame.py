@@ -37,7 +37,7 @@ HOUR_MS = 3_600_000
 
 
 class Evidence(StrEnum):
-    """How sure it is that a turn put a line there."""
+    """The strength of the evidence that a turn wrote a line there."""
 
     WROTE = "wrote it"
     LIKELY = "likely"
@@ -45,7 +45,7 @@ class Evidence(StrEnum):
 
 
 class Because(StrEnum):
-    """What that is known by: the lines of an edit, a line below the commit's message, the time of an edit."""
+    """The source of the evidence: the lines of an edit, a line below the commit's message, the time of an edit."""
 
     EDIT = "edit"
     TRAILER = "trailer"
@@ -53,7 +53,7 @@ class Because(StrEnum):
 
 
 class History(Protocol):
-    """What is asked of git; see ``projects/git_history.py``."""
+    """The questions asked of git; see ``projects/git_history.py``."""
 
     def lines(self, path: str, /, *, moved: bool) -> tuple[BlamedLine, ...]: ...
     def history(self, path: str, /) -> tuple[FileChange, ...]: ...
@@ -64,7 +64,7 @@ class History(Protocol):
 
 
 class Credit(Struct, frozen=True, kw_only=True):
-    """Who put a line there, and how that is known."""
+    """The author of a line, and the evidence for it."""
 
     evidence: Evidence = Evidence.NONE
     because: Because | None = None
@@ -90,7 +90,7 @@ class BlamedFile(Struct, frozen=True, kw_only=True):
     is_generated: bool = False
 
     def count(self, evidence: Evidence) -> int:
-        """How many lines are known so."""
+        """Return the number of lines with this evidence."""
         return sum(run.last - run.first + 1 for run in self.runs if run.credit.evidence == evidence)
 
 
@@ -109,7 +109,7 @@ class Blame(Struct, frozen=True, kw_only=True):
 
 
 def blame_file(reader: Reader, history: History, path: str, span: tuple[int, int] | None = None) -> Blame:
-    """Who wrote the lines of a file as it is now; ``span``: only from one line to another."""
+    """Find who wrote the lines of a file as it is now; ``span``: only from one line to another."""
     lines, known, changes = history.lines(path, moved=False), reader.authorship(), history.history(path)
     origins = history.lines(path, moved=True)[: len(lines)]
     origins += lines[len(origins) :]
@@ -148,7 +148,7 @@ def _families(lines: Sequence[BlamedLine], names: set[str], path: str) -> dict[s
 
 
 def blame_commit(reader: Reader, history: History, commit: Commit) -> Blame:
-    """Who wrote the lines that a commit added, who made it, and what its message says of that."""
+    """Find who wrote the lines that a commit added, who made it, and the authors that its message names."""
     known, changes = reader.authorship(), history.changes_of(commit.hash)
     names = [name for each in changes for name in (each.path, each.old_path) if name]
     past = history.history_before(commit.hash, list(dict.fromkeys(names)))
@@ -177,7 +177,7 @@ def blame_commit(reader: Reader, history: History, commit: Commit) -> Blame:
 
 
 def blame_pull_request(reader: Reader, typed: str, repository: str | None) -> Blame:
-    """Which sessions opened a pull request or name it. ``repository``: owner/name where what was typed has none."""
+    """Find the sessions that opened or name a pull request. ``repository``: owner/name if ``typed`` has none."""
     witnesses = reader.authorship().of_pull_request(typed, repository)
     return _with_sessions(
         reader, Blame(kind="pull request", name=typed, commits={}, witnesses=witnesses, sessions={})
@@ -185,7 +185,7 @@ def blame_pull_request(reader: Reader, typed: str, repository: str | None) -> Bl
 
 
 class _Asked:
-    """What is known of one file, to say of each of its lines who wrote it."""
+    """The facts known of one file, used to find the author of each of its lines."""
 
     def __init__(
         self, known: Authorship, edits: Sequence[FileEdit], commits: Mapping[str, Commit],
@@ -224,7 +224,7 @@ class _Asked:
         return Credit(evidence=Evidence.LIKELY, because=Because.HOUR, act=before[-1].act) if before else Credit()
 
     def _committed_before(self, commit: Commit) -> int:
-        """When the file was last committed before: what was changed until then came with that."""
+        """Return the time of the file's previous commit: earlier changes were part of that one."""
         hashes = [each.commit for each in self._history]
         if commit.hash not in hashes:
             return 0
@@ -279,7 +279,7 @@ def show_command(act: Act, sessions: Mapping[str, ListedSession]) -> str:
 
 
 def label_of(uid: str, sessions: Mapping[str, ListedSession]) -> str:
-    """What commands take for a session."""
+    """Return the name by which commands accept a session."""
     session = sessions.get(uid)
     return uid if session is None else session.label
 

@@ -1,4 +1,4 @@
-"""What agents used and cost in some time: by day, agent, model, repository and session, each turn once."""
+"""The tokens and costs of agents in some time: by day, agent, model, repository and session, each turn once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUPINGS: tuple[By, ...] = ("day", "agent", "model", "repository", "session")
 
 
 class CostReport(Struct, frozen=True, kw_only=True):
-    """What turns came to. ``groups``: days in their order, else the dearest first, in every grouping.
+    """The sums of turns. ``groups``: days in order of time, every other grouping with the dearest first.
 
     ``dearest``: the sessions that cost most, by their uids. ``undated``: turns without a time, which are not counted.
     ``is_counted_earlier``: as ``Stats`` has it.

@@ -24,7 +24,7 @@ GROUP_COLUMNS: Mapping[By, str] = {
 
 
 def cost_queries(reader: Reader, wanted: SessionFilter) -> dict[str, str]:
-    """What each part of a cost report is named, and its query."""
+    """Return the SQL query of each part of a cost report, by the part's name."""
     sessions = sessions_with_subagents(reader.condition_of(wanted))
     return {"total": _usage(sessions, wanted, None)} | {
         f"by {by}": _usage(sessions, wanted, column) for by, column in GROUP_COLUMNS.items()
@@ -32,7 +32,7 @@ def cost_queries(reader: Reader, wanted: SessionFilter) -> dict[str, str]:
 
 
 def standup_queries(reader: Reader, wanted: SessionFilter) -> dict[str, str]:
-    """What each number of a stand-up that SQL can return is named, and its query: a row for each session."""
+    """Return the SQL query of each stand-up number that SQL can return, by name: a row for each session."""
     sessions = sessions_with_subagents(reader.condition_of(wanted))
     own = f"from {{view}} join sessions s on s.id = {{id}} join l on l.id = s.id\nwhere {_IS_LISTED}"
     turns, refs = own.format(view="turns t", id="t.session_id"), own.format(view="session_refs r", id="r.session_id")

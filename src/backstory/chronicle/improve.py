@@ -30,7 +30,7 @@ person's words are a rule of their own. Nothing that stands in a file of instruc
 
 
 class Friction(Struct, frozen=True, kw_only=True):
-    """What was found in sessions, before it is known where it could be written. ``agents``: those of each session."""
+    """Friction found in sessions, before a place to write it is known. ``agents``: those of each session."""
 
     wanted: SessionFilter
     sessions: int
@@ -70,7 +70,7 @@ def read_friction(reader: Reader, wanted: SessionFilter, report: Callable[[int, 
 
 
 def find(read: Sequence[SessionAttempts]) -> list[Finding]:
-    """What every rule finds. A correction that was typed in several sessions is no explanation besides."""
+    """Apply every rule. A correction that was typed in several sessions is not also an explanation."""
     corrected = corrections.corrections(read)
     known = {(each.session_uid, each.seq) for finding in corrected for each in finding.evidence}
     again = told_again.told_again(read)
@@ -89,7 +89,7 @@ def find(read: Sequence[SessionAttempts]) -> list[Finding]:
 def improvements(
     friction: Friction, instructions: Instructions | None, mask: Callable[[str], str], why: str = ""
 ) -> Improvements:
-    """What to tell agents. ``mask`` hides secrets; ``why``: for what reason there are no ``instructions``."""
+    """Return what to tell agents. ``mask`` hides secrets; ``why``: the reason that there are no ``instructions``."""
     texts = () if instructions is None else instructions.texts
     found = proposals(friction.findings, texts, instructions.has if instructions else None, mask)
     return Improvements(
@@ -117,7 +117,7 @@ def content_with(instructions: Instructions, chosen: Iterable[Proposal]) -> byte
 
 
 def _real_name(instructions: Instructions) -> str:
-    """Where the file really is: git changes no file behind a link."""
+    """Return the path of the real file: git changes no file behind a link."""
     file = instructions.file
     return file.target.relative_to(file.root).as_posix()
 

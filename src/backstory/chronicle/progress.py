@@ -1,4 +1,4 @@
-"""How far work is, and what came of it: the rule that reports share. Pure."""
+"""The progress and results of work: the rule that reports share. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ what is aside), commits, and how the last tests and the last build ended. They a
 from what these returned: tool_calls has both."""
 LINE_CHARS = 200
 NOT_COVERED = "what it edited is not known, as index.repositories does not cover it"
-"""Why nobody can say that a session is done."""
+"""The reason that a session cannot be called done."""
 
 
 def explained() -> Iterator[str]:
@@ -42,7 +42,7 @@ def explained() -> Iterator[str]:
 
 
 class Status(StrEnum):
-    """How far work is."""
+    """The progress of work."""
 
     DONE = "done"
     IN_PROGRESS = "in progress"
@@ -50,7 +50,7 @@ class Status(StrEnum):
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """How far work is, why, and what is left to do."""
+    """The progress of work, the reason for it, and what is left to do."""
 
     status: Status
     reason: str
@@ -68,7 +68,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class Results(Struct, frozen=True, kw_only=True):
-    """What came of work. ``files``: edited ones, below the project's folder; ``elsewhere``: outside of it, absolute."""
+    """Results of work. ``files``: edited ones, below the project's folder; ``elsewhere``: outside of it, absolute."""
 
     files: tuple[str, ...]
     elsewhere: tuple[str, ...]
@@ -77,7 +77,7 @@ class Results(Struct, frozen=True, kw_only=True):
 
 
 def results_of(work: SessionWork, since: int | None = None) -> Results:
-    """What came of a session's work since some time, ms since 1970."""
+    """Return the results of a session's work since a time in ms since 1970."""
     deeds = [each for each in work.deeds if since is None or each.at is None or each.at >= since]
     edited = dict.fromkeys(each.text for each in deeds if each.kind == DeedKind.EDIT)
     inside = {path: below(path, work.roots) if _is_absolute(path) else path for path in edited}
@@ -90,7 +90,7 @@ def results_of(work: SessionWork, since: int | None = None) -> Results:
 
 
 def progress_of(work: SessionWork) -> Progress:
-    """How far a session is: see RULE."""
+    """Return the progress of a session by RULE."""
     last = work.turns[-1]
     deeds = [each for each in work.deeds if each.ok or each.kind in CHECKS]
     if last.outcome in _WAS:
@@ -146,7 +146,7 @@ def _last_checks(deeds: Sequence[DoneDeed]) -> Iterable[Check]:
 
 
 def question(answer: str) -> str | None:
-    """What the model asked at the end of its answer."""
+    """Return the question at the end of the model's answer, if there is one."""
     last = line(answer.strip().rpartition("\n")[2])
     return f"asked: {last}" if last.endswith("?") else None
 
@@ -162,7 +162,7 @@ def _is_absolute(path: str) -> bool:
 
 
 def results_as_json(results: Results) -> dict[str, Any]:
-    """What came of work, by the names that reports share."""
+    """Return results of work by the names that reports share."""
     return {
         "files": results.files,
         "files_elsewhere": results.elsewhere,

@@ -1,4 +1,4 @@
-"""What to tell agents, from friction: a sentence each, of commands that ran and words that were typed. Pure.
+"""Proposals of what to tell agents, from friction: a sentence each, of commands that ran and words typed. Pure.
 
 Nothing that a tool or a page returned can stand in one. What is quoted stands on one line, as a quotation.
 """

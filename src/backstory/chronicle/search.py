@@ -52,7 +52,7 @@ class FoundPlace(Struct, frozen=True, kw_only=True):
 
 
 class SearchReport(Struct, frozen=True, kw_only=True):
-    """The report. ``total``: so many sessions have the words as typed, ``near`` more in another way.
+    """The report. ``total``: number of sessions with the words as typed; ``near``: number more in another way.
 
     ``truncated``: there are more than are here; ``relaxed``: no session has all words; ``instead``: words that stand
     nowhere, each with what was looked for in its place.
@@ -93,7 +93,7 @@ def _place(found: Sequence[FoundSession]) -> FoundPlace:
 
 
 def _sessions(reader: Reader, result: SearchResult) -> list[FoundSession]:
-    """What was found, the last active first; a subagent's hit counts for the session that began it."""
+    """Return the sessions found, the last active first; a subagent's hit counts for the session that began it."""
     best: dict[str, Excerpt] = {}
     for each in result.findings.excerpts:
         best.setdefault(each.shown.uid, each)
@@ -116,7 +116,7 @@ def _command(session: ListedSession) -> tuple[str, ...]:
 
 
 def queries(report: SearchReport) -> dict[str, str]:
-    """What each number of a report is named, and SQL that returns it."""
+    """Return SQL for each number of a report, by the number's name."""
     words = quoted(match_expression(report.query.text) or '""')
     filters = ", whatever the filters are" if report.query.here or any(report.query.shared.values()) else ""
     return {

@@ -1,4 +1,4 @@
-"""What was worked on in some time: by repository and branch, what is done, in progress and stuck."""
+"""Work of some time, by repository and branch: done, in progress and stuck."""
 
 from __future__ import annotations
 

@@ -46,13 +46,13 @@ class TipsReport(Struct, frozen=True, kw_only=True):
     sessions: Mapping[str, ListedSession]
     turns: int
     looked_at: int
-    """How many sessions those turns are of."""
+    """Number of sessions that those turns are in."""
     facts: CostFacts | None
-    """Of a report about costs."""
+    """Only in a report about costs."""
 
 
 class CostFacts(Struct, frozen=True, kw_only=True):
-    """What the turns cost that were looked at, as far as it is known. ``cache_read``: tokens read from caches."""
+    """The known costs of the turns that were looked at. ``cache_read``: tokens read from caches."""
 
     low_usd: float
     unknown_turns: int
@@ -71,7 +71,7 @@ def tips(
 ) -> TipsReport:
     """Look for patterns in the sessions and the time that a filter asks for.
 
-    ``about_costs``: only for what is about costs. ``most``: so many findings, one of each pattern; None: all.
+    ``about_costs``: only findings about costs. ``most``: at most this number, one of each pattern; None: all.
     ``report`` receives how many steps are done, of how many.
     """
     patterns = [each for each in PATTERNS if each.is_cost or not about_costs]
@@ -91,7 +91,7 @@ def tips(
 
 
 def strongest(found: Iterable[Finding], most: int | None) -> list[Finding]:
-    """Findings, those that cost most first; of so many the strongest of each pattern."""
+    """Sort findings by cost, dearest first; ``most``: at most this number, the strongest of each pattern."""
     ordered = sorted(found, key=lambda each: (-each.weight, -each.count, each.problem))
     if most is None:
         return ordered

@@ -1,4 +1,4 @@
-"""Which time a report is about, and where else there is history when that holds none."""
+"""The time that a report is about, and where else there is history if that time has none."""
 
 from __future__ import annotations
 

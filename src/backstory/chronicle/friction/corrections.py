@@ -60,7 +60,7 @@ _ABOUT_ONE = lazy_regex(r"\b(?:this|that|these|those|it|yet|now|here|above|step 
 
 
 def corrections(found: Sequence[SessionAttempts]) -> list[Finding]:
-    """What people corrected, what is alike as one."""
+    """Return people's corrections, similar ones as one."""
     groups: list[tuple[frozenset[str], list[tuple[Evidence, str, bool]]]] = []
     for each in found:
         for evidence, quote, stands in _in_session(each):
@@ -108,7 +108,7 @@ def _in_session(session: SessionAttempts) -> Iterator[tuple[Evidence, str, bool]
 
 
 def contradiction(sentence: str) -> str | None:
-    """How a sentence contradicts what was done; None if it does not.
+    """Return the way in which a sentence contradicts what was done; None if it does not.
 
     >>> contradiction("no, use tabs"), contradiction("Do not stash anything"), contradiction("no problem")
     ('says no', 'forbids', None)

@@ -1,4 +1,4 @@
-"""What rules return: friction that was found, and where it stands in history."""
+"""The findings of rules: friction, and where it is in history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Rule(StrEnum):
-    """What kind of friction it is."""
+    """The kind of friction."""
 
     CORRECTED = "corrected"
     LEFT_FAILING = "left failing"
@@ -38,17 +38,17 @@ class Evidence(Struct, frozen=True, kw_only=True):
     at: int | None
     words: str
     reason: str
-    """Which part of the rule it meets, in a clause."""
+    """The part of the rule that it meets, in a clause."""
 
 
 def typed_at(session: SessionAttempts, turn: WorkTurn, words: str, reason: str) -> Evidence:
-    """What a person typed in a prompt."""
+    """Return evidence of words that a person typed in a prompt."""
     uid = session.session.uid
     return Evidence(session_uid=uid, listed_uid=uid, seq=turn.seq, at=turn.started, words=words, reason=reason)
 
 
 def tried_at(session: SessionAttempts, attempt: Attempt, words: str, reason: str) -> Evidence:
-    """What an agent tried in a call."""
+    """Return evidence of an agent's attempt in a call."""
     return Evidence(
         session_uid=attempt.session_uid, listed_uid=session.session.uid, seq=attempt.seq, at=attempt.at, words=words,
         reason=reason,

@@ -66,7 +66,7 @@ def left_failing(found: Sequence[SessionAttempts]) -> list[Finding]:
 
 
 def says_failing(prompt: str) -> frozenset[CheckKind]:
-    """What a prompt says to be failing.
+    """Return the kinds of checks that a prompt reports as failing.
 
     >>> sorted(map(str, says_failing("lint and test failures :(")))
     ['tests', 'the linter']
@@ -91,7 +91,7 @@ def _in_session(session: SessionAttempts) -> Iterator[tuple[Evidence, frozenset[
 
 
 def _failed_next(session: SessionAttempts, seq: int, kind: CheckKind) -> Iterator[str]:
-    """How the check of a kind begins that failed next behind a record of a session."""
+    """Yield the beginning of the next failed check of a kind after a record of a session, if any."""
     uid = session.session.uid
     for each in session.attempts:
         if each.session_uid == uid and each.seq > seq and each.ended == Ending.FAILED and len(each.checks) == 1:

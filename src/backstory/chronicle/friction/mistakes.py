@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SESSIONS_MIN = 2
 SESSIONS_MIN_WITHOUT = 3
-"""Of a path that was looked for, where no session found it elsewhere."""
+"""Least number of sessions for a path that was looked for and that no session found elsewhere."""
 LOOKED_AHEAD = 8
 LONG_MIN = 2
 RULE = f"""\
@@ -66,13 +66,13 @@ def mistakes(found: Sequence[SessionAttempts]) -> list[Finding]:
 
 
 def often(counted: Counter[str]) -> str:
-    """What was seen most, if that is more than once; else ''."""
+    """Return the most frequent text, if it was seen more than once; else ''."""
     words, count = counted.most_common(1)[0] if counted else ("", 0)
     return words if count > 1 else ""
 
 
 def _begins(script: str) -> set[str]:
-    """How the commands of a script begin, and their programs."""
+    """Return the beginnings of a script's commands, and their programs."""
     heads = {head for head, _ in named_commands(script)}
     return heads | {head.partition(" ")[0] for head in heads}
 
@@ -145,7 +145,7 @@ def useless_options(found: Sequence[SessionAttempts]) -> list[Finding]:
 
 
 def named_commands(script: str) -> list[tuple[str, tuple[str, ...]]]:
-    """How each command of a script begins, and the long options that it has.
+    """Return the beginning of each command of a script, and its long options.
 
     >>> named_commands("gh pr diff 88 --stat --color=never | cat")
     [('gh pr diff', ('--stat', '--color')), ('cat', ())]

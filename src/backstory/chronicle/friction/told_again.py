@@ -31,7 +31,7 @@ _EXPLAINS = lazy_regex(
 
 
 def told_again(found: Sequence[SessionAttempts]) -> list[Finding]:
-    """What people explained in several sessions."""
+    """Return explanations that people typed in several sessions."""
     groups: list[tuple[frozenset[str], list[tuple[Evidence, str]]]] = []
     for session in found:
         for evidence, sentence in _in_session(session):

@@ -1,4 +1,4 @@
-"""What a person typed, and what of it may be quoted. Pure."""
+"""Text that a person typed, and the part of it that may be quoted. Pure."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ def content_of(text: str) -> frozenset[str]:
 
 
 def likeness(first: frozenset[str], second: frozenset[str]) -> float:
-    """How alike two sets of words are, from 0 to 1."""
+    """Return the likeness of two sets of words, from 0 to 1."""
     return len(first & second) / len(first | second) if first or second else 0.0

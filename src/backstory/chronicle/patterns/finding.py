@@ -1,4 +1,4 @@
-"""What a pattern is, and what it finds."""
+"""Patterns, and their findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
 HOUR_USD = 30
-"""Only for the order of findings: an hour that a person waits counts like so many dollars."""
+"""Only for the order of findings: dollars that an hour of a waiting person counts."""
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """What recurs, and what to do about it. ``usd`` and ``ms``: about what it cost; None where nobody knows."""
+    """A finding that recurs, and a remedy. ``usd`` and ``ms``: its approximate cost; None if unknown."""
 
     pattern: str
     problem: str
@@ -58,7 +58,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     @property
     def count(self) -> int:
-        """How often."""
+        """The number of occurrences."""
         return sum(len(each.seqs) for each in self.evidence)
 
     @property
@@ -75,7 +75,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     @property
     def weight(self) -> float:
-        """What it cost, in dollars and time together, for the order."""
+        """The cost in dollars and time together, for the order."""
         return (self.usd or 0) + (self.ms or 0) / HOUR_MS * HOUR_USD
 
 
@@ -119,7 +119,7 @@ def price_of(habits: Habits, turn: HabitTurn, model: str | None = None) -> Price
 
 
 def dollars_of(price: Price | None, **tokens: int) -> float | None:
-    """What so many tokens cost; None where nobody knows."""
+    """Return the cost of tokens in dollars; None if unknown."""
     return cost_of(Tokens(**({"input": 0, "output": 0} | tokens)), price).low_usd
 
 

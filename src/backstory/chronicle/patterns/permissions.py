@@ -93,7 +93,7 @@ def _rule(habits: Habits, call: HabitCall) -> str | None:
 
 
 def _first_of_each(calls: Iterable[HabitCall]) -> Iterator[HabitCall]:
-    """Of calls that waited at the same time the one that came first: the others may have waited for that."""
+    """Yield the first of calls that waited at the same time: the others may have waited for that one."""
     ends: dict[str, int] = {}
     for each in calls:
         at, took = each.at or 0, each.duration_ms or 0
