@@ -163,14 +163,19 @@ class Wholeness:
 
     def check_session(self, db: apsw.Connection, session_id: int, path: Path, *, is_bounded: bool) -> None:
         """Raise SessionDamaged unless a session holds what another store can hold; see ``foreign.check_session``."""
-        if self._whole_at != db.data_version():
+        if not self._is_known(db):
             check_session(db, session_id, path, is_bounded=is_bounded)
 
     def check(self, db: apsw.Connection, uid: str, path: Path, *, is_bounded: bool) -> None:
         """The same by a uid, whose session may not be here."""
+        if self._is_known(db):
+            return
         session_id: int | None = db.execute("select id from sessions where uid = ?", (uid,)).get
         if session_id is not None:
             self.check_session(db, session_id, path, is_bounded=is_bounded)
+
+    def _is_known(self, db: apsw.Connection) -> bool:
+        return self._whole_at is not None and self._whole_at == db.data_version()
 
     def check_rest(self, db: apsw.Connection, path: Path, *, is_bounded: bool, asking: int) -> None:
         """Raise StoreDamaged unless what belongs to no session is as ours are made.

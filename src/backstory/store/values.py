@@ -7,6 +7,7 @@ are asked for what ``schema.sql`` declares: the kind, UTF-8, a range, a length. 
 from __future__ import annotations
 
 from functools import cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
@@ -146,7 +147,7 @@ def _are_whole(db: apsw.Connection, rows: _Rows, of: tuple[int, ...], *, is_boun
     """Return True if every value of some rows is what its column holds, asked in one statement."""
     try:
         # A cursor of SQLite's own, which puts nothing in the place of what it cannot read.
-        return all(row[0] for row in apsw.Cursor(db).execute(_whole_sql(rows, is_bounded=is_bounded), of))
+        return all(map(itemgetter(0), apsw.Cursor(db).execute(_whole_sql(rows, is_bounded=is_bounded), of)))
     except UnicodeDecodeError:
         return False
 
