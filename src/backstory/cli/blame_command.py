@@ -102,7 +102,7 @@ def _file(app: App, target: str) -> tuple[str, tuple[int, int] | None] | None:
 
 
 def _nothing(app: App, target: str) -> Exception:
-    """What to say where nothing fits: a path says more than a word that could be a hash."""
+    """Return the error if nothing fits: a path tells more than a word that could be a hash."""
     lines = _LINES.fullmatch(target)
     typed = lines.group(1) if lines else target
     is_path = "/" in typed or "." in typed.strip(".") or app.workspace.history.path_of(typed) is None

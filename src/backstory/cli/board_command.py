@@ -157,7 +157,7 @@ def _known(board: Board, name: str, src: Src) -> BoardItem | None:
 
 
 def _content(ctx: click.Context, text: tuple[str, ...], known: BoardItem | None) -> tuple[PromptInput, str]:
-    """Where the text comes from, and the text; the editor begins with that of the item as it is."""
+    """Return the source of the text, and the text; the editor begins with the item's present text."""
     if text == STDIN:
         ctx.meta[READS_STDIN], text = True, ()
     given = PromptInput(ctx, "item")

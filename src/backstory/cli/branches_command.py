@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HEADS = ("", "LEAF", "AT", "NAME", "LAST PROMPT", "AGENT", "DEPTH", "LAST ACTIVE")
 COLUMNS = ((72, range(8)), (50, (0, 1, 2, 3, 4, 7)), (0, (0, 1, 2, 3, 4)))
-"""Which of these a terminal of at least this width shows."""
+"""The columns shown on a terminal of at least each width."""
 NAME_COLUMNS = 30
 
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 RESULT_LINES = 6
 CHANGED_LINES = 6
-"""Of an edit so many lines are shown without ``--full``."""
+"""Most lines of an edit shown without ``--full``."""
 SHOWN_CHARS_MAX = 20_000
-"""Of a longer text only the beginning is shown without ``--full``."""
+"""Only the beginning of a longer text is shown without ``--full``."""
 NAME_COLUMNS = 30
 FACTS_AT = 0.55
-"""What came of calls stands in a column of its own, this far to the right, where the calls leave room for it."""
+"""Results of calls are in a column of their own, this far to the right, if the calls leave room for it."""
 COLOURS = {"+": "green", "-": "red"}
 
 
@@ -75,12 +75,12 @@ def number(seq: int | None) -> str:
 
 
 def call_words(call: ToolCall, room: int) -> str:
-    """What a call is about in at most so many columns; of a path the end says most."""
+    """Return the subject of a call in at most ``room`` columns; for a path its end."""
     return _fitting(call, without_terminal_codes(essence(call)), room)
 
 
 def call_words_in(call: ToolCall, folder: str) -> str:
-    """What a call is about; of a path in this folder what comes below it."""
+    """Return the subject of a call; for a path in this folder the part below it."""
     words = without_terminal_codes(essence(call))
     return words.removeprefix(f"{folder.rstrip('/')}/") if folder.strip("/") and is_path(call) else words
 

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def compacting_line(event: Compacting) -> str:
-    """That a summary is being made."""
+    """Return a line that a summary is being made."""
     of = f", step {event.step} of {event.steps}" if event.steps > 1 else ""
     return f"{event.agent} summarises {exchanges(event.exchanges)}{of} …"
 
 
 def compacted_line(event: Compacted) -> str:
-    """What a summary stands for, and what it still names of that."""
+    """Return a line on the exchanges that a summary replaces, and the facts that it still names."""
     if not event.is_stored:
         return "The summary was not stored: a newer one is in force, or its branch is gone."
     names = f" that still name {kept}" if (kept := kept_words(event.retention)) else ""
@@ -26,7 +26,7 @@ def compacted_line(event: Compacted) -> str:
 
 
 def kept_words(retention: Sequence[Kept]) -> str:
-    """How many facts a summary still names, by kind; '' where there were none.
+    """Return the numbers of facts that a summary still names, by kind; '' if there were none.
 
     A fact of which there is one is named in the singular.
     """

@@ -1,4 +1,4 @@
-"""What a shell completes: sessions by their ids, names and titles, and the names that options take."""
+"""Completions for a shell: sessions by their ids, names and titles, and the names that options take."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _numbers(store: Store) -> dict[str, str]:
 
 
 def _shared(one: str, other: str) -> int:
-    """How many characters two uids begin with alike."""
+    """Return the number of characters at the beginning that two uids share."""
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
 
 
@@ -170,7 +170,7 @@ def _stores(app: App) -> list[Store]:
 
 
 def _app(ctx: click.Context) -> App:
-    """What commands are given; while a line is completed none of them has been called yet."""
+    """Return the app that commands are given; while a line is completed none of them has been called yet."""
     from backstory.cli.app import App
 
     root = ctx.find_root()

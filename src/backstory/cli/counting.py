@@ -1,4 +1,4 @@
-"""How far a count of many turns is."""
+"""The progress of a count of many turns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PROGRESS_S = 0.4
-"""What takes longer shows how far it is."""
+"""Progress is shown after this time."""
 
 
 @contextmanager

@@ -75,7 +75,7 @@ def _print_side(side: Side, words: str) -> None:
 
 
 def _head(target: Target, words: str) -> str:
-    """Where a side ends, and by what name it was asked for."""
+    """Return the end of a side, and the name by which it was asked for."""
     at = f"@{target.point.seq}"
     session, _, seq = words.rpartition("@")
     if target.is_session:

@@ -1,4 +1,4 @@
-"""What happened in a session, as lines for a terminal: the same for what is stored and for what runs."""
+"""Events of a session, as lines for a terminal: the same for stored and for running ones."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from backstory.model import Event
 
 PROMPT_LINES = 4
-"""Of a long prompt so many lines are shown without ``--full``."""
+"""Most lines of a long prompt shown without ``--full``."""
 PROMPT_LINES_LEFT_LEAST = 3
 """Fewer lines than this are not left out."""
 PROMPT_CHARS_MAX, PROMPT_CHARS_SHOWN = 1_000, 600
-"""Of a prompt with long lines so much is shown."""
+"""A prompt with long lines: its most characters, and the number shown of a longer one."""
 EMPTY_NOTICES = frozenset({"No response requested."})
-"""What an agent notes in place of an answer that nobody asked for."""
+"""Texts that an agent notes instead of an answer that nobody asked for."""
 OF_HELPERS = ("subagent", "message from ")
-"""How notes of messages between an agent and its subagents begin."""
+"""Beginnings of notes of messages between an agent and its subagents."""
 
 
 def event_lines(
@@ -100,7 +100,7 @@ def _told(at: str, head: str, text: str) -> Iterator[str]:
 
 
 def _retry_line(at: str, retry: model.Retry) -> str:
-    """Why a request failed, as far as it fits, and which try comes next."""
+    """Return the reason that a request failed, as far as it fits, and the number of the next try."""
     of = f" of {retry.attempts_max}" if retry.attempts_max else ""
     again = f"trying again, {retry.attempt}{of}" if retry.attempt else "trying again"
     room = room_beside(11 + len(again))
@@ -109,7 +109,7 @@ def _retry_line(at: str, retry: model.Retry) -> str:
 
 
 def _noted(at: str, head: str, text: str, full: bool | None) -> Iterator[str]:
-    """What stands beside the conversation: a line that says what it is, and its text, or the beginning of it."""
+    """Yield a note outside the conversation: a line with its kind, and its text, or the beginning of it."""
     yield f"{at} {output.style(output.one_liner(head), dim=True)}"
     lines = without_terminal_codes(text).strip("\n").split("\n")
     shown = lines[:RESULT_LINES] if full is False else lines

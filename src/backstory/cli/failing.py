@@ -1,4 +1,4 @@
-"""Why a command failed, printed for the person who typed it: one line in a pipe, broken between words on a terminal."""
+"""Errors of a command, for the person who typed it: one line in a pipe, broken between words on a terminal."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class _Seen:
 
 
 def _json_lines(grown: Grown, begun: set[int], *, full: bool) -> Iterator[str]:
-    """What came as JSON. ``begun``: the turns that were printed; those that begin now are added."""
+    """Return new turns and events as JSON. ``begun``: the turns already printed; turns that begin now are added."""
     new = [each for each in grown.turns if each.number not in begun]
     begun |= {each.number for each in new}
     values: list[dict[str, Any]] = [{"remark": grown.remark}] if grown.remark else []
@@ -107,7 +107,7 @@ class _Screen:
         self._last: Event | None = None
 
     def lines(self, grown: Grown) -> Iterator[str]:
-        """What came as lines."""
+        """Return new turns and events as lines."""
         self._turns |= {each.number: each for each in grown.turns}
         pairs = self._paired(grown)
         if not self._full:

@@ -1,4 +1,4 @@
-"""What ``resume`` and ``restore --in-place`` share: the plan, the trust it needs, and what was put back, in words."""
+"""Shared by ``resume`` and ``restore --in-place``: the plan, the trust it needs, the words on restored files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def resuming(app: App) -> Resuming:
-    """What hands sessions over to their agents' clients."""
+    """Return the object that hands sessions over to their agents' clients."""
     return Resuming(app.workspace, app.user_home)
 
 
 def planned(app: App, at_work: Resuming, located: LocatedSession, cwd: Path | None) -> Resumption:
-    """How a session is resumed. One from elsewhere needs trust in its store first: a person is asked, or --trust."""
+    """Return the plan to resume a session. One from elsewhere first needs trust in its store: a person, or --trust."""
     folder = None if cwd is None else app.cwd / cwd
     try:
         return at_work.plan(located, folder)

@@ -1,4 +1,4 @@
-"""What the commands that fill the home store say where the settings have it off."""
+"""The message of commands that fill the home store if the settings have it off."""
 
 from __future__ import annotations
 

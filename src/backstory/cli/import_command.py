@@ -39,7 +39,7 @@ NOT_TOUCHED = {
     "trusted": "an earlier import of it was trusted (--trust adds what is new)",
     "shared": "it repeats a turn that is known here from another place (--trust imports it all the same)",
 }
-"""Why a session stayed as it is, or was left out."""
+"""Reasons that a session stayed as it is, or was left out."""
 READ_BYTES = 1024 * 1024
 
 

@@ -101,7 +101,7 @@ def _friction(app: App, asked: Asked, *, is_elsewhere: bool) -> Friction:
 
 
 def _redactor(app: App, friction: Friction) -> Redactor:
-    """What masks the sentences for a file that others read, too."""
+    """Return the redactor that masks the sentences, also for a file that others read."""
     from backstory.derive.secrets import Redactor
 
     redactor = Redactor(str(app.user_home), people=True)

@@ -1,4 +1,4 @@
-"""What to tell agents, as text and as Markdown: each proposal with its evidence, then the change as a diff."""
+"""Proposals for agents, as text and as Markdown: each with its evidence, then the change as a diff."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _title(report: Improvements) -> str:
 
 
 def _read(report: Improvements) -> str:
-    """What was read, and how much friction it shows."""
+    """Return the number of sessions read, and the amount of friction in them."""
     counts = Counter({each.rule: 0 for each in report.findings})
     for each in report.findings:
         counts[each.rule] += len(each.evidence)

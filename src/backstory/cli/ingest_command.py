@@ -120,7 +120,7 @@ def _batch(report: Report) -> dict[str, Any]:
 
 
 def _in_words(tally: Tally) -> str:
-    """What an agent's logs gave: ``1 session updated, 3 events``."""
+    """Return the counts of an agent's logs in words: ``1 session updated, 3 events``."""
     counts = (
         (tally.listed_new, "new session", "new sessions"),
         (tally.listed_updated, "session updated", "sessions updated"),
@@ -159,13 +159,13 @@ def _tell(app: App, report: Report, took_ms: int) -> None:
 
 
 def _unchanged(app: App) -> str:
-    """How many sessions there are where nothing was read; nothing where there are none."""
+    """Return the number of sessions in words if nothing was read; '' if there are none."""
     count = sum(app.home_store.ask_or({}, sessions.counts, app.home_store.as_recorded(ListFilter())).values())
     return f"Up to date: {output.counted(count, 'session')}." if count else ""
 
 
 def _in_a_line(report: Report, took_ms: int) -> str:
-    """What an ingest read, for a person."""
+    """Return a line for a person on the logs that an ingest read."""
     read = report.total("logs_read")
     took = f" in {output.duration(took_ms)}" if took_ms >= SHORTEST_MS else ""
     beginning = f"Read {output.counted(read, 'log')} ({output.size(report.total('bytes_read'))}){took}"

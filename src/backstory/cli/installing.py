@@ -1,4 +1,4 @@
-"""What ``mcp install`` and ``skill install`` share: where, what changes in which file, and that it was written.
+"""Shared by ``mcp install`` and ``skill install``: the place, the changes of each file, and the report of them.
 
 As JSON: ``agent``, ``scope``, ``file``, ``action`` (``add``, ``update``, ``remove`` or ``none``), ``written``,
 ``edits`` (each with its ``line``, the lines ``removed`` and those ``added``) and ``remarks``. `mcp install` adds

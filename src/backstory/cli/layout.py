@@ -22,7 +22,7 @@ TEXT_COLUMNS_LEAST = 12
 GUTTER = " " * 7
 """As wide as a record's number and the blank behind it."""
 MARGIN = GUTTER + "  "
-"""What stands before the lines of a text below its first."""
+"""The beginning of each line of a text below its first."""
 UNLIMITED = sys.maxsize
 _START = lazy_regex(r"\s*(?:(?:[-*•]|\d{1,3}[.)])\s+)?", re.ASCII)
 """The indentation of a line, and the sign of a list's item."""
@@ -60,7 +60,7 @@ def parts(line: str, room: int) -> Iterator[tuple[int, int, int]]:
 
 
 def flowing(text: str, taken: int = len(MARGIN)) -> list[str]:
-    """Return a text's lines for the room beside so many columns; in a pipe they are as they were."""
+    """Return a text's lines for the room that ``taken`` columns leave; in a pipe they are as they were."""
     room = room_beside(taken)
     if room >= UNLIMITED - taken:
         return text.split("\n")
@@ -69,7 +69,7 @@ def flowing(text: str, taken: int = len(MARGIN)) -> list[str]:
 
 
 def flowing_facts(facts: Iterable[str], taken: int = 0) -> list[str]:
-    """Return facts with `` · `` between them, on as many lines as they need beside so many columns."""
+    """Return facts with `` · `` between them, on as many lines as needed in the room that ``taken`` columns leave."""
     return [part for line in fact_lines(facts, room_beside(taken)) for part in flowing(line, taken)]
 
 
@@ -100,7 +100,7 @@ def spans(line: str, width: int) -> Iterator[tuple[int, int]]:
 
 
 def _fitting(line: str, start: int, width: int) -> int:
-    """Where a line that begins at ``start`` is full: between whole letters, with their accents and joined emoji."""
+    """Return the place where a line from ``start`` is full: between whole letters, with accents and joined emoji."""
     used, end = 0, start + 1
     for n in range(start, len(line)):
         used += columns(line[n])
@@ -112,7 +112,7 @@ def _fitting(line: str, start: int, width: int) -> int:
 
 
 def _last_break(line: str, start: int, most: int) -> int:
-    """Where to break, at ``most`` or before: at the last blank, behind the last wide letter, else inside the word."""
+    """Return a break at ``most`` or before: at the last blank, after the last wide letter, else inside the word."""
     if line[most] == " ":
         return most
     blank = line.rfind(" ", start, most)

@@ -1,4 +1,4 @@
-"""What is printed beside a list of sessions: runs, a store from elsewhere, why there is nothing."""
+"""Remarks below a list of sessions: runs, a store from elsewhere, the reason that there is nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ EVERYWHERE = "--all looks at every project's"
 
 
 def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = EVERYWHERE) -> str:
-    """Why a list is empty, and what to do. ``elsewhere``: how the command is asked about other projects."""
+    """Return the reason that a list is empty, and a remedy. ``elsewhere``: the command's option for other projects."""
     store = next((store for store in app.stores if store.exists), None)
     if store is None:
         return (

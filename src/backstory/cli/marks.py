@@ -26,7 +26,7 @@ OUTCOMES = {
 
 
 def origin_mark(elsewhere: str | None, *, is_conflict: bool) -> str:
-    """What stands before a session that people elsewhere made, or that claims to be one of ours."""
+    """Return the mark before a session that people elsewhere made, or that claims to be one of ours."""
     return "[conflict] " if is_conflict else "[from elsewhere] " if elsewhere is not None else ""
 
 
@@ -36,7 +36,7 @@ def outcome_mark(outcome: str | None, stop_reason: str | None = None) -> tuple[s
 
 
 def meter_words(meter: Meter | None, least: int = 0) -> tuple[str, str]:
-    """How full a context is, and the colour of that; nothing where it is not known or below ``least`` percent."""
+    """Return a context's fill, and its colour; two '' if it is unknown or below ``least`` percent."""
     if meter is None or meter.percent < least:
         return "", ""
     return f"{meter.percent} %", next(colour for floor, colour in METER if meter.percent >= floor)

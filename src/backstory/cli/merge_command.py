@@ -53,7 +53,7 @@ def command(app: App, other: Path, trust: bool, foreign: bool, as_json: bool) ->
 
 
 def _lines(merged: Merged) -> Iterator[str]:
-    """What changed here: in all, and of each session."""
+    """Yield the changes here: in all, and of each session."""
     if not (merged.sessions or merged.removed or merged.board_items):
         yield f"Nothing to merge: all of {merged.other} is here."
         return
@@ -91,7 +91,7 @@ def _of_session(session: MergedSession) -> Iterator[str]:
 
 
 def _remarks(merged: Merged) -> Iterator[str]:
-    """What a person should know beside that."""
+    """Yield other remarks on a merge."""
     if not merged.is_trusted:
         left_out = "its names, checkouts, removals and board items were left out"
         yield f"{merged.other} is not trusted: {left_out}. Add --trust to take them."

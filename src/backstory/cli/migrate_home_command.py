@@ -50,7 +50,7 @@ def command(app: App, source: Path, to: Path, symlink: bool, as_json: bool) -> N
 
 
 def _remarks(moved: MovedHome, *, is_default: bool) -> Iterator[str]:
-    """What a person should know."""
+    """Yield remarks on a move."""
     files = output.counted(len(moved.moved), "entry", "entries")
     yield (
         f"Moved from {moved.source} to {moved.to}: {files}, {output.size(moved.bytes)}."

@@ -32,7 +32,7 @@ FATES = {"kept": "kept", "converted": "converted", "as_text": "as text", "left_o
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What a person asked for. ``at``: the last record, as ``@N``."""
+    """A person's request. ``at``: the last record, as ``@N``."""
 
     form: str
     at: str | None = None
@@ -51,7 +51,7 @@ def native_formats() -> tuple[str, ...]:
 
 
 def native_exports(app: App) -> NativeExports:
-    """What writes logs for agents' clients."""
+    """Return the object that writes logs for agents' clients."""
     from backstory.workspace.native_export import NativeExports
 
     return NativeExports(app.workspace, app.user_home)
@@ -65,7 +65,7 @@ def point_of(located: LocatedSession, at: str | None) -> Point | None:
 
 
 def planned_log(app: App, session: LocatedSession, asked: Asked, redactor: Redactor | None = None) -> NativePlan:
-    """What would be written. A session from elsewhere needs trust in its store first: a person is asked, or --trust."""
+    """Return the plan of a log. A session from elsewhere first needs trust in its store: by a person, or --trust."""
     exports, folder = native_exports(app), None if asked.cwd is None else app.cwd / asked.cwd
     try:
         return exports.plan(session, asked.form, cwd=folder, to=point_of(session, asked.at), redactor=redactor)

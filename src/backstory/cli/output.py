@@ -201,7 +201,7 @@ def ident(text: str) -> str:
 
 
 def padded(text: str, room: int) -> str:
-    """Return text with blanks behind it, up to so many columns."""
+    """Return text padded with blanks to ``room`` columns."""
     return text + " " * (room - columns_shown(text))
 
 

@@ -17,7 +17,7 @@ TOLD_COLUMNS_LEAST = 20
 NAME_COLUMNS = 30
 LINES_AT_ONCE = 200
 SIGNS = {Role.TOOL: ("→", None), Role.ERROR: ("!", "red"), Role.SYSTEM: ("≡", None)}
-"""What stands before a record that is neither a prompt nor an answer, and its colour."""
+"""The sign and colour of a record that is neither a prompt nor an answer."""
 LETTERS = {Role.USER: "U", Role.ASSISTANT: "A"}
 
 

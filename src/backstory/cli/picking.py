@@ -42,11 +42,11 @@ BY_KEY = {"": SHOW, "enter": SHOW, "alt-r": RESUME, "alt-c": CONTINUE}
 BY_LETTER = {"": SHOW, "r": RESUME, "c": CONTINUE}
 KEYS = "Enter: show · Alt-R: resume · Alt-C: continue here"
 FIND, STORE = "BACKSTORY_PICK_FIND", "BACKSTORY_PICK_STORE"
-"""What the preview is given in its environment, and never in its command."""
+"""Variables of the preview: it gets these values in its environment, and never in its command."""
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """What can be picked: a session, or one record of it; and the line that describes it."""
+    """A choice: a session, or one record of it; and the line that describes it."""
 
     uid: str
     text: str
@@ -54,7 +54,7 @@ class Choice(Struct, frozen=True, kw_only=True):
 
 
 class Picked(Struct, frozen=True, kw_only=True):
-    """What was picked, and what is to be done with it: SHOW, RESUME or CONTINUE."""
+    """The choice made, and its action: SHOW, RESUME or CONTINUE."""
 
     choice: Choice
     action: str
@@ -80,7 +80,7 @@ def pick(app: App, pages: Iterable[Sequence[Choice]], *, words: str = "", prints
 
 
 def _become(app: App, command: list[str]) -> NoReturn:
-    """Have this process be the command from here on, with the terminal as a person left it."""
+    """Replace this process by the command, with the terminal as a person left it."""
     app.close()
     sys.stdout.flush()
     os.execv(sys.executable, [*_ourselves(), *command])
@@ -167,7 +167,7 @@ def _hand_over(
 
 
 def _key(choice: Choice) -> str:
-    """What names a choice to the preview: two fields of which nothing is anybody's text."""
+    """Return the name of a choice for the preview: two fields without any text from history."""
     return f"{choice.uid}\t{'' if choice.seq is None else f'@{choice.seq}'}"
 
 

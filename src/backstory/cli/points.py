@@ -1,4 +1,4 @@
-"""Which session, which record of it, which branch: as the words of a command name them."""
+"""Sessions, records and branches that the words of a command name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run prints while it goes on: for people, or as JSON lines."""
+"""Progress of a run, printed while it goes on: for people, or as JSON lines."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Printer(Protocol):
 
 
 def printer_for(*, as_json: bool, was_chosen: bool = True) -> Printer:
-    """What prints runs. ``was_chosen``: a person named the session, and knows how to begin another."""
+    """Return a printer of runs. ``was_chosen``: a person named the session, and knows how to begin another."""
     return _JsonPrinter() if as_json else _TextPrinter(was_chosen=was_chosen)
 
 
@@ -136,7 +136,7 @@ class _TextPrinter:
             self._is_status_shown = False
 
     def _show_status(self) -> None:
-        """How full the context is, below what was printed so far; it goes before anything else is printed."""
+        """Show the context's fill below the lines printed so far; it is removed before anything else is printed."""
         if self._status and not self._is_line_open and output.is_screen():
             output.passing_line(self._status)
             self._is_status_shown = True
@@ -332,13 +332,13 @@ def _says_it_was_stopped(event: model.Event) -> bool:
 
 
 def _meter(meter: Meter | None) -> str:
-    """How full the context is, from a share on that matters."""
+    """Return the context's fill in words; '' below ``METER_LEAST``."""
     words, colour = meter_words(meter, METER_LEAST)
     return f"context {output.style(words, fg=colour)}" if words else ""
 
 
 def _whole(ended: Ended) -> str:
-    """What the whole session took, where that is more than its last turn."""
+    """Return time and cost of the whole session, if it has more than its last turn."""
     whole = ended.whole
     if whole is None or whole.turns < 2:
         return ""
@@ -347,7 +347,7 @@ def _whole(ended: Ended) -> str:
 
 
 def _queued(queued: Queued) -> str:
-    """What was queued, and what becomes of it."""
+    """Return a line on a queued prompt, and when it runs."""
     what = "Message" if queued.is_message else "Follow-up"
     who = f"not running; `backstory queue run {queued.session}` runs it"
     if queued.is_running:
@@ -462,7 +462,7 @@ _ALLOWED = {Permissions.EDIT: "allow edits", Permissions.ALL: "allow everything"
 
 
 def refusal_lines(refused: Sequence[ToolCall], permissions: Permissions) -> Iterator[str]:
-    """What was refused, and how to allow it; nothing where nothing was."""
+    """Yield the refused calls, and how to allow them; nothing if there are none."""
     if not refused:
         return
     named = [output.one_line(f"{each.tool_name} {call_words(each, CALL_COLUMNS)}", CALL_COLUMNS) for each in refused]

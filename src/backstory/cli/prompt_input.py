@@ -116,7 +116,7 @@ def _joined(typed: str, piped: str) -> str:
 
 BYTES_MAX = 10_000_000
 WAIT_S = 3.0
-"""How long a pipe beside a prompt may be silent."""
+"""Longest silence of a pipe that comes with a prompt."""
 READ_BYTES = 1024 * 1024
 
 

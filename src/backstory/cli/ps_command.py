@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from backstory.workspace.run_list import ListedRun
 
 STATES = {"waiting": "not stored"}
-"""What a person reads for a state, where that is another word."""
+"""Words for states that are shown by another word."""
 NAME_COLUMNS = 24
 DOING_COLUMNS = 30
 PROMPT_COLUMNS_LEAST = 20
-"""Where a line has less room for it, the prompt has one of its own."""
+"""If a line has less room for the prompt, it has a line of its own."""
 
 
 @click.command("ps")
@@ -112,7 +112,7 @@ def _doing(run: ListedRun) -> str:
 
 
 def _label(run: ListedRun, labels: dict[str, str]) -> str:
-    """What a session can be named by here."""
+    """Return the name of a session that commands here accept."""
     return run.number or labels.get(run.session or "", "?")
 
 

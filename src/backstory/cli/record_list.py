@@ -31,5 +31,5 @@ def print_records(app: App, found: LocatedSession, *, as_json: bool) -> None:
 
 
 def legend(words: str) -> list[str]:
-    """What signs mean, below what has them; a program that reads from a pipe gets none."""
+    """Return the meaning of signs, for below a list with them; none in a pipe."""
     return [output.style(words, dim=True)] if sys.stdout.isatty() else []

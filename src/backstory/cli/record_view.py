@@ -26,7 +26,7 @@ LINE_CHARS_SHOWN = 600
 NEIGHBOUR_LINES = 3
 """The most lines shown of a record before or after."""
 CUT_AFTER_CHARS = 1_000_000
-"""Of a longer text only the beginning is shown."""
+"""Only the beginning of a longer text is shown."""
 
 
 class Head(Struct, frozen=True, kw_only=True):

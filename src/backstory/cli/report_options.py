@@ -1,4 +1,4 @@
-"""What reports share on the command line: their options, the sessions they are about, and how they are printed."""
+"""Shared by reports on the command line: their options, the sessions they are about, and their printing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Form(Struct, frozen=True, kw_only=True):
-    """How a report is printed: as text, or in one of these ways. ``writer``: the agent that phrases it."""
+    """The form of a report: text, or one of these. ``writer``: the agent that phrases it."""
 
     markdown: bool
     json: bool
@@ -39,7 +39,7 @@ class Form(Struct, frozen=True, kw_only=True):
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """Which sessions a report is asked about."""
+    """The sessions that a report is asked about."""
 
     here: bool
     chosen: Chosen
@@ -137,7 +137,7 @@ def _write(app: App, form: Form, kind: str, facts: str) -> NoReturn:
 
 
 def window(wanted: SessionFilter) -> str:
-    """What a report is about, in words: ``about "the parser" from 2026-01-01 to 2026-01-30 18:00``."""
+    """Return a report's subject in words: ``about "the parser" from 2026-01-01 to 2026-01-30 18:00``."""
     about = f'about "{output.clean(wanted.about)}" ' if wanted.about else ""
     since, until = wanted.since, wanted.until
     if since is None and until is None:

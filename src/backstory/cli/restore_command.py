@@ -81,7 +81,7 @@ def _in_place(app: App, sessions: Sequence[str], cwd: Path | None, *, force: boo
 
 
 def _put_back(done: PutBack, resumption: Resumption) -> Restored:
-    """What was put back, as what was restored; a log that was there stays what it is."""
+    """Return files put back as restored ones; a log that was there stays as it is."""
     files = [
         Written(name=Path(each.path).name, written=each.path, bytes=each.bytes, sha256=each.sha256)
         for each in done.files

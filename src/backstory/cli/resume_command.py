@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _HandOver(NamedTuple):
-    """What is handed over, the words of the client, and what puts its log where the client looks."""
+    """A session to hand over, the words of the client, and the function that puts its log where the client looks."""
 
     resumption: Resumption
     words: list[str]

@@ -101,7 +101,7 @@ def _check_session(*, is_new: bool, name: str | None, wanted: str | None) -> Non
 def _point_and_prompt(
     words: tuple[str, ...], at: str | None, given: PromptInput, *, is_new: bool
 ) -> tuple[str | None, str]:
-    """What the prompt follows, if that was said, and the prompt: ``@12`` is one where nothing comes after it."""
+    """Return the point that the prompt follows, if given, and the prompt: ``@12`` alone is a prompt."""
     # Also an empty prompt is one that was meant: nobody wants the number to be run instead.
     if at is None and words and RECORD.fullmatch(words[0]) and (words[1:] or given.has_more()):
         at, words = words[0], words[1:]

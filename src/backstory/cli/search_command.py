@@ -160,7 +160,7 @@ def _print(app: App, result: SearchResult, *, is_behind: bool) -> None:
 
 
 def _first_word(result: SearchResult, *, is_behind: bool) -> str:
-    """What a person should know before they read the hits."""
+    """Return the line before the hits."""
     findings, count = result.findings, len(result.findings.excerpts)
     if findings.stopped:
         return f"The time limit ended the search; {count} found so far. Narrow it with --since or --here."
@@ -187,7 +187,7 @@ ONE_LINE_COLUMNS = 100
 """A terminal that is narrower shows what stands beside the title in a second line."""
 TITLE_COLUMNS_MAX, TITLE_COLUMNS_LEAST = 100, 25
 EXCERPT_COLUMNS_LEAST = 40
-"""Where an excerpt would have fewer columns, it begins below the number of its record."""
+"""If an excerpt would have fewer columns, it begins below the number of its record."""
 MARGIN = 3
 
 
@@ -229,7 +229,7 @@ def foot(result: SearchResult) -> Iterator[str]:
 
 
 def _resume(best: Excerpt, labels: dict[str, str]) -> str:
-    """How the best hit's session is continued in its agent's own client; '' if that cannot be."""
+    """Return the command that continues the best hit's session in its agent's own client; '' if there is none."""
     # A subagent's session is resumed as the one that began it.
     session = best.shown
     if session.elsewhere is not None or not is_resumable(session.agents, session.native_id, session.shown_number):
@@ -238,7 +238,7 @@ def _resume(best: Excerpt, labels: dict[str, str]) -> str:
 
 
 def counted(result: SearchResult) -> tuple[str, ...]:
-    """How many sessions and hits there are, and how to see those that are not shown."""
+    """Return the numbers of sessions and hits, and how to see those that are not shown."""
     findings = result.findings
     shown = len({each.shown.uid for each in findings.excerpts})
     more = f"more: -n {4 * result.query.limit}" if findings.truncated else ""
@@ -315,13 +315,13 @@ def _in_columns(groups: Sequence[_Group], begun: Sequence[str], room: int) -> It
 
 
 def _shared_marks(hits: Sequence[Excerpt]) -> list[str]:
-    """What is true of all of these hits."""
+    """Return the marks that all of these hits share."""
     is_so = {"near": all(each.near for each in hits), "a copy": all(each.copied for each in hits)}
     return [mark for mark in is_so if is_so[mark]]
 
 
 def _kinds(hits: Sequence[Excerpt]) -> list[str]:
-    """What each hit is: whose words, and what is not true of all of the session's hits."""
+    """Return the kind of each hit: whose words, and the marks that not all of the session's hits share."""
     shared = _shared_marks(hits)
     marks = [{"near": each.near, "a copy": each.copied} for each in hits]
     own = [[mark for mark, is_so in each.items() if is_so and mark not in shared] for each in marks]
@@ -344,7 +344,7 @@ def _hit_lines(hit: Excerpt, kind: str, numbers: int) -> Iterator[str]:
 
 
 def _marked_lines(text: str, marks: list[tuple[int, int]], width: int) -> Iterator[str]:
-    """An excerpt in lines of so many columns, its matches marked also where they are broken."""
+    """Break an excerpt into lines of ``width`` columns, its matches marked also where they are broken."""
     text, marks = _harmless(text, marks)
     for start, end in spans(text, width):
         inside = [(max(a, start) - start, min(b, end) - start) for a, b in marks if a < end and b > start]

@@ -1,4 +1,4 @@
-"""What `steer` and `followup` share: for which session, and what may be started if it is not running."""
+"""Shared by `steer` and `followup`: the session, and what may be started if it is not running."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Which session a message is for; unlike a run's, it must be there."""
+    """Add options for the session that a message is for; unlike a run's, it must be there."""
 
     @wraps(function)
     def with_start(*args: Any, or_run: bool, no_run: bool, **rest: Any) -> Any:

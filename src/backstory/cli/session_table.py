@@ -25,22 +25,22 @@ ONE_LINE_COLUMNS = 100
 """A terminal that is narrower shows what stands beside the title in a second line."""
 TITLE_COLUMNS_MAX = 120
 TITLE_COLUMNS_LEAST = 30
-"""Where the title would have fewer columns, the last of what stands beside it is left out."""
+"""If the title would have fewer columns, the last of the columns next to it is left out."""
 PROJECT_COLUMNS, WIDE_PROJECT_COLUMNS, WIDE_COLUMNS = 16, 24, 140
 """A project's name has more room on a terminal of ``WIDE_COLUMNS``."""
 GAP = "  "
 CONTEXT = "context "
 METER_LEAST = 10
-"""How full a context is, is shown from this percentage on."""
+"""A context's fill is shown from this percentage on."""
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """How a list was asked for. ``now``: the time, in ms since 1970."""
+    """The options of a list. ``now``: the time, in ms since 1970."""
 
     now: int
     everywhere: bool
     sort: Sort | None
-    """What the list is sorted by; None: when sessions were last active."""
+    """The order of the list; None: by the time that sessions were last active."""
     limit: int
 
 
@@ -171,7 +171,7 @@ def _head(row: _Row, labels: int) -> str:
 
 
 def _foot(page: SessionPage, next_steps: Sequence[str]) -> Iterator[str]:
-    """How many there are, and what to do next."""
+    """Yield the number of sessions, and next steps."""
     count = f"{len(page.sessions):,} of {page.total:,}" if page.has_more else output.counted(page.total, "session")
     yield ""
     for line in fact_lines((count, *next_steps), output.width() - 1):

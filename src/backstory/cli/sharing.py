@@ -1,4 +1,4 @@
-"""What ``show`` and ``export`` print for other people: Markdown, an outline, and how much was masked."""
+"""Prints of ``show`` and ``export`` for other people: Markdown, an outline, and the number of masked values."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def tell_secrets(secrets: SecretCount) -> None:
 
 
 def masked_words(counts: dict[str, int]) -> str:
-    """How much was masked, in a sentence.
+    """Return the numbers of masked values, in a sentence.
 
     >>> masked_words({"user": 3, "jwt": 1})
     'Masked: 3 user, 1 jwt.'

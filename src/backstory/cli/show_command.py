@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
 
 WINDOW = 500
-"""At most so many events before a record, and after it, are looked at for what is shown around it."""
+"""Most events before a record, and after it, that are looked at to show its surroundings."""
 PART_MAX = 1 << 30
 NEIGHBOURS = 2
 """Records before and after the one that is asked for."""
 PREVIEW_EVENTS = 40
-"""A preview has so many events of the first turn, and of the last."""
+"""Number of events that a preview has of the first turn, and of the last."""
 TIMED_MS_LEAST = 1000
 """A shorter time between two records says nothing about the tool."""
 RECORDS_BEFORE = 100
@@ -179,7 +179,7 @@ def _is_in(summary: ShownSummary, shown: Sequence[ListedTurn]) -> bool:
 
 
 def _preview_lines(reader: Reader, found: LocatedSession) -> Iterator[str]:
-    """How a session began, and its last turn: so much as fits a small window."""
+    """Yield the beginning of a session, and its last turn, as far as they fit a small window."""
     stored = found.store.turns(found.session)
     if not stored:
         return
@@ -396,7 +396,7 @@ def _live_lines(
 
 MODELS_NAMED_MAX = 3
 RETOLD = "calls and results: only what the program showed of them"
-"""Of a session whose file has no more than that, also of its full form."""
+"""The remark on a session whose file has no more than that, also on its full form."""
 
 
 def head_lines(transcript: Transcript, home: str, now: int) -> Iterator[str]:

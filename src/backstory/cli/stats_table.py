@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 HEADS = ("SESSIONS", "TURNS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "TIME", "COST")
 LAYOUTS = (tuple(range(9)), (0, 1, 2, 3, 4, 7, 8), (0, 1, 2, 7, 8), (0, 2, 8))
-"""Which columns are shown: the first of these that leaves room for names and bars."""
+"""Sets of columns: the first that leaves room for names and bars is shown."""
 NAME_COLUMNS_LEAST, NAME_COLUMNS_WANTED, NAME_COLUMNS_MOST = 8, 20, 40
 BAR_COLUMNS_LEAST, BAR_COLUMNS_MOST = 8, 30
 EIGHTHS = " ▏▎▍▌▋▊▉"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def summary_lines(summary: ShownSummary, *, full: bool) -> Iterator[str]:
-    """What a summary stands for, and with ``full`` its text."""
+    """Yield the exchanges that a summary replaces, and with ``full`` its text."""
     facts = [
         f"{exchanges(summary.exchanges)} summarised (@{summary.first_seq}–@{summary.after_seq})",
         f"{len(summary.summary):,} characters",

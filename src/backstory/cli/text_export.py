@@ -1,4 +1,4 @@
-"""What ``export`` writes as text: JSON lines that ``import`` reads again, and Markdown for people."""
+"""Text forms of ``export``: JSON lines that ``import`` reads again, and Markdown for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How another program starts this one: absolute words, and the variables that it needs to find the same stores."""
+"""The start of this program by another one: absolute words, and the variables to find the same stores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Asked(dict[str, str]):
 
 
 def server_program(app: App) -> ServerProgram:
-    """How an agent starts ``backstory mcp``. Raises McpNotInstalled, ProgramNotUsable."""
+    """Return the command by which an agent starts ``backstory mcp``. Raises McpNotInstalled, ProgramNotUsable."""
     _check_extra()
     words = _words()
     _check_starts(words, app.environ)
@@ -90,7 +90,7 @@ def _check_starts(words: list[str], environ: Mapping[str, str]) -> None:
 
 
 def _variables(app: App) -> Iterator[tuple[str, str]]:
-    """What the environment says here of where stores and logs are; a client may start without it, or drop it."""
+    """Yield variables for the places of stores and logs; a client may start without them, or drop them."""
     if any(app.environ.get(name) for name in HOME_VARIABLES):
         yield HOME_VARIABLES[0], str(app.cwd / app.home)
     asked = _Asked(app.environ)

@@ -1,4 +1,4 @@
-"""What ``chronicle tips`` and ``chronicle cost-tips`` do alike."""
+"""Shared by ``chronicle tips`` and ``chronicle cost-tips``."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class _Drawing:
         return drawn + "".join(f"  {output.style(text, fg=colour)}" for text, colour in notes) if notes else drawn
 
     def _notes(self, turn: TreeTurn) -> list[tuple[str, str | None]]:
-        """What is said behind a turn: where it begins inside another, what its branch is called, that it is gone."""
+        """Return notes behind a turn: its beginning inside another, its branch's name, its removal."""
         notes: list[tuple[str, str | None]] = []
         parent = self.tree.parent(turn.uid)
         if parent is not None and not self._goes_on(turn, parent):

@@ -32,7 +32,7 @@ def turn_line(listed: ListedTurn, now: int, *, beside: ListedTurn | None = None)
 
 
 def _how(turn: Turn) -> str:
-    """How it ended, in words: what was stopped for a summary was not cancelled by anybody."""
+    """Return the outcome in words: a turn stopped for a summary was not cancelled by anybody."""
     return "stopped for a summary" if turn.stop_reason == model.STOPPED_TO_COMPACT else str(turn.outcome)
 
 
@@ -61,7 +61,7 @@ def end_line(listed: ListedTurn, *, is_news: bool = False) -> Iterator[str]:
 
 
 def _about(facts: list[str], taken: int) -> str:
-    """Facts beside so many columns, on as many lines as a narrow terminal needs."""
+    """Break facts into the lines that a narrow terminal needs, in the room that ``taken`` columns leave."""
     return f"\n{' ' * taken}".join(flowing_facts([output.one_liner(each) for each in facts if each], taken))
 
 
@@ -82,7 +82,7 @@ def _output_tokens(turn: Turn) -> str:
 
 
 def unknown_line(count: int) -> Iterator[str]:
-    """How many records were not shown because nobody understands them, if there are any."""
+    """Yield the number of records that are not shown because their kind is unknown, if there are any."""
     if count:
         yield output.style(f"{MARGIN}(+{output.counted(count, 'record')} of an unknown kind: --full)", dim=True)
 

@@ -1,4 +1,4 @@
-"""What came of work, in words that reports share: files, checks, references."""
+"""Results of work, in words that reports share: files, checks, references."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HOW = {True: "passed", False: "failed", None: "ended unknown"}
 
 
 def came_lines(results: Results) -> Iterator[str]:
-    """What came of work, a few words each: files, commits, checks."""
+    """Yield the results of work, a few words each: files, commits, checks."""
     if results.files:
         yield f"Files: {names(results.files, FILES_SHOWN)}"
     if results.elsewhere:
@@ -38,7 +38,7 @@ def names(shown: Sequence[str], most: int) -> str:
 
 
 def check_line(check: Check) -> str:
-    """How the last tests or the last build ended, and where that is."""
+    """Return the outcome of the last tests or the last build, and its record."""
     return f"{check.kind} {_HOW[check.ok]} (@{check.seq})"
 
 
