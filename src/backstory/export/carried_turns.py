@@ -110,7 +110,7 @@ class CarriedTurns:
         return found if self._redactor is None else masked(found, self._redactor.value)
 
     def _native_call(self, turn: Turn, calls: _CallIds) -> Callable[[CarryEvent, ToolCall], NativeCall | None]:
-        """How a call of a turn looks in the target; None where the target has no tool for it."""
+        """Return a function that writes a turn's call for the target, or None if the target has no tool for it."""
         source, target = _writer_of(turn.agent), _writer_of(self._target)
 
         def of(at: CarryEvent, call: ToolCall) -> NativeCall | None:
@@ -145,7 +145,7 @@ class _CallIds:
 
 
 def _writer_of(agent: str) -> WritePart | None:
-    """What knows an agent's calls and images; None where nothing does, or the agent is of a package that is gone."""
+    """Return the part that knows an agent's calls and images; None if there is none, or its package is gone."""
     try:
         return agents.load(agent).write
     except (UnknownAgent, AgentUnusable):

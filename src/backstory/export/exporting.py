@@ -70,9 +70,9 @@ class Written(Struct, frozen=True, kw_only=True):
     left_out: int
     """Sessions without a log of that agent's own, where it was to be exact."""
     masked: dict[str, int] | None = None
-    """How many times something was masked, by the names of shapes; None where nothing was to be."""
+    """Number of masked values, by the names of shapes; None if nothing was to be masked."""
     reduced: dict[str, int] = field(default_factory=dict)
-    """What this form has no place for, by its name, and how often that is."""
+    """Number of things that this form has no place for, by name."""
 
 
 class NotWritten(Struct, frozen=True, kw_only=True):
@@ -200,7 +200,7 @@ def _write_one(name: str, target: Path, file: SessionFile, *, force: bool, redac
 
 
 class _Source:
-    """What an agent's file may ask of the sessions that were chosen in one store. See ``contract.ExportSource``."""
+    """The questions that an agent's file may ask of one store's chosen sessions. See ``contract.ExportSource``."""
 
     def __init__(self, chosen: Chosen) -> None:
         self._store = chosen.store
@@ -213,7 +213,7 @@ class _Source:
         return self._store.path
 
     def given(self, redactor: Redactor | None) -> ExportSource:
-        """What the agent's file is given: this, or what is left of it when its secrets are masked."""
+        """Return the source for the agent's file: this one, or one with its secrets masked."""
         if redactor is None:
             return self
         learn(redactor, self._store, (session_id for session_id, _ in self.session_ids()))
@@ -288,12 +288,12 @@ class _Source:
         return self._notes
 
     def repositories(self) -> set[str]:
-        """What the boards of the sessions are called."""
+        """Return the names of the sessions' boards."""
         places = self.rows("sessions", ["repository", "coalesce(root, cwd, project)"])
         return {repository_key(name, folder) for name, folder in places if name or folder}
 
     def sessions_without_logs_of(self, agent: str) -> int:
-        """How many of the sessions have no log of that agent's own."""
+        """Return the number of the sessions that have no log of that agent's own."""
         having = {log.session_id for log in self.logs() if log.agent == agent}
         return sum(1 for (session_id,) in self.rows("sessions", ["id"]) if session_id not in having)
 

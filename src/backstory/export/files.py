@@ -62,7 +62,7 @@ def enter(folder: Path, parts: Parts) -> None:
 
 
 def kind_of(path: Path) -> str | None:
-    """What lies at a path, itself and not what it links to; None for nothing."""
+    """Return the kind of file at a path, without following a link; None if there is nothing."""
     try:
         mode = path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -71,7 +71,7 @@ def kind_of(path: Path) -> str | None:
 
 
 def measured(pieces: Iterable[bytes]) -> tuple[int, str]:
-    """How long bytes are, and their SHA-256."""
+    """Return the length of bytes, and their SHA-256."""
     digest, length = hashlib.sha256(), 0
     for piece in pieces:
         digest.update(piece)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EDITS = (Tool.EDIT, Tool.WRITE)
 AHEAD_BYTES = 1 << 20
-"""Who reads a log record by record is given them out of so many bytes: each would unpack the same chunk."""
+"""Bytes unpacked at once for reads record by record: each read would unpack the same chunk."""
 
 
 class FullForms:
@@ -39,7 +39,7 @@ class FullForms:
         self._store, self._record = store, record or self.record
         self._logs: dict[int, Log | None] = {}
         self._told: tuple[tuple[int | None, int | None, int], Log, dict[tuple[int, str], Event]] | None = None
-        """What the record read last says: its other events are asked for next."""
+        """The events of the record read last: its other events are asked for next."""
         self._near: tuple[int, int, bytes] = (0, 0, b"")
         """Bytes of a log from some place on."""
 
@@ -134,7 +134,7 @@ def _has_lines(call: ToolCall) -> bool:
 
 
 def _with_call(event: Event, compact: Event) -> Event:
-    """What other records say, and the compact form remembers: a result's tool, path and failure, a subagent's call."""
+    """Add facts of other records that the compact form keeps: a result's tool, path, failure; a subagent's call."""
     if isinstance(event, Hook) and isinstance(compact, Hook):
         return msgspec.structs.replace(event, tool_use_id=compact.tool_use_id)
     if isinstance(event, ToolResult) and isinstance(compact, ToolResult):

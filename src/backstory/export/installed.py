@@ -22,7 +22,7 @@ SERVER, SKILL = "server", "skill"
 
 
 class InstallNote(Struct, frozen=True, kw_only=True):
-    """What was put into one file. ``folders``: those that were made for it.
+    """The change made to one file. ``folders``: those that were made for it.
 
     Of a server: its ``entry``, the text that was ``inserted``, whether its table was made for it, and the line that has
     the client wait for it. Of a skill: the SHA-256 of its file.

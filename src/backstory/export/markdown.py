@@ -169,7 +169,7 @@ def _details(title: str, lines: Iterable[str], *, is_open: bool = False) -> Iter
 
 
 def _folded(held: list[SharedEvent], *, full: bool) -> Iterator[str]:
-    """What tools did between two things that were said."""
+    """Yield the tool calls between two messages, folded."""
     if not held:
         return
     names = Counter(each.event.tool_name for each in held if isinstance(each.event, model.ToolCall))

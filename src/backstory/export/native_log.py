@@ -48,7 +48,7 @@ class _Path(Struct, frozen=True, kw_only=True):
 
     @property
     def uncovered(self) -> list[Span]:
-        """What is written."""
+        """The spans that are written."""
         return self.spans[self.covered :]
 
 
@@ -97,7 +97,7 @@ class NativeLog:
 
     @property
     def part(self) -> WritePart:
-        """What writes the log."""
+        """The part that writes the log."""
         part = agents.load(self.target).write
         assert part is not None
         return part

@@ -24,7 +24,7 @@ ASKING = frozenset({"AskUserQuestion", "ask_user", "request_user_input", "ask_qu
 PLANNING = frozenset({"ExitPlanMode", "exit_plan_mode"})
 _ANSWER = lazy_regex(r'"([^"]{1,500})"="([^"]{1,500})"')
 _COMMITTED = lazy_regex(r"^\[\S+(?: \([^)]*\))? ([0-9a-f]{7,40})\] (.*)$", re.MULTILINE)
-"""What git prints for a commit: branch, hash and subject, in a line of its own."""
+"""A commit as git prints it: branch, hash and subject, in a line of its own."""
 
 
 def points(events: Iterable[SharedEvent], commits: Mapping[int, Sequence[Point]]) -> Iterator[Point]:

@@ -37,7 +37,7 @@ class WantedFile(Struct, frozen=True):
 
     @property
     def path(self) -> Path:
-        """Where it goes."""
+        """The path of the file to write."""
         return self.folder.joinpath(*self.parts)
 
 
@@ -63,12 +63,12 @@ class PutFile(Struct, frozen=True, kw_only=True):
 
 
 def key_of(uid: str, written: str | None) -> str:
-    """What a note is called: by its session, and by the id of the log that was written anew from it, if one was."""
+    """Return a note's name: its session, and the id of the log that was written anew from it, if one was."""
     return uid if written is None else f"{uid}.{written}"
 
 
 class PutNote(Struct, kw_only=True):
-    """What was put where for one session: files, folders made for them, and the agent's own database.
+    """A note of things put back for one session: files, folders made for them, and the agent's own database.
 
     ``written``: the id of the log that was written anew from the session; None where its own was put back.
     """
@@ -82,7 +82,7 @@ class PutNote(Struct, kw_only=True):
 
     @property
     def key(self) -> str:
-        """What it is called."""
+        """The note's name."""
         return key_of(self.session, self.written)
 
 

@@ -51,7 +51,7 @@ L = TypeVar("L")
 ROWS_AT_ONCE = 500
 TEXT_CHARS_CUT = 100_000
 ITEMS_CUT = 5
-"""What is left of a text or a list in a line that has too much."""
+"""The part kept of a text or a list in a line that has too much."""
 
 
 class JsonExport:
@@ -61,9 +61,9 @@ class JsonExport:
         self._has_bytes = has_bytes and redactor is None
         self._now, self._redactor = now, redactor
         self.counts: Counter[str] = Counter()
-        """How many sessions, turns and events were written, and bytes of logs."""
+        """Numbers of sessions, turns and events written, and of bytes of logs."""
         self.damaged: list[StoreDamaged] = []
-        """Why sessions were left out of a file of all."""
+        """Errors for which sessions were left out of a file of all."""
 
     def lines(self, chosen: Sequence[Chosen], *, removed: bool) -> Iterator[bytes]:
         """All lines. ``removed``: also which sessions people removed, and the context boards."""
@@ -236,7 +236,7 @@ def _ids(chosen: Chosen) -> list[int]:
 
 
 def _where(stored: StoredEvent, extent: Extent) -> dict[str, Any]:
-    """Where an event's record lies, among the bytes that are written."""
+    """Return the place of an event's record among the bytes that are written."""
     log = extent.logs.get(stored.log_id or 0)
     if log is None or stored.position is None or stored.length is None:
         return {}

@@ -27,7 +27,7 @@ DIGEST_BYTES = 12
 
 
 class Contents:
-    """What a conversation holds: its prompts, answers, calls and results, in order; a result by its call."""
+    """Contents of a conversation: its prompts, answers, calls and results, in order; a result by its call."""
 
     def __init__(self) -> None:
         self.prompts: list[bytes] = []
@@ -35,14 +35,14 @@ class Contents:
         self.calls: list[bytes] = []
         self.results: dict[str, bytes] = {}
         self.typed = Counter[bytes]()
-        """How often each text is in the user's place."""
+        """Number of times that each text is in the user's place."""
         self._asides: dict[bytes, int] = {}
         """Words typed while the agent worked, each with its record: not every log tells them from the client's."""
         self._prompt: bytes | None = None
         """The prompt of the turn that was begun, until it comes."""
 
     def difference(self, other: Contents) -> str | None:
-        """What differs, as a clause; None if nothing does."""
+        """Return the difference as a clause; None if there is none."""
         asides = self._asides.keys() | other._asides.keys()
         for name, mine, others in (
             ("prompts", _without(self.prompts, asides), _without(other.prompts, asides)),
@@ -118,7 +118,7 @@ class Contents:
 
 
 def read_back(agent: str, native_id: str, lines: Iterable[bytes]) -> Contents:
-    """What the agent's reader finds in the lines of a log."""
+    """Return the contents that the agent's reader finds in the lines of a log."""
     reader = agents.load(agent).log.reader(LogIdentity(native_id=native_id), None, tuple)
     found = Contents()
     for seq, line in enumerate(lines, 1):

@@ -61,7 +61,7 @@ class RedactedSource:
         return [replace(each, **self._masked(each)) for each in self._source.notes()]
 
     def _masked(self, item: BoardItem) -> dict[str, str]:
-        """What a note says, and whose it is, masked; what it is called keeps the form of a name."""
+        """Return the texts of a note, and its owner, masked; its name keeps the form of a name."""
         return {each: self._redactor.text(getattr(item, each)) for each in NOTE_TEXTS}
 
     def tip(self) -> int | None:

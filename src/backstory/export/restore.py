@@ -77,7 +77,7 @@ T = TypeVar("T")
 
 
 def named_apart(files: Iterable[File], taken: Iterable[Parts] = ()) -> dict[tuple[Parts, Hashable], Parts]:
-    """Where each file goes, by its own place and content: there, or under a number where another one has that place.
+    """Place each file, by its own place and content: there, or under a number if another one has that place.
 
     Of several the last one has it. A number is never one by which another file is called itself, and the same files
     are named the same each time.
@@ -203,7 +203,7 @@ class Restoring:
 
 
 def _attempt(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
-    """What an act gives, or what it raises: whatever one file of a damaged or hostile store does is that file's."""
+    """Return an act's result or its exception: an error from a damaged or hostile store is that one file's."""
     try:
         return act(*args, **kwargs)
     except Exception as refused:
@@ -225,7 +225,7 @@ def _session_uid(store: Store, log: Log) -> str:
 
 
 def _wish(store: Store, log: Log) -> File:
-    """Where a log lay below its agent's own folder; raises NotAPlace."""
+    """Return the place of a log below its agent's own folder; raises NotAPlace."""
     below = inside(log.relpath) or inside(f"{_session_uid(store, log) or log.id}.jsonl")
     content = (log.first_hash, log.tail_hash, log.read_to, log.generation)
     return File((*inside(log.agent), *below), content, log.generation)

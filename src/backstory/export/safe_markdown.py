@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 QUIET = "&ZeroWidthSpace;"
 """Between a sign and the word that it would act on; nobody sees it."""
 HEADINGS_BELOW = 3
-"""The headings of an answer stand so many levels lower, below those of the page."""
+"""Number of levels by which headings of an answer are lowered, to be below those of the page."""
 _CONTROLS = lazy_regex(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _FENCE = lazy_regex(r"([ \t]*)(?:(`{3,})(?=[^`]*\Z)|(~{3,}))(.*)")
 _INFO = lazy_regex(r"[A-Za-z0-9_+#.-]{1,20}")
@@ -185,7 +185,7 @@ def _pieces(line: str) -> list[tuple[str, bool]]:
 
 
 def _escaped(text: str) -> str:
-    """What stands outside of code: its Markdown stays, its HTML does not."""
+    """Escape text outside of code: its Markdown stays, its HTML does not."""
     text = _ENTITY.sub("&amp;", text).replace("<", "&lt;")
     text = _SCHEME.sub(rf"\1{QUIET}\2:", text).replace("![", "!\\[")
     return _calm(_MATH.sub(r"\\$", text))

@@ -1,4 +1,4 @@
-"""What the subagents of a session said last, for the results of the calls that started them."""
+"""Last messages of a session's subagents, for the results of the calls that started them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SubagentAnswers:
         self._forms = FullForms(store)
 
     def named_in(self, text: str) -> str | None:
-        """What the subagent said last that a result names; None where it names none, or that said nothing."""
+        """Return the last message of the subagent that a result names; None if there is no name or no message."""
         for own_id, child in self._children.items():
             if own_id in text:
                 answer = self._last_answer(child)

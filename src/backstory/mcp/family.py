@@ -1,4 +1,4 @@
-"""What all tools have in common: the fields of a Struct are a tool's arguments, checked, with their limits."""
+"""The base of all tools: the fields of a Struct are a tool's arguments, checked, with their limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Tool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     writes: ClassVar[bool] = False
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> str:
-        """What the tool says; ``remarks``: what is said behind it anyway. Raises BackstoryError."""
+        """Return the tool's answer; ``remarks``: those that follow it anyway. Raises BackstoryError."""
         raise NotImplementedError
 
 

@@ -72,7 +72,7 @@ class SearchSessions(Tool, frozen=True, kw_only=True):
 
 
 class FileHistory(Tool, frozen=True, kw_only=True):
-    """Who touched a file."""
+    """The sessions that touched a file."""
 
     name: ClassVar[str] = "file_history"
     about: ClassVar[str] = (
@@ -105,7 +105,7 @@ class FileHistory(Tool, frozen=True, kw_only=True):
 
 
 class FindFix(Tool, frozen=True, kw_only=True):
-    """What worked when an error was met before."""
+    """The remedy that worked when an error was met before."""
 
     name: ClassVar[str] = "find_fix"
     about: ClassVar[str] = (
@@ -189,7 +189,7 @@ def _some(words: list[str]) -> str:
 
 
 class _Cited(Struct, frozen=True):
-    """How the records of one session are cited."""
+    """The citations of one session's records."""
 
     label: str
     answer: Answer

@@ -40,7 +40,7 @@ class KeptWorkspace:
         self._stamps: tuple[Any, ...] = ()
 
     def history(self, said: Mapping[str, Any]) -> AgentHistory:
-        """What may be asked now; ``said``: what the client said beside its question."""
+        """Return the history that may be asked now; ``said``: the client's data beyond its question."""
         if self._workspace is not None and not self._is_current(self._workspace):
             self.close()
         if self._workspace is None:
@@ -67,7 +67,7 @@ class KeptWorkspace:
         return time.monotonic() - self._opened < KEPT_S and self._look(workspace) == self._stamps
 
     def _look(self, workspace: Workspace) -> tuple[Any, ...]:
-        """Which files are there: of a store which one it is, of settings also whether they were written."""
+        """Return the identity of the files there: of each store its inode, of settings also the time of writing."""
         found: list[Any] = []
         for path in (workspace.machine_store.path, workspace.project_store.path):
             with suppress(OSError):

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from backstory.workspace.agent_history import AgentHistory, ReadSession
 
 RECORD_CHARS = 2_000
-"""A record of a session has at most so many characters; the one that was asked for may have four times as many."""
+"""Most characters of a session's record; the one that was asked for may have four times as many."""
 TURNS_SHOWN = 12
 PROMPT_CHARS = 160
-"""Where the prompts of a session are listed, so many of each."""
+"""Most characters of each prompt in a list of a session's prompts."""
 RECORDS_MAX = 400
 """The most records that are looked at for one answer."""
 NUMBER_MAX = 2**53
@@ -147,7 +147,7 @@ def _add_piece(answer: Answer, seq: int, text: str, offset: int) -> int | None:
 
 
 def _piece_end(text: str, most: int) -> int:
-    """Where a piece of a text ends: behind a line or a word, if one ends in its last part."""
+    """Return the end of a piece of text: after a line or a word, if one ends in its last part."""
     for sign in ("\n", " "):
         at = text.rfind(sign, most - most // 4, most)
         if at > 0:

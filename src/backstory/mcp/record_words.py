@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def event_words(event: Event) -> str:
-    """What an event says, with a word on what it is; '' where a reader learns nothing from it.
+    """Return an event's text, after a word for its kind; '' if a reader learns nothing from it.
 
     >>> event_words(model.UserMessage(content="fix it"))
     'prompt: fix it'

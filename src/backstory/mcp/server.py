@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 GRACE_S = 2.0
 """A call that lasts longer is not waited for when a signal ends the server."""
 COLLECT_EVERY = 16
-"""After so many answers memory is looked through for what nobody uses."""
+"""Number of answers after which memory is searched for unused objects."""
 INSTRUCTIONS = (
     "History of earlier coding-agent sessions on this machine. Before you debug an error or redo work, look whether "
     "it was met before: find_fix(error), search_sessions(query). Results cite `session @seq`: get_session reads "
@@ -161,7 +161,7 @@ class _Calls:
 
 
 def _refusal(tool: type[Tool], refused: BackstoryError) -> str:
-    """What is said of a call that cannot be answered. Some messages quote titles, which are history."""
+    """Return the answer to a refused call. Some messages quote titles, which are history."""
     answer = Answer()
     if isinstance(refused, SqlWrong):
         # SQLite quotes values, such as a text that it took for a path into JSON.

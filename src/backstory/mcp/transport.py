@@ -1,7 +1,7 @@
 """Messages of the protocol, a line of JSON each, on stdin and stdout; within limits, whatever the client sends.
 
-A line has a greatest length, and only so many requests wait for an answer: then no more is read, so that who floods
-waits. Nothing else reaches stdout: what is printed by mistake goes to stderr.
+A line has a greatest length, and the number of waiting requests is limited: at the limit no more is read, so that a
+flooding client waits. Nothing else reaches stdout: what is printed by mistake goes to stderr.
 """
 
 from __future__ import annotations

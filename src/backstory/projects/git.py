@@ -1,4 +1,4 @@
-"""Which project a folder belongs to, read from .git without running git.
+"""The project that a folder belongs to, read from .git without running git.
 
 The key of a project is its remote's URL, normalised (``github.com/owner/repo``), so that clones and
 worktrees share it; without a remote it is the path of the repository's root; outside git, the folder.
@@ -20,7 +20,7 @@ from backstory.store import PROJECT_STORE
 BARE_STORE = Path("backstory") / PROJECT_STORE.name
 """The path of a store in a bare repository. Git ignores it there, so nothing needs to be hidden."""
 WORKTREES_MAX = 1_000
-"""Of so many worktrees of a repository at most the places are read."""
+"""Most worktrees of a repository whose places are read."""
 
 _REMOTE = lazy_regex(r'^\s*\[remote "([^"]+)"\]\s*$')
 _URL = lazy_regex(r"^\s*url\s*=\s*(\S+)\s*$")

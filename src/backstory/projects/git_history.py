@@ -1,4 +1,4 @@
-"""What git says of the lines of a file, of a commit and of its files; no program of a repository is run.
+"""Facts that git reports on lines of a file, a commit and its files; no program of a repository is run.
 
 Where git prints more than is read, or takes longer than it may, the answer is a part, and that is noted.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 COMMITS_MAX = 2_000
-"""Of the history of a file so many commits are looked at, the newest."""
+"""Most commits of a file's history that are looked at, the newest."""
 COPIES_MAX = 20
 """The most other files that lines of one came from that are looked at."""
 FILE_BYTES_MAX = 50_000_000
@@ -101,7 +101,7 @@ class GitHistory:
         return tuple(_blamed(told.text if told.cut is None else told.text[: told.text.rfind("\n") + 1]))
 
     def history(self, path: str) -> tuple[FileChange, ...]:
-        """What commits did to a file, the newest first, also under its earlier names.
+        """Return the changes that commits made to a file, the newest first, also under its earlier names.
 
         Before them what is not committed yet, with UNCOMMITTED for its commit and no time.
         """
@@ -112,7 +112,7 @@ class GitHistory:
         return (*_changes(now, [UNCOMMITTED, "", "", "", "", ""]), *_changes(told))
 
     def history_before(self, commit: str, paths: Sequence[str]) -> tuple[FileChange, ...]:
-        """What a commit and those before it did to files of these names."""
+        """Return the changes that a commit and those before it made to files of these names."""
         if not (paths and self._has_commits):
             return ()
         what = f"older changes of {paths[0] if len(paths) == 1 else 'these files'}"
@@ -144,7 +144,7 @@ class GitHistory:
         return {fields[0]: _commit(fields) for fields in found if len(fields) == 7}
 
     def changes_of(self, commit: str) -> tuple[FileChange, ...]:
-        """What a commit did to its files, against its parent; nothing of a merge."""
+        """Return the changes that a commit made to its files, against its parent; nothing for a merge."""
         words = ("show", *_DIFF, _FORMAT, "--diff-merges=off", "--end-of-options", commit)
         return tuple(_changes(self._diff("the last files of the commit", *words)))
 

@@ -47,7 +47,7 @@ _SAFE = (
 )  # fmt: skip
 """Settings that would run a program, read a file from anywhere, or change what is printed."""
 _KEPT = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
-"""Of the environment git gets these and PATH alone: it could name another repository, or programs."""
+"""The only variables passed to git, with PATH: others could name another repository, or programs."""
 _SET = {
     "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "",
     "GIT_PAGER": "cat", "GIT_EDITOR": "false", "GIT_ASKPASS": "false", "GIT_NO_REPLACE_OBJECTS": "1",
@@ -57,7 +57,7 @@ _FILTER = lazy_regex(r"filter\.(.+)\.(?:clean|smudge|process|required)", re.DOTA
 
 
 class Told(NamedTuple):
-    """What git printed. ``cut``: why that is not all, as a clause; None if it is."""
+    """Output of git. ``cut``: the reason that it is not complete, as a clause; None if it is."""
 
     text: str
     cut: str | None = None
@@ -76,7 +76,7 @@ class GitProgram:
         self._environ = {name: environ[name] for name in _KEPT if environ.get(name)} | _SET | {"PATH": path}
 
     def ask(self, *words: str, given: str = "", allowed: Sequence[int] = (0,)) -> str:
-        """What git prints, all of it; nothing for an exit code but 0. Raises NoGit and GitFailed."""
+        """Return all that git prints, '' for an exit code other than 0. Raises NoGit and GitFailed."""
         told = self.begin(*words, given=given, allowed=allowed, share=1)
         if told.cut is not None:
             raise GitFailed(told.cut)
@@ -85,7 +85,7 @@ class GitProgram:
     def begin(
         self, *words: str, given: str = "", allowed: Sequence[int] = (0,), share: float = 0.5, bytes_max: int = 0
     ) -> Told:
-        """What git prints, as far as it comes within a share of the time that is left, and within ``bytes_max``.
+        """Return git's output, as far as it comes within a share of the time left, and within ``bytes_max``.
 
         Raises NoGit, and GitFailed for an exit code that is not among those ``allowed``.
         """

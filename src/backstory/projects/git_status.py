@@ -17,7 +17,7 @@ _NO_FILTER = ("unspecified", "unset", "")
 
 
 def uncommitted(root: Path, path: Path, environ: Mapping[str, str]) -> str | None:
-    """Why git has not all of a file, as a clause; None if it has, or the file is not there.
+    """Return the reason that git lacks part of a file, as a clause; None if it has all, or there is no file.
 
     A file with a filter is never said to be committed: only the filter's program could tell, and it is not run.
     """

@@ -1,4 +1,4 @@
-"""What of ours is in a home: its files and folders by name, what refers to the home itself, and what is not ours.
+"""Contents of a home: our files and folders by name, those that refer to the home itself, and files not ours.
 
 A unit is what is moved, or stays, as a whole: a file, or an entry of one of our folders, such as the spool of a run.
 """
@@ -41,14 +41,14 @@ _NAMES_STORE = lazy_regex(r"spool/[^/]+/run\.json|compactions/[^/]+\.continue")
 
 
 class HomeFiles(Struct, frozen=True, kw_only=True):
-    """What a home holds, as paths below it."""
+    """Contents of a home, as paths below it."""
 
     units: Sequence[str]
     folders: Sequence[str]
     strangers: Sequence[str]
-    """What is not ours."""
+    """Files that are not ours."""
     unfinished: Sequence[str]
-    """What a killed process wrote of one of our files, and did not finish."""
+    """Incomplete files that a killed process left while writing one of ours."""
 
 
 class Entry(Struct, frozen=True):
@@ -67,7 +67,7 @@ class _Found(Struct):
 
 
 def files_of(home: Path) -> HomeFiles:
-    """What is in a home, sorted. A folder that is not there holds nothing."""
+    """Return the contents of a home, sorted. A missing folder holds nothing."""
     found = _Found()
     for each in _sorted(home):
         if each.name in FOLDERS and each.is_dir(follow_symlinks=False):
@@ -83,7 +83,7 @@ def files_of(home: Path) -> HomeFiles:
 
 
 def entries_of(home: Path, unit: str) -> Iterator[Entry]:
-    """What a unit consists of, folders before what is in them. Pipes and devices are no part of it."""
+    """Yield the entries of a unit, folders before their contents. Pipes and devices are no part of it."""
     status = (home / unit).lstat()
     if stat.S_ISLNK(status.st_mode):
         yield Entry(unit, is_link=True)

@@ -110,14 +110,14 @@ def check_space(move: Move) -> None:
 
 
 def settle_databases(home: Path) -> None:
-    """Have each database of a home be one file that nobody has open. Raises StoreBusy and what opening raises."""
+    """Make each database of a home one file that nobody has open. Raises StoreBusy and errors of opening."""
     for name in DATABASES:
         if (home / name).exists() and (home / name).stat().st_size:
             alone.settle_alone(home / name)
 
 
 def copy_all(move: Move, progress: Callable[[int, int], None]) -> None:
-    """Have the new folder hold all that is to be moved, on the disk. What is there from an earlier try is used."""
+    """Copy all that is to be moved into the new folder, on the disk. Copies from an earlier try are used."""
     _drop_outdated(move)
     found = files_of(move.source)
     for name in found.folders:
@@ -209,7 +209,7 @@ def _drop_outdated(move: Move) -> None:
 
 
 def _copy(move: Move, entry: Entry) -> None:
-    """Have the new folder hold a file, link or folder. Raises DiskFull, CannotWrite."""
+    """Copy a file, link or folder into the new folder. Raises DiskFull, CannotWrite."""
     source, target = move.source / entry.path, move.to / entry.path
     try:
         if entry.is_folder:

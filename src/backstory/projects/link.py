@@ -54,7 +54,7 @@ def _put_link(folder: Path, to: Path, beside: Path, aside: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Have two paths change their places in one step; False where the system cannot do that."""
+    """Exchange two paths in one step; return False if the system cannot do that."""
     import ctypes
 
     try:

@@ -44,7 +44,7 @@ class KnownProjects:
         self._folder, self._home_store, self._now = home / POINTERS, home_store, now
 
     def whose(self, store: Store, *, is_named: bool = False) -> Verdict:
-        """Whose a store is. ``is_named``: a person named this very file. Raises what reading the store raises."""
+        """Return the owner of a store. ``is_named``: a person named this file. Raises errors of reading the store."""
         return whose(self._seen(store, is_named=is_named), [place for _, place in self._pointers()])
 
     def _seen(self, store: Store, *, is_named: bool) -> Seen:
@@ -82,7 +82,7 @@ class KnownProjects:
                 self._note_move(moved.store_id, Path(moved.path), store.path)
 
     def _note_move(self, store_id: str, old: Path, new: Path) -> None:
-        """Have the home store read what was in a project's folder as being where that lies now."""
+        """Tell the home store that sessions of a project's old folder are now in its new one."""
         old_root, new_root = old.parent.parent, root_of(new)
         if root_of(old) is None or new_root is None or not self._home_store.exists:
             return

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(StrEnum):
-    """Whose a store is."""
+    """The ownership of a store."""
 
     OURS = "ours"
     ABSENT = "absent"

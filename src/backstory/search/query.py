@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from backstory.store import Filter, SearchResult, Session, Store, StoredEvent
 
 LITERAL_SESSIONS = 30
-"""For a query with signs in it, so many of the best sessions are looked through for it as it was typed,"""
+"""For a query with signs in it, the number of best sessions searched for it as typed,"""
 LITERAL_HITS = 2
-"""in so many of each one's best hits,"""
+"""the number of hits searched in each, the best ones,"""
 LITERAL_READS_MAX = 5
-"""of which so many are read again from their bytes."""
+"""and the most of these hits that are read again from their bytes."""
 EXACT_HITS_MAX = 2_000
 """The most hits of a literal text's words that are looked at."""
 PATTERN_HITS_MAX = 200_000
@@ -42,7 +42,7 @@ PATTERN_SECONDS_MAX = 10.0
 """A search by literal text or regular expression ends after this long with what it has."""
 EVENTS_AT_ONCE = 500
 WINDOW_BYTES = 4 * 1024 * 1024
-"""Where every event is looked at, records that follow one another are read at once."""
+"""Consecutive records are read at once, up to this size, if every event is looked at."""
 
 
 class Excerpt(Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class Excerpt(Struct, frozen=True, kw_only=True):
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """What a search gave: matching events in all, whether there is more, and the best of them.
+    """Results of a search: the number of matching events, whether there are more, and the best of them.
 
     ``relaxed``: no event has every word. ``stopped``: the time was up before everything was looked at. ``sessions``,
     ``events``, ``near``, ``at_least``, ``instead``: as in ``SearchResult``.
@@ -199,7 +199,7 @@ _TOKEN = lazy_regex(r"[^\W_]+")
 
 
 def _literals(parsed: Any) -> str:
-    """What every match has, in order: letters, a space where a word ends for sure, _OPEN for anything else."""
+    """Return text that every match has, in order: letters, a space at a certain end of a word, _OPEN for the rest."""
     pieces = []
     for kind, value in parsed:
         name = str(kind)
@@ -349,7 +349,7 @@ class _TimeUp(Exception):
 
 
 def _interruptible(match: Callable[[], list[tuple[int, int, int]]], deadline: float) -> list[tuple[int, int, int]]:
-    """What ``match`` gives, unless the deadline comes first: a pattern can need years for one text."""
+    """Return the result of ``match``, unless the deadline comes first: a pattern can need years for one text."""
     import signal
     import threading
 

@@ -1,4 +1,4 @@
-"""Why a text was found: the part that shows it, every match marked. Words are separated as in the index."""
+"""Excerpts that show why a text was found, every match marked. Words are separated as in the index."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT_CHARS_MAX = 2_000_000
 MARKED_TERMS_MAX = 16
 """The most words of a query that are looked for in a text to choose its excerpt,"""
 PLACES_MAX = 200
-"""and so many places of each."""
+"""and the most places of each."""
 
 
 def snippet(text: str, query: str, around: int = AROUND_CHARS) -> tuple[str, list[tuple[int, int]]]:
@@ -131,7 +131,7 @@ class _Look:
         self._known: dict[str, tuple[list[re.Pattern[str]], list[re.Pattern[str]]]] = {}
 
     def places(self, text: str, folded: str) -> list[tuple[int, int]]:
-        """Where the term stands: as it was typed if it does anywhere, else its words, else as part of identifiers."""
+        """Return the places of the term: as typed if it is so anywhere, else its words, else as part of identifiers."""
         word = _PLAIN_WORD
         if _has_cjk(text):
             # The wider class takes milliseconds to compile; a plain word is as well found without such letters.
