@@ -72,10 +72,10 @@ LISTED_IN = {"sessions": 4, "logs": 3, "turns": 5}
 """The modules that list the columns of a table."""
 FIRST_WORDS = {
     "Have": 54,
-    "How": 161,
+    "How": 160,
     "So": 4,
     "Of": 61,
-    "What": 655,
+    "What": 651,
     "Where": 98,
     "Whether": 0,
     "Which": 42,

@@ -1,4 +1,4 @@
-"""The folder of an import while it lasts: one import at a time, and what a killed one left goes with the next."""
+"""The folder of a running import. Only one import runs at a time; the next one removes the files of a killed one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRIES = 10
 
 @contextmanager
 def staging(home: Path, now: Callable[[], int]) -> Iterator[Staging]:
-    """An empty store to put an import into, for the time of the block. Raises ImportRunning, DiskFull, CannotWrite."""
+    """Give an empty store for an import while the block runs. Raises ImportRunning, DiskFull, CannotWrite."""
     folder = home / FOLDER
     lock = _locked(folder)
     try:
@@ -39,7 +39,7 @@ def staging(home: Path, now: Callable[[], int]) -> Iterator[Staging]:
 
 
 def _locked(folder: Path) -> int:
-    """The folder, open and locked. The lock goes with the process."""
+    """Return the open, locked folder. The lock ends with the process. Raises ImportRunning, DiskFull, CannotWrite."""
     for _ in range(TRIES):
         make_private_folder(folder)
         try:

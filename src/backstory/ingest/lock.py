@@ -1,7 +1,7 @@
-"""The lock of an ingest into the home store: a sign for those who would ingest only where nobody else does.
+"""The lock of an ingest into the home store, for processes that ingest only if no other process does.
 
 It is a lock on the home folder itself, so that no file is left behind, and the kernel releases it when its holder dies.
-Who follows the logs holds another one all the time, together with all others that do.
+Processes that follow the logs hold a second, shared lock all the time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 WATCHING = "watching"
-"""The file of that lock, in the folder of all locks."""
+"""The file of the shared lock, in the folder of all locks."""
 
 
 @contextmanager
 def watch_lock(locks: Path) -> Iterator[None]:
-    """Say while the block runs that somebody follows the logs. Raises HomeWasMoved, HomeIsMoving, CannotWrite."""
+    """Hold the shared lock of log followers while the block runs. Raises HomeWasMoved, HomeIsMoving, CannotWrite."""
     make_private_folder(locks)
     try:
         file = os.open(locks / WATCHING, os.O_CREAT | os.O_RDWR, 0o600)
@@ -42,7 +42,7 @@ def watch_lock(locks: Path) -> Iterator[None]:
 
 @contextmanager
 def ingest_lock(home: Path) -> Iterator[bool]:
-    """Hold the lock while the block runs, if it is free; gives whether it was. Nobody waits for it."""
+    """Hold the lock while the block runs, if it is free; gives True if it was. Does not wait for it."""
     try:
         folder = os.open(home, os.O_RDONLY)
     except OSError:

@@ -1,4 +1,4 @@
-"""What an ingest did, in figures and in words."""
+"""The result of an ingest, in figures and in words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASONS = {
     append.NOT_UNDERSTOOD: "no record of this agent is in its beginning",
     append.FORGOTTEN: "removed by you; `backstory ingest --forgotten` brings it back",
 }
-"""What the store notes of files that gave nothing, or not all, in words."""
+"""The store's reasons for files that gave nothing, or not all, in words."""
 
 
 class Problem(Struct, frozen=True):
@@ -27,7 +27,7 @@ class Problem(Struct, frozen=True):
 
 
 class Tally(Struct, kw_only=True):
-    """What one agent's logs gave."""
+    """The figures of one agent's logs."""
 
     logs_seen: int = 0
     logs_read: int = 0
@@ -43,7 +43,7 @@ class Tally(Struct, kw_only=True):
 
 
 class Report(Struct, kw_only=True):
-    """What an ingest did."""
+    """The result of an ingest."""
 
     by_agent: dict[str, Tally] = field(default_factory=dict)
     unknown_records: dict[str, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Report(Struct, kw_only=True):
     postponed: list[str] = field(default_factory=list)
     """Logs of runs that are not stored yet: they are read after that."""
     runs_matched: int = 0
-    """How many runs were read side by side with the agents' own logs of them."""
+    """The number of runs that were read together with the agents' own logs of them."""
 
     def total(self, name: str) -> int:
         """A figure of all agents together."""
