@@ -7,7 +7,7 @@ import sys
 from backstory import __version__
 
 GARBAGE_LOOK_EVERY = 100_000
-"""Garbage is looked for each time when so many objects are new: to import a command makes many, and no garbage."""
+"""Number of new objects after which garbage is looked for: to import a command makes many, and no garbage."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Which numbers and times can be kept: counts of 64 bits, amounts that are numbers, times from 1970 to 9999.
+"""Numbers and times that can be kept: counts of 64 bits, amounts that are numbers, times from 1970 to 9999.
 
 An agent may write any value. One that cannot be kept is None, never a wrong number and never an error.
 """
@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 INTEGER_MAX = 2**63 - 1
 """The largest integer of a column."""
 OVER = INTEGER_MAX + 1
-"""What a sum stays at that has grown too large: it can be handed on, and is not kept."""
+"""The value of a sum that has grown too large: it can be handed on, and is not kept."""
 LOST = 2**64 - 1
 """A count that is there and could not be kept, until it leaves a reader as None: a sum with such a part is, too."""
 NUMBER_MAX = 2**53

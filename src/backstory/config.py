@@ -33,7 +33,7 @@ UNKNOWN = "there is no such setting"
 
 AGENT, CONTEXT_CHARS, SILENCE_S = RunSettings.agent.key, RunSettings.context_chars.key, RunSettings.silence_s.key
 OF_PROJECTS = frozenset({AGENT, CONTEXT_CHARS, SILENCE_S})
-"""What a project's file may set, within bounds."""
+"""Settings that a project's file may contain, within bounds."""
 NO_PROGRAM = "a program is its whole path, or a name on PATH; from the current folder a clone could bring its own"
 _BY_KEY = {setting.key: setting for setting in SETTINGS}
 _BOOLS = {
@@ -111,7 +111,7 @@ class Config:
                 self._projects[key] = value
 
     def _refused(self, key: str, value: Any) -> str | None:
-        """Why a project may not set this; None where it may."""
+        """Return the reason that a project may not set this; None if it may."""
         setting = _setting(key)
         if setting is None:
             return UNKNOWN
@@ -126,7 +126,7 @@ class Config:
         return None
 
     def _wrong_agent(self, setting: Setting[Any], value: Any) -> str | None:
-        """What is wrong with the agents that a setting names; None when nothing is."""
+        """Return the error in the agents that a setting names; None if there is none."""
         if not setting.is_agent or self._agents is None:
             return None
         named = [name for name in ([value] if isinstance(value, str) else value) if name]
@@ -145,7 +145,7 @@ class Config:
 
     @property
     def remarks(self) -> list[str]:
-        """What is said of settings that are ignored."""
+        """Remarks on settings that are ignored."""
         more = len(self._ignored) - REMARKS_MAX
         return self._ignored[:REMARKS_MAX] + ([f"… and {more} more settings are ignored."] if more > 0 else [])
 
@@ -170,13 +170,13 @@ class Config:
         return Settings(self.get)
 
     def wrong(self, key: str) -> str | None:
-        """What is wrong with the value in the person's own file, or in a variable; None when nothing is."""
+        """Return the error in the value of the person's own file, or of a variable; None if there is none."""
         if (said := self._variable(key)) is not None:
             return _wrong(_known(key), parse_as(_known(key).default, said))
         return self._wrong.get(key)
 
     def _variable(self, key: str) -> str | None:
-        """What the environment says of a setting; None where it says nothing."""
+        """Return the value of a setting in the environment; None if there is none."""
         setting = _setting(key)
         return self._environ.get(setting.variable) or None if setting is not None and setting.has_variable else None
 
@@ -302,7 +302,7 @@ def _is_inside(file: Path) -> bool:
 
 
 def _text(file: Path, bytes_max: int) -> str:
-    """What stands in a file, nothing where there is none; never waits for a pipe."""
+    """Return the text of a file, '' if there is none; never waits for a pipe."""
     try:
         with os.fdopen(os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
@@ -338,7 +338,7 @@ def _values_in(text: str) -> dict[str, Any]:
 
 
 def _wrong(setting: Setting[Any], value: Any) -> str | None:
-    """What is wrong with a value; None when nothing is."""
+    """Return the error in a value; None if there is none."""
     if type(value) is not type(setting.default) or (
         isinstance(value, list) and not all(isinstance(each, str) for each in value)
     ):

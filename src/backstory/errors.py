@@ -1282,7 +1282,7 @@ class WrittenLogWrong(BackstoryError):
 
 
 class OtherLogThere(BackstoryError):
-    """Where a log would be written another one stands."""
+    """Another log is at the place where one would be written."""
 
     exit_code = 73
 
@@ -1422,7 +1422,7 @@ class HomeOfOther(BackstoryError):
 
 
 class HomeCopyDiffers(BackstoryError):
-    """What was copied does not read back as what was read. The old home stays in use."""
+    """A copy differs from its source when read back. The old home stays in use."""
 
     exit_code = 74
 
@@ -1549,7 +1549,7 @@ class NothingPutBack(BackstoryError):
 
 
 class NoteUnreadable(BackstoryError):
-    """What was put back for a session is not known any more."""
+    """The note of files put back for a session cannot be read."""
 
     exit_code = 65
 
@@ -1586,7 +1586,7 @@ class NotInRepository(BackstoryError):
 
 
 class FileNotHere(BackstoryError):
-    """What was named is no file of this repository."""
+    """The name given is no file of this repository."""
 
     exit_code = 66
 
@@ -1596,7 +1596,7 @@ class FileNotHere(BackstoryError):
 
 
 class NothingToBlame(BackstoryError):
-    """What was named is neither a file, nor a commit, nor a pull request."""
+    """The name given is neither a file, nor a commit, nor a pull request."""
 
     exit_code = 66
 
@@ -1626,7 +1626,7 @@ class FileIsBinary(BackstoryError):
 
 
 class InstallNoteUnreadable(BackstoryError):
-    """What was put into another program's settings is not known any more."""
+    """The note of changes to another program's settings cannot be read."""
 
     exit_code = 65
 

@@ -33,7 +33,7 @@ WRITTEN_NAMESPACE = bytes.fromhex("8d74af3b28b44dfca28c5bd00b0517b6")
 """The namespace of the UUIDs (version 5) that are given to the logs we write for agents, and to turns in them."""
 UUID_LENGTH = 36
 HEAD_BYTES = 64 * 1024
-"""How much of a log is searched for its first timestamp."""
+"""Number of bytes of a log that are searched for its first timestamp."""
 
 _VALUES = {letter: value for value, letter in enumerate(ALPHABET)} | {"O": 0, "I": 1, "L": 1}
 _TIMESTAMP = lazy_regex(rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))"')

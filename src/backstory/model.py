@@ -33,7 +33,7 @@ class Tool(StrEnum):
 
 
 class KindClass(StrEnum):
-    """What events of a kind are: words of the conversation, the work of tools, or facts about session and agent."""
+    """The class of a kind: words of the conversation, the work of tools, or facts about session and agent."""
 
     SAID = "said"
     DONE = "done"
@@ -65,7 +65,7 @@ class UserMessage(Event, frozen=True, kw_only=True):
 
 
 class AssistantText(Event, frozen=True, kw_only=True):
-    """What the model answered."""
+    """An answer of the model."""
 
     kind: ClassVar[str] = "AssistantText"
     kind_class: ClassVar[KindClass] = KindClass.SAID
@@ -73,7 +73,7 @@ class AssistantText(Event, frozen=True, kw_only=True):
 
 
 class Thinking(Event, frozen=True, kw_only=True):
-    """What the model thought, where the log holds it in clear."""
+    """A thought of the model, if the log holds it in clear."""
 
     kind: ClassVar[str] = "Thinking"
     kind_class: ClassVar[KindClass] = KindClass.SAID
@@ -95,7 +95,7 @@ class ToolCall(Event, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
-    """What a tool gave back; name and path are those of its call."""
+    """The result of a tool; name and path are those of its call."""
 
     kind: ClassVar[str] = "ToolResult"
     kind_class: ClassVar[KindClass] = KindClass.DONE
@@ -108,9 +108,9 @@ class ToolResult(Event, frozen=True, kw_only=True, omit_defaults=True):
     changes: dict[str, str] = field(default_factory=dict)
     """Files that a command changed, where the agent says so: ``create``, ``edit`` or ``delete`` by path."""
     duration_ms: int | None = None
-    """How long the tool took, where the agent says so."""
+    """The time that the tool took, if the agent reports it."""
     details: str = ""
-    """What else the tool returned, as JSON; in the full form only."""
+    """Other values that the tool returned, as JSON; in the full form only."""
     is_compact: bool = False
     """True if its log has no more of it than a compact form."""
 
@@ -212,19 +212,19 @@ def kinds_of(*classes: KindClass) -> tuple[type[Event], ...]:
 
 
 CONTENT_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.SAID, KindClass.DONE)
-"""What a turn is made of: behind the last of them it is at its end."""
+"""The kinds that make up a turn: after the last of them it is at its end."""
 TOOL_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.DONE)
 META_KINDS: tuple[type[Event], ...] = kinds_of(KindClass.META)
 TEXT_KINDS: tuple[type[Event], ...] = (UserMessage, AssistantText)
 READ_KINDS: tuple[type[Event], ...] = (*(each for each in CONTENT_KINDS if each is not Thinking), Command)
-"""What is read of a session by one who wants to know what happened in it."""
+"""The kinds to read in order to learn the events of a session."""
 """The words of a person and of the model."""
 MESSAGE_KINDS: tuple[type[Event], ...] = (*TEXT_KINDS, *TOOL_KINDS)
-"""What the messages between person, model and tools hold."""
+"""The kinds in messages between person, model and tools."""
 MODEL_KINDS: tuple[type[Event], ...] = (AssistantText, Thinking, ToolCall)
-"""What the model wrote, and was paid for."""
+"""The kinds that the model wrote, and was paid for."""
 ANSWER_KINDS: tuple[type[Event], ...] = (AssistantText, ToolCall)
-"""What the model wrote that messages hold."""
+"""The kinds that the model wrote and that messages hold."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -296,7 +296,7 @@ PARTIAL = "partial"
 
 
 class Permissions(StrEnum):
-    """What a run may do without asking. AGENT leaves it to the agent's own settings."""
+    """Actions that a run may take without asking. AGENT leaves it to the agent's own settings."""
 
     AGENT = "agent"
     ASK = "ask"
@@ -340,7 +340,7 @@ STOPPED_TO_COMPACT = "compaction"
 
 
 class Outcome(StrEnum):
-    """How a turn ended."""
+    """The outcome of a turn."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -365,14 +365,14 @@ class Turn(Struct, kw_only=True):
     outcome: str | None = None
     stop_reason: str | None = None
     api_latency_ms: int | None = None
-    """How long the model took: its requests added up, as the agent reports it."""
+    """The time that the model took: the sum of its requests, as the agent reports it."""
     duration_ms: int | None = None
     tokens: Tokens = field(default_factory=Tokens)
     tokens_source: str | None = None
     cost_usd: float | None = None
     cost_source: str | None = None
     context_window: int | None = None
-    """What its model can take, in tokens, as the agent says."""
+    """The model's largest input in tokens, as the agent reports it."""
 
 
 class TurnWithEvents(Struct, frozen=True, kw_only=True):
@@ -385,7 +385,7 @@ class TurnWithEvents(Struct, frozen=True, kw_only=True):
 
 
 class SessionFacts(Struct, kw_only=True):
-    """What a log says about its session as a whole."""
+    """Facts of a log about its session as a whole."""
 
     title: str | None = None
     cwd: str | None = None
@@ -410,7 +410,7 @@ class SessionFacts(Struct, kw_only=True):
 
 
 class Relation(StrEnum):
-    """How a session comes from its parent."""
+    """The relation of a session to its parent."""
 
     SUBAGENT = "subagent"
     FORK = "fork"
@@ -422,7 +422,7 @@ class Relation(StrEnum):
 
 
 class LogIdentity(Struct, frozen=True, kw_only=True):
-    """Whose log a file is: the session's native id, and the session it belongs under."""
+    """The identity of a log: the session's native id, and the session it belongs under."""
 
     native_id: str
     parent_native_id: str | None = None
@@ -443,7 +443,7 @@ class Ref(Struct, frozen=True):
 
 
 class At(Struct, frozen=True):
-    """Where something was found: record and part, turn, time (ms since 1970)."""
+    """The place where something was found: record and part, turn, time (ms since 1970)."""
 
     seq: int
     part: int
@@ -467,7 +467,7 @@ class FoundSummary(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True):
-    """What one record says, whatever kind of log it is of: its events with their parts, in which turn, when."""
+    """The contents of one record of any kind of log: its events with their parts, its turn, its time."""
 
     events: list[tuple[int, Event]]
     turn_uid: str | None = None
@@ -485,7 +485,7 @@ PART_MIN = -1_000
 
 
 class Parts:
-    """Which event of its record an event is. All events of a record are passed in their order.
+    """Numbers events within their record. All events of a record are passed in their order.
 
     An earlier version numbered a prompt that an earlier record holds below 0; such a record's parts are moved up.
 
@@ -505,16 +505,16 @@ class Parts:
 
 
 class RunFacts(Struct, frozen=True, kw_only=True):
-    """What the agent's own log says of records of a run's stream; each is named by its offset in the stream."""
+    """Facts of the agent's own log on records of a run's stream; each is named by its offset in the stream."""
 
     times: dict[int, int] = {}
-    """When it was, in ms since 1970."""
+    """The time in ms since 1970."""
     inputs: dict[int, dict[str, Any]] = {}
-    """What the call in it was given, where the stream does not say that whole."""
+    """The arguments of its call, if the stream does not contain all of them."""
 
 
 class Parsed(Struct, frozen=True):
-    """What one record says: when, which events (their order is their part number), in which turn."""
+    """The contents of one record: its time, its events (their order is their part number), its turn."""
 
     at: int | None
     events: list[tuple[int, Event]]

@@ -52,7 +52,7 @@ class Table(Struct, frozen=True):
 
 
 class IngestSettings(Table, frozen=True):
-    """What is read."""
+    """Settings of reading logs."""
 
     agents = Setting("ingest.agents", list[str](), "agents whose logs are read (empty: all)", is_agent=True)
     exclude = Setting("ingest.exclude", list[str](), "logs that are never read: shell patterns for the whole path")
@@ -60,7 +60,7 @@ class IngestSettings(Table, frozen=True):
 
 
 class RunSettings(Table, frozen=True):
-    """How agents are run."""
+    """Settings of running agents."""
 
     agent = Setting(
         "run.agent", "", "default agent of `run` (empty: the agent of the session's last turn)", is_agent=True
@@ -76,12 +76,12 @@ class RunSettings(Table, frozen=True):
 
     @property
     def permissions(self) -> Permissions:
-        """What a run may do without asking."""
+        """The actions that a run may take without asking."""
         return Permissions(self.permission_name)
 
 
 class CompactionSettings(Table, frozen=True):
-    """When the beginning of a long session is summarised, and by whom."""
+    """Settings of compaction: the size from which the beginning of a session is summarised, and its agent."""
 
     chars = Setting("compaction.chars", 400_000, "summarise a context from this many characters on (0: never)")
     chars_for = Setting(
@@ -115,7 +115,7 @@ class StoreSettings(Table, frozen=True):
 
 
 class IndexSettings(Table, frozen=True):
-    """What can be searched, and what is derived."""
+    """Settings of the search index, and of derived data."""
 
     is_enabled = Setting(
         "index.enabled", True, "whether there is a search index; after a change: backstory reindex", has_variable=True
@@ -130,19 +130,19 @@ class IndexSettings(Table, frozen=True):
 
 
 class ListSettings(Table, frozen=True):
-    """How sessions are listed."""
+    """Settings of lists of sessions."""
 
     limit = Setting("list.limit", 50, "number of sessions that `list` shows (0: all)")
 
 
 class SearchSettings(Table, frozen=True):
-    """How search answers."""
+    """Settings of search."""
 
     limit = Setting("search.limit", 20, "number of sessions that `search` shows", least=1)
 
 
 class McpSettings(Table, frozen=True):
-    """What agents may ask of history."""
+    """Settings of the questions that agents may ask of history."""
 
     scope = Setting(
         "mcp.scope",
@@ -172,17 +172,17 @@ class Settings(Table, frozen=True):
 
     @property
     def ingest(self) -> IngestSettings:
-        """What is read."""
+        """Settings of reading logs."""
         return IngestSettings(self.value_of)
 
     @property
     def run(self) -> RunSettings:
-        """How agents are run."""
+        """Settings of running agents."""
         return RunSettings(self.value_of)
 
     @property
     def compaction(self) -> CompactionSettings:
-        """When the beginning of a long session is summarised, and by whom."""
+        """Settings of compaction: the size from which the beginning of a session is summarised, and its agent."""
         return CompactionSettings(self.value_of)
 
     @property
@@ -192,22 +192,22 @@ class Settings(Table, frozen=True):
 
     @property
     def index(self) -> IndexSettings:
-        """What can be searched, and what is derived."""
+        """Settings of the search index, and of derived data."""
         return IndexSettings(self.value_of)
 
     @property
     def list(self) -> ListSettings:
-        """How sessions are listed."""
+        """Settings of lists of sessions."""
         return ListSettings(self.value_of)
 
     @property
     def search(self) -> SearchSettings:
-        """How search answers."""
+        """Settings of search."""
         return SearchSettings(self.value_of)
 
     @property
     def mcp(self) -> McpSettings:
-        """What agents may ask of history."""
+        """Settings of the questions that agents may ask of history."""
         return McpSettings(self.value_of)
 
     def program_of(self, agent: str) -> str:

@@ -1,4 +1,4 @@
-"""How much memory SQLite may use to answer one question. It counts for the whole process, so all share one limit."""
+"""The memory that SQLite may use to answer one question. It counts for the whole process: all share one limit."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ class _Heap:
 
 _HEAP = _Heap()
 bounded = _HEAP.bounded
-"""A ``with`` in which SQLite may use so many bytes beside what it used before."""
+"""A ``with`` in which SQLite may use this number of bytes in addition to its earlier use."""

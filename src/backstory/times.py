@@ -20,7 +20,7 @@ _WEEKDAY = lazy_regex(
     r"|(sat)(?:urday)?|(sun)(?:day)?)"
 )
 _DAYS_SINCE_WORKDAY = {0: 3, 6: 2}
-"""How long ago the last working day was on a Monday and on a Sunday; on other days it was the day before."""
+"""Days since the last working day on a Monday and on a Sunday; on other days it was the day before."""
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
@@ -191,6 +191,6 @@ def _months(first: datetime, away: int, number: int) -> Span:
 
 
 def _month_away(moment: datetime, number: int) -> datetime:
-    """The first of the month so many months away."""
+    """Return the first of the month that is ``number`` months away."""
     months = moment.year * 12 + moment.month - 1 + number
     return moment.replace(year=months // 12, month=months % 12 + 1, day=1)
