@@ -21,7 +21,7 @@ from backstory.ingest.news import Budget
 from backstory.store import Store, migrate
 from backstory.workspace import up_to_date
 from backstory.workspace.importing import Machine
-from backstory.workspace.up_to_date import OUTDATED, UNKNOWN
+from backstory.workspace.up_to_date import OUTDATED, UNDER_WAY, UNKNOWN
 from backstory.workspace.workspace import Workspace
 from tests.support.clock import NOW
 from tests.support.machines import claude_log, content, conversation, lines
@@ -516,7 +516,7 @@ def test_an_index_that_must_be_merged_waits_for_an_ingest(place: Place) -> None:
     place.write(claude_log("second"), lines(*conversation(2, 10)))
     with closing(apsw.Connection(str(place.home / "store.db"))) as killed:
         killed.execute("insert into search_index(search_index, rank) values ('automerge', 0)")
-    assert (place.update(), place.known()) == (OUTDATED, {"first"})
+    assert (place.update(), place.known()) == (UNDER_WAY, {"first"})
 
 
 def test_a_store_that_was_put_back_does_not_miss_what_came_between(place: Place, tmp_path: Path) -> None:

@@ -189,19 +189,29 @@ class Database:
 
         Raises what reading raises, also StoreTooNew; unlike reading it brings no earlier store forward.
         """
+        return self._is_so(
+            lambda db: migrate.is_current(db, self.path) and migrate.is_derived(db) and not needs_care(db)
+        )
+
+    def is_of_today(self) -> bool:
+        """Return True if no earlier version made its tables or derived what it holds. Raises as ``is_ready`` does."""
+        return self._is_so(lambda db: migrate.is_current(db, self.path) and migrate.is_derived(db))
+
+    def _is_so(self, look: Callable[[apsw.Connection], bool]) -> bool:
+        """Ask a store that may be of an earlier version; a connection to one that is as it should be is kept."""
         db = self._reader or connection.open_reader(self.path)
         try:
             with connection.translated(self.path):
-                is_ready = migrate.is_current(db, self.path) and migrate.is_derived(db) and not needs_care(db)
+                is_so = look(db)
         except BaseException:
             if db is not self._reader:
                 db.close()
             raise
-        if is_ready:
+        if is_so:
             self._reader = db
         elif db is not self._reader:
             db.close()
-        return is_ready
+        return is_so
 
     @property
     def id(self) -> str:

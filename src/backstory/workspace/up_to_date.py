@@ -47,6 +47,7 @@ LOOK_S = 0.5
 MORE = "backstory ingest"
 COUNTED_EARLIER = "An earlier version counted what is here, so sums may be other ones"
 OUTDATED = f"{COUNTED_EARLIER}, and new logs are not looked for: {MORE}"
+UNDER_WAY = f"New logs are not looked for while an ingest goes on, or after one was stopped: {MORE}"
 UNKNOWN = f"New logs are not looked for, because it is not known which these are: {MORE}"
 READ_ONLY = "There may be newer logs, which cannot be stored: {} cannot be written."
 DAY_S = 86_400.0
@@ -86,7 +87,7 @@ def bring_up_to_date(workspace: Place, user_home: Path) -> Update:
 def _counted_earlier(store: Store, remedy: str) -> tuple[str, ...]:
     """A remark where an earlier version derived what a store of ours holds."""
     try:
-        is_earlier = store.exists and not store.is_elsewhere and not store.is_ready()
+        is_earlier = store.exists and not store.is_elsewhere and not store.is_of_today()
     except BackstoryError:
         # The command that reads meets the same, and says it.
         return ()
@@ -150,11 +151,14 @@ class _Updating:
             return self._first(is_automatic)
         try:
             is_ready = self._store.is_ready()
+            is_earlier = not is_ready and not self._store.is_of_today()
         except BackstoryError:
             # The command that reads meets the same, and says it.
             return Update(is_behind=True)
-        if not is_ready:
+        if is_earlier:
             return Update(remarks=(OUTDATED if is_automatic else f"{COUNTED_EARLIER}: {MORE}",), is_behind=True)
+        if not is_ready:
+            return Update(remarks=(UNDER_WAY,) if is_automatic else (), is_behind=True)
         folders = news.read(self._home, self._store)
         if folders is None and (
             news.noted_s(self._home) is None or not self._store.ask_or([], stored_logs.recent_stamps, 1)

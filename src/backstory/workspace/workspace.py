@@ -83,7 +83,7 @@ class Workspace(Place):
     def derive_outdated(self, report: Callable[[str], None], progress: Progress) -> None:
         """Derive again, as far as some seconds allow, what an earlier version derived here and in this project."""
         stores = [each for each in {self.home_store, self.project_store} if each.exists and not each.is_elsewhere]
-        if self.keeps_home and not all(each.is_ready() for each in stores):
+        if self.keeps_home and not all(each.is_of_today() for each in stores):
             from backstory.workspace.importing import derive_for_a_while
 
             derive_for_a_while(self, report, progress)
