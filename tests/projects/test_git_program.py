@@ -345,7 +345,10 @@ def test_errors_without_an_end_are_not_kept(hostile: Hostile) -> None:
 
 
 def test_all_calls_share_one_deadline_and_children_end_with_git(hostile: Hostile) -> None:
-    git = Replaced(hostile, f"sleep 600 &\necho $! > {hostile.folder}/child\necho a\nwait").started(2)
+    # Git may be ended at any moment, also between the file and what is written into it.
+    child = hostile.folder / "child"
+    script = f"sleep 600 &\necho $! > {child}.new\nmv {child}.new {child}\necho a\nwait"
+    git = Replaced(hostile, script).started(2)
     begun = time.monotonic()
     for _ in range(9):
         told = git.begin("log")
@@ -353,9 +356,8 @@ def test_all_calls_share_one_deadline_and_children_end_with_git(hostile: Hostile
     with pytest.raises(GitFailed, match="longer than"):
         git.ask("log")
     assert time.monotonic() - begun < 10
-    child = int((hostile.folder / "child").read_text())
     with pytest.raises(ProcessLookupError):
-        _end_of(child)
+        _end_of(int(child.read_text()))
 
 
 def _end_of(child: int) -> None:
