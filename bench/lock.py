@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.runs.lease import SessionLease
+from backstory.runs.lock import SessionLease
 from backstory.store import open_store
 from bench.figures import Figure, arguments, report
 

@@ -226,17 +226,31 @@ def rows(path: Path) -> list[list[str]]:
 
 def mark(tree: Path, number: int, what: Broken) -> None:
     """Have the statement that a line belongs to note that it runs; nothing where it does so while it is imported."""
-    path = tree / what.path
-    lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
-    at = [place for place, line in enumerate(lines, 1) if line.rstrip("\n") == what.line]
-    if len(at) != 1:
+    path, at = place_of(tree, what)
+    if path is None:
         return
-    start = start_of_statement(ast.parse("".join(lines)), at[0])
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    start = start_of_statement(ast.parse("".join(lines)), at + 1)
     if start is not None:
         line = lines[start - 1]
         indent = line[: len(line) - len(line.lstrip())]
         lines.insert(start - 1, f"{indent}import noted_lines; noted_lines.note({number})\n")
         path.write_text("".join(lines), "utf-8")
+
+
+def place_of(tree: Path, what: Broken) -> tuple[Path | None, int]:
+    """The module that holds a line once, and the line's place in it; the only one of all where it moved; else None."""
+    for paths in ([tree / what.path], sorted((tree / SOURCE).rglob("*.py"))):
+        found = [
+            (path, at)
+            for path in paths
+            if path.exists()
+            for at, line in enumerate(path.read_text("utf-8").splitlines())
+            if line == what.line
+        ]
+        if len(found) == 1:
+            return found[0]
+    return None, 0
 
 
 def start_of_statement(module: ast.Module, line: int) -> int | None:
@@ -307,17 +321,16 @@ def own_python(tree: Path) -> str:
 
 def ends_as(tree: Path, what: Broken, passing: list[str] | None, seconds: int) -> str:
     """Break a line, run the tests that should notice, and mend it; "caught", "missed", "gone" or "unknown"."""
-    path = tree / what.path
-    text = path.read_text("utf-8") if path.exists() else ""
-    lines = text.splitlines(keepends=True)
-    at = [number for number, line in enumerate(lines) if line.rstrip("\n") == what.line]
-    if len(at) != 1:
+    path, at = place_of(tree, what)
+    if path is None:
         return "gone"
-    lines[at[0]] = f"{what.becomes}\n"
+    text = path.read_text("utf-8")
+    lines = text.splitlines(keepends=True)
+    lines[at] = f"{what.becomes}\n"
     path.write_text("".join(lines), "utf-8")
     over = time.monotonic() + seconds
     try:
-        chosen = [passing[:TESTS_MAX]] if passing else tests_of(tree, what.path)
+        chosen = [passing[:TESTS_MAX]] if passing else tests_of(tree, str(path.relative_to(tree)))
         ends = (end_of_tests(tree, tests, over - time.monotonic()) for tests in chosen)
         return next((end for end in ends if end != "missed"), "missed")
     finally:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.config import ONLY_OWN, REMARKS_MAX, Config, parse, parse_as, write
+from backstory.config import ONLY_OWN, REMARKS_MAX, SETTINGS, Config, Setting, Table, parse, parse_as, write
 from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, SettingRefused, UnknownSetting
 from backstory.model import Permissions
-from backstory.settings import SETTINGS, Setting, Table
 
 if TYPE_CHECKING:
     from pathlib import Path

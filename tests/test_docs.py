@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import backstory
-from backstory import errors, settings
+from backstory import config, errors
 from backstory.ask import readonly
 from backstory.cli import COMMANDS, GROUPS, INTERRUPTED, PIPE_CLOSED, cli
 from backstory.store import open_store
@@ -184,7 +184,7 @@ def test_every_file_that_the_documents_link_is_there() -> None:
 
 
 def test_every_setting_has_a_meaning() -> None:
-    assert all(setting.meaning for setting in settings.SETTINGS)
+    assert all(setting.meaning for setting in config.SETTINGS)
 
 
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text("utf-8")

@@ -132,7 +132,7 @@ def test_the_workspace_has_no_terminal_and_no_environment(path: Path) -> None:
 COMMANDS = [path for path in IN_ROOMS if path.match("cli/*_command.py")]
 FACES = [path for path in IN_ROOMS if path.parent.name == "cli"]
 MACHINERY = {
-    "backstory.runs.spool", "backstory.runs.lease", "backstory.runs.queued", "backstory.store.queue",
+    "backstory.runs.spool", "backstory.runs.lock", "backstory.runs.queued", "backstory.store.queue",
     "backstory.projects.registry",
 }  # fmt: skip
 """What a face asks the workspace for: spools, queues, who holds a session, where projects' stores are."""

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.agents import lines
-from backstory.agents.lines import LineReader, lines_of
+from backstory.agents import jsonl
+from backstory.agents.jsonl import LineReader, lines_of
 
 if TYPE_CHECKING:
-    from backstory.agents.lines import Line
+    from backstory.agents.jsonl import Line
 
 DATA = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"}\n", b"}", b"long" * 5]), max_size=30).map(b"".join)
 CUTS = st.lists(st.integers(0, 200), max_size=8)
@@ -59,7 +59,7 @@ def test_a_record_of_several_lines_ends_where_its_document_says() -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 100])
 def test_a_line_over_the_limit_is_never_held(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 5)
+    monkeypatch.setattr(jsonl, "LINE_BYTES_MAX", 5)
     data = b"12345\n123456\n1\n1234567"
     blocks = [data[at : at + size] for at in range(0, len(data), size)]
     reader = LineReader()
@@ -70,6 +70,6 @@ def test_a_line_over_the_limit_is_never_held(monkeypatch: pytest.MonkeyPatch, si
 
 
 def test_the_beginning_of_a_line_may_be_too_long_to_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "LINE_BYTES_MAX", 5)
+    monkeypatch.setattr(jsonl, "LINE_BYTES_MAX", 5)
     reader = LineReader(10, carried=6)
     assert read(reader, [b"7\n8\n"]) == [(10, 18, None), (18, 20, b"8")]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from backstory import agents
-from backstory.agents.lines import lines_of
+from backstory.agents.jsonl import lines_of
 from backstory.model import RunFacts
 from tests.support.reading import CASES
 from tests.support.streaming import STREAMS

@@ -24,8 +24,8 @@ from backstory import __version__, errors
 from backstory.cli import COMMANDS
 from backstory.cli.call_view import SHOWN_CHARS_MAX
 from backstory.cli.search_command import NOTHING_FOUND
+from backstory.config import SETTINGS
 from backstory.search.query import find
-from backstory.settings import SETTINGS
 from backstory.store import Filter, open_store
 from tests.support.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_line, claude_log, lines, place, sha256
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backstory.cli.marks import METER_LEAST, OUTCOMES, meter_words, outcome_mark
-from backstory.workspace.meter import Meter
+from backstory.cli.moments import METER_LEAST, OUTCOMES, meter_words, outcome_mark
+from backstory.workspace.running import Meter
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_a_command_that_reads_imports_nothing_that_ingests_or_parses_sql(read_on
     assert ours(modules, "ingest.ingest", "ingest.watch", "ask.readonly", "ask.sql_functions") == set()
     assert ours(modules, "runs.runner", "runs.stream") == set()
     # Which turns were rewound is decided where they are derived again.
-    rederives = {"backstory.store.batches", "backstory.store.arrivals"} if words[0] == "show" else set()
+    rederives = {"backstory.store.batches"} if words[0] == "show" else set()
     assert modules & (WRITING - rederives) == set()
 
 

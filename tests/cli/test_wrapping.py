@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.cli.layout import spans, wrapped
-from backstory.cli.output import clean, columns, one_line
+from backstory.cli.output import clean, columns, one_line, spans, wrapped
 
 
 @pytest.mark.parametrize(

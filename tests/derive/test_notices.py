@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backstory.derive.notices import is_refusal, noted, why
+from backstory.derive.essence import is_refusal, noted, why
 
 
 @pytest.mark.parametrize(

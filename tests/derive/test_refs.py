@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backstory.derive.deriver import refs_in_call, refs_in_command
 from backstory.derive.ref_values import WRITTEN_MAX
-from backstory.derive.refs import refs_in_call, refs_in_command
 from backstory.derive.text_refs import NAMES_MAX, refs_in_text
 from backstory.model import Ref, Tool, ToolCall, ToolResult
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backstory.derive.remotes import normalised
+from backstory.derive.naming import normalised
 from backstory.projects.git import keep_out_of_git, project_key, remote_url, repository_root, shared_root, store_path
 
 

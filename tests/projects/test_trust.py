@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from backstory.projects.trust import Place, Seen, Verdict, in_conflict, whose
+from backstory.projects.registry import Place, Seen, Verdict, in_conflict, whose
 
 NOTED = Place(store_id="A", path="/p/.backstory/sessions.bks", device=1, inode=7)
 SEEN = Seen(store_id="A", path=NOTED.path, device=1, inode=7)

@@ -9,7 +9,7 @@ import pytest
 
 from backstory.model import Error, ToolResult, UserMessage
 from backstory.store import Session, Store, open_store, runs
-from backstory.store.orphans import NO_RESULT
+from backstory.store.runs import NO_RESULT
 from tests.support.spooled import NOW, TURN, spooled, stored, told, write
 
 CALL = {

@@ -22,12 +22,10 @@ from backstory import agents
 from backstory.cli.app import now_ms
 from backstory.errors import CannotWrite
 from backstory.model import LogIdentity, UserMessage
-from backstory.runs import listeners
-from backstory.runs.lease import SessionLease
-from backstory.runs.lock import SessionLock
+from backstory.runs.lock import SessionLease, SessionLock
 from backstory.runs.queued import enqueue, new_prompts
 from backstory.runs.spool import MARKER, Spool
-from backstory.runs.steering import StdinPipe, Steering
+from backstory.runs.steering import LISTENERS, StdinPipe, Steering, accepts_messages, note_accepting
 from backstory.store import open_store
 from backstory.store.queue import Kind, Options, Owner, Queue
 from backstory.workspace.unsent import command_for
@@ -621,26 +619,26 @@ def test_an_agent_that_listens_keeps_its_stdin_however_long_it_says_nothing(
 
 def test_a_run_takes_note_of_a_program_that_listens(bench: Bench) -> None:
     bench.run("first", GOOD)
-    assert not listeners.is_known(bench.home, str(bench.bin / "claude"))
+    assert not accepts_messages(bench.home, str(bench.bin / "claude"))
     bench.run("second", {"listens": True}, GOOD)
-    assert listeners.is_known(bench.home, str(bench.bin / "claude"))
+    assert accepts_messages(bench.home, str(bench.bin / "claude"))
 
 
 def test_a_program_that_was_replaced_is_not_known(tmp_path: Path) -> None:
     program, other = tmp_path / "program", tmp_path / "other"
     for each in (program, other):
         each.write_text("#!/bin/sh\n")
-        listeners.note(tmp_path, str(each))
+        note_accepting(tmp_path, str(each))
     program.write_text("#!/bin/sh\n# another\n")
-    assert [listeners.is_known(tmp_path, str(each)) for each in (program, other)] == [False, True]
+    assert [accepts_messages(tmp_path, str(each)) for each in (program, other)] == [False, True]
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"garbage"])
 def test_a_list_of_programs_that_is_damaged_is_begun_anew(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / listeners.FILE).write_bytes(content)
-    assert not listeners.is_known(tmp_path, sys.executable)
-    listeners.note(tmp_path, sys.executable)
-    assert listeners.is_known(tmp_path, sys.executable)
+    (tmp_path / LISTENERS).write_bytes(content)
+    assert not accepts_messages(tmp_path, sys.executable)
+    note_accepting(tmp_path, sys.executable)
+    assert accepts_messages(tmp_path, sys.executable)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not tell")

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from backstory.errors import NotAStore, NotTrusted, StoreDamaged
-from backstory.store import foreign, open_store, sessions
+from backstory.store import connection, open_store, sessions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,4 +93,4 @@ def test_a_store_that_nobody_trusts_is_written_by_no_command_that_forgot_to_ask(
 
 @pytest.mark.parametrize("uid", ["../../x", "", "01K0000000000000000000000U", "01k00000000000000000000000", None, 7])
 def test_what_is_no_uid_is_none(uid: object) -> None:
-    assert not foreign.is_uid(uid)
+    assert not connection.is_uid(uid)

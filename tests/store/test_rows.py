@@ -8,7 +8,7 @@ import apsw
 import pytest
 from msgspec import Struct
 
-from backstory.store.rows import fetch, fetch_one
+from backstory.store.schema import fetch, fetch_one
 
 TWO = "select 1 as number, 'one' as word union all select 2, null order by 1"
 

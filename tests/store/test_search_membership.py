@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backstory.ask import membership, ranking
+from backstory.ask import query, ranking
 from backstory.derive.index_text import index_text, searchable
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
 from backstory.store import Filter, Store, open_store
@@ -156,7 +156,7 @@ def test_the_sessions_found_are_those_that_hold_the_words(
         patch.setattr(ranking, "RANKED_HITS_MAX", few)
         patch.setattr(ranking, "HITS_OF_SESSION", 1)
         patch.setattr(ranking, "SESSIONS_RANKED", 1)
-        patch.setattr(membership, "GROUPED_SESSIONS_MAX", 0 if very_many else 20_000)
+        patch.setattr(query, "GROUPED_SESSIONS_MAX", 0 if very_many else 20_000)
         shown = fill(store, machine)
         holders, events = scanned(store, words, wanted, shown)
         told = store.search(" ".join(words), wanted, limit=EVERYTHING, near=False)
@@ -175,8 +175,8 @@ def test_of_very_many_sessions_the_newest_are_given_and_all_counted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranking, "RANKED_HITS_MAX", 5)
-    monkeypatch.setattr(membership, "GROUPED_SESSIONS_MAX", 5)
-    monkeypatch.setattr(membership, "NEWEST_SESSIONS", 4)
+    monkeypatch.setattr(query, "GROUPED_SESSIONS_MAX", 5)
+    monkeypatch.setattr(query, "NEWEST_SESSIONS", 4)
     fill(store, [([(UserMessage(content="test"), -day)], None, False) for day in range(9, -1, -1)])
     told = store.search("test", limit=3, sort="time")
     assert (exact(told), told.sessions, told.events, told.truncated) == ([10, 9, 8], 10, 10, True)
@@ -187,7 +187,7 @@ def test_the_hits_of_all_that_are_listed_of_very_many_sessions_are_counted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranking, "RANKED_HITS_MAX", 1)
-    monkeypatch.setattr(membership, "GROUPED_SESSIONS_MAX", 0)
+    monkeypatch.setattr(query, "GROUPED_SESSIONS_MAX", 0)
     fill(store, [([(UserMessage(content="test"), 0), (UserMessage(content="test"), 0)], "main", False)])
     found = store.search("test", near=False)
     assert (found.sessions, found.events, found.at_least) == (1, 2, False)

@@ -14,7 +14,7 @@ from backstory.errors import SessionsNotCopied, StoreDamaged
 from backstory.exchange import merging, portable, replication
 from backstory.exchange.replicate import Taken
 from backstory.model import AssistantText, UserMessage
-from backstory.store import foreign, open_store, schema, sessions
+from backstory.store import open_store, schema, sessions
 from tests.support.one_of_each import fill
 
 NO_TEXT, BLOB, WORD, HUGE, ENDLESS = "cast(x'ff80c0' as text)", "x'ff00'", "'seven'", str(2**63 - 1), "9e999"
@@ -197,7 +197,7 @@ def test_many_sessions_of_a_good_store_are_checked_in_one_pass_before_the_first_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[int]()
-    monkeypatch.setattr(foreign, "check_session", lambda db, session_id, *_, **__: asked.append(session_id))
+    monkeypatch.setattr(schema, "check_session", lambda db, session_id, *_, **__: asked.append(session_id))
     with open_store(tmp_path / "a.bks") as ours, open_store(tmp_path / "home.db", shared=True) as home:
         for _ in range(9):
             ours.append_events(ours.create_session(), [UserMessage(content="Why?"), AssistantText(text="So.")])

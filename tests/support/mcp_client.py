@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.cli.app import App
-from backstory.mcp.family import Tool
+from backstory.mcp.answer import Tool
 from backstory.mcp.tools import TOOLS
 from backstory.workspace.agent_history import AgentHistory
 from backstory.workspace.asking import Surroundings

@@ -36,7 +36,7 @@ from backstory.runs.compactor import lock_of
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.spool import SPOOLS, Spool
 from backstory.store import events, open_store
-from backstory.store.moved_home import MOVED_FROM, MOVED_TO, Moving, check_home
+from backstory.store.moves import MOVED_FROM, MOVED_TO, Moving, check_home
 from backstory.workspace.home_moving import MovedHome, move_home
 from tests.support.counts import steps
 from tests.support.homes import QUEUED, STRANGER, TURN, held, killed_at, make_home, write

@@ -15,10 +15,10 @@ from backstory.derive import shell_parse
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.checks import Check, checks_in
 from backstory.derive.deeds import Deed, succeeded
+from backstory.derive.essence import is_refusal
 from backstory.derive.faults import NO_PATH, READ_CHARS, Fault, fault_in
-from backstory.derive.notices import is_refusal
 from backstory.model import ToolCall, event_from_json
-from backstory.store import kinds, turns
+from backstory.store import schema, turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,7 +67,7 @@ def of_session(db: apsw.Connection, session_id: int) -> tuple[list[WorkTurn], li
 def _attempts(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[Attempt]:
     changed = work.changed_files(db, session_ids)
     codecs: dict[int, EventCodec] = {}
-    for row in db.execute(_CALLS, (kinds.json_list(session_ids),)):
+    for row in db.execute(_CALLS, (schema.json_list(session_ids),)):
         session_id, uid, turn_uid, seq, part, at, data, is_error, result_id = row
         call = event_from_json(turns.unpack_event(db, codecs, data))
         if not isinstance(call, ToolCall):
@@ -112,6 +112,6 @@ _CALLS = f"""
 select e.session_id, s.uid, t.uid, e.seq, e.part, e.at, e.data, c.is_error, c.result_id
 from events e join sessions s on s.id = e.session_id left join turns t on t.id = e.turn_id
 left join call_results c on c.call_id = e.id
-where e.kind in {kinds.CALLS} and t.removed is null and e.session_id in (select value from json_each(?))
+where e.kind in {schema.CALLS} and t.removed is null and e.session_id in (select value from json_each(?))
 order by e.session_id, e.seq, e.part
 """

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from backstory.derive.naming import main_folder
 from backstory.model import Relation, event_from_json
-from backstory.store import claims, codec, events, kinds, turns
+from backstory.store import claims, codec, events, schema, turns
 from backstory.store.events import StoredEvent
-from backstory.store.rows import fetch
+from backstory.store.schema import fetch
 from backstory.store.session_filter import of_ref
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class FileTouch(Struct, frozen=True, kw_only=True):
 def touches_of(db: apsw.Connection, paths: Sequence[str]) -> list[FileTouch]:
     """The calls that edited, made or renamed one of these files, in order of their times."""
     codecs: dict[int, codec.EventCodec] = {}
-    return [_touch(db, codecs, row) for row in db.execute(_TOUCHES, (kinds.json_list(paths),)).fetchall()]
+    return [_touch(db, codecs, row) for row in db.execute(_TOUCHES, (schema.json_list(paths),)).fetchall()]
 
 
 def _touch(db: apsw.Connection, codecs: dict[int, codec.EventCodec], row: Sequence[Any]) -> FileTouch:
@@ -73,7 +73,7 @@ def touches_below(db: apsw.Connection, roots: Sequence[str], names: Sequence[str
 
 def earlier_names(db: apsw.Connection, paths: Sequence[str]) -> list[str]:
     """The paths from which sessions moved files to one of these."""
-    rows = db.execute(_EARLIER, (kinds.json_list(paths),))
+    rows = db.execute(_EARLIER, (schema.json_list(paths),))
     return [str(path) for (path,) in rows]
 
 
@@ -81,7 +81,7 @@ def naming_commit(db: apsw.Connection, commit: str) -> list[Doing]:
     """The first record of each session that names a commit, by its hash or the start of it."""
     starts = [commit[:length] for length in range(7, len(commit) + 1)]
     return fetch(db, Doing, f"{_NAMING} and r.ref_type = 'commit' and r.ref_value in (select value from json_each(?))"
-                 f" {_IN_TIME}", (kinds.json_list(starts),))  # fmt: skip
+                 f" {_IN_TIME}", (schema.json_list(starts),))  # fmt: skip
 
 
 def naming_pull_request(db: apsw.Connection, typed: str, repository: str | None, folders: Sequence[str]) -> list[Doing]:
@@ -94,7 +94,7 @@ def naming_pull_request(db: apsw.Connection, typed: str, repository: str | None,
         place, more = "lower(r.repository) = ?", [repository.lower()]
     elif folders:
         among = "(select value from json_each(?))"
-        place, more = f"(s.root in {among} or s.cwd in {among})", [kinds.json_list(folders)] * 2
+        place, more = f"(s.root in {among} or s.cwd in {among})", [schema.json_list(folders)] * 2
     else:
         place, more = "1", []
     # The condition is on the table by its columns alone.
@@ -130,7 +130,7 @@ def roots_of(db: apsw.Connection, project: str | None, folders: Sequence[str]) -
 
     Of the repositories below one of ``folders`` only the worktrees that agents put there are the project's.
     """
-    rows = db.execute(_ROOTS, (project, kinds.json_list(folders), ROOTS_MAX))
+    rows = db.execute(_ROOTS, (project, schema.json_list(folders), ROOTS_MAX))
     roots = [str(root) for (root,) in rows if root]
     inside = tuple(f"{folder.rstrip('/')}/" for folder in folders)
     return [each for each in roots if not each.startswith(inside) or main_folder(each) in folders]
@@ -168,7 +168,7 @@ where {_SHOWN}
 _IN_TIME = "order by r.created_at, s.uid"
 _CALLS = f"""
 select e.id, c.result_id from events e join call_results c on c.call_id = e.id
-where e.session_id = ? and e.seq = ? and e.kind in {kinds.CALLS} order by e.part
+where e.session_id = ? and e.seq = ? and e.kind in {schema.CALLS} order by e.part
 """
 _AT_WORK = f"""
 select {_DOING}, t.first_seq, t.started from turns t join sessions s on s.id = t.session_id

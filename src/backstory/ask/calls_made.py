@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.model import ToolCall, ToolResult, event_from_json
-from backstory.store import codec, kinds, turns
+from backstory.store import codec, schema, turns
 
 if TYPE_CHECKING:
     import apsw
@@ -42,7 +42,7 @@ from events e left join call_results c on c.call_id = e.id left join events r on
 def of_session(db: apsw.Connection, session_id: int, after: int, limit: int) -> list[CallMade]:
     """The calls of a session behind a record, in order; of branches that were removed none."""
     rows = db.execute(
-        f"{_COLUMNS} where e.session_id = ? and e.seq > ? and e.kind in {kinds.CALLS} "
+        f"{_COLUMNS} where e.session_id = ? and e.seq > ? and e.kind in {schema.CALLS} "
         "and not exists (select 1 from turns t where t.id = e.turn_id and t.removed is not null) "
         "order by e.seq, e.part limit ?",
         (session_id, after, limit),
@@ -54,8 +54,8 @@ def of_event(db: apsw.Connection, event_id: int) -> CallMade | None:
     """The call that an event is, or whose result it is; None for any other event."""
     rows = db.execute(
         # A result's call is looked for from the result backwards: no index leads to it.
-        f"{_COLUMNS} where e.kind in {kinds.CALLS} and e.id = coalesce((select k.id from events a "
-        f"join events k on k.session_id = a.session_id and k.seq <= a.seq and k.kind in {kinds.CALLS} "
+        f"{_COLUMNS} where e.kind in {schema.CALLS} and e.id = coalesce((select k.id from events a "
+        f"join events k on k.session_id = a.session_id and k.seq <= a.seq and k.kind in {schema.CALLS} "
         "join call_results w on w.call_id = k.id where a.id = ?1 and w.result_id = ?1 "
         "order by k.seq desc limit 1), ?1)",
         (event_id,),

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory.model import Relation
-from backstory.store import kinds, sessions
-from backstory.store.rows import fetch
+from backstory.store import schema, sessions
+from backstory.store.schema import fetch
 from backstory.store.sessions import SortKey
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _own(db: apsw.Connection, prices: PriceTable, wanted: Sequence[int]) -> dict
     models = fetch(db, tuple[str, str], "select distinct agent, model from turns where model is not null")
     rows = [row for agent, model in models for row in _price_rows(agent, model, prices)]
     are_all = len(wanted) * PARTS_READ > int(db.execute("select count(*) from sessions").get)
-    ids = None if are_all else kinds.json_list(wanted)
+    ids = None if are_all else schema.json_list(wanted)
     turns = fetch(db, tuple[int, float | None], _TURNS, (msgspec.json.encode(rows).decode(), ROUNDING, ids))
     marked = fetch(db, tuple[int, float], _MARKED, (ids,))
     return {session_id: usd for session_id, usd in (*turns, *marked) if usd is not None}

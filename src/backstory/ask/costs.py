@@ -29,7 +29,7 @@ from backstory.derive.pricing import (
     total,
 )
 from backstory.model import PARTIAL, Relation, Tokens
-from backstory.store import claims, kinds, written
+from backstory.store import claims, schema, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -166,7 +166,7 @@ class Costs:
 
     def _rows(self, sql: str, ids: Iterable[int], *more: object) -> list[Any]:
         """The rows of a question about sessions, whose ids are its first parameter."""
-        return self._db.execute(sql, (kinds.json_list(sorted(ids)), *more)).fetchall()
+        return self._db.execute(sql, (schema.json_list(sorted(ids)), *more)).fetchall()
 
     def _of(self, wanted: Collection[int]) -> dict[int, list[TurnCost]]:
         """The turns of each of these sessions."""
@@ -304,7 +304,7 @@ where t.session_id in {_IDS} and {written.precedes("o", "os", "t", "s")}
 """
 _CHARS = f"""
 select turn_id, sum(char_len) from main.events
-where session_id in {_IDS} and turn_id is not null and kind in {kinds.FROM_MODEL} group by turn_id
+where session_id in {_IDS} and turn_id is not null and kind in {schema.FROM_MODEL} group by turn_id
 """
 _MARKED = f"select id, cost_usd from main.sessions where id in {_IDS}"
 _FAMILIES = """

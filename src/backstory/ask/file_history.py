@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.store import kinds, session_filter
-from backstory.store.rows import fetch
+from backstory.store import schema, session_filter
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -40,7 +40,7 @@ def touches(db: apsw.Connection, path: str, session_ids: Collection[int], moves:
     """The touches of a file or folder in these sessions, the newest first; each call once, where it was made first."""
     patterns = session_filter.patterns_of([path, *(moves.earlier(path) if moves else [])])
     named, renamed = (" or ".join(f"{column} glob ?" for _ in patterns) for column in ("file_path", "to_path"))
-    ids = kinds.json_list(session_ids)
+    ids = schema.json_list(session_ids)
     # Crossed, so that the few files are found first: without statistics all touches would be looked through.
     rows = fetch(
         db,

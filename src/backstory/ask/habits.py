@@ -17,8 +17,8 @@ from backstory.ask.tool_stats import copied_turns
 from backstory.derive import call_words
 from backstory.derive.naming import main_folder, project_name
 from backstory.model import Tokens, Tool, ToolCall, ToolResult, event_from_json
-from backstory.store import kinds
-from backstory.store.rows import fetch
+from backstory.store import schema
+from backstory.store.schema import fetch
 from backstory.store.turns import unpack_event
 
 if TYPE_CHECKING:
@@ -140,14 +140,14 @@ class _Known(Struct, frozen=True, kw_only=True):
 
     def sessions(self) -> str:
         """The sessions as one parameter of a statement."""
-        return kinds.json_list(self.contexts)
+        return schema.json_list(self.contexts)
 
 
 def rows(db: apsw.Connection, prices: PriceTable, asked: Asked) -> HabitRows:
     """What was done in the turns that began in the time that is asked for."""
     costs = Costs(db, prices, estimates=False)
     members = members_of(db, costs, asked)
-    uids = dict(fetch(db, tuple[int, str], _UIDS, (kinds.json_list({*members.root_of, *members.root_of.values()}),)))
+    uids = dict(fetch(db, tuple[int, str], _UIDS, (schema.json_list({*members.root_of, *members.root_of.values()}),)))
     contexts = {each: uids[each] for each in members.root_of}
     listed = {each: uids[root] for each, root in members.root_of.items()}
     turns = dict(_turns(db, costs, asked, members, uids))
@@ -161,7 +161,7 @@ def rows(db: apsw.Connection, prices: PriceTable, asked: Asked) -> HabitRows:
         turns=list(turns.values()),
         calls=calls,
         repeated=repeated,
-        touched={path for (path,) in db.execute(_TOUCHED, (kinds.json_list(failed),))},
+        touched={path for (path,) in db.execute(_TOUCHED, (schema.json_list(failed),))},
         edited={contexts[each] for (each,) in db.execute(_EDITED, (known.sessions(),))},
         compacted=[(contexts[each], seq) for each, seq in db.execute(_COMPACTED, (known.sessions(),))],
         calls_of=_call_counts(db, [id_ for id_, each in turns.items() if each.uid in of_calls]),
@@ -175,7 +175,7 @@ def _turns(
     copied = copied_turns(db, costs, asked, members.root_of)
     included = costs.included([each for each, root in members.root_of.items() if each != root])
     wanted = asked.wanted
-    values = (kinds.json_list(members.root_of), wanted.since or 0, wanted.until or 1 << 62)
+    values = (schema.json_list(members.root_of), wanted.since or 0, wanted.until or 1 << 62)
     count = int(db.execute("select count(*) from turns").get)
     for number, row in enumerate(db.execute(_TURNS, values)):
         if number % ROWS_AT_ONCE == 0:
@@ -210,7 +210,7 @@ def _place(row: tuple[Any, ...], asked: Asked) -> HabitPlace:
 
 def _failed(db: apsw.Connection, known: _Known) -> Iterator[HabitCall]:
     """The calls that failed."""
-    yield from _calls(db, known, _FAILED, kinds.json_list(known.turns))
+    yield from _calls(db, known, _FAILED, schema.json_list(known.turns))
 
 
 def _slow(db: apsw.Connection, known: _Known, report: Callable[[int, int], None]) -> Iterator[HabitCall]:
@@ -218,12 +218,12 @@ def _slow(db: apsw.Connection, known: _Known, report: Callable[[int, int], None]
     long = [id_ for id_, each in known.turns.items() if (each.ended or 0) - each.started >= SLOW_MS]
     for start in range(0, len(long), TURNS_AT_ONCE):
         report(len(long) + start, 2 * len(long))
-        yield from _calls(db, known, _SLOW, kinds.json_list(long[start : start + TURNS_AT_ONCE]))
+        yield from _calls(db, known, _SLOW, schema.json_list(long[start : start + TURNS_AT_ONCE]))
 
 
 def _call_counts(db: apsw.Connection, turn_ids: Sequence[int]) -> dict[str, int]:
     """How many calls each of these turns has, by its uid."""
-    return {str(uid): int(count) for uid, count in db.execute(_COUNTS, (kinds.json_list(turn_ids),))}
+    return {str(uid): int(count) for uid, count in db.execute(_COUNTS, (schema.json_list(turn_ids),))}
 
 
 def _calls(db: apsw.Connection, known: _Known, sql: str, ids: str) -> Iterator[HabitCall]:
@@ -291,7 +291,7 @@ where c.is_error = 1 and e.turn_id in (select value from json_each(?))
 """Few calls fail, so these are found first."""
 _OF_TURNS = f"""
 from turns t cross join events e on e.session_id = t.session_id and e.seq between t.first_seq and t.last_seq
-  and e.turn_id = t.id and e.kind in {kinds.CALLS}
+  and e.turn_id = t.id and e.kind in {schema.CALLS}
 """
 _SLOW = f"""
 select {_COLUMNS} {_OF_TURNS}

@@ -1,4 +1,4 @@
-"""What a person typed, as the index is asked for it: never FTS5 syntax by accident. Pure functions.
+"""The words of a search: their terms in the index, never FTS5 syntax by accident, and the sessions that have them.
 
 A term has one spelling that was typed, and others that may have been meant: word forms, parts of identifiers.
 """
@@ -6,17 +6,25 @@ A term has one spelling that was typed, and others that may have been meant: wor
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from backstory.derive import word_forms
-from backstory.derive.index_text import as_parts, identifier_parts, index_text, signed_words
+from backstory.derive.index_text import Scope, as_parts, identifier_parts, index_text, signed_words
 from backstory.lazy import lazy_regex
+from backstory.model import Relation
+from backstory.store import claims, schema, session_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
+
+    import apsw
+
+    from backstory.store.session_filter import Filter
+
 
 TERMS_MAX = 64
 """The most words of a query that count: an event that has them is the one that was meant."""
@@ -151,3 +159,316 @@ def otherwise(wanted: Term, count: Callable[[str, int], int]) -> Expression:
     """
     others = [(other, weight) for other, weight in wanted.others if count(other, 1)]
     return Expression(" OR ".join(other for other, _ in others), [(0, weight) for _, weight in others])
+
+
+# which records have the words -----------------------------------------------------------------------------------------
+
+
+GROUPED_SESSIONS_MAX = 20_000
+"""In a store with more sessions only the newest are listed, and how many there are."""
+NEWEST_SESSIONS = 200
+"""The fewest of these."""
+TOLD_BY_PROMPT_HITS_MAX = 50_000
+"""Of a word with more hits it is not asked in which sessions' prompts it stands."""
+_JOINED = "search_index f join search_index_content c on c.id = f.rowid"
+
+
+_IS_THERE = "(e.id is not null or (c.id < 0 and exists (select 1 from compactions where id = -c.id and undone = 0)))"
+"""True if a hit ``c`` is of an event ``e`` that is there, or of a summary, whose row is below those of events."""
+
+
+_OF_REMOVED = (
+    "select c.id from turns t cross join compactions c on c.session_id = t.session_id "
+    "and c.after_seq between t.first_seq and t.last_seq where t.removed is not null"
+)
+"""The summaries that end in a removed turn."""
+
+
+class Row(Struct, frozen=True, gc=False):
+    """A hit: an event, its session, where in it, and how well it fits."""
+
+    event_id: int
+    session_id: int
+    scope: str
+    relevance: float
+
+
+class SessionRank(Struct, frozen=True, gc=False):
+    """A session that may be shown: when it was last active, and the session that its hits count for."""
+
+    last_active: int | None
+    shown_id: int
+
+
+class Member(Struct, frozen=True, gc=False):
+    """A session that holds what is looked for: in how many events, between which ids, whether in a prompt."""
+
+    session_id: int
+    place: SessionRank
+    hits: int
+    first_id: int
+    last_id: int
+    in_prompt: bool
+
+
+class Members(Struct, frozen=True):
+    """The sessions that hold something, all or the newest; how many are shown for all of them, with how many hits."""
+
+    known: list[Member]
+    sessions: int
+    hits: int
+    are_all: bool = True
+
+
+class Reach:
+    """What a filter lets through: sessions, events of them; and which of those hold something."""
+
+    def __init__(self, db: apsw.Connection, wanted: Filter, scopes: tuple[str, ...] | None) -> None:
+        self._db, self._wanted, self._scopes = db, wanted, scopes
+        self._not_shown = claims.all_hidden(db)
+        self._hidden = {*self._not_shown, *wanted.without}
+        self._of_session, self._values = session_filter.conditions(wanted)
+        if wanted.session_id is not None:
+            self._of_session.append("s.id = ?")
+            self._values.append(wanted.session_id)
+
+    # sessions ---------------------------------------------------------------------------------------------------
+
+    def places(self, ids: Iterable[int] | None = None) -> dict[int, SessionRank]:
+        """Of these sessions (None: of all) those that are wanted, the last active first."""
+        conditions, values = list(self._of_session), list(self._values)
+        if ids is not None:
+            conditions.append("s.id in (select value from json_each(?))")
+            values.append(schema.json_list(sorted(ids)))
+        found: list[tuple[Any, ...]] = self._db.execute(
+            f"select s.id, s.last_active from sessions s {_where(conditions)} order by s.last_active desc, s.id desc",
+            values,
+        ).fetchall()
+        return {session_id: place for session_id, at in found if (place := self._place(session_id, at)) is not None}
+
+    def _place(self, session_id: int, last_active: int | None) -> SessionRank | None:
+        """Where a wanted session is shown; sessions that repeat others are not."""
+        shown_id = self._shown.get(session_id, session_id)
+        if session_id in self._hidden or shown_id in self._wanted.without:
+            return None
+        return SessionRank(last_active, shown_id)
+
+    @cached_property
+    def _shown(self) -> dict[int, int]:
+        """Of each subagent the session that its hits count for."""
+        rows: list[Any] = self._db.execute(
+            # Greater than nothing, and not only there, because for that the index would not be asked.
+            "select id, parent_id from sessions where parent_id > 0 and relation = ?",
+            (Relation.SUBAGENT,),
+        ).fetchall()
+        parents: dict[int, int] = dict(rows)
+        return {subagent: self._top(subagent, parents) for subagent in parents}
+
+    def _top(self, subagent: int, parents: dict[int, int]) -> int:
+        above, seen = parents[subagent], {subagent}
+        while above in parents and above not in seen:
+            seen.add(above)
+            above = parents[above]
+        if above in seen:
+            # Parents that go in a circle: one of them is as good as another, if it is always the same.
+            return min(seen)
+        return claims.shown_as(self._db, above) if above in self._not_shown else above
+
+    @property
+    def asks_events(self) -> bool:
+        """True if the filter is about events too, and not about sessions alone."""
+        return bool(self._scopes is not None or self._timed or self._removed)
+
+    # events -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _timed(self) -> str:
+        """The session ``t`` of a hit ``c``, joined if times are asked for."""
+        is_timed = self._wanted.since is not None or self._wanted.until is not None
+        return " cross join sessions t on t.id = c.c1" if is_timed else ""
+
+    @cached_property
+    def _removed(self) -> str | None:
+        """The events of removed branches, and of turns shown elsewhere, as a JSON list; mostly there are none."""
+        rows: list[Any] = self._db.execute(
+            # In this order, because hardly any turn is removed and there are many events.
+            "select e.id from turns t cross join events e on e.session_id = t.session_id and e.turn_id = t.id "
+            "where t.removed is not null"
+        ).fetchall()
+        hidden = [event_id for (event_id,) in rows] + claims.events_shown_elsewhere(self._db, self._not_shown)
+        summaries: list[Any] = self._db.execute(_OF_REMOVED).fetchall()
+        hidden += [-row_id for (row_id,) in summaries]
+        return schema.json_list(hidden) if hidden else None
+
+    def _of_event(self) -> tuple[list[str], list[object]]:
+        """Conditions on a hit ``c``, with their values."""
+        conditions, values = list[str](), list[object]()
+        if self._scopes is not None:
+            conditions.append(f"c.c4 in ({', '.join('?' * len(self._scopes))})")
+            values += self._scopes
+        if self._wanted.session_id is not None:
+            conditions.append("c.c1 = ?")
+            values.append(self._wanted.session_id)
+        if self._timed:
+            # A record without a time is as old as its session. Mostly that is enough for all its events.
+            at = "coalesce((select at from events where id = c.id), t.last_active, 0)"
+            if self._wanted.since is not None:
+                conditions += ["t.last_active >= ?", f"{at} >= ?"]
+                values += [self._wanted.since] * 2
+            if self._wanted.until is not None:
+                conditions.append(f"(t.last_active < ? or {at} < ?)")
+                values += [self._wanted.until] * 2
+        if self._removed is not None:
+            conditions.append("c.id not in (select value from json_each(?))")
+            values.append(self._removed)
+        return conditions, values
+
+    def _source(self, *, with_events: bool = False) -> str:
+        return _JOINED + self._timed + (" left join events e on e.id = c.id" if with_events else "")
+
+    def rows(
+        self,
+        expression: str,
+        *,
+        rank: str = "0.0",
+        between: tuple[int, int] | None = None,
+        of: Collection[int] | None = None,
+        among: Collection[int] | None = None,
+        scope: str | None = None,
+        newest: int = -1,
+    ) -> list[Row]:
+        """Hits whose events are there, so many of the newest, in the order of their ids; ``rank``: in SQL.
+
+        ``between``: the least and the greatest event id; ``of``: the sessions; ``among``: the events.
+        """
+        conditions, values = self._of_event()
+        conditions[:0] = ["search_index match ?", _IS_THERE]
+        values.insert(0, expression)
+        if between is not None:
+            conditions.append("f.rowid between ? and ?")
+            values += between
+        for ids, column in ((of, "c.c1"), (among, "+f.rowid")):
+            if ids is not None:
+                # The plus keeps FTS5 from looking up each id by itself, and looking at all hits anew for each.
+                conditions.append(f"{column} in (select value from json_each(?))")
+                values.append(schema.json_list(sorted(ids)))
+        if scope is not None:
+            conditions.append("c.c4 = ?")
+            values.append(scope)
+        found: list[tuple[Any, ...]] = self._db.execute(
+            f"select f.rowid, c.c1, c.c4, {rank} from {self._source(with_events=True)} {_where(conditions)} "
+            f"{'order by f.rowid desc ' if newest >= 0 else ''}limit ?",
+            (*values, newest),
+        ).fetchall()
+        rows = [Row(*each) for each in found]
+        return rows[::-1] if newest >= 0 else rows
+
+    def texts(self, session_id: int, newest: int) -> list[Row]:
+        """A session's summaries, and so many of its newest events that have a text, in the order of their ids."""
+        conditions, values = self._of_event()
+        found: list[tuple[Any, ...]] = self._db.execute(
+            "select c.id, c.c1, c.c4, 0.0 from events e cross join search_index_content c on c.id = e.id"
+            f"{self._timed} {_where(['e.session_id = ?', 'c.c1 = e.session_id', *conditions])} "
+            "order by c.id desc limit ?",
+            (session_id, *values, newest),
+        ).fetchall()
+        summaries: list[tuple[Any, ...]] = self._db.execute(
+            "select c.id, c.c1, c.c4, 0.0 from compactions k cross join search_index_content c on c.id = -k.id"
+            f"{self._timed} {_where(['k.session_id = ?', 'k.undone = 0', *conditions])}",
+            (session_id, *values),
+        ).fetchall()
+        return [Row(*each) for each in (*summaries, *reversed(found))]
+
+    # what they hold ---------------------------------------------------------------------------------------------
+
+    def count(self, expression: str, most: int = -1) -> int:
+        """How many events hold something, wanted or not."""
+        return int(
+            self._db.execute(
+                "select count(*) from (select 1 from search_index where search_index match ? limit ?)",
+                (expression, most),
+            ).get
+        )
+
+    def holding(self, expression: str, hits: int, *, newest: int = -1) -> Members:
+        """The wanted sessions that hold something, the last active first; ``hits``: so many events do, wanted or not.
+
+        ``newest``: so many are enough where there are very many.
+        """
+        conditions, values = self._of_event()
+        conditions.insert(0, "search_index match ?")
+        grouped = f"from {self._source()} {_where(conditions)}"
+        is_plain = newest >= 0 and not self._of_session and not self._hidden and not self._shown
+        if is_plain and self._db.execute("select count(*) from sessions").get > GROUPED_SESSIONS_MAX:
+            return self._newest_holding(grouped, [expression, *values], max(newest, NEWEST_SESSIONS))
+        in_prompt = f"max(c.c4 = '{Scope.PROMPT}')" if hits <= TOLD_BY_PROMPT_HITS_MAX else "0"
+        found: list[tuple[Any, ...]] = self._db.execute(
+            "select h.session_id, s.last_active, h.hits, h.first_id, h.last_id, h.in_prompt from ("
+            "select c.c1 as session_id, count(*) as hits, min(f.rowid) as first_id, max(f.rowid) as last_id, "
+            f"{in_prompt} as in_prompt {grouped} group by c.c1) h cross join sessions s on s.id = h.session_id "
+            f"{_where(self._of_session)} order by s.last_active desc, s.id desc",
+            (expression, *values, *self._values),
+        ).fetchall()
+        known = [
+            Member(session_id, place, count, first_id, last_id, bool(is_prompt))
+            for session_id, at, count, first_id, last_id, is_prompt in found
+            if (place := self._place(session_id, at)) is not None
+        ]
+        return Members(known, len({member.place.shown_id for member in known}), sum(each.hits for each in known))
+
+    def _newest_holding(self, grouped: str, values: list[object], most: int) -> Members:
+        """The same where there are very many sessions and each counts for itself: only the newest of them."""
+        counted: Any = self._db.execute(f"select count(distinct c.c1), count(*) {grouped}", values).fetchone()
+        found: list[tuple[Any, ...]] = self._db.execute(
+            f"select s.id, s.last_active, (select min(id) from events where session_id = s.id), "
+            f"(select max(id) from events where session_id = s.id) from sessions s indexed by idx_sessions_active "
+            f"where s.id in (select c.c1 {grouped}) order by s.last_active desc, s.id desc limit ?",
+            (*values, most),
+        ).fetchall()
+        known = [
+            Member(session_id, SessionRank(at, session_id), 0, first_id or 0, last_id or -1, in_prompt=False)
+            for session_id, at, first_id, last_id in found
+        ]
+        # Also if these are all: how many hits each of them has is not known.
+        return Members(known, counted[0], counted[1], are_all=False)
+
+    def those_holding(self, expression: str, shown: list[int]) -> list[int]:
+        """Of the sessions that are shown, those that hold something, by themselves or by their subagents."""
+        family = set(shown) | {subagent for subagent, top in self._shown.items() if top in set(shown)}
+        conditions, values = self._of_event()
+        rows: list[Any] = self._db.execute(
+            f"select distinct c.c1 from {self._source()} "
+            f"{_where(['search_index match ?', *conditions, 'c.c1 in (select value from json_each(?))'])}",
+            (expression, *values, schema.json_list(sorted(family))),
+        ).fetchall()
+        held = {self._shown.get(session_id, session_id) for (session_id,) in rows}
+        return [each for each in shown if each in held]
+
+    # what they are known by -------------------------------------------------------------------------------------
+
+    def naming(self, typed: str) -> list[Row]:
+        """Where wanted sessions first name a pull request, issue or commit, if there is a text; the newest first."""
+        condition, bound = session_filter.of_ref(typed)
+        conditions, values = self._of_event()
+        rows: list[tuple[Any, ...]] = self._db.execute(
+            "select c.id, c.c1, c.c4, 0.0 from session_refs r "
+            "cross join events e on e.session_id = r.session_id and e.seq = r.seq "
+            f"cross join search_index_content c on c.id = e.id{self._timed} {_where([condition, *conditions])} "
+            "order by r.session_id desc, e.part",
+            (*bound, *values),
+        ).fetchall()
+        return [Row(*each) for each in rows]
+
+    def opening(self, session_id: int) -> Row | None:
+        """The first prompt of a session, or the first event that has a text."""
+        conditions, values = self._of_event()
+        found: Any = self._db.execute(
+            "select c.id, c.c1, c.c4, 0.0 from events e cross join search_index_content c on c.id = e.id"
+            f"{self._timed} {_where(['e.session_id = ?', *conditions])} order by c.c4 <> ?, e.seq, e.part limit 1",
+            (session_id, *values, Scope.PROMPT),
+        ).fetchone()
+        return None if found is None else Row(*found)
+
+
+def _where(conditions: list[str]) -> str:
+    return f"where {' and '.join(conditions)}" if conditions else ""

@@ -14,8 +14,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Struct
 
-from backstory.ask.membership import Member, Members, Reach, Row, SessionRank
-from backstory.ask.query import term_of
+from backstory.ask.query import Member, Members, Reach, Row, SessionRank, term_of
 from backstory.derive import word_forms
 from backstory.derive.index_text import Scope
 from backstory.lazy import lazy_regex

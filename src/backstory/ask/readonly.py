@@ -22,7 +22,7 @@ from backstory import errors, sqlite_memory
 from backstory.ask import sql_functions
 from backstory.ask.costs import price_table
 from backstory.lazy import lazy_regex
-from backstory.store import connection, kinds, migrate, moves
+from backstory.store import connection, migrate, moves, schema
 from backstory.store.claims import CLAIMED
 
 if TYPE_CHECKING:
@@ -286,9 +286,9 @@ def _make_views(db: apsw.Connection, guard: Guard | None, *, are_moved: bool) ->
         # The last thing that the model said or called in each turn: what the turn used is returned with it.
         "create temp view answers as select e.id, t.input_tokens, t.output_tokens, t.cache_read_tokens, "
         "t.cache_write_tokens, t.api_latency_ms from main.events e join main.turns t on t.id = e.turn_id "
-        f"where e.kind in {kinds.ANSWERS} and e.id = (select p.id from main.events p "
+        f"where e.kind in {schema.ANSWERS} and e.id = (select p.id from main.events p "
         "where p.session_id = t.session_id and p.turn_id = t.id and p.seq between t.first_seq and t.last_seq "
-        f"and p.kind in {kinds.ANSWERS} order by p.seq desc, p.part desc limit 1);"
+        f"and p.kind in {schema.ANSWERS} order by p.seq desc, p.part desc limit 1);"
     )
     db.execute(helpers)
     # Where no folder was moved the columns themselves are asked for, so that their indexes serve.

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.model import Relation
-from backstory.store import kinds, session_filter
+from backstory.store import schema, session_filter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import apsw
 
-    from backstory.store.session_filter import SessionFilter
+    from backstory.store.session_filter import Selection
 
 
-def ids(db: apsw.Connection, wanted: SessionFilter, among: Sequence[int] | None = None) -> frozenset[int]:
+def ids(db: apsw.Connection, wanted: Selection, among: Sequence[int] | None = None) -> frozenset[int]:
     """The ids of the sessions that a filter lets through, and of their subagents; ``among``: only of these.
 
     A subagent that worked in another project than its parent counts for that one alone.
@@ -30,7 +30,7 @@ def ids(db: apsw.Connection, wanted: SessionFilter, among: Sequence[int] | None 
     values.append(Relation.SUBAGENT.value)
     if among is not None:
         sql += " where id in (select value from json_each(?))"
-        values.append(kinds.json_list(among))
+        values.append(schema.json_list(among))
     return frozenset(int(str(found)) for (found,) in db.execute(sql, values))
 
 
@@ -39,7 +39,7 @@ def with_subagents(db: apsw.Connection, session_ids: Sequence[int]) -> frozenset
     rows = db.execute(
         "with recursive seen(id) as (select value from json_each(?) union select s.id from sessions s "
         "join seen on s.parent_id = seen.id and s.relation = ?) select id from seen",
-        (kinds.json_list(session_ids), Relation.SUBAGENT.value),
+        (schema.json_list(session_ids), Relation.SUBAGENT.value),
     )
     return frozenset(int(str(found)) for (found,) in rows)
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.ask import query, ranking
-from backstory.ask.membership import Reach
-from backstory.ask.query import Term, match_expression, terms
+from backstory.ask.query import Reach, Term, match_expression, terms
 from backstory.ask.ranking import NOTHING, RANKED_HITS_MAX, SCOPE_WEIGHT, Held, Ranker, Scored
 from backstory.derive.index_text import Scope
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.ask.membership import Row, SessionRank
+    from backstory.ask.query import Row, SessionRank
     from backstory.store.session_filter import Filter
 
 __all__ = ["SCOPE_WEIGHT", "Hit", "SearchResult", "every", "listed", "match_expression", "search", "terms"]

@@ -22,8 +22,8 @@ from backstory.derive.index_text import searchable
 from backstory.derive.naming import main_folder
 from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
-from backstory.store import kinds, rederiving, turns
-from backstory.store.rows import fetch, fetch_one
+from backstory.store import rederiving, schema, turns
+from backstory.store.schema import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -302,7 +302,7 @@ class _OfTurns:
 _TURNS = f"""
 select t.uid, t.parent_uid,
   iif(t.parent_seq < p.last_seq and not exists (select 1 from main.events e where e.session_id = t.session_id
-    and e.seq > t.parent_seq and e.seq <= p.last_seq and e.kind in {kinds.CONTENT}), p.last_seq, t.parent_seq),
+    and e.seq > t.parent_seq and e.seq <= p.last_seq and e.kind in {schema.CONTENT}), p.last_seq, t.parent_seq),
   t.first_seq, t.last_seq, t.id, t.removed
 from main.turns t left join main.turns p on p.session_id = t.session_id and p.uid = t.parent_uid
 where t.session_id = ? order by t.first_seq, t.id
@@ -310,7 +310,7 @@ where t.session_id = ? order by t.first_seq, t.id
 """A session's turns. What follows the last words of another follows that as a whole."""
 _MESSAGE = f"""
 select id from main.events where session_id = (select session_id from main.turns where id = ?1) and turn_id = ?1
-  and seq between ?2 and ?3 and kind in {kinds.MESSAGES}
+  and seq between ?2 and ?3 and kind in {schema.MESSAGES}
 order by seq desc, part desc limit 1
 """
 
@@ -326,7 +326,7 @@ def _leaf(db: apsw.Connection, session_id: int, tree: Tree[_Turn]) -> Point | No
         return None if newest is None else Point(newest.uid, newest.last_seq)
     last = tree[uid].last_seq
     span = "session_id = ? and seq > ? and seq <= ?"
-    sql = f"select exists (select 1 from main.events where {span} and kind in {kinds.CONTENT})"
+    sql = f"select exists (select 1 from main.events where {span} and kind in {schema.CONTENT})"
     if seq is None or seq >= last or not db.execute(sql, (session_id, seq, last)).get:
         seq = last
     return Point(uid, seq)

@@ -19,8 +19,8 @@ from backstory.derive.naming import main_folder, project_name
 from backstory.derive.pricing import cost_of
 from backstory.derive.tally import GroupKey
 from backstory.model import PARTIAL, Relation
-from backstory.store import kinds, written
-from backstory.store.rows import fetch
+from backstory.store import schema, written
+from backstory.store.schema import fetch
 from backstory.store.session_filter import listed_conditions
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def add_turns(db: apsw.Connection, prices: PriceTable, asked: Asked, tallies: Se
 def uids(db: apsw.Connection, prices: PriceTable, asked: Asked) -> frozenset[str]:
     """The uids of the turns that ``add_turns`` looks at."""
     costs = Costs(db, prices, estimates=False)
-    ids = kinds.json_list(members_of(db, costs, asked).root_of)
+    ids = schema.json_list(members_of(db, costs, asked).root_of)
     rows = db.execute("select uid from turns where session_id in (select value from json_each(?))", (ids,))
     return frozenset(str(uid) for (uid,) in rows)
 
@@ -128,7 +128,7 @@ def _subagents(db: apsw.Connection, since: int | None) -> dict[int, int]:
     found = dict(fetch(db, tuple[int, int], f"{sql} {recent}", () if since is None else (since,)))
     above = set(found.values()) - set(found) if since is not None else set()
     while above:
-        ids = kinds.json_list(sorted(above))
+        ids = schema.json_list(sorted(above))
         new = dict(fetch(db, tuple[int, int], f"{sql} and id in (select value from json_each(?))", (ids,)))
         found |= new
         above = set(new.values()) - set(found)
@@ -152,7 +152,7 @@ def _roots(db: apsw.Connection, asked: Asked, tops: Collection[int]) -> dict[int
     if asked.wanted.since is not None:
         recent = f"s.last_active >= ? or {_UNDATED} or s.id in (select value from json_each(?))"
         conditions.append(f"({recent})")
-        values += [asked.wanted.since, kinds.json_list(sorted(tops))]
+        values += [asked.wanted.since, schema.json_list(sorted(tops))]
     has_places = not {"project", "repository", "branch"}.isdisjoint(asked.groupings)
     wanted = () if not has_places else Root._fields[5:] if asked.wanted.moves else Root._fields[5:-1]
     needed = ", ".join(f"s.{name}" if name in wanted else "null" for name in Root._fields[5:])
@@ -232,7 +232,7 @@ class _Adding:
     def _rows(self) -> Iterator[tuple[Any, ...]]:
         columns = f"session_id, id, duration_ms, {PAID_COLUMNS}"
         if not self._are(PARTS_READ):
-            ids = kinds.json_list(self._root_of)
+            ids = schema.json_list(self._root_of)
             of_these = "from turns where session_id in (select value from json_each(?))"
             yield from self._db.execute(f"select {columns} {of_these}", (ids,))
             return
@@ -288,7 +288,7 @@ def copies_among(db: apsw.Connection, session_ids: Iterable[int] | None) -> list
     if session_ids is None:
         return fetch(db, Copy, _COPIES.format(mine="t.uid in (select uid from turns group by uid having count(*) > 1)"))
     mine = "t.session_id in (select value from json_each(?))"
-    return fetch(db, Copy, _COPIES.format(mine=mine), (kinds.json_list(session_ids),))
+    return fetch(db, Copy, _COPIES.format(mine=mine), (schema.json_list(session_ids),))
 
 
 def runs_among(db: apsw.Connection, costs: Costs) -> set[int]:
@@ -299,7 +299,7 @@ def runs_among(db: apsw.Connection, costs: Costs) -> set[int]:
 def elsewhere_among(db: apsw.Connection, uids: Collection[str]) -> set[int]:
     """The turns with these uids."""
     sql = "select id from turns where uid in (select value from json_each(?))"
-    return {turn_id for (turn_id,) in fetch(db, tuple[int], sql, (kinds.json_list(uids),))} if uids else set()
+    return {turn_id for (turn_id,) in fetch(db, tuple[int], sql, (schema.json_list(uids),))} if uids else set()
 
 
 class _Groups:

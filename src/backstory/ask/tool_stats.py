@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from backstory.ask.costs import Costs
 from backstory.ask.stats import copies_among, elsewhere_among, members_of, runs_among
-from backstory.store import kinds, turns
+from backstory.store import schema, turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -79,11 +79,11 @@ def copied_turns(db: apsw.Connection, costs: Costs, asked: Asked, root_of: Mappi
 def _rows(db: apsw.Connection, asked: Asked, session_ids: list[int]) -> Iterator[tuple[Any, ...]]:
     for start in range(0, len(session_ids), SESSIONS_AT_ONCE):
         asked.report(start, len(session_ids))
-        yield from db.execute(_CALLS, (kinds.json_list(session_ids[start : start + SESSIONS_AT_ONCE]),))
+        yield from db.execute(_CALLS, (schema.json_list(session_ids[start : start + SESSIONS_AT_ONCE]),))
 
 
 _CALLS = f"""
 select e.session_id, e.turn_id, e.data, e.at, c.is_error
 from events e left join call_results c on c.call_id = e.id
-where e.kind in {kinds.CALLS} and e.session_id in (select value from json_each(?))
+where e.kind in {schema.CALLS} and e.session_id in (select value from json_each(?))
 """

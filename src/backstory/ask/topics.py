@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from backstory.ask import query
-from backstory.ask.membership import Reach
+from backstory.ask.query import Reach
 from backstory.derive.index_text import Scope
-from backstory.store import kinds
-from backstory.store.rows import fetch
+from backstory.store import schema
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     import apsw
@@ -37,14 +37,14 @@ def about(db: apsw.Connection, words: str, wanted: Filter) -> list[str]:
     for term in telling:
         found = {*reach.those_holding(term.any, shown), *_named(db, term, shown)}
         shown = [each for each in shown if each in found]
-    uids = dict(fetch(db, tuple[int, str], _UIDS, (kinds.json_list(shown),)))
+    uids = dict(fetch(db, tuple[int, str], _UIDS, (schema.json_list(shown),)))
     return [uids[each] for each in shown if each in uids] if telling else []
 
 
 def _named(db: apsw.Connection, term: Term, shown: list[int]) -> list[int]:
     """Those that have a word in a name: their own, their branch's, a file's."""
     word = term.typed.rstrip("*").lower()
-    rows = fetch(db, tuple[int], _NAMED, (kinds.json_list(shown), word, word))
+    rows = fetch(db, tuple[int], _NAMED, (schema.json_list(shown), word, word))
     return [each for (each,) in rows]
 
 

@@ -9,8 +9,8 @@ from msgspec import structs
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import Deed, commands_of, made, succeeded, was_refused
 from backstory.model import AssistantText, Outcome, Relation, ToolCall, ToolResult, event_from_json
-from backstory.store import kinds, turns
-from backstory.store.rows import fetch
+from backstory.store import schema, turns
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,13 +87,13 @@ def below(db: apsw.Connection, session_id: int) -> list[int]:
 def changed_files(db: apsw.Connection, session_ids: Sequence[int]) -> dict[tuple[int, int, int], list[str]]:
     """The paths of files that calls of these sessions changed, by session, record and part."""
     changed: dict[tuple[int, int, int], list[str]] = {}
-    for session_id, seq, part, path in fetch(db, tuple[int, int, int, str], _CHANGED, (kinds.json_list(session_ids),)):
+    for session_id, seq, part, path in fetch(db, tuple[int, int, int, str], _CHANGED, (schema.json_list(session_ids),)):
         changed.setdefault((session_id, seq, part), []).append(path)
     return changed
 
 
 def _deeds(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[DoneDeed]:
-    ids = kinds.json_list(session_ids)
+    ids = schema.json_list(session_ids)
     changed = changed_files(db, session_ids)
     codecs: dict[int, EventCodec] = {}
     for session_id, turn_uid, seq, part, at, data, is_error, result_id in db.execute(_CALLS, (ids,)):
@@ -134,14 +134,14 @@ select id from below
 _TURNS = f"""
 select t.uid, t.first_seq, t.prompt, t.started, t.outcome, coalesce(x.answer, ''), iif(t.outcome is not null, null, (
   select e.kind from events e where e.session_id = t.session_id and e.turn_id = t.id
-  and e.seq between t.first_seq and t.last_seq and e.kind in {kinds.CONTENT} order by e.seq desc, e.part desc limit 1))
+  and e.seq between t.first_seq and t.last_seq and e.kind in {schema.CONTENT} order by e.seq desc, e.part desc limit 1))
 from turns t left join turn_texts x on x.turn_id = t.id
 where t.removed is null and t.session_id = ? order by t.first_seq, t.id
 """
 _CALLS = f"""
 select e.session_id, t.uid, e.seq, e.part, e.at, e.data, c.is_error, c.result_id
 from events e left join turns t on t.id = e.turn_id left join call_results c on c.call_id = e.id
-where e.kind in {kinds.CALLS} and t.removed is null and e.session_id in (select value from json_each(?))
+where e.kind in {schema.CALLS} and t.removed is null and e.session_id in (select value from json_each(?))
 order by e.session_id, e.seq, e.part
 """
 _CHANGED = """

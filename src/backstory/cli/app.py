@@ -11,7 +11,7 @@ from backstory.cli import output
 from backstory.config import FILE_NAME, Config
 from backstory.errors import AgentCannotRun, BackstoryError, NoHome, UnknownAgent
 from backstory.projects import git
-from backstory.store.moved_home import check_home
+from backstory.store.moves import check_home
 from backstory.store.private import make_folder
 from backstory.workspace.located import LocatedSession as Found
 from backstory.workspace.place import now_ms, project_root

@@ -111,7 +111,7 @@ def _nothing(app: App, target: str) -> Exception:
 
 def _repository(app: App) -> str | None:
     """owner/name of the repository here."""
-    from backstory.derive.remotes import repository_name
+    from backstory.derive.naming import repository_name
 
     return repository_name(app.project_key)
 

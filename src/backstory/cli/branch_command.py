@@ -9,14 +9,13 @@ import click
 from backstory.cli import Group, output
 from backstory.cli.acting import writable_session
 from backstory.cli.deciding import copy_decisions, talk_late
-from backstory.cli.options import json_option, readable, session_option, store_option
-from backstory.cli.points import find, find_target, locked
+from backstory.cli.options import find, find_target, json_option, locked, readable, session_option, store_option
 from backstory.cli.trusting import is_agreed, may_act, trust_option
 from backstory.conversation.tree import Tree
 from backstory.errors import BranchNameUnusable, BranchNotFound, BranchShared, NoBranches
 from backstory.store import branches
 from backstory.workspace.located import LocatedSession
-from backstory.workspace.meter import measure
+from backstory.workspace.running import measure
 from backstory.workspace.targets import NUMBER, RECORD, current_point
 
 if TYPE_CHECKING:

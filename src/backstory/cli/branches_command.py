@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import json_option, session_argument, store_option
-from backstory.cli.points import find
+from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.workspace import targets
 
 if TYPE_CHECKING:

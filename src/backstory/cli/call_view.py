@@ -8,9 +8,17 @@ import msgspec
 from msgspec import Struct
 
 from backstory.cli import output
-from backstory.cli.layout import GUTTER, MARGIN, TEXT_COLUMNS_LEAST, UNLIMITED, flowing, page_columns, room_beside
-from backstory.derive.essence import changed_lines, essence, is_path, without_terminal_codes
-from backstory.derive.result_facts import call_facts, is_said_by_facts, result_body, result_facts
+from backstory.cli.output import GUTTER, MARGIN, TEXT_COLUMNS_LEAST, UNLIMITED, flowing, page_columns, room_beside
+from backstory.derive.essence import (
+    call_facts,
+    changed_lines,
+    essence,
+    is_path,
+    is_said_by_facts,
+    result_body,
+    result_facts,
+    without_terminal_codes,
+)
 from backstory.model import ToolCall, ToolResult
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import session_argument, store_option
-from backstory.cli.points import find
+from backstory.cli.options import find, session_argument, store_option
 from backstory.workspace.session_runs import still_queued
 
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ import click
 from backstory.cli import output, path
 from backstory.cli.acting import writable_session
 from backstory.cli.deciding import copy_decisions
-from backstory.cli.options import json_option, session_option, store_option
-from backstory.cli.points import find_target, locked, tell_moved
+from backstory.cli.options import find_target, json_option, locked, session_option, store_option, tell_moved
 from backstory.cli.trusting import may_act, trust_option
 from backstory.conversation.tree import Span
 from backstory.workspace.located import LocatedSession
-from backstory.workspace.meter import measure
 from backstory.workspace.records import path_records
+from backstory.workspace.running import measure
 from backstory.workspace.workspace import NUMBERED
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
-from backstory.cli.marks import OUTCOMES, RUNNING, origin_mark
+from backstory.cli.moments import OUTCOMES, RUNNING, origin_mark
 from backstory.cli.picking import Choice
 from backstory.derive.naming import NO_PROMPT
 

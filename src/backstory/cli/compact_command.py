@@ -10,8 +10,7 @@ import msgspec
 
 from backstory.cli import output
 from backstory.cli.compaction_words import compacted_line, compacting_line, exchanges, kept_words
-from backstory.cli.options import json_option, session_argument, store_option
-from backstory.cli.points import find
+from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.trusting import may_act, trust_option
 from backstory.store import compactions
 

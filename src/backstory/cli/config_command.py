@@ -13,7 +13,7 @@ from backstory.errors import AgentCannotRun, AgentMissing, SettingRefused, Unkno
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.settings import Setting
+    from backstory.config import Setting
 
 PROGRAM = "agents."
 

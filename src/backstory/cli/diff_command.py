@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output, path
-from backstory.cli.options import json_option, readable, session_option, store_option
-from backstory.cli.points import print_default
+from backstory.cli.options import json_option, print_default, readable, session_option, store_option
 from backstory.workspace import trees
 from backstory.workspace.targets import NUMBER, RECORD
 

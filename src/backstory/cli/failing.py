@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from backstory.cli import output
-from backstory.cli.layout import parts
+from backstory.cli.output import parts
 
 
 def refuse(refused: BaseException | str) -> None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from backstory import model
 from backstory.cli import output
-from backstory.cli.event_view import event_lines
+from backstory.cli.event_view import end_line, event_lines, turn_line, unknown_line
 from backstory.cli.stop_signals import stop_on_signals
-from backstory.cli.turn_view import end_line, turn_line, unknown_line
 from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import Pairing, told_once
 from backstory.workspace import transcript as turns

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
-from backstory.cli.layout import flowing, room_beside
+from backstory.cli.output import flowing, room_beside
 from backstory.cli.report_options import window
 from backstory.export.safe_markdown import plain
 

@@ -14,8 +14,8 @@ from backstory.bounds import OUT_OF_RANGE
 from backstory.cli import output
 from backstory.cli.app import now_ms
 from backstory.cli.home_off import says_off
-from backstory.cli.layout import wrapped
 from backstory.cli.options import AGENT, json_option, store_option
+from backstory.cli.output import wrapped
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.store import sessions
 from backstory.store.session_filter import ListFilter

@@ -1,16 +1,28 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments that several commands share: which sessions, which point of one; and remarks below lists."""
 
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
+from datetime import datetime
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from backstory import agents
+from backstory.cli import output
+from backstory.errors import RunUnreadable
+from backstory.store.session_filter import Selection
+from backstory.workspace.sessions import UID_SHOWN, SessionFilter
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
+    from collections.abc import Callable, Iterator
+
+    from backstory.cli.app import App
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.reader import Reader
+    from backstory.workspace.targets import Target
 
 
 def _take_store(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
@@ -137,3 +149,176 @@ def moment(text: str | None, now: datetime, *, end: bool = False) -> int | None:
     from backstory import times
 
     return (times.until if end else times.since)(text, now)
+
+
+# which sessions are meant ---------------------------------------------------------------------------------------------
+
+
+_OPTIONS = (
+    click.option("--agent", "-a", type=AGENT, help="Only sessions of this agent."),
+    click.option("--repo", type=REPOSITORY, help="Only sessions in this repository: owner/name, or name."),
+    click.option(
+        "--branch", type=GIT_BRANCH, help="Only sessions that were on this git branch; * stands for anything."
+    ),
+    click.option(
+        "--path", metavar="PATH", help="Only sessions that touched this file or folder, or a path that ends so."
+    ),
+    click.option("--ref", metavar="REF", help="Only sessions that name this: 12, 1a2b3c4, ABC-12, a URL."),
+    since_option,
+    until_option,
+)
+
+
+def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say which sessions are meant: the command receives them as ``chosen``, a Selection."""
+
+    @wraps(function)
+    def with_filter(*args: Any, **how: Any) -> Any:
+        typed = {name: how.pop(name) for name in ("agent", "repo", "branch", "path", "ref", "since", "until")}
+        return function(*args, chosen=_filter(click.get_current_context().obj, **typed), **how)
+
+    for option in reversed(_OPTIONS):
+        with_filter = option(with_filter)
+    return with_filter
+
+
+def _filter(
+    app: App,
+    *,
+    agent: str | None,
+    repo: str | None,
+    branch: str | None,
+    path: str | None,
+    ref: str | None,
+    since: str | None,
+    until: str | None,
+) -> Selection:
+    # Without a zone of its own it is the system's, whose summer time it then knows.
+    now = datetime.now()
+    return Selection(
+        agent=agent,
+        repository=_readable(repo),
+        branch=_readable(branch),
+        path=_path(app, path),
+        ref=_readable(ref),
+        since=moment(since, now),
+        until=moment(until, now, end=True),
+    )
+
+
+def _readable(text: str | None) -> str | None:
+    return None if text is None else readable(text)
+
+
+def _path(app: App, path: str | None) -> str | None:
+    """A path as sessions name it. One that is no more than a name is the end of it, wherever that lies."""
+    if path is None:
+        return None
+    if path.startswith("~/"):
+        path = str(app.user_home / path[2:])
+    elif path in (".", "..") or path.startswith(("./", "../")):
+        path = os.path.normpath(app.cwd / path)
+    return readable(path)
+
+
+# remarks below a list of sessions -------------------------------------------------------------------------------------
+
+
+def report_runs(reader: Reader) -> None:
+    """Print what the list does not show of runs: how many there are, and those that are not stored yet."""
+    found = reader.runs()
+    runs = [run for run in found if run.session_uid is not None]
+    if running := sum(run.is_running for run in runs):
+        output.talk(f"{running} running: backstory ps")
+    if over := len(runs) - running:
+        what, them = ("run is", "it") if over == 1 else ("runs are", "them")
+        output.talk(f"{over} finished {what} not stored yet; the next `backstory run` will store {them}.")
+    for run in runs:
+        if run.trouble and not run.is_running:
+            uid = str(run.session_uid)[:UID_SHOWN]
+            output.talk(f"A run of {uid} could not be stored: {run.trouble} It is kept in {run.folder}")
+    for run in found:
+        if run.session_uid is None:
+            output.talk(str(RunUnreadable(run.folder)))
+
+
+def report_elsewhere(app: App) -> None:
+    """Print that this project's store is a stranger's, and what of it claims to be ours."""
+    store = app.project_store
+    if not store.is_elsewhere or not store.exists:
+        return
+    output.talk(f"{store.path} came from elsewhere: it is only read, unless you give --trust.")
+    if app.conflicts:
+        output.talk(
+            f"{len(app.conflicts)} in conflict: known here from another place, so the machine's store keeps its own."
+        )
+
+
+EVERYWHERE = "--all looks at every project's"
+
+
+def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = EVERYWHERE) -> str:
+    """Return the reason that a list is empty, and a remedy. ``elsewhere``: the command's option for other projects."""
+    store = next((store for store in app.stores if store.exists), None)
+    if store is None:
+        return (
+            f"Nothing was imported yet: there is no store at {app.home_store.path}. `backstory ingest` imports logs of "
+            f"{', '.join(agents.names())}; if there are none, `backstory run PROMPT` starts a session."
+        )
+    if wanted.is_narrow:
+        count = app.reader.count(SessionFilter(everywhere=wanted.everywhere))
+        where = "in all" if wanted.everywhere else f"of this project; {elsewhere}"
+        return f"No such sessions among {count:,} {where}."
+    if wanted.everywhere:
+        return f"{store.path} has no such sessions. Try: backstory ingest --explain"
+    count = app.reader.count(SessionFilter(everywhere=True))
+    return f"No sessions of {app.project_key}. {output.counted(count, 'session')} in all: backstory list --all"
+
+
+# points of a session --------------------------------------------------------------------------------------------------
+
+
+SHOWN_COLUMNS = 60
+
+
+def find(app: App, wanted: str | None, *, running_first: bool = False) -> LocatedSession:
+    """The session that is meant; without a word the default one, which is printed."""
+    if wanted is not None:
+        return app.find(wanted)
+    found = app.workspace.default(running_first=running_first)
+    print_default(found)
+    return found
+
+
+def print_default(found: LocatedSession) -> None:
+    """Print which session is meant by no word."""
+    room = max(min(output.width() - len(found.label) - 1, SHOWN_COLUMNS), 8)
+    output.talk(f"{found.label} {output.one_line(found.session.shown_title, room)}".strip())
+
+
+def find_target(app: App, words: str, wanted: str | None) -> Target:
+    """The record or branch that is meant, in the session that is meant; the default session is printed."""
+    session = None if wanted is None else app.find(wanted)
+    target = app.workspace.target(readable(words), session)
+    if target.is_default:
+        print_default(target.located)
+    return target
+
+
+def tell_moved(target: Target) -> None:
+    """Say where a record that lies inside a tool's call was taken to."""
+    if target.tip is None and target.point.seq < target.asked:
+        output.talk(
+            f"@{target.asked} lies between a tool's call and its result, so the agent receives it up to "
+            f"@{target.point.seq}, before the call."
+        )
+
+
+@contextmanager
+def locked(app: App, uid: str, shown_as: str) -> Iterator[None]:
+    """Hold the right to write a session while something is decided about it; raises SessionBusy."""
+    scheduler = app.workspace.scheduler
+    for problem in scheduler.recover():
+        output.talk(problem)
+    with scheduler.locked(uid, shown_as):
+        yield

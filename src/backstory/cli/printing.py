@@ -13,10 +13,9 @@ from backstory import model
 from backstory.cli import output
 from backstory.cli.call_view import call_words
 from backstory.cli.compaction_words import compacted_line, compacting_line
-from backstory.cli.marks import METER_LEAST, OUTCOMES, meter_words
+from backstory.cli.moments import METER_LEAST, OUTCOMES, meter_words
 from backstory.conversation.compact import without_wrapping
-from backstory.derive.essence import without_terminal_codes
-from backstory.derive.notices import why
+from backstory.derive.essence import why, without_terminal_codes
 from backstory.model import Permissions, Tool
 from backstory.workspace.run_events import (
     Compacted,
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from backstory.model import ToolCall
-    from backstory.workspace.meter import Meter
     from backstory.workspace.run_events import RunEvent
+    from backstory.workspace.running import Meter
 
 
 EXIT_CODES = {model.Outcome.COMPLETED: 0, model.Outcome.CANCELLED: 130}

@@ -9,8 +9,8 @@ import click
 from msgspec import Struct
 
 from backstory.cli import output
-from backstory.cli.layout import page_columns, room_beside
 from backstory.cli.options import json_option, session_argument
+from backstory.cli.output import page_columns, room_beside
 from backstory.workspace import run_list
 
 if TYPE_CHECKING:

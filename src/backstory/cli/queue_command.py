@@ -9,8 +9,7 @@ import click
 
 from backstory.cli import Group, output
 from backstory.cli.moments import when
-from backstory.cli.options import json_option, session_argument, store_option
-from backstory.cli.points import find
+from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
 from backstory.errors import SessionNotFound

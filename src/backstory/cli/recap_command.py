@@ -9,9 +9,8 @@ import click
 
 from backstory.chronicle.progress import Status
 from backstory.cli import output
-from backstory.cli.layout import flowing, room_beside
-from backstory.cli.options import session_argument
-from backstory.cli.points import find
+from backstory.cli.options import find, session_argument
+from backstory.cli.output import flowing, room_beside
 from backstory.cli.report_options import form_options, print_queries, print_report
 from backstory.cli.stats_table import money
 from backstory.cli.work_view import FILES_SHOWN, MARKS, REFS_SHOWN, check_line, names, ref_words

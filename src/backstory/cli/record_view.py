@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from backstory import model
 from backstory.cli import output
-from backstory.cli.layout import GUTTER, MARGIN, UNLIMITED, flowing_facts, page_columns, parts, room_beside
 from backstory.cli.moments import stretch
+from backstory.cli.output import GUTTER, MARGIN, UNLIMITED, flowing_facts, page_columns, parts, room_beside
 from backstory.derive.essence import essence, without_terminal_codes
 from backstory.search.snippet import places_of, readable_text
 

@@ -12,9 +12,7 @@ from msgspec import Struct
 from backstory.chronicle.phrasing import prompt_for
 from backstory.chronicle.window import last, nearest_day
 from backstory.cli import output
-from backstory.cli.filters import filter_options
-from backstory.cli.list_remarks import why_no_sessions
-from backstory.cli.options import RUNNING_AGENT, json_option, readable, store_option
+from backstory.cli.options import RUNNING_AGENT, filter_options, json_option, readable, store_option, why_no_sessions
 from backstory.cli.printing import print_events, printer_for
 from backstory.cli.trusting import may_act, trust_option
 from backstory.model import Permissions
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from backstory.cli.app import App
-    from backstory.store.session_filter import SessionFilter as Chosen
+    from backstory.store.session_filter import Selection
 
 
 class Form(Struct, frozen=True, kw_only=True):
@@ -42,7 +40,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     """The sessions that a report is asked about."""
 
     here: bool
-    chosen: Chosen
+    chosen: Selection
     words: str
 
 
@@ -83,7 +81,7 @@ def report_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a report about several sessions: the command receives ``asked`` and ``form``."""
 
     @wraps(function)
-    def with_sessions(*args: Any, words: tuple[str, ...], here: bool, chosen: Chosen, **how: Any) -> Any:
+    def with_sessions(*args: Any, words: tuple[str, ...], here: bool, chosen: Selection, **how: Any) -> Any:
         return function(*args, asked=Asked(here=here, chosen=chosen, words=readable(" ".join(words))), **how)
 
     return _with(form_options(with_sessions), _SESSIONS)

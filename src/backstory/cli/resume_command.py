@@ -17,8 +17,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.handing_over import planned, resuming, talk_put_back
-from backstory.cli.options import AGENT, json_option, session_argument, store_option
-from backstory.cli.points import find
+from backstory.cli.options import AGENT, find, json_option, session_argument, store_option
 from backstory.cli.trusting import trust_option
 from backstory.errors import AgentNotStarted
 

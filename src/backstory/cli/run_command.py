@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import RUNNING_AGENT, SESSION_NAME, session_option, store_option
-from backstory.cli.points import find_target, tell_moved
+from backstory.cli.options import RUNNING_AGENT, SESSION_NAME, find_target, session_option, store_option, tell_moved
 from backstory.cli.printing import print_events, printer_for
 from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.cli.options import json_option, session_argument, store_option
-from backstory.cli.points import find
+from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.record_list import print_records
 
 if TYPE_CHECKING:

@@ -32,9 +32,8 @@ from msgspec import Struct
 
 from backstory.ask.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
 from backstory.cli import moments, output
-from backstory.cli.filters import filter_options
-from backstory.cli.layout import fact_lines, spans
-from backstory.cli.options import SESSION, TOOL, json_option, pick_option, readable, store_option
+from backstory.cli.options import SESSION, TOOL, filter_options, json_option, pick_option, readable, store_option
+from backstory.cli.output import fact_lines, spans
 from backstory.derive.naming import NO_PROMPT
 from backstory.workspace import searching
 from backstory.workspace.resume_command import is_resumable
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App
     from backstory.search.query import Excerpt, Findings
-    from backstory.store.session_filter import SessionFilter
+    from backstory.store.session_filter import Selection
     from backstory.workspace.searching import SearchResult
 
 
@@ -77,7 +76,7 @@ MARKER = "BACKSTORY_RUN"
 @store_option
 @click.pass_context
 def command(
-    ctx: click.Context, /, query: tuple[str, ...], chosen: SessionFilter, exact: bool, regex: bool, picks: bool,
+    ctx: click.Context, /, query: tuple[str, ...], chosen: Selection, exact: bool, regex: bool, picks: bool,
     prints: bool, as_json: bool,
     **how: Any,
 ) -> None:  # fmt: skip
@@ -123,7 +122,7 @@ def _pick(app: App, result: SearchResult, *, prints: bool) -> int:
 
 
 def _query(
-    app: App, text: str, mode: Mode, chosen: SessionFilter, *, tool: str | None, inside: str | None,
+    app: App, text: str, mode: Mode, chosen: Selection, *, tool: str | None, inside: str | None,
     without: tuple[str, ...], no_near: bool, limit: int | None, **same: Any,
 ) -> SearchQuery:  # fmt: skip
     return SearchQuery(

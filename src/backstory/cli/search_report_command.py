@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.layout import flowing, room_beside
-from backstory.cli.list_remarks import why_no_sessions
+from backstory.cli.options import why_no_sessions
+from backstory.cli.output import flowing, room_beside
 from backstory.cli.report_options import print_report, report_options
 from backstory.export.safe_markdown import plain
 from backstory.workspace.sessions import SessionFilter

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output
-from backstory.cli.options import SESSION_NAME, session_option, store_option
-from backstory.cli.points import find
+from backstory.cli.options import SESSION_NAME, find, session_option, store_option
 from backstory.cli.prompt_input import input_options
 from backstory.cli.trusting import may_act, trust_option
 

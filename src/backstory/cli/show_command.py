@@ -11,13 +11,10 @@ import click
 from backstory import model
 from backstory.cli import output, record_view
 from backstory.cli.call_view import Answer
-from backstory.cli.event_view import event_lines
-from backstory.cli.layout import flowing_facts, page_columns
-from backstory.cli.marks import METER_LEAST, meter_words, origin_mark
-from backstory.cli.moments import stretch
-from backstory.cli.options import json_option, one_session, session_option, sessions_starting, store_option
-from backstory.cli.points import find
-from backstory.cli.turn_view import amount, end_line, turn_line, unknown_line
+from backstory.cli.event_view import amount, end_line, event_lines, turn_line, unknown_line
+from backstory.cli.moments import METER_LEAST, meter_words, origin_mark, stretch
+from backstory.cli.options import find, json_option, one_session, session_option, sessions_starting, store_option
+from backstory.cli.output import flowing_facts, page_columns
 from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import results_below_calls, told_once, with_answers
 from backstory.derive.essence import essence
@@ -29,10 +26,10 @@ from backstory.store import compactions as stored_compactions
 from backstory.workspace import entries, sessions
 from backstory.workspace import transcript as turns
 from backstory.workspace.entries import Entry
-from backstory.workspace.meter import live_meter
 from backstory.workspace.resume_command import is_resumable
-from backstory.workspace.summaries import shown_summaries
+from backstory.workspace.running import live_meter
 from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
+from backstory.workspace.transcript import shown_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -43,11 +40,10 @@ if TYPE_CHECKING:
     from backstory.store import Session
     from backstory.workspace.entries import Form
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.meter import LiveMeter
     from backstory.workspace.reader import Reader
+    from backstory.workspace.running import LiveMeter
     from backstory.workspace.sessions import ListedSession
-    from backstory.workspace.summaries import ShownSummary
-    from backstory.workspace.transcript import ListedTurn, Transcript
+    from backstory.workspace.transcript import ListedTurn, ShownSummary, Transcript
 
 
 WINDOW = 500

@@ -11,7 +11,7 @@ from backstory.chronicle.progress import Status
 from backstory.chronicle.window import DAY_MS
 from backstory.cli import output
 from backstory.cli.counting import counting
-from backstory.cli.layout import flowing, room_beside
+from backstory.cli.output import flowing, room_beside
 from backstory.cli.report_options import (
     print_queries,
     print_report,

@@ -9,16 +9,22 @@ import click
 
 from backstory.cli import output
 from backstory.cli.counting import counting
-from backstory.cli.filters import filter_options
-from backstory.cli.list_remarks import report_elsewhere, report_runs, why_no_sessions
-from backstory.cli.options import json_option, moment, store_option
+from backstory.cli.options import (
+    filter_options,
+    json_option,
+    moment,
+    report_elsewhere,
+    report_runs,
+    store_option,
+    why_no_sessions,
+)
 from backstory.workspace import stats
 from backstory.workspace.sessions import SessionFilter
 from backstory.workspace.stats import StatsQuery
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.store.session_filter import SessionFilter as Chosen
+    from backstory.store.session_filter import Selection
 
 TOOL = "tool"
 GROUPS = ("day", "project", "model", "agent", TOOL, "branch")
@@ -32,7 +38,7 @@ GROUPS = ("day", "project", "model", "agent", TOOL, "branch")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, by: str | None, everything: bool, chosen: Chosen, line: bool, as_json: bool) -> None:
+def command(app: App, by: str | None, everything: bool, chosen: Selection, line: bool, as_json: bool) -> None:
     """Sum up sessions: turns, tokens, cost, time worked.
 
     The filters choose sessions, as in list; --since and --until choose turns by when they began. A turn that several

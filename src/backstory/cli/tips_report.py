@@ -9,7 +9,7 @@ import click
 from backstory.chronicle.window import DAY_MS
 from backstory.cli import output
 from backstory.cli.counting import counting
-from backstory.cli.layout import flowing
+from backstory.cli.output import flowing
 from backstory.cli.report_options import print_report, print_where_there_is, wanted_by, window
 from backstory.export.safe_markdown import plain
 

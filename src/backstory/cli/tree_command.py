@@ -9,8 +9,7 @@ import click
 from msgspec import Struct
 
 from backstory.cli import output, path
-from backstory.cli.options import json_option, session_argument, store_option
-from backstory.cli.points import find
+from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.record_list import legend, print_records
 from backstory.workspace import trees
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from backstory.derive import check_programs as programs
 from backstory.derive import shell_parse
 from backstory.derive.check_programs import DeedKind
-from backstory.derive.notices import is_refusal
+from backstory.derive.essence import is_refusal
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a call is about, in one line; which lines an edit changed; what a session is called. Pure functions.
+"""Texts of events in few words: a call, its result, a notice, the lines that an edit changed, a session's name. Pure.
 
 Agents put what matters under many names. What a person would read first comes first: the command, the path, the
 question, the title. Only where a call has none of these is it what else stands in its input.
@@ -17,7 +17,8 @@ from backstory.model import Tool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.model import ToolCall
+    from backstory.model import ToolCall, ToolResult
+
 
 SCANNED_CHARS_MAX = 200_000
 """Of a script or a patch so much is looked at for commands and files."""
@@ -331,3 +332,162 @@ def _shared_behind(old: list[str], new: list[str]) -> list[list[int]]:
         for n in range(len(new) - 1, -1, -1):
             shared[m][n] = shared[m + 1][n + 1] + 1 if old[m] == new[n] else max(shared[m + 1][n], shared[m][n + 1])
     return shared
+
+
+# what a tool's result comes to ----------------------------------------------------------------------------------------
+
+
+_EXIT = lazy_regex(r"(?:Exit code:?|Process exited with code) (-?\d{1,10})\b")
+_EXIT_LINE = lazy_regex(r"^(?:Exit code:?|Process exited with code) -?\d{1,10}$", re.MULTILINE)
+HEAD_CHARS = 400
+"""Of a result so much is looked at for its exit code."""
+_COUNTED = lazy_regex(r"\n {2}\((\d+) lines\)\n")
+"""How many lines the compact form left out of what was read."""
+_NUMBERED = lazy_regex(r" *(\d+)(?:→|\t|\. )")
+"""How some agents number the lines of a file."""
+_FILES = lazy_regex(r"\d+ files")
+
+
+def call_facts(call: ToolCall) -> str:
+    """What a call itself says: the lines that an edit adds and removes, or that a written file has.
+
+    >>> from backstory.model import ToolCall
+    >>> call_facts(ToolCall(tool_name="Edit", tool="EDIT", input={"old_string": "a", "new_string": "b\\nc"}))
+    '+2 −1'
+    """
+    if call.tool == Tool.WRITE and (count := _written(call.input)) is not None:
+        return _counted(count)
+    if call.tool not in (Tool.EDIT, Tool.WRITE, Tool.OTHER, Tool.SHELL, ""):
+        return ""
+    signs = [sign for sign, _ in changed_lines(call)]
+    added, removed = signs.count("+"), signs.count("-")
+    return " ".join(f"{sign}{count}" for sign, count in (("+", added), ("−", removed)) if count)
+
+
+def result_facts(result: ToolResult) -> str:
+    """What a result comes to: ``ok``, ``exit 1``, ``984 lines``, ``refused``; '' where its own lines say more."""
+    if result.is_error:
+        if is_refusal(result.content):
+            return "refused"
+        found = _EXIT.match(result.content)
+        return f"exit {found.group(1)}" if found else "failed"
+    if result.tool == Tool.SHELL:
+        found = _EXIT.match(result.content)
+        return f"exit {found.group(1)}" if found and found.group(1) != "0" else "ok"
+    if result.tool == Tool.READ:
+        return _lines_read(result.content)
+    return result.content if result.tool == Tool.GLOB and _FILES.fullmatch(result.content) else ""
+
+
+def is_said_by_facts(result: ToolResult) -> bool:
+    """Return True if a result's own lines say nothing that its call and its facts do not say."""
+    if result.is_error or result.changes:
+        return result.is_error and is_refusal(result.content)
+    if result.tool in (Tool.EDIT, Tool.WRITE):
+        return True
+    if result.tool == Tool.SHELL:
+        return not result.content.strip()
+    return result.tool in (Tool.READ, Tool.GLOB) and bool(result_facts(result))
+
+
+def exit_line(content: str) -> str:
+    """The line near the beginning of a result that says a command's exit code; '' where none does."""
+    found = _EXIT_LINE.search(content, 0, HEAD_CHARS)
+    return found.group() if found else ""
+
+
+def result_body(result: ToolResult) -> str:
+    """A result without the line that only says its exit code, which ``result_facts`` says."""
+    first, newline, rest = result.content.partition("\n")
+    return rest if newline and _EXIT.fullmatch(first.strip()) else result.content
+
+
+def _written(given: Any) -> int | None:
+    if not isinstance(given, dict):
+        return None
+    count, content = given.get("_lines"), given.get("content")
+    if isinstance(count, int):
+        return count
+    return len(_lines_of(content)) if isinstance(content, str) else None
+
+
+def _lines_read(content: str) -> str:
+    """How many lines of a file were read; which, if that was not its beginning."""
+    lines = _lines_of(content)
+    first = _NUMBERED.match(lines[0]) if lines else None
+    last = _NUMBERED.match(lines[-1]) if lines else None
+    if first and last and 1 < int(first.group(1)) <= int(last.group(1)):
+        return f"lines {first.group(1)}–{last.group(1)}"
+    if counted := _COUNTED.search(content):
+        return _counted(int(counted.group(1)))
+    return _counted(len(lines)) if first else ""
+
+
+def _lines_of(text: str) -> list[str]:
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _counted(count: int) -> str:
+    return f"{count:,} line{'s' * (count != 1)}"
+
+
+# notices that agents write for programs -------------------------------------------------------------------------------
+
+
+READ_CHARS_MAX = 20_000
+"""A longer notice is left as it is."""
+DEPTH_MAX = 8
+_MARKED = lazy_regex(r"<([a-z][a-z_-]*)>(.*)</\1>", re.DOTALL)
+_SUMMARY = lazy_regex(r"<summary>(.*?)</summary>", re.DOTALL)
+_REFUSED = "The user doesn't want to proceed with this tool use."
+_QUESTIONS = "The user wants to clarify these questions"
+_MARK = lazy_regex(r"</?[a-z][a-z_-]*>")
+
+
+def why(message: str) -> str:
+    """Why a request failed: of an answer in JSON its status and its innermost message.
+
+    >>> why('429 {"error": {"message": "Too many."}}')
+    '429 Too many.'
+    """
+    at = message.find("{")
+    if at < 0 or len(message) > READ_CHARS_MAX:
+        return message
+    try:
+        answer = msgspec.json.decode(message[at:])
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return message
+    words = _message(answer)
+    status = answer.get("status") if isinstance(answer, dict) else None
+    head = message[:at].strip() or (str(status) if isinstance(status, int) else "")
+    return f"{head} {words}".strip() if words else message
+
+
+def noted(text: str) -> str:
+    """What a notification says: its summary, else its words without the marks around them."""
+    if len(text) > READ_CHARS_MAX or not (marked := _MARKED.fullmatch(text.strip())):
+        return text
+    summary = _SUMMARY.search(marked.group(2))
+    return (summary.group(1) if summary else _MARK.sub(" ", marked.group(2))).strip()
+
+
+def is_refusal(text: str) -> bool:
+    """Return True if a result tells a model only that a person did not let a call happen.
+
+    What the person said besides is a prompt of its own. Where they have questions it stands in the result.
+    """
+    return text.startswith(_REFUSED) and _QUESTIONS not in text[:READ_CHARS_MAX]
+
+
+def _message(value: Any) -> str:
+    """The innermost message of an error that holds another."""
+    found = ""
+    for _ in range(DEPTH_MAX):
+        if isinstance(value, str):
+            return value
+        if not isinstance(value, dict):
+            break
+        own = value.get("message")
+        found = own if isinstance(own, str) and own else found
+        value = value.get("error")
+    return found

@@ -1,4 +1,4 @@
-"""What sessions and projects are called where a person reads a list of them."""
+"""Names of sessions, projects, models and git remotes where a person reads a list of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
 
 NO_PROMPT = "(no prompt)"
 """What a session is listed as in which nobody asked for anything: one that its agent goes on with by itself."""
@@ -89,3 +90,34 @@ def main_folder(path: str) -> str:
 
 def _is_path(project: str) -> bool:
     return project.startswith(("/", "~", ".", "\\")) or project[1:3] in (":\\", ":/")
+
+
+# git remotes ----------------------------------------------------------------------------------------------------------
+
+
+_SCP = lazy_regex(r"^(?:[^@/]+@)?([^:/]+):(?!//)(.+)$")
+_SCHEME = lazy_regex(r"^[a-z+]+://(?:[^@/]*@)?([^/:]+)(?::\d+)?/(.+)$", re.IGNORECASE)
+
+
+def normalised(url: str) -> str:
+    """A remote's URL as host/path, without scheme, user, port or ``.git``.
+
+    >>> normalised("git@github.com:me/tool.git"), normalised("https://x@github.com/me/tool")
+    ('github.com/me/tool', 'github.com/me/tool')
+    """
+    for pattern in (_SCHEME, _SCP):
+        if found := pattern.match(url):
+            return f"{found.group(1).lower()}/{found.group(2).strip('/').removesuffix('.git')}"
+    return url.removesuffix(".git")
+
+
+def repository_name(remote: str | None) -> str | None:
+    """``owner/name`` out of a remote's URL or key; None for a folder.
+
+    >>> repository_name("git@github.com:me/tool.git"), repository_name("me/tool"), repository_name("/home/me/tool")
+    ('me/tool', 'me/tool', None)
+    """
+    if not remote or remote.startswith(("/", "~", ".")):
+        return None
+    host, _, path = normalised(remote).partition("/")
+    return path if "." in host and "/" in path else remote if remote.count("/") == 1 and ":" not in remote else None

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from backstory import ids
 from backstory.exchange import replicate
-from backstory.store import claims, coverage, decisions, foreign, lineage, plan, sessions
+from backstory.store import claims, connection, coverage, decisions, lineage, plan, sessions
 from backstory.store.logs import COPY, JSON
-from backstory.store.rows import fetch, fetch_one
+from backstory.store.schema import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -190,7 +190,7 @@ def _put(
         for (turn_uid,) in runs:
             claims.link_run_to_log(db, session_id, turn_uid)
     lineage.link_copies_of(db, session_id)
-    foreign.check_session(db, session_id, path, is_bounded=False)
+    connection.check_session(db, session_id, path, is_bounded=False)
 
 
 def _part_from_ours(db: apsw.Connection, session_id: int) -> None:

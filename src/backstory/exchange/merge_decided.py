@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from backstory.exchange import merge_logs, merge_turns
 from backstory.exchange.copying import names
-from backstory.store import compactions, coverage, decisions, derived_tables, kinds, plan
-from backstory.store.rows import fetch, fetch_one
+from backstory.store import compactions, coverage, decisions, derived_tables, plan, schema
+from backstory.store.schema import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -150,7 +150,7 @@ def _latest(db: apsw.Connection, session_id: int, values: Mapping[str, Value]) -
 
 
 def _removed(values: Mapping[str, Value]) -> str:
-    return kinds.json_list(sorted(about[len(plan.TURN) :] for about in values if about.startswith(plan.TURN)))
+    return schema.json_list(sorted(about[len(plan.TURN) :] for about in values if about.startswith(plan.TURN)))
 
 
 # summaries ------------------------------------------------------------------------------------------------------
@@ -314,6 +314,6 @@ _DERIVED = (
     f"join SOURCE.events r on r.id = x.result_id {_SHIFT.format(seq='oc.seq')} "
     "join events nc on nc.session_id = :new and nc.seq = oc.seq + m.shift and nc.part = oc.part "
     "join events nr on nr.session_id = :new and nr.seq = r.seq + m.shift and nr.part = r.part "
-    f"where oc.session_id = :old and oc.kind in {kinds.CALLS}",
+    f"where oc.session_id = :old and oc.kind in {schema.CALLS}",
 )
 """What is derived of the other store's session, under the numbers that its records have here."""

@@ -17,7 +17,7 @@ from backstory.exchange.copying import copy_rows
 from backstory.exchange.merge_logs import Budget
 from backstory.exchange.merge_turns import Sides
 from backstory.store import claims, erasing, lineage, sessions, turns, written
-from backstory.store.rows import fetch, fetch_one
+from backstory.store.schema import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

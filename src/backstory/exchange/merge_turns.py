@@ -14,10 +14,10 @@ from backstory.exchange import merge_logs
 from backstory.exchange.copying import facts, statement
 from backstory.exchange.replicate import EVENTS_AT_ONCE
 from backstory.model import Parts, event_from_json
-from backstory.store import coverage, event_rows, kinds, turns
+from backstory.store import coverage, event_rows, turns
 from backstory.store.logs import COPY
-from backstory.store.rows import fetch
 from backstory.store.runs import LOST
+from backstory.store.schema import CONTENT, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,7 +151,7 @@ def _is_pruned(db: apsw.Connection, schema: str, session_id: int, turn_id: int |
         db.execute(
             f"select exists (select 1 from {schema}.turns t where id = ? and removed is not null and prompt = '' "
             f"and not exists (select 1 from {schema}.events e where e.session_id = ? "
-            f"and e.seq between t.first_seq and t.last_seq and e.turn_id = t.id and e.kind in {kinds.CONTENT}))",
+            f"and e.seq between t.first_seq and t.last_seq and e.turn_id = t.id and e.kind in {CONTENT}))",
             (turn_id, session_id),
         ).get
     )

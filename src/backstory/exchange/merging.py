@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from backstory import errors, ids
 from backstory.lazy import lazy_module
-from backstory.store import kinds, sessions
+from backstory.store import schema, sessions
 from backstory.store.database import believed
-from backstory.store.rows import fetch
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -88,7 +88,7 @@ def take_tombstones(store: Store, source: Store) -> int:
 
 def drop_tombstones(db: apsw.Connection, uids: Iterable[str]) -> None:
     """Forget that these sessions were removed: they went on elsewhere since."""
-    identities = kinds.json_list(ids.session_identity(uid) for uid in uids)
+    identities = schema.json_list(ids.session_identity(uid) for uid in uids)
     db.execute("delete from forgotten where substr(uid, 11) in (select value from json_each(?))", (identities,))
 
 
@@ -97,7 +97,7 @@ def disown(db: apsw.Connection, uids: Iterable[str], owner: str) -> None:
     db.execute(
         "update sessions set owner = ?1, number = null where uid in (select value from json_each(?2)) "
         "and owner is not null and owner <> ?1",
-        (owner, kinds.json_list(uids)),
+        (owner, schema.json_list(uids)),
     )
 
 
@@ -143,7 +143,7 @@ def _last_started(store: Store, uids: Iterable[str]) -> dict[str, int]:
         "select s.uid, coalesce((select max(started) from turns where session_id = s.id), 0) from sessions s "
         "where s.uid in (select value from json_each(?))"
     )
-    return dict(_rows(store, tuple[str, int], asked, kinds.json_list(uids)))
+    return dict(_rows(store, tuple[str, int], asked, schema.json_list(uids)))
 
 
 def _rows(store: Store, shape: type[R], question: str, *values: str) -> list[R]:

@@ -25,10 +25,10 @@ from backstory.exchange.json_lines import (
     TurnLine,
     ms_of,
 )
-from backstory.store import board_items, decisions, kinds, schema, sessions
+from backstory.store import board_items, decisions, schema, sessions
 from backstory.store.board_items import ItemCopy
 from backstory.store.codec import CodecError
-from backstory.store.rows import fetch
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -92,7 +92,7 @@ def turn_uids(db: apsw.Connection, ids: Collection[int]) -> list[tuple[int, str]
     """The uids of turns with these ids, each with its id."""
     return fetch(
         db, tuple[int, str], "select id, uid from turns where id in (select value from json_each(?))",
-        (kinds.json_list(ids),),
+        (schema.json_list(ids),),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from backstory import ids
 from backstory.derive import index_text
-from backstory.derive.remotes import repository_name
+from backstory.derive.naming import repository_name
 from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
 from backstory.exchange.copying import copy_rows
 from backstory.model import Parts, Relation, event_from_json
@@ -23,15 +23,15 @@ from backstory.store import (
     decisions,
     derived_tables,
     event_rows,
-    kinds,
     lineage,
     plan,
+    schema,
     sessions,
     turns,
     written,
 )
 from backstory.store.logs import COPY
-from backstory.store.rows import fetch, fetch_one
+from backstory.store.schema import fetch, fetch_one
 
 if TYPE_CHECKING:
     import apsw
@@ -361,6 +361,6 @@ def _copy_derived(db: apsw.Connection, source: str, old: int, new: int, *, is_co
         f"join {source}.events r on r.id = x.result_id "
         "join events nc on nc.session_id = ?1 and nc.seq = oc.seq and nc.part = oc.part "
         "join events nr on nr.session_id = ?1 and nr.seq = r.seq and nr.part = r.part "
-        f"where oc.session_id = ?2 and oc.kind in {kinds.CALLS}",
+        f"where oc.session_id = ?2 and oc.kind in {schema.CALLS}",
         (new, old),
     )

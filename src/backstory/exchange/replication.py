@@ -11,7 +11,7 @@ import msgspec
 
 from backstory import errors
 from backstory.lazy import lazy_module
-from backstory.store import foreign, moves, sessions
+from backstory.store import connection, moves, sessions
 from backstory.store.database import believed
 from backstory.store.sessions import Session
 
@@ -260,7 +260,7 @@ def take_elsewhere(store: Store, source: Store, uid: str, origin: Taken) -> bool
 
     Raises StoreDamaged for one that is not as ours are made.
     """
-    if not foreign.is_uid(uid):
+    if not connection.is_uid(uid):
         raise errors.StoreDamaged(source.path, "a session has no uid")
 
     def take(db: apsw.Connection, name: str) -> bool:

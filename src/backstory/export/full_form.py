@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import agents
-from backstory.derive.essence import essence
-from backstory.derive.result_facts import exit_line
+from backstory.derive.essence import essence, exit_line
 from backstory.errors import StoreDamaged
 from backstory.ingest.record_source import record_source
 from backstory.model import OWN_PARTS_FROM, Event, Hook, LogIdentity, Tool, ToolCall, ToolResult, encoded

@@ -13,8 +13,7 @@ from backstory import model
 from backstory.bounds import iso
 from backstory.conversation.compact import without_wrapping
 from backstory.conversation.pairing import results_below_calls, told_once
-from backstory.derive.essence import changed_lines, essence, without_terminal_codes
-from backstory.derive.notices import why
+from backstory.derive.essence import changed_lines, essence, why, without_terminal_codes
 from backstory.export.safe_markdown import code, fenced, plain, prose, quoted, ref, summary
 from backstory.export.shared import SharedEvent
 

@@ -11,7 +11,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from backstory.store.moved_home import refuse_if_moved
+from backstory.store.moves import refuse_if_moved
 from backstory.store.private import as_ours, make_private_folder
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING
 from msgspec import Struct
 
 from backstory import agents
-from backstory.agents.lines import BLANK, LineReader
+from backstory.agents.jsonl import BLANK, LineReader
 from backstory.ingest.record_source import record_source
 from backstory.ingest.unread import identified, is_unread
 from backstory.model import LogIdentity
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
     from backstory.agents.contract import Agent
-    from backstory.agents.lines import Line
+    from backstory.agents.jsonl import Line
     from backstory.store import FileStamp, Log, Store
 
 BLOCK_BYTES = codec.CHUNK_BYTES

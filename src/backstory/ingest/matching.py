@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from backstory import ids
-from backstory.agents import lines
-from backstory.agents.lines import BLANK, LineReader, lines_of
+from backstory.agents import jsonl
+from backstory.agents.jsonl import BLANK, LineReader, lines_of
 from backstory.ingest.log_reader import BLOCK_BYTES, Start, known_numbers, numbered_lines, read_exactly, state_of
 from backstory.ingest.unread import identified
 from backstory.store import codec, logs, sessions
@@ -70,7 +70,7 @@ def start_of(
     file.seek(max(log.told_end - logs.TAIL_BYTES, 0))
     tail = read_exactly(file, min(logs.TAIL_BYTES, log.told_end))
     unfinished = log.told_end - log.parsed_to
-    carry = store.read_log(log.id, log.parsed_to, unfinished) if unfinished <= lines.LINE_BYTES_MAX else b""
+    carry = store.read_log(log.id, log.parsed_to, unfinished) if unfinished <= jsonl.LINE_BYTES_MAX else b""
     return Start(
         log=log,
         state=lambda: state_of(store, log),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import agents
-from backstory.agents.lines import lines_of
+from backstory.agents.jsonl import lines_of
 from backstory.errors import in_words, is_for_one_only
 from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.report import Problem

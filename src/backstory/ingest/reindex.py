@@ -24,8 +24,7 @@ from backstory.model import LogIdentity
 from backstory.store import append, ingesting, maintenance, rederiving
 from backstory.store import logs as stored_logs
 from backstory.store import sidecars as stored_sidecars
-from backstory.store.arrivals import SUFFIX, Arrivals
-from backstory.store.batches import BatchContent, RecordBatch
+from backstory.store.batches import SUFFIX, Arrivals, BatchContent, RecordBatch
 from backstory.store.logs import FILE
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
-from backstory.agents.lines import lines_of
+from backstory.agents.jsonl import lines_of
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 from msgspec import Struct
 
 from backstory import agents
-from backstory.agents.lines import BLANK, LineReader
+from backstory.agents.jsonl import BLANK, LineReader
 from backstory.ingest.log_reader import (
     BLOCK_BYTES,
     known_numbers,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from backstory import ids
 from backstory.agents import bounded
-from backstory.agents.lines import BLANK, LINE_BYTES_MAX
+from backstory.agents.jsonl import BLANK, LINE_BYTES_MAX
 from backstory.model import LogIdentity, Parsed, Relation, SessionFacts, Unknown
 
 if TYPE_CHECKING:

@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
+from msgspec import Struct
+
+from backstory import times
+from backstory.bounds import iso
 from backstory.derive.harmless import clean
 from backstory.derive.secrets import Redactor
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from backstory.workspace.agent_history import AgentHistory
+
 
 CHARS_MAX = 20_000
 """The most characters of any answer."""
@@ -111,3 +120,45 @@ def shortened(text: str, most: int) -> str:
     room = max(most - len(CUT), 2)
     tail = room // 3
     return f"{text[: room - tail]}{CUT}{text[len(text) - tail :]}"
+
+
+# the base of all tools ------------------------------------------------------------------------------------------------
+
+
+SESSION = "A session as results cite it: the start of its uid, S3, or its name."
+SINCE = "Only what happened since then: an ISO date, 'yesterday', '3 days', 'last week'."
+
+
+class Tool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The family of tools. ``about``: what a model is told of one; ``writes``: whether it changes anything."""
+
+    name: ClassVar[str] = ""
+    about: ClassVar[str] = ""
+    writes: ClassVar[bool] = False
+
+    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+        """Return the tool's answer; ``remarks``: those that follow it anyway. Raises BackstoryError."""
+        raise NotImplementedError
+
+
+def schema(tool: type[Tool]) -> dict[str, Any]:
+    """The arguments of a tool as JSON Schema."""
+    found = msgspec.json.schema(tool)["$defs"][tool.__name__]
+    return {key: value for key, value in found.items() if key not in ("title", "description")}
+
+
+def moment(text: str) -> int | None:
+    """The first moment that a text means, in ms since 1970; None for ''. Raises BadTime."""
+    return times.since(text, datetime.now()) if text.strip() else None
+
+
+def minute(at: int | None) -> str:
+    """A time as a reader needs it: UTC, to the minute; '' where it is not known."""
+    return (iso(at) or "")[:16].replace("T", " ")
+
+
+def without_asking(history: AgentHistory, remarks: list[str]) -> None:
+    """Say that the session that asks is not among the results, where it is known."""
+    if history.asking is not None:
+        label = history.labels([history.asking.uid])[history.asking.uid]
+        remarks.append(f"The session that asks ({label}) and its subagents are left out.")

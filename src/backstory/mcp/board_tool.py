@@ -8,8 +8,7 @@ from msgspec import Meta, field
 
 from backstory.conversation import board as rules
 from backstory.errors import BoardTextUnusable
-from backstory.mcp.answer import Answer
-from backstory.mcp.family import Tool, minute
+from backstory.mcp.answer import Answer, Tool, minute
 
 if TYPE_CHECKING:
     from backstory.conversation.board import BoardItem

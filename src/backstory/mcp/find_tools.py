@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from backstory.derive.essence import changed_lines, essence
-from backstory.mcp.answer import Answer
-from backstory.mcp.family import SINCE, Tool, minute, moment, without_asking
+from backstory.mcp.answer import SINCE, Answer, Tool, minute, moment, without_asking
 from backstory.model import Tool as ToolKind
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from msgspec import Meta
 
 from backstory.errors import RecordNotFound
-from backstory.mcp.answer import CHARS_MAX, CUT, Answer
-from backstory.mcp.family import SESSION, Tool, minute
+from backstory.mcp.answer import CHARS_MAX, CUT, SESSION, Answer, Tool, minute
 from backstory.mcp.record_words import event_words
 
 if TYPE_CHECKING:

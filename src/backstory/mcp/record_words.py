@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory import model
-from backstory.derive.essence import changed_lines, essence, without_terminal_codes
-from backstory.derive.result_facts import result_body, result_facts
+from backstory.derive.essence import changed_lines, essence, result_body, result_facts, without_terminal_codes
 
 if TYPE_CHECKING:
     from backstory.model import Event

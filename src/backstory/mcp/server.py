@@ -26,8 +26,7 @@ from mcp_types import (
 from mcp_types import Tool as ListedTool
 
 from backstory.errors import BackstoryError, SessionAmbiguous, SqlWrong
-from backstory.mcp.answer import CHARS_MAX, Answer
-from backstory.mcp.family import schema
+from backstory.mcp.answer import CHARS_MAX, Answer, schema
 from backstory.mcp.kept import IDLE_S
 from backstory.mcp.tools import TOOLS
 from backstory.mcp.transport import standard_streams
@@ -35,7 +34,7 @@ from backstory.mcp.transport import standard_streams
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backstory.mcp.family import Tool
+    from backstory.mcp.answer import Tool
     from backstory.mcp.kept import KeptWorkspace
     from backstory.mcp.lobby import Lobby
 

@@ -8,8 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from backstory.errors import SqlWrong
-from backstory.mcp.answer import Answer, shortened
-from backstory.mcp.family import Tool, without_asking
+from backstory.mcp.answer import Answer, Tool, shortened, without_asking
 
 if TYPE_CHECKING:
     from backstory.workspace.agent_history import AgentHistory

@@ -10,7 +10,7 @@ from backstory.mcp.read_tools import Expand, GetSession
 from backstory.mcp.sql_tool import SessionStoreSql
 
 if TYPE_CHECKING:
-    from backstory.mcp.family import Tool
+    from backstory.mcp.answer import Tool
 
 TOOLS: dict[str, type[Tool]] = {
     each.name: each for each in (SearchSessions, GetSession, Expand, FindFix, FileHistory, SessionStoreSql, BoardTool)

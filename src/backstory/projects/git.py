@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from backstory.derive.remotes import normalised
+from backstory.derive.naming import normalised
 from backstory.lazy import lazy_regex
 from backstory.store import PROJECT_STORE
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.lazy import lazy_regex
-from backstory.store.moved_home import MOVED_FROM, MOVED_TO, STORE
+from backstory.store.moves import MOVED_FROM, MOVED_TO, STORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -28,8 +28,8 @@ from backstory.projects.home_files import (
     names_store,
     with_new_home,
 )  # fmt: skip
-from backstory.store import alone, moved_home
-from backstory.store.moved_home import STORE, sync_folder
+from backstory.store import alone, moves
+from backstory.store.moves import STORE, sync_folder
 from backstory.store.private import MODE, as_ours, make_private_folder, write_private
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def take_back(move: Move) -> None:
             if unit not in move.kept:
                 _remove_unit(move.to, unit)
         _remove_rest(move.to)
-        (move.to / moved_home.MOVED_FROM).unlink(missing_ok=True)
+        (move.to / moves.MOVED_FROM).unlink(missing_ok=True)
         if move.made_target:
             move.to.rmdir()
 
@@ -183,9 +183,9 @@ def finish(move: Move) -> None:
     """The new folder is a home like any other from now on."""
     # It may have been moved away from there before.
     with suppress(FileNotFoundError):
-        (move.to / moved_home.MOVED_TO).unlink()
+        (move.to / moves.MOVED_TO).unlink()
     with suppress(FileNotFoundError):
-        (move.to / moved_home.MOVED_FROM).unlink()
+        (move.to / moves.MOVED_FROM).unlink()
     sync_folder(move.to)
 
 

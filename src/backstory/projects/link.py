@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from backstory.store.moved_home import MOVED_TO, sync_folder
+from backstory.store.moves import MOVED_TO, sync_folder
 from backstory.store.private import as_ours
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The project stores of a machine: the path of each, so that none is lost and the home store has copies of all.
+"""The project stores of a machine: the path of each, and who owns it, so that none is lost and the home store has all.
 
 A note is a file ``BACKSTORY_HOME/projects/<store id>``, for further places of a store ``<store id>.1``, ``.2``, …: the
 store's path, a NUL, its device and inode. Notes of earlier versions hold the path alone. Its mtime is that of the
@@ -12,22 +12,23 @@ import fcntl
 import os
 import sys
 from contextlib import suppress
+from enum import StrEnum
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, StoreNotFound, in_words
 from backstory.exchange import replication
 from backstory.lazy import lazy_module
-from backstory.projects.trust import Place, Seen, Verdict, whose
 from backstory.store import open_store, sessions
 from backstory.store.moves import Move, root_of, with_move
 from backstory.store.private import make_private_folder, write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from backstory.store import Store, run_facts
 else:
@@ -341,3 +342,73 @@ def _path_of(folder: int) -> Path:
     if sys.platform == "darwin":
         return Path(os.fsdecode(fcntl.fcntl(folder, F_GETPATH, bytes(PATH_BYTES_MAX)).rstrip(b"\0")))
     return Path(f"/proc/self/fd/{folder}").readlink()
+
+
+# who owns a project's store -------------------------------------------------------------------------------------------
+
+
+class Verdict(StrEnum):
+    """The ownership of a store."""
+
+    OURS = "ours"
+    ABSENT = "absent"
+    """There is none: the first session creates one, which is ours."""
+    ELSEWHERE = "elsewhere"
+    MACHINE = "machine"
+    """It is the home store, at the path of a project's."""
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """The noted path of a store of ours. Notes of earlier versions lack the device and inode."""
+
+    store_id: str
+    path: str
+    device: int | None = None
+    inode: int | None = None
+    merged: int | None = None
+    """It was merged into another store of ours when its mtime was this, ns, and holds nothing more since."""
+
+
+class Seen(Struct, frozen=True, kw_only=True):
+    """The file at a path. ``store_id`` is None if it is no store."""
+
+    path: str
+    store_id: str | None = None
+    device: int | None = None
+    inode: int | None = None
+    is_named: bool = False
+    """A person named this very file, so following a link was their choice."""
+    is_link: bool = False
+    """The file, or the folder that holds it, is a symbolic link."""
+    is_machine: bool = False
+    """It is the file of the home store."""
+
+
+def whose(seen: Seen, noted: Iterable[Place]) -> Verdict:
+    """Decide whose a store is. A link that is not noted under its own path may lead anywhere, so it is never ours."""
+    if seen.is_machine:
+        return Verdict.OURS if seen.is_named else Verdict.MACHINE
+    may_lead_anywhere = seen.is_link and not seen.is_named
+    for place in noted:
+        is_there = place.path == seen.path
+        if seen.store_id is None and is_there:
+            return Verdict.ABSENT
+        is_moved = not may_lead_anywhere and place.inode is not None and _file(place) == _file(seen)
+        if place.store_id == seen.store_id and (is_there or is_moved):
+            return Verdict.OURS
+    return Verdict.ABSENT if seen.store_id is None and not may_lead_anywhere else Verdict.ELSEWHERE
+
+
+def in_conflict(
+    identities: Iterable[str], known: Mapping[str, str | None], place: str, *, is_id_known: bool
+) -> set[str]:
+    """Return the sessions of a store from elsewhere that the home store knows from another place.
+
+    ``known``: the origin of each session of the home store; None for its own.
+    ``is_id_known``: the store has the id of one of ours, so all its sessions claim to be ours.
+    """
+    return {each for each in identities if is_id_known or (each in known and known[each] != place)}
+
+
+def _file(place: Place | Seen) -> tuple[int | None, int | None]:
+    return place.device, place.inode

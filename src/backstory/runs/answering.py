@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from backstory import agents
 from backstory.agents.bounded import stream_reader
 from backstory.agents.contract import Exit
-from backstory.agents.lines import BLANK, lines_of
+from backstory.agents.jsonl import BLANK, lines_of
 from backstory.errors import AgentNotStarted, TemporaryFolderUnusable
 from backstory.model import PARTIAL, AssistantText, Complete, Error, Outcome, Tokens
 from backstory.runs.process import marked, send

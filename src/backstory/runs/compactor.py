@@ -1,4 +1,4 @@
-"""The process that summarises the beginning of a session: one for each session, beside its runs.
+"""The process that summarises the beginning of a session, one for each beside its runs; turns that are stopped for it.
 
 It holds a lock of its own while it works, so that prompts may run meanwhile; the kernel frees the lock when the process
 ends, however that comes. What keeps it from making a summary is noted in a file for the next command.
@@ -14,16 +14,24 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec import Struct
+
+from backstory import ids
 from backstory.errors import BackstoryError
 from backstory.lazy import lazy_regex
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.process import birth
 from backstory.runs.spool import MARKER
-from backstory.store.private import make_private_folder
+from backstory.store.private import make_private_folder, write_private
+from backstory.store.queue import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from backstory.runs.spool import Run
+
 
 SUFFIX = ".compaction"
 TROUBLES = "compactions"
@@ -140,3 +148,70 @@ def trouble(home: Path, session_uid: str) -> str:
         return (home / TROUBLES / session_uid).read_text("utf-8")
     except OSError:
         return ""
+
+
+# turns stopped for a summary ------------------------------------------------------------------------------------------
+
+
+STOPPED_SUFFIX = ".continue"
+
+
+class StoppedTurn(Struct, frozen=True, kw_only=True):
+    """A turn that was stopped for a summary, and what continues it."""
+
+    store: str
+    session_uid: str
+    turn_uid: str
+    next_uid: str
+    """The turn that continues it gets this uid: where that is there, nothing is left to do."""
+    options: Options
+    pid: int = 0
+    """The process that continues it, since its runner was killed; 0: none was begun."""
+
+
+def stopped_turn(run: Run, now: int) -> StoppedTurn:
+    """What is noted of a run that is about to be stopped."""
+    options = Options(agent=run.agent, model=run.model, permissions=run.permissions, cwd=run.cwd)
+    return StoppedTurn(
+        store=run.store, session_uid=run.session_uid, turn_uid=run.turn_uid, options=options,
+        next_uid=ids.new_uid(now, os.urandom(10)),
+    )  # fmt: skip
+
+
+def note_stopped(home: Path, stopped: StoppedTurn) -> None:
+    """Note a turn that is about to be stopped. A full disk keeps it from nothing."""
+    file = _file(home, stopped.session_uid)
+    whole = file.with_suffix(".new")
+    with suppress(OSError, BackstoryError):
+        make_private_folder(file.parent)
+        write_private(whole, msgspec.json.encode(stopped))
+        whole.replace(file)
+
+
+def stopped_of(home: Path, session_uid: str) -> StoppedTurn | None:
+    """What is noted of a session; None where nothing is to be continued."""
+    try:
+        return msgspec.json.decode(_file(home, session_uid).read_bytes(), type=StoppedTurn)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def all_stopped(home: Path) -> Iterator[StoppedTurn]:
+    """Every turn that is to be continued."""
+    with suppress(OSError):
+        for name in sorted(file.name for file in (home / TROUBLES).iterdir()):
+            if (
+                name.endswith(STOPPED_SUFFIX)
+                and (found := stopped_of(home, name.removesuffix(STOPPED_SUFFIX))) is not None
+            ):
+                yield found
+
+
+def forget_stopped(home: Path, session_uid: str) -> None:
+    """Nothing of a session is to be continued any more."""
+    with suppress(OSError):
+        _file(home, session_uid).unlink(missing_ok=True)
+
+
+def _file(home: Path, session_uid: str) -> Path:
+    return home / TROUBLES / f"{session_uid}{STOPPED_SUFFIX}"

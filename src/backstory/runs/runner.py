@@ -37,12 +37,10 @@ from backstory.errors import (
 from backstory.exchange import replication
 from backstory.model import Permissions, ToolCall, Turn, UserMessage
 from backstory.projects.registry import KnownProjects, Whereabouts, file_at
-from backstory.runs import listeners
-from backstory.runs.lease import SessionLease
-from backstory.runs.lock import LOCKS, SessionLock
+from backstory.runs.lock import LOCK_S, LOCKS, POLL_S, SessionLease, SessionLock
 from backstory.runs.queued import dequeue_consumed, is_queued
 from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, list_spools
-from backstory.runs.steering import StdinPipe, Steering
+from backstory.runs.steering import StdinPipe, Steering, accepts_messages, note_accepting
 from backstory.runs.stopping import EndOf, Stopping
 from backstory.runs.stream import (
     ArrivalNotes,
@@ -57,7 +55,7 @@ from backstory.runs.stream import (
 )
 from backstory.store import Store, compactions, open_store, sessions
 from backstory.store import runs as stored_runs
-from backstory.store.arrivals import Arrivals
+from backstory.store.batches import Arrivals
 from backstory.store.queue import Kind
 
 if TYPE_CHECKING:
@@ -68,14 +66,11 @@ if TYPE_CHECKING:
     from backstory.store import Session
     from backstory.store.queue import QueuedPrompt
 
-POLL_S = 0.025
 READ_BYTES = 1024 * 1024
 Came: TypeAlias = "Shown | UserMessage"
 """What a run yields: what its agent said, or a message that the agent has received while it ran."""
 ORPHANED = "an agent whose backstory was killed"
 """The holder of a session whose agent lives and whose runner does not: it hands nothing over and runs nothing more."""
-LOCK_S = 2.0
-"""The longest wait for a session's lock."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -340,13 +335,13 @@ class Runner:
             ended = Exit(was_cancelled=True)
             if process is not None:
                 reader = stream_reader(agents.load(request.agent))
-                is_known = listeners.is_known(self._home, executable)
+                is_known = accepts_messages(self._home, executable)
                 steering = _steering(hold, spool, feed, steer, reader, self._now, is_known=is_known)
                 came = self._follow(spool, process, reader, stopping, steering, run.started)
                 with _outliving(process):
                     ended = yield from _noting(store, session, run.native_id, reader, came)
                 if steering is not None and steering.was_heard:
-                    listeners.note(self._home, executable)
+                    note_accepting(self._home, executable)
             spool.note_exit(ended.code, ended.signal)
             moved_to = whereabouts.now()
         return self._finish(store, spool, run, ended, len(context), moved_to)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from backstory.agents.lines import LineReader
+from backstory.agents.jsonl import LineReader
 from backstory.errors import BackstoryError
 from backstory.lazy import lazy_module, lazy_regex
 from backstory.runs import process
@@ -328,3 +328,8 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def running_runs(home: Path) -> list[tuple[Spool, Run]]:
+    """The runs whose agent is alive, the oldest first."""
+    return [(spool, run) for spool in list_spools(home / SPOOLS) if (run := spool.run) is not None and spool.is_alive]

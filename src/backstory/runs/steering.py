@@ -1,4 +1,7 @@
-"""Messages for a running agent: sent while it accepts them; its stdin is closed when it has answered."""
+"""Messages for a running agent: sent while it accepts them; its stdin is closed when it has answered.
+
+Programs that accepted one are remembered, so that the next run need not find out.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,21 @@ import termios
 import time
 from collections import deque
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from backstory.errors import BackstoryError, QueueBusy
 from backstory.model import UserMessage, event_to_json, own_line
+from backstory.store.private import write_private
 from backstory.store.queue import Kind, Queue, QueuedPrompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backstory.agents.contract import SteerPart, SteerState
-    from backstory.runs.lease import SessionLease
+    from backstory.runs.lock import SessionLease
     from backstory.runs.spool import Spool
 
 
@@ -241,3 +246,43 @@ class StdinPipe:
         if self._writing is not None:
             os.close(self._writing)
             self._writing = None
+
+
+# programs that accept messages ---------------------------------------------------------------------------------------
+
+
+LISTENERS = "listeners.json"
+
+_Stamp = tuple[int, int, int]
+
+
+def accepts_messages(home: Path, program: str) -> bool:
+    """Return True if this program accepted messages before."""
+    stamp = _stamp(program)
+    return stamp is not None and _known(home).get(program) == stamp
+
+
+def note_accepting(home: Path, program: str) -> None:
+    """Remember a program that accepts messages; a failure to write is ignored."""
+    stamp, known = _stamp(program), _known(home)
+    if stamp is None or known.get(program) == stamp:
+        return
+    beside = home / f"{LISTENERS}.{os.getpid()}"
+    with suppress(BackstoryError, OSError):
+        write_private(beside, msgspec.json.encode({**known, program: stamp}))
+        beside.replace(home / LISTENERS)
+
+
+def _known(home: Path) -> dict[str, _Stamp]:
+    try:
+        return msgspec.json.decode((home / LISTENERS).read_bytes(), type=dict[str, _Stamp])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _stamp(program: str) -> _Stamp | None:
+    try:
+        status = Path(program).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns

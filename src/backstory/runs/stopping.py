@@ -1,4 +1,4 @@
-"""How an agent is stopped: interrupted first, killed if it continues. Causes: Ctrl-C, silence and a full disk."""
+"""Stopping an agent: interrupted first, killed if it continues. Causes: a person, Ctrl-C, silence and a full disk."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from backstory.runs.lock import LOCK_S, POLL_S, is_held
+from backstory.runs.spool import running_runs
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from backstory.runs.spool import Spool
+
 
 LOOK_S = 1.0
 DISK_BYTES_LEAST = 64 * 1024 * 1024
@@ -106,3 +113,34 @@ class Stopping:
             return
         self._asked = now
         self._spool.cancel(why)
+
+
+# stopping what runs a session -----------------------------------------------------------------------------------------
+
+
+def running(home: Path, session_uid: str) -> list[Spool]:
+    """The runs of a session whose agent is alive."""
+    return [spool for spool, run in running_runs(home) if run.session_uid == session_uid]
+
+
+def running_soon(home: Path, session_uid: str) -> list[Spool]:
+    """The same; where somebody holds the session for a run that is about to begin, that is waited for."""
+    deadline = time.monotonic() + LOCK_S
+    while not (found := running(home, session_uid)) and is_held(home, session_uid) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return found
+
+
+def stop(spools: Sequence[Spool]) -> None:
+    """Ask agents to stop; one that does not listen is killed with all that it started."""
+    for spool in spools:
+        was_asked = spool.pid is not None
+        spool.cancel()
+        deadline = time.monotonic() + INTERRUPT_S
+        while spool.is_alive and time.monotonic() < deadline:
+            if not was_asked and spool.pid is not None:
+                # It was only about to begin.
+                spool.interrupt()
+                was_asked = True
+            time.sleep(POLL_S)
+        spool.kill()

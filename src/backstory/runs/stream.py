@@ -13,7 +13,7 @@ from msgspec import Struct
 from backstory import agents
 from backstory.agents.bounded import stream_reader
 from backstory.agents.contract import Ending
-from backstory.agents.lines import BLANK, LineReader, lines_of
+from backstory.agents.jsonl import BLANK, LineReader, lines_of
 from backstory.conversation.context import told_as
 from backstory.conversation.tree import Point
 from backstory.errors import AgentCannotRun, AgentMissing, StoreRefused, in_words
@@ -31,10 +31,9 @@ from backstory.model import (
     Turn,
     Unknown,
 )
-from backstory.store import RunStart, arrivals, codec, logs, runs, sidecars
+from backstory.store import RunStart, batches, codec, logs, runs, sidecars
 from backstory.store.append import APPEND_TRIES, STALE
-from backstory.store.arrivals import SUFFIX, Arrivals
-from backstory.store.batches import BatchContent, RecordBatch, RunPart, chunks_of
+from backstory.store.batches import SUFFIX, Arrivals, BatchContent, RecordBatch, RunPart, chunks_of
 from backstory.store.logs import API, FAILED, STDERR, STREAM
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from backstory.agents.contract import Exit, StreamReader
     from backstory.agents.contract import RunPart as AgentRunPart
-    from backstory.agents.lines import Line
+    from backstory.agents.jsonl import Line
     from backstory.ingest.record_source import RecordSource
     from backstory.runs.spool import Run, Spool, Word
     from backstory.store import Store
@@ -457,12 +456,12 @@ def append_run(run: SpooledRun, store: Store, beside: Store | None = None) -> bo
     """
     for _ in range(APPEND_TRIES):
         refused, is_beside = None, beside is not None
-        for batches in run.batches(store.ask(runs.start_in, run.session_uid, run.run.turn_uid)):
+        for read in run.batches(store.ask(runs.start_in, run.session_uid, run.run.turn_uid)):
             if refused is None:
-                refused = next((each.refused for each in store.append(batches) if each.refused), None)
+                refused = next((each.refused for each in store.append(read) if each.refused), None)
                 # It keeps its parent, wherever the session continues.
-                batches[0].follows_leaf = False
-                is_beside = is_beside and refused is None and beside is not None and _is_taken(beside, batches)
+                read[0].follows_leaf = False
+                is_beside = is_beside and refused is None and beside is not None and _is_taken(beside, read)
         if refused != STALE:
             return is_beside and refused is None
     missing = f"a part of run {run.run.turn_uid} is missing before the next one, or its session changes all the time"
@@ -486,14 +485,14 @@ WATCH_GAP_MS = 5_000
 
 def notes_of(output: Path) -> Path:
     """Return the path of the notes about an output."""
-    return output.with_name(output.name + arrivals.SUFFIX)
+    return output.with_name(output.name + batches.SUFFIX)
 
 
 def read_notes(output: Path) -> tuple[bytes, int]:
     """Return the notes about an output, and the mtime (ns) of their file; empty if there are none."""
     try:
         with notes_of(output).open("rb") as file:
-            return file.read(arrivals.BYTES_MAX), os.fstat(file.fileno()).st_mtime_ns
+            return file.read(batches.BYTES_MAX), os.fstat(file.fileno()).st_mtime_ns
     except OSError:
         return b"", 0
 
@@ -514,19 +513,19 @@ class ArrivalNotes:
         if not length or self._is_over:
             return
         if was_watched:
-            self._append(arrivals.seen(length, now - self._last_ms))
+            self._append(batches.seen(length, now - self._last_ms))
             self._last_ms = now
         else:
-            self._append(arrivals.unwatched(length))
+            self._append(batches.unwatched(length))
 
     def _append(self, note: bytes) -> None:
         try:
             if self._file is None:
                 flags = os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_APPEND
                 self._file = os.open(self._path, flags, 0o600)
-                note = bytes([arrivals.VERSION]) + note
+                note = bytes([batches.VERSION]) + note
             self._written += len(note)
-            is_whole = self._written <= arrivals.BYTES_MAX and os.write(self._file, note) == len(note)
+            is_whole = self._written <= batches.BYTES_MAX and os.write(self._file, note) == len(note)
         except OSError:
             is_whole = False
         # Each note is relative to the one before, so none may follow a missing one.

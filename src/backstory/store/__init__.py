@@ -33,13 +33,12 @@ if TYPE_CHECKING:
     from backstory.ask.sql_scope import SqlScope
     from backstory.conversation.tree import Point
     from backstory.model import Event, Turn, TurnWithEvents
-    from backstory.store import compactions, decisions, maintenance, orphans, plan
+    from backstory.store import compactions, decisions, maintenance, plan, runs
     from backstory.store.append import Written
     from backstory.store.batches import RecordBatch
     from backstory.store.logs import FileStamp, Log, UnpackedChunks
-    from backstory.store.orphans import Orphan
     from backstory.store.own_log import OwnLog
-    from backstory.store.runs import RunStart
+    from backstory.store.runs import Orphan, RunStart
     from backstory.store.session_filter import Filter
     from backstory.store.verify import Verified
 else:
@@ -269,16 +268,16 @@ class Store(Database):
 
         ``running``: uids of turns whose rest is still to come. One that comes all the same replaces what was closed.
         """
-        from backstory.store import orphans
+        from backstory.store import runs
 
-        if not self.ask_or(False, lambda db: bool(orphans.found(db, running))):
+        if not self.ask_or(False, lambda db: bool(runs.found(db, running))):
             return []
-        closed, now = list[orphans.Orphan](), self.now()
-        left: list[orphans.Left] = []
+        closed, now = list[runs.Orphan](), self.now()
+        left: list[runs.Left] = []
 
         def look(db: apsw.Connection) -> Callable[[], list[RecordBatch]]:
-            left[:] = [orphans.left(db, *each) for each in orphans.found(db, running)[:1]]
-            return lambda: [orphans.closing(each, now) for each in left]
+            left[:] = [runs.left(db, *each) for each in runs.found(db, running)[:1]]
+            return lambda: [runs.closing(each, now) for each in left]
 
         while self._append(look):
             closed += [each.orphan for each in left]

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory import ids
-from backstory.derive.remotes import repository_name
+from backstory.derive.naming import repository_name
 from backstory.errors import SessionNotFound
 from backstory.model import Outcome, Relation
 from backstory.store import (
@@ -34,7 +34,7 @@ from backstory.store import (
 )
 from backstory.store.event_rows import Waiting
 from backstory.store.logs import FILE
-from backstory.store.rows import fetch, fetch_one
+from backstory.store.schema import fetch, fetch_one
 from backstory.store.sidecars import SidecarBatch
 from backstory.store.sidecars import write as keep_beside
 

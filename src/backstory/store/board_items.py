@@ -13,8 +13,8 @@ from backstory import errors
 from backstory.bounds import TIME_MAX_MS, iso
 from backstory.conversation import board
 from backstory.conversation.board import BoardItem, BoardKey, Src
-from backstory.store import kinds
-from backstory.store.rows import fetch
+from backstory.store import schema
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -116,7 +116,7 @@ def _recorded(db: apsw.Connection, key: BoardKey, moves: Moves) -> list[ItemCopy
     folder = key.folder
     names = [key.repository, *(f"{board.LOCAL}{each}" for each in moves.earlier(folder or ""))]
     sql = f"select {_COLUMNS} from context_items where branch = ? and repository in (select value from json_each(?))"
-    rows = [each for each in fetch(db, ItemCopy, sql, (key.branch, kinds.json_list(names))) if each.is_valid]
+    rows = [each for each in fetch(db, ItemCopy, sql, (key.branch, schema.json_list(names))) if each.is_valid]
     if folder is None or not moves:
         return rows
     return [each for each in rows if moves.here(each.repository.removeprefix(board.LOCAL), iso(each.created)) == folder]
@@ -128,7 +128,7 @@ def _began(db: apsw.Connection, key: BoardKey, moves: Moves) -> list[str]:
     if folder is None:
         rows = fetch(db, tuple[str, str], _BEGAN, (key.repository, key.branch))
         return sorted(at for at, _ in rows)
-    folders = kinds.json_list([folder, *moves.earlier(folder)])
+    folders = schema.json_list([folder, *moves.earlier(folder)])
     rows = fetch(db, tuple[str, str], _BEGAN_IN_FOLDERS, (folders, key.branch))
     return sorted(at for at, path in rows if moves.here(path, at) == folder)
 

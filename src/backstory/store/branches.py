@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from backstory import errors
 from backstory.conversation.tree import Point, Tree
-from backstory.store import event_rows, kinds, turns
-from backstory.store.rows import fetch, fetch_one
+from backstory.store import event_rows, schema, turns
+from backstory.store.schema import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -118,7 +118,7 @@ def _has_content_after(db: apsw.Connection, session_id: int, after: int, last: i
     return bool(
         db.execute(
             "select exists (select 1 from events where session_id = ? and seq > ? and seq <= ? "
-            f"and kind in {kinds.CONTENT})",
+            f"and kind in {schema.CONTENT})",
             (session_id, after, last),
         ).get
     )
@@ -198,7 +198,7 @@ def _before_open_calls(db: apsw.Connection, session_id: int, turn_id: int, first
         db,
         tuple[int, bytes | str],
         "select seq, data from events where session_id = ? and turn_id = ? and seq between ? and ? "
-        f"and kind in {kinds.TOOLS} order by seq, part",
+        f"and kind in {schema.TOOLS} order by seq, part",
         (session_id, turn_id, first, seq),
     )
     from backstory.model import ToolCall, ToolResult, event_from_json

@@ -15,8 +15,8 @@ import msgspec
 from backstory import ids
 from backstory.lazy import lazy_module
 from backstory.model import Relation, Turn
-from backstory.store import kinds, written
-from backstory.store.rows import fetch, fetch_one
+from backstory.store import schema, written
+from backstory.store.schema import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -80,7 +80,7 @@ def shown_elsewhere(db: apsw.Connection, session_id: int) -> dict[str, str]:
 
 def events_shown_elsewhere(db: apsw.Connection, but: Collection[int]) -> list[int]:
     """The events of all such turns, but for those of some sessions: what they say is found where they are shown."""
-    skipped = (kinds.json_list(sorted(but)),)
+    skipped = (schema.json_list(sorted(but)),)
     rows = fetch(
         db,
         tuple[int],
@@ -109,7 +109,7 @@ def shown_as_each(db: apsw.Connection, session_ids: Collection[int]) -> dict[int
         "select s.id, r.session_id, min(r.id) from sessions s join turns r on r.native_id = s.native_id "
         "join sessions o on o.id = r.session_id where s.id in (select value from json_each(?)) "
         f"and {CLAIMED} and o.owner is not null group by s.id",
-        (kinds.json_list(sorted(session_ids)),),
+        (schema.json_list(sorted(session_ids)),),
     )
     return {session_id: shown for session_id, shown, _ in rows}
 
@@ -222,7 +222,7 @@ def known_runs(db: apsw.Connection, read: Sequence[Turn]) -> dict[str, str]:
         "where native_id in (select value from json_each(?)) group by native_id, agent, uid) t where exists ("
         "select 1 from turns r join sessions o on o.id = r.session_id "
         "where r.uid = t.uid and r.native_id is not t.native_id and o.owner is not null) order by first",
-        (kinds.json_list({turn.native_id for turn in read if turn.native_id}),),
+        (schema.json_list({turn.native_id for turn in read if turn.native_id}),),
     )
     found: dict[str, str] = {}
     for native_id, agent, uid in rows:

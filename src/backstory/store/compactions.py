@@ -17,7 +17,7 @@ from backstory.conversation.tree import Point, Span
 from backstory.model import Compacted, Tokens
 from backstory.store import branches, event_rows, events, turns
 from backstory.store.events import StoredEvent
-from backstory.store.rows import fetch
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

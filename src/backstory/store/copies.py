@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory import ids
-from backstory.store import claims, kinds
-from backstory.store.rows import fetch
+from backstory.store import claims, schema
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -31,7 +31,7 @@ class Holder(Struct, frozen=True, kw_only=True):
 def turn_uids(db: apsw.Connection, session_ids: Iterable[int]) -> set[str]:
     """The uids of all turns of some sessions."""
     rows = db.execute(
-        "select uid from turns where session_id in (select value from json_each(?))", (kinds.json_list(session_ids),)
+        "select uid from turns where session_id in (select value from json_each(?))", (schema.json_list(session_ids),)
     )
     return {str(uid) for (uid,) in rows}
 
@@ -41,7 +41,7 @@ def turn_uids_of(db: apsw.Connection, uids: Sequence[str]) -> set[str]:
     rows = db.execute(
         "select uid from turns where session_id in "
         "(select id from sessions where uid in (select value from json_each(?)))",
-        (kinds.json_list(uids),),
+        (schema.json_list(uids),),
     )
     return {str(uid) for (uid,) in rows}
 
@@ -55,7 +55,7 @@ def holders(db: apsw.Connection, wanted: Collection[str]) -> list[Holder]:
         "coalesce(substr(p.uid, 11), s.parent_identity) from turns t join sessions s on s.id = t.session_id "
         "left join sessions p on p.id = s.parent_id where t.uid in (select value from json_each(?)) "
         f"and not {claims.CLAIMED} group by s.id order by s.uid",
-        (kinds.json_list(wanted),),
+        (schema.json_list(wanted),),
     )
 
 

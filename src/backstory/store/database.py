@@ -1,4 +1,4 @@
-"""A store's file: its connections, its transactions, and its tables as today's."""
+"""A store's file: its connections, its transactions, its tables as today's, the segments of its search index."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import msgspec
 
 from backstory import errors, ids
 from backstory.lazy import lazy_module
-from backstory.store import connection, coverage, foreign, migrate, moves, sessions
-from backstory.store.segments import has_too_many_segments, is_in_bulk, merge_whole, needs_care, reset_index
+from backstory.store import connection, coverage, migrate, moves, sessions
 from backstory.store.sessions import Session
 
 if TYPE_CHECKING:
@@ -27,12 +26,13 @@ if TYPE_CHECKING:
     from backstory.store.batches import RecordBatch
     from backstory.store.coverage import IndexRule
     from backstory.store.moves import Move, Moves
-    from backstory.store.session_filter import SessionFilter
+    from backstory.store.session_filter import Selection
 else:
     append = lazy_module("backstory.store.append")
+    import apsw
 
 
-F = TypeVar("F", bound="SessionFilter")
+F = TypeVar("F", bound="Selection")
 P = ParamSpec("P")
 T = TypeVar("T")
 STEPS_BETWEEN_LOOKS = 5_000
@@ -101,7 +101,7 @@ class Database:
         self._writer: apsw.Connection | None = None
         self._moves: Moves | None = None
         self._id_to_take: str | None = None
-        self.whole = foreign.Wholeness()
+        self.whole = connection.Wholeness()
         self.is_elsewhere = False
         """Nobody has trusted it: its sessions are marked as from elsewhere, their names count for nothing, and none
         of its triggers acts."""
@@ -476,13 +476,13 @@ class Database:
             return self._disarm(db)
 
     def _disarm(self, db: apsw.Connection) -> list[str]:
-        foreign.check_tables(db, self.path)
-        foreign.check_uids(db, self.path)
+        connection.check_tables(db, self.path)
+        connection.check_uids(db, self.path)
         with connection.writing(db, self.path):
-            dropped = foreign.take_out_triggers(db, self.path)
+            dropped = connection.take_out_triggers(db, self.path)
             # What a migration changes must not act meanwhile either, so ours come back with today's tables.
             migrate.upgrade(db, self.path)
-            foreign.put_back_triggers(db)
+            connection.put_back_triggers(db)
         return dropped
 
     def _make_ready(self, db: apsw.Connection) -> None:
@@ -505,3 +505,72 @@ class Database:
                 if not db.execute("select count(*) from sqlite_schema").get:
                     migrate.begin(db, self._id_to_take or self.new_uid(), moves.root_of(self.path))
                 migrate.upgrade(db, self.path)
+
+
+# the segments of the search index -------------------------------------------------------------------------------------
+
+
+BULK_CRISIS_MERGE = 500
+"""The most segments of the index that are merged at once even while that is put off: FTS5 has room for 2,000 in all."""
+
+
+SEGMENTS_MAX = 1_500
+"""An index with more segments is merged before anything is written: merging takes room itself."""
+
+
+SEARCHED_SEGMENTS = 32
+"""An index in no more segments than these is searched well; later writers merge them as they go."""
+
+
+MERGE_PAGES = 2_000
+"""The index is merged in steps of so many pages, so that no other writer waits for long."""
+
+
+MERGE_STEPS_MAX = 10_000
+
+
+def set_index(db: apsw.Connection, **settings: int) -> None:
+    for name, value in settings.items():
+        db.execute("insert into search_index(search_index, rank) values (?, ?)", (name, value))
+
+
+def merge_index(db: apsw.Connection, *, is_first: bool) -> bool:
+    """One step of merging; whether there is more to do. A negative number of pages begins anew with all segments."""
+    before = db.total_changes()
+    set_index(db, merge=-MERGE_PAGES if is_first else MERGE_PAGES)
+    return db.total_changes() - before > 1
+
+
+def merge_whole(db: apsw.Connection, path: Path) -> None:
+    """Merge the index into one segment, in short transactions."""
+    for step in range(MERGE_STEPS_MAX):
+        with connection.writing(db, path):
+            is_more = merge_index(db, is_first=step == 0)
+        if not is_more:
+            break
+
+
+def has_too_many_segments(db: apsw.Connection) -> bool:
+    # The numbers of segments are given anew from the lowest, so that a low one answers without counting.
+    if (db.execute("select max(segid) from search_index_idx").get or 0) <= SEGMENTS_MAX:
+        return False
+    return bool(db.execute("select count(distinct segid) > ? from search_index_idx", (SEGMENTS_MAX,)).get)
+
+
+def is_in_bulk(db: apsw.Connection) -> bool:
+    """Return True if the index has the settings of a bulk load: one goes on, or was killed."""
+    return bool(db.execute("select count(*) from search_index_config where k = 'automerge' and v = 0").get)
+
+
+def needs_care(db: apsw.Connection) -> bool:
+    """Return True if who opens the store to write gives the index its settings back, or merges it, first."""
+    return is_in_bulk(db) or has_too_many_segments(db)
+
+
+def is_scattered(db: apsw.Connection) -> bool:
+    """Return True if a search looks into so many segments that merging them is worth its time."""
+    return bool(db.execute("select count(distinct segid) > ? from search_index_idx", (SEARCHED_SEGMENTS,)).get)
+
+
+def reset_index(db: apsw.Connection) -> None:
+    set_index(db, automerge=4, crisismerge=16, hashsize=1024 * 1024)

@@ -12,9 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from backstory import ids
-from backstory.store import branches, kinds, turns
+from backstory.store import branches, schema, turns
 from backstory.store.plan import BRANCH, NAME, TURN, Decide, Decisions, SessionState, StoreState, Value, about_branch
-from backstory.store.rows import fetch
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -120,7 +120,7 @@ def _turns(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]
         _DecidedTurn,
         "select t.session_id, t.uid, t.outcome is not null, t.removed, t.removed is not null and t.prompt = '' "
         f"and not exists (select 1 from {source}.events e where e.session_id = t.session_id "
-        f"and e.seq between t.first_seq and t.last_seq and e.kind in {kinds.CONTENT}), t.started "
+        f"and e.seq between t.first_seq and t.last_seq and e.kind in {schema.CONTENT}), t.started "
         f"from {source}.turns t join {source}.sessions s on s.id = t.session_id where {wanted}",
         bound,
     )
@@ -193,4 +193,4 @@ def _write_branches(db: apsw.Connection, session_id: int, decided: Decisions, kn
 
 
 def _as_json(uids: Collection[str]) -> str:
-    return kinds.json_list(sorted(uids))
+    return schema.json_list(sorted(uids))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.lazy import lazy_regex
-from backstory.store import coverage, kinds
-from backstory.store.rows import fetch
+from backstory.store import coverage, schema
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +122,7 @@ def clear(db: apsw.Connection, session_id: int) -> None:
     )
     db.execute(
         "delete from call_results where call_id in (select id from events where session_id = ? "
-        f"and kind in {kinds.CALLS})",
+        f"and kind in {schema.CALLS})",
         (session_id,),
     )
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from backstory.derive.index_text import Scope, index_text
 from backstory.model import Parts
 from backstory.store import coverage
-from backstory.store.rows import fetch
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

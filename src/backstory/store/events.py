@@ -9,7 +9,7 @@ from msgspec import Struct
 from backstory.conversation.context import chars_at_least
 from backstory.conversation.tree import Point
 from backstory.model import Event, TurnWithEvents, UserMessage, event_from_json
-from backstory.store import branches, codec, kinds, turns
+from backstory.store import branches, codec, schema, turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ def of_records(db: apsw.Connection, session_id: int, seqs: Sequence[int]) -> lis
     rows = db.execute(
         f"select {_COLUMNS} from events where session_id = ? and seq in (select value from json_each(?)) "
         "order by seq, part",
-        (session_id, kinds.json_list(seqs)),
+        (session_id, schema.json_list(seqs)),
     ).fetchall()
     return _unpacked(db, rows)
 
@@ -97,7 +97,7 @@ def count(db: apsw.Connection, session_id: int) -> int:
 
 def seqs_around(db: apsw.Connection, session_id: int, seq: int, before: int, after: int) -> list[int]:
     """The numbers of records with events that are shown: so many before one, itself, and so many behind it."""
-    where = f"session_id = ? and kind in {kinds.READ} and {_KEPT}"
+    where = f"session_id = ? and kind in {schema.READ} and {_KEPT}"
     earlier = f"select distinct seq from events where {where} and seq < ? order by seq desc limit ?"
     later = f"select distinct seq from events where {where} and seq >= ? order by seq limit ?"
     found = [*db.execute(earlier, (session_id, seq, before)), *db.execute(later, (session_id, seq, after + 1))]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from backstory import errors
 from backstory.lazy import lazy_module
+from backstory.store.database import BULK_CRISIS_MERGE, is_scattered, reset_index, set_index
 from backstory.store.maintenance import merge_index
-from backstory.store.segments import BULK_CRISIS_MERGE, is_scattered, reset_index, set_index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

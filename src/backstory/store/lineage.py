@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from backstory.model import Relation
-from backstory.store import kinds, written
-from backstory.store.rows import fetch
+from backstory.store import schema, written
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ def link_copies(db: apsw.Connection, turn_uids: Iterable[str]) -> None:
         db,
         "select distinct session_id from turns where uid in (select uid from turns "
         "where uid in (select value from json_each(?)) group by uid having count(*) > 1)",
-        kinds.json_list(turn_uids),
+        schema.json_list(turn_uids),
     )
 
 
@@ -82,12 +82,12 @@ def _link(db: apsw.Connection, wanted: str, *values: object) -> None:
 
 def _alike(db: apsw.Connection, linked: set[int]) -> list[_Alike]:
     """The holders of all turns that these sessions share with any, by kind."""
-    rows = fetch(db, tuple[int, str, int], _SHARED, (kinds.json_list(sorted(linked)),))
+    rows = fetch(db, tuple[int, str, int], _SHARED, (schema.json_list(sorted(linked)),))
     held: dict[int, dict[str, int]] = {}
     for session_id, uid, is_written in rows:
         held.setdefault(session_id, {})[uid] = is_written
     found: dict[frozenset[tuple[str, int]], _Alike] = {}
-    for holder in fetch(db, _Holder, _HOLDERS, (kinds.json_list(held),)):
+    for holder in fetch(db, _Holder, _HOLDERS, (schema.json_list(held),)):
         turns = held[holder.id]
         found.setdefault(frozenset(turns.items()), _Alike(turns, [])).sessions.append(holder)
     return list(found.values())

@@ -10,8 +10,8 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import astuple
 
 from backstory import ids
-from backstory.store import codec, kinds
-from backstory.store.rows import fetch
+from backstory.store import codec, schema
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -270,7 +270,7 @@ def stamps_of(db: apsw.Connection, paths: Iterable[str]) -> dict[str, FileStamp]
     """These files as they were when they were looked at, by path; those that were."""
     wanted = set(paths)
     of_logs = fetch(db, FileStamp, STAMPS_BY_PATH, (_hashes(wanted),))
-    others = fetch(db, FileStamp, f"{_OTHER_STAMPS} where {_IS_ONE_OF}", (kinds.json_list(wanted),))
+    others = fetch(db, FileStamp, f"{_OTHER_STAMPS} where {_IS_ONE_OF}", (schema.json_list(wanted),))
     return {stamp.path: stamp for each in (of_logs, others) for stamp in each if stamp.path in wanted}
 
 
@@ -278,7 +278,7 @@ def known_paths(db: apsw.Connection, paths: Collection[str]) -> set[str]:
     """Those of these paths whose files were looked at."""
     of_logs = db.execute(f"select path from logs where size is not null and {_MAY_BE_ONE_OF}", (_hashes(paths),))
     known = {str(path) for (path,) in of_logs}
-    others = db.execute(f"select path from log_places where {_IS_ONE_OF}", (kinds.json_list(paths),))
+    others = db.execute(f"select path from log_places where {_IS_ONE_OF}", (schema.json_list(paths),))
     return (known | {str(path) for (path,) in others}).intersection(paths)
 
 
@@ -290,7 +290,7 @@ def recent_stamps(db: apsw.Connection, limit: int) -> list[FileStamp]:
 
 
 def _hashes(paths: Iterable[str]) -> str:
-    return kinds.json_list(map(ids.path_hash, paths))
+    return schema.json_list(map(ids.path_hash, paths))
 
 
 def newest(db: apsw.Connection) -> int:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from backstory import errors
 from backstory.lazy import lazy_module
 from backstory.store import branches, connection, coverage, logs, migrate, sessions
-from backstory.store.database import believed
-from backstory.store.rows import fetch
-from backstory.store.segments import merge_whole, reset_index, set_index
+from backstory.store.database import believed, merge_whole, reset_index, set_index
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

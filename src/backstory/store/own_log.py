@@ -13,7 +13,7 @@ from backstory.model import At, Complete, Event, LogIdentity, Record, Turn, User
 from backstory.store import codec, events, logs, runs, turns
 from backstory.store.batches import BatchContent, RecordBatch, chunks_of
 from backstory.store.logs import API
-from backstory.store.rows import fetch, fetch_one
+from backstory.store.schema import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -22,8 +22,8 @@ from msgspec import Struct, field
 
 from backstory import errors
 from backstory.store import connection, waiting
-from backstory.store.foreign import is_uid
-from backstory.store.rows import fetch, fetch_one
+from backstory.store.connection import is_uid
+from backstory.store.schema import fetch, fetch_one
 from backstory.store.waiting import BRIEF_MS, Patience, unstopped
 
 if TYPE_CHECKING:

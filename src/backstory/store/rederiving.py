@@ -19,7 +19,7 @@ from backstory.store import (
 )
 from backstory.store import sessions as stored_sessions
 from backstory.store.batches import BatchContent, RecordBatch
-from backstory.store.rows import fetch
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,8 +17,8 @@ from msgspec import Struct, field
 
 from backstory import ids
 from backstory.model import AssistantText, Relation, event_from_json
-from backstory.store import codec, coverage, kinds, turns, written
-from backstory.store.rows import fetch
+from backstory.store import codec, coverage, schema, turns, written
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -224,7 +224,7 @@ class _Linking:
 
     def _calls(self, turn: _Turn) -> set[str]:
         """The agent's own ids of a turn's calls."""
-        sql = f"session_id = ? and seq between ? and ? and turn_id = ? and kind in {kinds.CALLS}"
+        sql = f"session_id = ? and seq between ? and ? and turn_id = ? and kind in {schema.CALLS}"
         where = (turn.session_id, turn.first_seq, turn.last_seq, turn.id)
         found = self._db.execute(f"select data from events where {sql}", where)
         called = (turns.unpack_event(self._db, self._codecs, data) for (data,) in found)

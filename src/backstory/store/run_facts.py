@@ -16,7 +16,7 @@ from backstory import bounds
 from backstory.model import PARTIAL, ToolCall, event_from_json
 from backstory.store import codec, event_rows, sidecars, turns
 from backstory.store.batches import packed
-from backstory.store.rows import fetch, fetch_one
+from backstory.store.schema import fetch, fetch_one
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,16 +1,28 @@
-"""What ``schema.sql`` and ``derived.sql`` say, for those who ask it."""
+"""The tables and columns of ``schema.sql`` and ``derived.sql``; rows of statements with types; lists for SQL."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args, get_origin
 
+import msgspec
+from msgspec import Struct
+
+from backstory import model
 from backstory.lazy import lazy_regex
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import apsw
+
+    from backstory.model import Event
+
+
 _FOLDER = Path(__file__).parent
-_COMMENT = lazy_regex(r"--[^\n]*")
+_SQL_COMMENT = lazy_regex(r"--[^\n]*")
 _RUNNING_ID = lazy_regex(r"last_native_id\s+text generated always as \((\w+)\) virtual")
 _TABLE = lazy_regex(r"^create (virtual )?table (?:if not exists )?(\w+)(.*?)\n\)([^\n]*);$", re.MULTILINE | re.DOTALL)
 _COLUMN = lazy_regex(r"^  (\w+)\s+(integer|text|real|blob)\b((?:(?!--).)*)(?:-- ([^:\n]*))?", re.MULTILINE)
@@ -54,7 +66,7 @@ def texts() -> tuple[str, str]:
 @cache
 def sources() -> tuple[str, ...]:
     """The statements that make our tables, without comments."""
-    return tuple(_COMMENT.sub("", text) for text in texts())
+    return tuple(_SQL_COMMENT.sub("", text) for text in texts())
 
 
 @cache
@@ -115,3 +127,64 @@ def names(table: str, *fates: str) -> tuple[str, ...]:
 def plain_texts(table: str) -> frozenset[str]:
     """The columns whose text is given to others as it is; every other text is masked, also one that nothing marks."""
     return frozenset(each.name for each in _declared().get(table, ()) if each.is_plain)
+
+
+# rows with types ------------------------------------------------------------------------------------------------------
+
+
+R = TypeVar("R")
+
+
+def fetch(db: apsw.Connection, shape: type[R], sql: str, values: Sequence[Any] = ()) -> list[R]:
+    """Every row of a statement in this shape."""
+    return _shaped(shape, db.execute(sql, values).fetchall())
+
+
+def fetch_one(db: apsw.Connection, shape: type[R], sql: str, values: Sequence[Any] = ()) -> R | None:
+    """The first row of a statement in this shape; None when there is none."""
+    row = db.execute(sql, values).fetchone()
+    return None if row is None else _shaped(shape, [row])[0]
+
+
+def _shaped(shape: type[R], found: list[Any]) -> list[R]:
+    """The rows in this shape; raises ValueError or TypeError where they have more columns or fewer."""
+    if get_origin(shape) is tuple:
+        # All rows of a statement have the same number of columns.
+        if found and len(found[0]) != len(get_args(shape)):
+            raise ValueError(f"{len(get_args(shape))} columns were expected, not {len(found[0])}")
+        return found
+    if issubclass(shape, Struct):
+        fields = shape.__struct_fields__
+        return [shape(**dict(zip(fields, row, strict=True))) for row in found]
+    return [shape(*row) for row in found]
+
+
+# lists for SQL --------------------------------------------------------------------------------------------------------
+
+
+def sql_list(kinds: Iterable[type[Event]]) -> str:
+    """Kinds as the right side of an ``in``.
+
+    >>> sql_list([model.Plan, model.Error])
+    "('Plan', 'Error')"
+    """
+    return "(" + ", ".join(f"'{each.kind}'" for each in kinds) + ")"
+
+
+def json_list(values: Iterable[int | str]) -> str:
+    """Values as one parameter, which ``json_each`` takes apart.
+
+    >>> json_list([1, 2])
+    '[1,2]'
+    """
+    return msgspec.json.encode(list(values)).decode()
+
+
+CONTENT = sql_list(model.CONTENT_KINDS)
+MESSAGES = sql_list(model.MESSAGE_KINDS)
+TEXTS = sql_list(model.TEXT_KINDS)
+ANSWERS = sql_list(model.ANSWER_KINDS)
+FROM_MODEL = sql_list(model.MODEL_KINDS)
+TOOLS = sql_list(model.TOOL_KINDS)
+CALLS = sql_list([model.ToolCall])
+READ = sql_list(model.READ_KINDS)

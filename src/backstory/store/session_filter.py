@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from backstory.bounds import iso
 from backstory.lazy import lazy_regex
 from backstory.model import Relation
-from backstory.store import claims, kinds, lineage
+from backstory.store import claims, lineage, schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +22,7 @@ _REF = r"(?i)(?:(pr|issue|commit)[:\s#]?\s*)?(?:([\w.-]+(?:/[\w.-]+)+)[#!@])?[#!
 _HASH = lazy_regex(r"[0-9a-f]{4,64}")
 
 
-class SessionFilter(Struct, frozen=True, kw_only=True):
+class Selection(Struct, frozen=True, kw_only=True):
     """Which sessions are meant. None asks for all; times in ms since 1970; ``folder`` is a path."""
 
     agent: str | None = None
@@ -49,7 +49,7 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     @property
     def shared(self) -> Mapping[str, Any]:
         """These fields as keywords, for a filter that asks for more."""
-        return {name: getattr(self, name) for name in SessionFilter.__struct_fields__}
+        return {name: getattr(self, name) for name in Selection.__struct_fields__}
 
     def is_in_time(self, at: int | None) -> bool:
         """Return True if a moment is in the time asked for; an unknown one is only in all time."""
@@ -58,7 +58,7 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
-class ListFilter(SessionFilter, frozen=True, kw_only=True):
+class ListFilter(Selection, frozen=True, kw_only=True):
     """Which sessions are listed: those that were active between ``since`` and ``until``, among others."""
 
     subagents: bool = False
@@ -70,7 +70,7 @@ class ListFilter(SessionFilter, frozen=True, kw_only=True):
     upper and lower case are one."""
 
 
-class Filter(SessionFilter, frozen=True, kw_only=True):
+class Filter(Selection, frozen=True, kw_only=True):
     """Which events are asked for, of which sessions; ``since`` and ``until`` are about the events."""
 
     session_id: int | None = None
@@ -81,7 +81,7 @@ class Filter(SessionFilter, frozen=True, kw_only=True):
     """The agent's name of a tool, or ours of its kind; upper and lower case are one."""
 
 
-def conditions(wanted: SessionFilter) -> tuple[list[str], list[object]]:
+def conditions(wanted: Selection) -> tuple[list[str], list[object]]:
     """Conditions on a session ``s``, with their values. When it ended is known from the events."""
     conditions, values = _of_kind(wanted)
     if wanted.branch is not None:
@@ -95,7 +95,7 @@ def conditions(wanted: SessionFilter) -> tuple[list[str], list[object]]:
             values += bound
     if wanted.uids is not None:
         conditions.append("s.uid in (select value from json_each(?))")
-        values.append(kinds.json_list(wanted.uids))
+        values.append(schema.json_list(wanted.uids))
     if wanted.path is not None:
         sentence, bound = _of_paths([wanted.path, *(wanted.moves.earlier(wanted.path) if wanted.moves else [])])
         conditions.append(sentence)
@@ -125,10 +125,10 @@ def listed_conditions(wanted: ListFilter) -> tuple[list[str], list[object]]:
     return listed + more, values
 
 
-def condition_of(wanted: SessionFilter) -> str:
+def condition_of(wanted: Selection) -> str:
     """What a filter says of a session ``s`` beside its time, as one condition with its values in it; '' for nothing.
 
-    >>> condition_of(SessionFilter(branch="it's"))
+    >>> condition_of(Selection(branch="it's"))
     "(s.branch = 'it''s' or s.id in (select session_id from session_branches where branch = 'it''s'))"
     """
     sentences, values = conditions(replace(wanted, since=None, until=None))
@@ -157,7 +157,7 @@ def _like_quoted(text: str) -> str:
     return re.sub(r"[!%_]", r"!\g<0>", text)
 
 
-def _of_kind(wanted: SessionFilter) -> tuple[list[str], list[object]]:
+def _of_kind(wanted: Selection) -> tuple[list[str], list[object]]:
     """Of a project (its key, or a folder of it), of an agent."""
     conditions, values = list[str](), list[object]()
     agent = wanted.agent
@@ -174,7 +174,7 @@ def _of_kind(wanted: SessionFilter) -> tuple[list[str], list[object]]:
     return conditions, values
 
 
-def _of_project(wanted: SessionFilter) -> tuple[str, list[object]]:
+def _of_project(wanted: Selection) -> tuple[str, list[object]]:
     """Sessions of a project or a folder, also as it was called before it was moved, and not those moved out of it."""
     project, folder = wanted.project, wanted.folder
     if not wanted.moves or folder is None:

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from backstory import errors, ids
 from backstory.derive import naming
-from backstory.derive.remotes import repository_name
+from backstory.derive.naming import repository_name
 from backstory.lazy import lazy_module
 from backstory.model import STOPPED_TO_COMPACT, Outcome, Relation
-from backstory.store import claims, coverage, kinds, turns
-from backstory.store.rows import fetch
+from backstory.store import claims, coverage, schema, turns
+from backstory.store.schema import fetch
 from backstory.store.session_filter import FIRST_PROMPT, ListFilter, listed_conditions
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def in_order(db: apsw.Connection, wanted: ListFilter, value: str = "null") -> li
 def several(db: apsw.Connection, session_ids: Sequence[int]) -> list[Session]:
     """The sessions with these ids, as far as they are here."""
     rows = db.execute(
-        f"select {_COLUMNS} {_FROM} where s.id in (select value from json_each(?))", (kinds.json_list(session_ids),)
+        f"select {_COLUMNS} {_FROM} where s.id in (select value from json_each(?))", (schema.json_list(session_ids),)
     )
     return [_session(row) for row in rows]
 
@@ -245,7 +245,7 @@ def listed_among(db: apsw.Connection, session_ids: Sequence[int]) -> set[int]:
     conditions, _ = listed_conditions(ListFilter())
     rows = db.execute(
         f"select s.id from sessions s where s.id in (select value from json_each(?)) and {' and '.join(conditions)}",
-        (kinds.json_list(session_ids),),
+        (schema.json_list(session_ids),),
     )
     return {int(str(session_id)) for (session_id,) in rows}
 
@@ -256,7 +256,7 @@ def not_alone(db: apsw.Connection, uids: Sequence[str], letters: int) -> set[str
         # '[' sorts after every letter of the alphabet, so this range is the prefix, and the index serves it.
         "select value from json_each(?1) where exists (select 1 from sessions where uid >= substr(value, 1, ?2) "
         "and uid < substr(value, 1, ?2) || '[' and uid <> value)",
-        (kinds.json_list(uids), letters),
+        (schema.json_list(uids), letters),
     )
     return {str(uid) for (uid,) in rows}
 
@@ -264,7 +264,7 @@ def not_alone(db: apsw.Connection, uids: Sequence[str], letters: int) -> set[str
 def present(db: apsw.Connection, uids: Sequence[str]) -> set[str]:
     """Those of these uids that are here."""
     rows = db.execute(
-        "select uid from sessions where uid in (select value from json_each(?))", (kinds.json_list(uids),)
+        "select uid from sessions where uid in (select value from json_each(?))", (schema.json_list(uids),)
     )
     return {str(uid) for (uid,) in rows}
 
@@ -408,7 +408,7 @@ def origins(db: apsw.Connection, uids: Sequence[str]) -> dict[str, str | None]:
     None for those that are this store's own, also when they were removed since.
     """
     known = "select substr(uid, 11), {} from {} where substr(uid, 11) in (select value from json_each(?))"
-    asked = (kinds.json_list([ids.session_identity(uid) for uid in uids]),)
+    asked = (schema.json_list([ids.session_identity(uid) for uid in uids]),)
     rows = fetch(db, tuple[str, str | None], known.format("elsewhere", "sessions"), asked)
     removed = fetch(db, tuple[str, str | None], known.format("null", "forgotten"), asked)
     return dict(removed) | dict(rows)
@@ -477,7 +477,7 @@ def last_active(db: apsw.Connection, worktree: str, earlier: Sequence[str] = ())
         "select id from sessions where number is not null "
         "and owner = (select value from meta where key = 'store_id') "
         "order by worktree in (select value from json_each(?)) desc, coalesce(last_active, 0) desc, uid desc limit 1",
-        (kinds.json_list([worktree, *earlier]),),
+        (schema.json_list([worktree, *earlier]),),
     ).get
     return None if found is None else get(db, int(found))
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from backstory.model import SessionFacts
-from backstory.store import codec, coverage, kinds
+from backstory.store import codec, coverage, schema
 from backstory.store.derived_tables import SECTIONS, Texts, texts_of
-from backstory.store.rows import fetch
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -81,7 +81,7 @@ def marks(db: apsw.Connection, log_ids: Collection[int] | None = None) -> dict[t
     if log_ids is None:
         rows = db.execute(asked)
     else:
-        rows = db.execute(f"{asked} where log_id in (select value from json_each(?))", (kinds.json_list(log_ids),))
+        rows = db.execute(f"{asked} where log_id in (select value from json_each(?))", (schema.json_list(log_ids),))
     return {(log_id, name): (size, mtime_ns) for log_id, name, size, mtime_ns in rows}
 
 

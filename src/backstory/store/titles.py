@@ -13,7 +13,7 @@ from array import array
 from typing import TYPE_CHECKING, Any
 
 from backstory.ids import RECORD_KEY_BYTES
-from backstory.store.rows import fetch
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from backstory.model import PARTIAL, Complete, Outcome, Tokens, Turn
-from backstory.store import codec, kinds
-from backstory.store.rows import fetch
+from backstory.store import codec, schema
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -60,7 +60,7 @@ def _is_too_large(value: object) -> bool:
 
 def ids_of(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str, int]:
     """The ids of those of these turns that the session has, by uid."""
-    uids = kinds.json_list(turn.uid for turn in turns)
+    uids = schema.json_list(turn.uid for turn in turns)
     rows = fetch(
         db,
         tuple[str, int],
@@ -154,7 +154,7 @@ def newest_of(db: apsw.Connection, session_ids: Collection[int]) -> dict[int, Tu
     rows = db.execute(
         f"select session_id, {_COLUMNS} from turns where id in (select (select id from turns where session_id = value "
         "order by first_seq desc, id desc limit 1) from json_each(?))",
-        (kinds.json_list(session_ids),),
+        (schema.json_list(session_ids),),
     )
     return {session_id: _turn(tuple(row)) for session_id, *row in rows}
 

@@ -15,9 +15,9 @@ import apsw
 from backstory import ids
 from backstory.bounds import INTEGER_MAX, LINE_BYTES_MAX, NUMBER_MAX
 from backstory.model import AssistantText, ToolCall, ToolResult
-from backstory.store import kinds, schema
+from backstory.store import schema
 from backstory.store.codec import UNPACKED_BYTES_MAX
-from backstory.store.rows import fetch
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +109,7 @@ def are_whole(db: apsw.Connection, *, is_bounded: bool) -> bool:
 def _there(db: apsw.Connection) -> frozenset[tuple[str, str]]:
     """The columns of a store, each with its table: one of an earlier version lacks some until it is written."""
     asked = "select asked.value, info.name from json_each(?) asked, pragma_table_info(asked.value) info"
-    return frozenset(fetch(db, tuple[str, str], asked, (kinds.json_list(schema.columns()),)))
+    return frozenset(fetch(db, tuple[str, str], asked, (schema.json_list(schema.columns()),)))
 
 
 class _Rows(NamedTuple):

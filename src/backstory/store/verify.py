@@ -8,8 +8,8 @@ import apsw
 from msgspec import Struct, field
 
 from backstory.model import Unknown, event_from_json
-from backstory.store import codec, coverage, kinds, logs, sidecars, turns, values
-from backstory.store.rows import fetch
+from backstory.store import codec, coverage, logs, schema, sidecars, turns, values
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -131,7 +131,7 @@ def _index(db: apsw.Connection) -> Iterator[str]:
     rows = fetch(
         db,
         tuple[int, int],
-        f"select e.session_id, count(*) from events e where e.kind in {kinds.TEXTS} and e.char_len > 0 "
+        f"select e.session_id, count(*) from events e where e.kind in {schema.TEXTS} and e.char_len > 0 "
         "and not exists (select 1 from search_index f where f.rowid = e.id) group by 1",
     )
     if missing := sum(count for session_id, count in rows if session_id not in left_out):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from backstory import ids
 from backstory.model import Relation
-from backstory.store import kinds, turns
-from backstory.store.rows import fetch
+from backstory.store import schema, turns
+from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -114,7 +114,7 @@ def known_as(db: apsw.Connection, session_id: int, read: Iterable[Turn]) -> dict
         db,
         tuple[str, str],
         "select native_id, uid from turns where session_id = ? and native_id in (select value from json_each(?))",
-        (session_id, kinds.json_list(own)),
+        (session_id, schema.json_list(own)),
     )
     return {own[native_id]: uid for native_id, uid in rows if own[native_id] != uid}
 
@@ -141,7 +141,7 @@ def uids_of(db: apsw.Connection, native_ids: Iterable[str]) -> dict[str, str]:
         tuple[str, str],
         "select t.native_id, t.uid from json_each(?) j cross join turns t on t.native_id = j.value "
         f"join sessions s on s.id = t.session_id where {_IS_WRITTEN.format(turn='t.')} and s.elsewhere is null",
-        (kinds.json_list(native_ids),),
+        (schema.json_list(native_ids),),
     )
     return dict(rows)
 
@@ -169,7 +169,7 @@ def _read_before(db: apsw.Connection, native_ids: Iterable[str]) -> list[str]:
         tuple[str],
         "select distinct t.native_id from json_each(?) j cross join turns t on t.native_id = j.value "
         f"join sessions s on s.id = t.session_id where {_IS_WRITTEN.format(turn='t.')} and s.elsewhere is null",
-        (kinds.json_list(native_ids),),
+        (schema.json_list(native_ids),),
     )
     return [native_id for (native_id,) in rows]
 

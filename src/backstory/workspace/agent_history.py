@@ -10,16 +10,18 @@ from msgspec.structs import replace
 
 from backstory.ask import file_history, scoped
 from backstory.conversation.board import AGENT
-from backstory.errors import RecordNotFound
+from backstory.errors import OutOfScope, RecordNotFound, SessionAmbiguous, SessionNotFound
 from backstory.search.query import whole_texts
 from backstory.search.snippet import snippet
 from backstory.store import events
+from backstory.store.session_filter import Selection
 from backstory.workspace.asking import asking_session
 from backstory.workspace.board import key_of
 from backstory.workspace.entries import entries_of
 from backstory.workspace.fixes import find_fixes
+from backstory.workspace.listing import project_id
+from backstory.workspace.located import LocatedSession
 from backstory.workspace.queries import full_form_of
-from backstory.workspace.scope import located_in, scope_of
 from backstory.workspace.searching import SearchQuery, filter_of, left_out
 
 if TYPE_CHECKING:
@@ -29,17 +31,16 @@ if TYPE_CHECKING:
     from backstory.ask.file_history import Touch
     from backstory.ask.readonly import Answer
     from backstory.search.query import Excerpt
-    from backstory.store import Session, StoredEvent
+    from backstory.store import Session, Store, StoredEvent
     from backstory.workspace.asking import Surroundings
     from backstory.workspace.board import Board
     from backstory.workspace.entries import Entry, Form
     from backstory.workspace.fixes import Fix
-    from backstory.workspace.located import LocatedSession
-    from backstory.workspace.scope import Scope
     from backstory.workspace.searching import SearchResult
     from backstory.workspace.sessions import ListedSession
     from backstory.workspace.transcript import ListedTurn
     from backstory.workspace.workspace import Workspace
+
 
 SQL_TIMEOUT_S = 10.0
 EXCERPT_CHARS_MAX = 500_000
@@ -213,3 +214,65 @@ class AgentHistory:
     def label(self, located: LocatedSession) -> str:
         """What every tool takes for a session."""
         return self.labels([located.session.uid])[located.session.uid]
+
+
+# whose history an agent may ask for -----------------------------------------------------------------------------------
+
+
+ALL = "all"
+TITLE_CHARS = 40
+CANDIDATES_MAX = 10
+
+
+class Scope(Struct, frozen=True, kw_only=True):
+    """Which sessions may be asked for. ``wanted``: as a filter; ``name``: of the repository or folder, None for all."""
+
+    wanted: Selection
+    name: str | None
+
+    @property
+    def is_here(self) -> bool:
+        """True if only this repository's sessions are meant."""
+        return self.name is not None
+
+
+def scope_of(workspace: Workspace) -> Scope:
+    """The scope that the person's own settings give the folder of a workspace."""
+    if workspace.config.settings.mcp.scope == ALL:
+        return Scope(wanted=Selection(), name=None)
+    key, folder = workspace.project_key, str(workspace.project_folder)
+    wanted = Selection(project=key, folder=folder, owner=project_id(workspace))
+    return Scope(wanted=wanted, name=key or folder)
+
+
+def located_in(workspace: Workspace, scope: Scope, words: str) -> LocatedSession:
+    """The session that is meant, if it is in the scope. Raises SessionNotFound, SessionAmbiguous, OutOfScope.
+
+    A store that came with a clone, and that nobody trusted, is no history.
+    """
+    home = workspace.home_store
+    project = workspace.project_store
+    number = words[:1] in "Ss" and words[1:].isdecimal()
+    if number and project is not home and project.exists and not project.is_elsewhere:
+        return LocatedSession(project, project.session(words))
+    try:
+        session = home.session(words)
+    except SessionAmbiguous:
+        # Those of other repositories are none of the candidates, and are not named.
+        session = _the_one_in(home, scope, words)
+    if scope.is_here and session.id not in home.ask_or(
+        frozenset(), scoped.ids, home.as_recorded(scope.wanted), [session.id]
+    ):
+        raise OutOfScope(words, scope.name or "")
+    return LocatedSession(home, session)
+
+
+def _the_one_in(home: Store, scope: Scope, words: str) -> Session:
+    """The only session of the scope that several are meant by."""
+    seen = home.several_sessions(sorted(home.ask_or(frozenset(), scoped.ids, home.as_recorded(scope.wanted))))
+    found = [each for each in seen if each.uid.startswith(words.upper()) or words in (each.name, each.native_id)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise SessionNotFound(words)
+    raise SessionAmbiguous(words, [f"{each.uid} ({each.shown_title[:TITLE_CHARS]})" for each in found[:CANDIDATES_MAX]])

@@ -14,7 +14,7 @@ from msgspec import Struct
 from backstory import errors
 from backstory.conversation import board as rules
 from backstory.conversation.board import NO_OFFER, BoardItem, BoardKey, Offer
-from backstory.derive.remotes import repository_name
+from backstory.derive.naming import repository_name
 from backstory.projects import git
 from backstory.store import boarding
 from backstory.store.board_items import NewItem

@@ -22,9 +22,9 @@ from backstory.runs.stream import is_installed, program
 from backstory.store import branches, compactions
 from backstory.store.compactions import NewCompaction
 from backstory.workspace.contexts import NO_LIMIT
-from backstory.workspace.meter import limit_of, measure, summarised_from
 from backstory.workspace.requests import usual_agent
 from backstory.workspace.run_events import Compacted, Compacting
+from backstory.workspace.running import limit_of, measure, summarised_from
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

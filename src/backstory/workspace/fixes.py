@@ -23,8 +23,7 @@ from backstory.derive.error_words import (
     says_failure,
     words,
 )
-from backstory.derive.essence import essence
-from backstory.derive.notices import is_refusal
+from backstory.derive.essence import essence, is_refusal
 from backstory.export.full_form import FullForms
 from backstory.model import Tool, ToolResult
 from backstory.store import events

@@ -31,8 +31,8 @@ from backstory.runs import compactor
 from backstory.runs.handover import open_clients
 from backstory.runs.lock import LOCKS, is_taken, taken_locks
 from backstory.runs.spool import SPOOLS, list_spools
-from backstory.store import connection, moved_home
-from backstory.store.moved_home import Moving
+from backstory.store import connection, moves
+from backstory.store.moves import Moving
 from backstory.store.private import as_ours, make_folder
 from backstory.workspace.importing import no_progress
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backstory.store.moved_home import MovedFrom
+    from backstory.store.moves import MovedFrom
     from backstory.workspace.importing import Progress
 
 NAMED_MAX = 8
@@ -88,7 +88,7 @@ def move_home(
         link.replace_by_link(source if is_linked else real, to)
         return _result(Move(source=source, to=real, to_name=to, source_names=[]), is_link=True)
     _check_source(source, real, to, current)
-    mark = moved_home.moved_to(real)
+    mark = moves.moved_to(real)
     is_over = mark is not None and mark.is_over
     if mark is not None and is_over and mark.to.resolve() != to.resolve():
         raise HomeWasMoved(source, mark.to)
@@ -125,7 +125,7 @@ def _begun(source: Path, real: Path, to: Path, *, is_over: bool, symlink: bool, 
     try:
         stack.enter_context(home_move.folder_held(real))
         stack.enter_context(home_move.folder_held(to))
-        earlier = moved_home.moved_from(to)
+        earlier = moves.moved_from(to)
         kept = _kept(real, to, earlier, is_over=is_over)
         move = Move(
             source=real, to=to.resolve(), to_name=to, source_names=list(dict.fromkeys([source, real])), kept=kept,
@@ -144,7 +144,7 @@ def _kept(real: Path, to: Path, earlier: MovedFrom | None, *, is_over: bool) -> 
     """What was in the new folder before the move began."""
     if earlier is not None:
         if earlier.source != real:
-            raise HomeNotWhole(to, earlier.source, to / moved_home.MOVED_FROM)
+            raise HomeNotWhole(to, earlier.source, to / moves.MOVED_FROM)
         return earlier.kept
     kept = frozenset(files_of(to).units)
     if is_over and not kept:
@@ -161,7 +161,7 @@ def _carry_over(move: Move, progress: Progress, stack: ExitStack) -> None:
     stack.callback(moving.close)
     try:
         home_move.check_space(move)
-        moved_home.mark_target(move.to, move.source, move.kept)
+        moves.mark_target(move.to, move.source, move.kept)
         moving.begin()
         _check_idle(move.source)
         try:
@@ -193,12 +193,12 @@ def _check_source(source: Path, real: Path, to: Path, current: Path) -> None:
     if target.is_relative_to(real) or real.is_relative_to(target):
         raise HomeNotMoved(f"One of {source} and {to} lies in the other: name a folder beside it.")
     home_move.check_owner(real)
-    if (unfinished := moved_home.moved_from(real)) is not None:
-        raise HomeNotWhole(source, unfinished.source, real / moved_home.MOVED_FROM)
-    store = real / moved_home.STORE
+    if (unfinished := moves.moved_from(real)) is not None:
+        raise HomeNotWhole(source, unfinished.source, real / moves.MOVED_FROM)
+    store = real / moves.STORE
     if connection.exists(store):
         connection.check_header(store)
-    elif moved_home.moved_to(real) is None and not (real == current.resolve() and files_of(real).units):
+    elif moves.moved_to(real) is None and not (real == current.resolve() and files_of(real).units):
         raise HomeNotFound(source, "holds no home store: name the folder that holds store.db")
 
 

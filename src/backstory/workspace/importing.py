@@ -21,9 +21,9 @@ from backstory.ingest.lock import ingest_lock
 from backstory.ingest.news import Budget
 from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Problem, Report
-from backstory.projects.trust import Verdict
+from backstory.projects.registry import Verdict
 from backstory.store import ingesting, sessions
-from backstory.workspace.meter import count_context
+from backstory.workspace.running import count_context
 from backstory.workspace.up_to_date import HOME_OFF, MORE, chosen_agents, soon_deleted
 
 if TYPE_CHECKING:

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from backstory.ask import costs as stored_costs
 from backstory.ask.costs import of_turn, price_table
 from backstory.errors import BackstoryError
+from backstory.runs.spool import running_runs
 from backstory.store import session_filter, turns
 from backstory.store import sessions as stored_sessions
-from backstory.workspace.running import running_runs, with_runs
+from backstory.workspace.running import with_runs
 from backstory.workspace.sessions import UID_SHOWN, LastTurn, ListedSession, Page, SessionFilter, SessionPage, listed
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from backstory.ingest.reindex import reindex
 from backstory.projects import git
 from backstory.projects.registry import file_at
 from backstory.runs import compactor
-from backstory.runs.lease import host, is_held
-from backstory.runs.lock import LOCKS, SessionLock
+from backstory.runs.lock import LOCKS, SessionLock, host, is_held
 from backstory.runs.queued import queued_prompts
 from backstory.store import PROJECT_STORE, Store, boarding, open_store
 from backstory.store import sessions as stored_sessions

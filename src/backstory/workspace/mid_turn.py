@@ -10,13 +10,12 @@ from backstory.conversation.compaction import Exchange
 from backstory.conversation.context import build_context, event_chars
 from backstory.errors import BackstoryError
 from backstory.model import STOPPED_TO_COMPACT, Init, ToolCall, ToolResult
-from backstory.runs import compactor, stopped_turns
-from backstory.runs.stopping import INTERRUPT_S, Terminated
+from backstory.runs import compactor
+from backstory.runs.stopping import INTERRUPT_S, Terminated, running
 from backstory.store import compactions
 from backstory.store import events as stored_events
-from backstory.workspace.meter import EVENT_CHARS, EVENTS_COUNTED_MAX, summarised_from
 from backstory.workspace.run_events import Notice, Waiting
-from backstory.workspace.stopping import running
+from backstory.workspace.running import EVENT_CHARS, EVENTS_COUNTED_MAX, summarised_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +84,7 @@ class MidTurn:
         found = [spool for spool in running(self._place.home, self._session.uid) if not spool.was_cancelled]
         for spool in found:
             if (run := spool.run) is not None:
-                stopped_turns.note(self._place.home, stopped_turns.stopped_turn(run, self._place.now()))
+                compactor.note_stopped(self._place.home, compactor.stopped_turn(run, self._place.now()))
             spool.cancel(STOPPED_TO_COMPACT)
         self._stopped, self._deadline = found, time.monotonic() + INTERRUPT_S
 

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import time
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.errors import BackstoryError, short_reason
 from backstory.ids import session_identity
 from backstory.projects import git
-from backstory.projects.registry import KnownProjects
-from backstory.projects.trust import Verdict, in_conflict
+from backstory.projects.registry import KnownProjects, Verdict, in_conflict
 from backstory.store import PROJECT_STORE, Store, open_store, sessions
 from backstory.store.coverage import IndexRule
 from backstory.workspace.located import LocatedSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from backstory.config import Config
     from backstory.conversation.board import Offer
     from backstory.runs.runner import Runner
     from backstory.workspace.board import Board
     from backstory.workspace.decisions import Decisions
+
 
 HOME_STORE = "store.db"
 PRICES = "prices.toml"
@@ -230,9 +230,3 @@ class Place:
         store = self.project_store
         session = store.last_session(self.worktree) if store.exists else None
         return None if session is None else LocatedSession(store, session)
-
-    def find_running(self, located: LocatedSession, store: Store) -> bool:
-        """Return True if somebody runs a session, which is run in this store."""
-        from backstory.workspace.running import is_running
-
-        return is_running(self.home, located.session.uid, store.path, self.now(), self.report)

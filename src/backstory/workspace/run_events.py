@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from backstory.model import Permissions, Tokens, ToolCall, Turn, UserMessage
     from backstory.store import Session
     from backstory.store.queue import QueuedPrompt
-    from backstory.workspace.meter import Meter
+    from backstory.workspace.running import Meter
 
 __all__ = [
     "Compacted",

@@ -12,7 +12,7 @@ from msgspec import Struct
 from backstory.bounds import iso
 from backstory.errors import BackstoryError, RunUnreadable
 from backstory.runs import compactor
-from backstory.runs.lease import host, is_held
+from backstory.runs.lock import host, is_held
 from backstory.runs.queued import queued_prompts
 from backstory.runs.spool import SPOOLS, Spool, list_spools
 from backstory.store.queue import Owner, Queue

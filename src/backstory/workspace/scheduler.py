@@ -23,16 +23,15 @@ import msgspec
 from msgspec import Struct
 
 from backstory.errors import BackstoryError, NothingRuns, NotRunning, SessionBusy
-from backstory.runs import compactor, stopped_turns
+from backstory.runs import compactor, stopping
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import queued_prompts
 from backstory.runs.runner import ORPHANED, check_text
 from backstory.store.queue import Kind, Options, Queue
-from backstory.workspace import stopping
 from backstory.workspace.located import LocatedSession
-from backstory.workspace.meter import count_context
 from backstory.workspace.requests import request_for
 from backstory.workspace.run_events import Notice, Waiting
+from backstory.workspace.running import count_context, is_running
 from backstory.workspace.session_runs import WAIT_POLL_S, Hooks, IfBusy, ScheduledTurn, SessionRuns
 from backstory.workspace.writable import (
     ensure_writable_session,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from backstory.conversation.tree import Point
-    from backstory.runs.lease import SessionLease
+    from backstory.runs.lock import SessionLease
     from backstory.store import Session, Store
     from backstory.store.queue import QueuedPrompt
     from backstory.workspace.place import Place
@@ -242,7 +241,9 @@ class Scheduler:
         """
         options = self._checked(messages, options)
         is_agreed = if_idle is IfIdle.RUN
-        if if_idle is IfIdle.ASK and not self.place.find_running(located, store_of(self.place, located)):
+        if if_idle is IfIdle.ASK and not is_running(
+            self.place, located.session.uid, store_of(self.place, located).path
+        ):
             is_agreed = self._agreed(located, agrees)
         runs = yield from self._runs_of(located)
         prompts, before = runs.enqueue(messages, options)
@@ -305,7 +306,7 @@ class Scheduler:
                 # First: its runner takes what is queued as soon as a run has ended well.
                 dropped = queue.remove([each.uid for each in queued_prompts(home, queue, uid)])
             # What a person stops is not continued by itself: first, because who is stopped looks whether it is.
-            stopped_turns.forget(home, uid)
+            compactor.forget_stopped(home, uid)
             was_summarising = not spools and compactor.stop(home, uid)
             if not spools and not clear and not was_summarising:
                 raise NothingRuns(located.label)
@@ -323,7 +324,7 @@ class Scheduler:
     def wait(self, located: LocatedSession) -> Iterator[Waiting]:
         """Wait until a session is not running; yields while it runs, so that a face can leave."""
         store = store_of(self.place, located)
-        while self.place.find_running(located, store):
+        while is_running(self.place, located.session.uid, store.path):
             yield Waiting(session=located.label)
             time.sleep(WAIT_POLL_S)
 

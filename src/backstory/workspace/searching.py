@@ -17,7 +17,7 @@ from backstory.search.query import Findings, find, find_exact, find_listed, find
 from backstory.store import Filter
 from backstory.store import coverage as stored_coverage
 from backstory.store.coverage import Coverage
-from backstory.store.session_filter import SessionFilter
+from backstory.store.session_filter import Selection
 from backstory.workspace.resume_command import resume_command
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from backstory.store import Store
     from backstory.workspace.listing import Listing
     from backstory.workspace.place import Place
-    from backstory.workspace.sessions import SessionFilter as ListedFilter
+    from backstory.workspace.sessions import SessionFilter
 else:
     topics = lazy_module("backstory.ask.topics")
 
@@ -44,7 +44,7 @@ class Mode(Enum):
     """As a regular expression of Python's."""
 
 
-class SearchQuery(SessionFilter, frozen=True, kw_only=True):
+class SearchQuery(Selection, frozen=True, kw_only=True):
     """What is searched for, and where. Without ``text`` sessions are listed that the filters let through."""
 
     text: str = ""
@@ -135,7 +135,7 @@ def _found(store: Store, query: SearchQuery, wanted: Filter) -> Findings:
     return find(store, query.text, wanted, limit=most, hits_per_session=each, near=query.near, sort=query.sort)
 
 
-def about(listing: Listing, words: str, wanted: ListedFilter) -> ListedFilter:
+def about(listing: Listing, words: str, wanted: SessionFilter) -> SessionFilter:
     """The same filter for the sessions of a list that are about something, as any of its stores says."""
     stores = listing.stores(everywhere=wanted.everywhere)
     found = (

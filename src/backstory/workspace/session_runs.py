@@ -18,10 +18,10 @@ from backstory.conversation.tree import Point
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBusy, SessionBusy, SessionElsewhere
 from backstory.model import STOPPED_TO_COMPACT, Outcome, UserMessage
-from backstory.runs import compactor, stopped_turns
-from backstory.runs.lease import host
+from backstory.runs import compactor, stopping
+from backstory.runs.lock import LOCK_S, host
 from backstory.runs.queued import enqueue, new_prompts, queued_prompts
-from backstory.runs.runner import LOCK_S, ORPHANED
+from backstory.runs.runner import ORPHANED
 from backstory.runs.spool import MARKER, SPOOLS, list_spools
 from backstory.runs.stopping import Terminated
 from backstory.store import runs as stored_runs
@@ -29,8 +29,6 @@ from backstory.store import sessions
 from backstory.store import turns as stored_turns
 from backstory.store.queue import Kind, Options, Queue
 from backstory.store.waiting import WaitStopped
-from backstory.workspace import stopping
-from backstory.workspace.meter import live_meter, measure
 from backstory.workspace.mid_turn import MidTurn, begin_if_due, make_room
 from backstory.workspace.requests import request_for
 from backstory.workspace.run_events import (
@@ -45,6 +43,7 @@ from backstory.workspace.run_events import (
     Waiting,
     Whole,
 )
+from backstory.workspace.running import live_meter, measure
 from backstory.workspace.unfinished import to_continue
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
 
     from backstory.derive.pricing import Cost
     from backstory.model import Turn
-    from backstory.runs.lease import SessionLease
+    from backstory.runs.lock import SessionLease
     from backstory.runs.runner import Finished, Request
     from backstory.store import Session, Store
     from backstory.store.queue import QueuedPrompt
@@ -477,7 +476,7 @@ class SessionRuns:
             before(turn)
         yield from make_room(self._place, self._store, self._session, request)
         # What a person asks for goes before what was to be continued.
-        stopped_turns.forget(self._home, self._session.uid)
+        compactor.forget_stopped(self._home, self._session.uid)
         finished = yield from self._followed(lease, request, is_watched=True)
         if finished.turn.stop_reason == STOPPED_TO_COMPACT and not (finished.waits or finished.moved):
             try:
@@ -489,11 +488,11 @@ class SessionRuns:
                 is_done = None
             if is_done is False:
                 # A prompt that a person queued goes before continuing: it is what is to be done now.
-                stopped_turns.forget(self._home, self._session.uid)
+                compactor.forget_stopped(self._home, self._session.uid)
                 return Outcome.COMPLETED
             if is_done:
                 request, finished = yield from self._continued(lease, request, finished.turn)
-            stopped_turns.forget(self._home, self._session.uid)
+            compactor.forget_stopped(self._home, self._session.uid)
         return (yield from self._over(request, finished, is_asked=is_asked))
 
     def _over(self, request: Request, finished: Finished, *, is_asked: bool) -> Generator[RunEvent, None, Outcome]:
@@ -515,7 +514,7 @@ class SessionRuns:
 
     def continue_stopped(self) -> Outcomes:
         """Continue the turn that was stopped for a summary, where its runner was killed before that."""
-        stopped = stopped_turns.noted(self._home, self._session.uid)
+        stopped = compactor.stopped_of(self._home, self._session.uid)
         lease = self._try_lease() if stopped is not None else None
         if stopped is None or lease is None:
             return None
@@ -533,7 +532,7 @@ class SessionRuns:
         except BackstoryError as refused:
             compactor.note_trouble(self._home, self._session.uid, f"A stopped turn was not continued: {refused}")
         finally:
-            stopped_turns.forget(self._home, self._session.uid)
+            compactor.forget_stopped(self._home, self._session.uid)
             self._release(lease)
         return None
 
@@ -561,7 +560,7 @@ class SessionRuns:
     ) -> Generator[RunEvent, None, tuple[Request, Finished]]:
         """Have the agent continue a turn that was stopped for a summary."""
         yield Continued(session=self._session, stopped=stopped)
-        noted, end = stopped_turns.noted(self._home, self._session.uid), Point(stopped.uid, stopped.last_seq)
+        noted, end = compactor.stopped_of(self._home, self._session.uid), Point(stopped.uid, stopped.last_seq)
         again = msgspec.structs.replace(
             request,
             prompt=CONTINUE_PROMPT,

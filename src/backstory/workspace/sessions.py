@@ -10,14 +10,15 @@ from backstory.bounds import iso
 from backstory.derive.naming import main_folder
 from backstory.derive.pricing import UNKNOWN
 from backstory.store.session_filter import ListFilter
-from backstory.workspace.meter import meter_of
 from backstory.workspace.resume_command import resume_command
+from backstory.workspace.running import meter_of
 
 if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.store import Session
     from backstory.store.sessions import Sort
-    from backstory.workspace.meter import Meter
+    from backstory.workspace.running import Meter
+
 
 UID_SHOWN = 12
 """The most letters of a uid that are shown where no other session's begins with them."""

@@ -1,4 +1,4 @@
-"""A session as it is read from its beginning: its turns, and what its live runs add to them."""
+"""A session as it is read from its beginning: its turns and summaries, and what its live runs add to them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from backstory.bounds import iso
 from backstory.derive.pricing import UNKNOWN
 from backstory.lazy import lazy_module
 from backstory.runs.spool import list_spools
-from backstory.store import claims
-from backstory.workspace.summaries import shown_summaries
+from backstory.store import claims, compactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from backstory.derive.pricing import Cost
@@ -26,9 +25,12 @@ if TYPE_CHECKING:
     from backstory.workspace.listing import Listing
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.sessions import ListedSession
-    from backstory.workspace.summaries import ShownSummary
 else:
     rederiving = lazy_module("backstory.store.rederiving")
+
+    from backstory.model import Turn
+    from backstory.workspace.located import LocatedSession
+
 
 RUNNING = "running"
 WAITING = "waiting"
@@ -171,3 +173,54 @@ def as_json(listed: ListedTurn) -> dict[str, Any]:
     if listed.live is not None:
         return fields | {"live": listed.live, "pid": listed.pid}
     return fields | {"rewound": listed.is_rewound, "removed": iso(listed.removed), "shown_in": listed.shown_in}
+
+
+# summaries where they stand -------------------------------------------------------------------------------------------
+
+
+class ShownSummary(Struct, frozen=True, kw_only=True):
+    """A stored summary: it stands behind the record ``after_seq``, for all records up to there from ``first_seq`` on.
+
+    What agents' own logs have of summaries is shown as the records that they are.
+    """
+
+    after_seq: int
+    first_seq: int
+    exchanges: int
+    """How many prompts there are up to it, with what followed each."""
+    summary: str
+    agent: str | None
+    created: str | None
+    in_force: bool
+    """True if the next context begins with it."""
+
+
+def shown_summaries(located: LocatedSession, turns: Sequence[Turn]) -> tuple[ShownSummary, ...]:
+    """The summaries of a session that were not taken back, in the order of what they cover. ``turns``: all it has."""
+    store, session = located.store, located.session
+    if not store.ask(compactions.has_any, session.id):
+        return ()
+    in_force = store.ask(compactions.in_force, session.id)
+    stored = [each for each in store.ask(compactions.of_session, session.id) if each.id is not None]
+    paths = {each.after_seq: list(_path_to(turns, each.after_seq)) for each in stored}
+    return tuple(
+        ShownSummary(
+            after_seq=each.after_seq,
+            first_seq=min((turn.first_seq for turn in paths[each.after_seq]), default=1),
+            exchanges=sum(bool(turn.prompt) for turn in paths[each.after_seq]),
+            summary=each.summary,
+            agent=each.agent,
+            created=each.created,
+            in_force=in_force is not None and each.id == in_force.id,
+        )
+        for each in stored
+    )
+
+
+def _path_to(turns: Sequence[Turn], seq: int) -> Iterator[Turn]:
+    """The turns that lead to a record, the last first."""
+    by_uid = {turn.uid: turn for turn in turns}
+    at = next((turn for turn in turns if turn.first_seq <= seq <= turn.last_seq), None)
+    while at is not None:
+        yield at
+        at = by_uid.pop(at.parent_uid or "", None)

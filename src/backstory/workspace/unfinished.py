@@ -16,19 +16,19 @@ from msgspec.structs import replace
 from backstory.conversation.tree import Point
 from backstory.errors import BackstoryError
 from backstory.model import STOPPED_TO_COMPACT
-from backstory.runs import compactor, stopped_turns
-from backstory.runs.lease import is_held
+from backstory.runs import compactor
+from backstory.runs.lock import is_held
 from backstory.runs.process import birth
 from backstory.runs.spool import SPOOLS, list_spools
+from backstory.runs.stopping import running
 from backstory.store import open_store, runs
-from backstory.workspace.meter import count_context
-from backstory.workspace.stopping import running
+from backstory.workspace.running import count_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.model import Turn
-    from backstory.runs.stopped_turns import StoppedTurn
+    from backstory.runs.compactor import StoppedTurn
     from backstory.store import Store
     from backstory.workspace.place import Place
 
@@ -59,7 +59,7 @@ def take_up_unfinished(place: Place, besides: str = "") -> Iterator[str]:
     ``besides``: a session that a person has a prompt for: that goes first.
     """
     taken = {besides}
-    noted = list(stopped_turns.all_noted(place.home))
+    noted = list(compactor.all_stopped(place.home))
     if noted:
         # The partial turn may still wait to be stored.
         place.runner.recover_finished_runs(stored_one=partial(count_context, place))
@@ -88,14 +88,14 @@ def _continue(place: Place, stopped: StoppedTurn) -> Iterator[str]:
     path = Path(stopped.store)
     with open_store(path, now=place.now) as store:
         if not store.exists or to_continue(home, store, stopped) is None:
-            stopped_turns.forget(home, uid)
+            compactor.forget_stopped(home, uid)
             return
         session = store.session(uid)
         label = session.shown_number or uid[:12]
     cwd = Path(stopped.options.cwd or place.folder)
     pid = compactor.start(path, uid, cwd if cwd.is_dir() else path.parent, _environ(place), is_continuing=True)
-    if stopped_turns.noted(home, uid) == stopped:
-        stopped_turns.note(home, replace(stopped, pid=pid))
+    if compactor.stopped_of(home, uid) == stopped:
+        compactor.note_stopped(home, replace(stopped, pid=pid))
     yield f"{label} was stopped for a summary when its run was killed: it is continued in the background."
 
 

@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from backstory import agents
+from backstory.config import IngestSettings
 from backstory.errors import BackstoryError, StoreBusy, in_words
 from backstory.ingest import news
 from backstory.runs.spool import SPOOLS, list_spools
-from backstory.settings import IngestSettings
 from backstory.store import logs as stored_logs
 from backstory.store import open_store
 from backstory.store.private import make_private_folder

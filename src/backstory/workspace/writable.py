@@ -1,4 +1,4 @@
-"""A session that this project may add to: its own, or one that continues a session which belongs elsewhere."""
+"""A session that this project may add to, its own or one that continues another; and a store that a person trusts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.conversation.tree import get_ancestry
+from backstory.errors import BackstoryError, NotTrusted, StoreIsMachines
 from backstory.exchange import replication
+from backstory.ids import session_identity
 from backstory.projects import git
+from backstory.projects.registry import Verdict
+from backstory.runs import stopping
 from backstory.store import Workplace, open_store
 from backstory.store import sessions as stored_sessions
 from backstory.store.queue import Queue
-from backstory.workspace import stopping
 from backstory.workspace.running import store_of_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from backstory.conversation.tree import Point
@@ -154,3 +157,66 @@ def store_of(place: Place, located: LocatedSession) -> Store:
         owning = place.runner.projects.store_owning(located.session.uid)
         return owning if owning is not None else located.store
     return located.store
+
+
+# a store from elsewhere -----------------------------------------------------------------------------------------------
+
+
+def ensure_ours(place: Place, is_trusted: Callable[[Store], bool], report: Callable[[str], None]) -> None:
+    """Check that the project's store may be changed; one from elsewhere becomes ours if ``is_trusted`` agrees.
+
+    The path of one of ours is noted. ``report`` receives remarks. Raises NotTrusted, StoreIsMachines, and what reading
+    the store raises.
+    """
+    store, verdict = place.project_store, place.verdict()
+    if verdict == Verdict.MACHINE:
+        raise StoreIsMachines(store.path)
+    if verdict == Verdict.ELSEWHERE:
+        if not is_trusted(store):
+            raise NotTrusted(store.path)
+        _trust(place, store, report)
+    elif verdict == Verdict.OURS:
+        place.believe(store)
+        if store.path != place.machine_store.path:
+            place.known_projects.remember(store)
+
+
+def _trust(place: Place, store: Store, report: Callable[[str], None]) -> None:
+    """Make a store from elsewhere one of ours. Its queued prompts wait until a person releases them."""
+    held, dropped = hold_queue(store), list[str]()
+    if store.exists:
+        dropped = store.disarm()
+        store.close()
+        place.believe(store)
+        place.known_projects.remember(store)
+    else:
+        place.known_projects.begin(store)
+        place.believe(store)
+    report(f"{store.path} is trusted from now on.")
+    if dropped:
+        report(f"Removed from it, because it would run by itself: {', '.join(dropped)}.")
+    if held:
+        report(f"{held} prompts in its queue wait until you release them: backstory queue list")
+    _pull_into_home(place, store, report)
+
+
+def _pull_into_home(place: Place, store: Store, report: Callable[[str], None]) -> None:
+    """Copy the sessions of a newly trusted store into the home store, marked as from elsewhere."""
+    from backstory.workspace.up_to_date import HOME_OFF
+
+    home = place.machine_store
+    if not place.config.settings.store.is_enabled:
+        report(HOME_OFF)
+        return
+    try:
+        uids = store.uids() if store.exists else []
+        known = home.ask_or({}, stored_sessions.origins, uids)
+        if not uids:
+            return
+        try:
+            replication.pull_sessions(home, store, is_one_of_several=place.known_projects.has_copies(store.id))
+        finally:
+            new = [uid for uid in uids if session_identity(uid) not in known]
+            home.change(stored_sessions.mark_elsewhere, new, str(store.path))
+    except BackstoryError as refused:
+        report(f"The home store does not have all of its sessions: {refused}")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from backstory.agents.claude.usage import Usage, add_record, larger_counts, tokens_of, tokens_of_run
+from backstory.agents.claude.records import Usage, add_record, larger_counts, tokens_of, tokens_of_run
 from backstory.model import Tokens
 
 

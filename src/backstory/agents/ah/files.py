@@ -23,7 +23,7 @@ from backstory import ids
 from backstory.agents import jsonl
 from backstory.agents.ah import rows
 from backstory.agents.contract import SessionFile
-from backstory.agents.lines import LineReader
+from backstory.agents.jsonl import LineReader
 from backstory.bounds import INTEGER_MAX, added
 from backstory.model import AssistantText, Compacted, Error, Outcome, ToolCall, ToolResult, UserMessage
 

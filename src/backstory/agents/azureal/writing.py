@@ -22,7 +22,7 @@ from backstory.agents.azureal import cells, rows, told
 from backstory.agents.azureal.places import NAME, VERSION
 from backstory.agents.azureal.reader import Line, record, tagged
 from backstory.agents.contract import StoreContent
-from backstory.agents.lines import LineReader
+from backstory.agents.jsonl import LineReader
 from backstory.bounds import INTEGER_MAX
 from backstory.model import Complete, Outcome, UserMessage, event_from_json
 

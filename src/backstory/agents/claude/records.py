@@ -1,14 +1,166 @@
-"""The records of a log, as far as they are read, and the text that they hold."""
+"""The records of a log, as far as they are read, their text, and their counts of tokens."""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
 
-from backstory.agents.claude.usage import Usage
-from backstory.model import encoded
+from backstory.agents import numbers
+from backstory.bounds import LOST, added
+from backstory.model import Tokens, encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_CANONICAL = "canonicalModel"
+Counted = tuple[int, ...]
+"""Of one message: input, output, read from a cache, written to one, and of that what is held for an hour."""
+
+
+class Usage(numbers.Counts):
+    """The usage of a message, or of a result."""
+
+    input_tokens: numbers.Count = None
+    output_tokens: numbers.Count = None
+    cache_read_input_tokens: numbers.Count = None
+    cache_creation_input_tokens: numbers.Count = None
+    cache_write_1h: Any = field(default=None, name="cache_creation")
+    """When it is read, the part that is held for an hour; None where the periods do not add up to what was written."""
+
+    def __post_init__(self) -> None:
+        periods, self.cache_write_1h = self.cache_write_1h, None
+        super().__post_init__()
+        self.cache_write_1h = _held_for_an_hour(periods, self.cache_creation_input_tokens)
+
+
+def _held_for_an_hour(periods: object, written: int | None) -> int | None:
+    if not written:
+        return written
+    if written == LOST or not isinstance(periods, dict):
+        return None
+    short, long = periods.get("ephemeral_5m_input_tokens", 0), periods.get("ephemeral_1h_input_tokens", 0)
+    if type(short) is not int or type(long) is not int or min(short, long) < 0:
+        return None
+    return long if short + long == written else None
+
+
+def add_record(tokens: Tokens, before: Counted | None, usage: Usage) -> tuple[Counted, Tokens]:
+    """What a message counted and a turn's tokens after one more record of it; ``before``: what it counted so far.
+
+    A count of a cache that is not there is 0, as a client writes none of what it does not use; input or output that is
+    not there is not known. A count that was lost stays lost.
+    """
+    written, written_1h = usage.cache_creation_input_tokens or 0, usage.cache_write_1h
+    read = usage.cache_read_input_tokens or 0
+    counted = (usage.input_tokens or 0, usage.output_tokens or 0, read, written, written_1h or 0)
+    if counted == before:
+        return counted, tokens
+    # What was kept of a log that goes on may come from a version that knew nothing of the periods.
+    known = (*(before or ()), 0, 0, 0, 0, 0)[: len(counted)]
+    now = tuple(map(max, known, counted))
+    if before is not None and now == known:
+        return now, tokens
+    grown = [LOST if new == LOST else new - old for new, old in zip(now, known, strict=True)]
+    known_1h = tokens.cache_write_1h if tokens.cache_write else 0
+    is_known_1h = known_1h is not None and (not written or written_1h is not None)
+    return now, Tokens(
+        input=_added(tokens.input, None if usage.input_tokens is None else grown[0]),
+        output=_added(tokens.output, None if usage.output_tokens is None else grown[1]),
+        cache_read=added(tokens.cache_read, grown[2]),
+        cache_write=added(tokens.cache_write, grown[3]),
+        cache_write_1h=added(known_1h, grown[4]) if is_known_1h else None,
+        largest_input=numbers.largest_input(
+            tokens, None if usage.input_tokens is None else added(now[0], now[2], now[3])
+        ),
+    )
+
+
+def tokens_of(usage: Usage) -> Tokens:
+    """The tokens of a message, or of a result."""
+    return Tokens(
+        input=usage.input_tokens,
+        output=usage.output_tokens,
+        cache_read=usage.cache_read_input_tokens,
+        cache_write=usage.cache_creation_input_tokens,
+        cache_write_1h=usage.cache_write_1h,
+    )
+
+
+def larger_counts(one: Tokens, other: Tokens) -> Tokens:
+    """Of two countings of the same the larger of each number."""
+    tokens = Tokens(
+        input=_max(one.input, other.input),
+        output=_max(one.output, other.output),
+        cache_read=_max(one.cache_read, other.cache_read),
+        cache_write=_max(one.cache_write, other.cache_write),
+    )
+    for each in (one, other):
+        if each.cache_write_1h is not None and each.cache_write == tokens.cache_write:
+            tokens.cache_write_1h = each.cache_write_1h
+        if each.largest_input is not None and _whole_input(each) == _whole_input(tokens):
+            tokens.largest_input = each.largest_input
+    return tokens
+
+
+def is_whole(usage: Usage) -> bool:
+    """Return True if it has both input and output, as every request does that was answered."""
+    return usage.input_tokens is not None and usage.output_tokens is not None
+
+
+def tokens_of_run(messages: Iterable[Tokens], results: Iterable[Tokens]) -> Tokens | None:
+    """What a run used, by its messages, a request each, and by its results.
+
+    Messages miss the requests that were not streamed; results miss the answers that were cut off. Neither counts
+    anything twice, so the larger number is the nearer one.
+    """
+    requests = list(messages)
+    for each in requests:
+        each.largest_input = _whole_input(each)
+    sums = [reduce(_plus, each) for each in (requests, list(results)) if each]
+    return reduce(larger_counts, sums) if sums else None
+
+
+def _plus(one: Tokens, other: Tokens) -> Tokens:
+    is_known_1h = all(each.cache_write_1h is not None or not each.cache_write for each in (one, other))
+    return Tokens(
+        input=_added(one.input, other.input),
+        output=_added(one.output, other.output),
+        cache_read=_added(one.cache_read, other.cache_read),
+        cache_write=_added(one.cache_write, other.cache_write),
+        cache_write_1h=_added(one.cache_write_1h, other.cache_write_1h) if is_known_1h else None,
+        largest_input=_max(one.largest_input, other.largest_input),
+    )
+
+
+def _whole_input(tokens: Tokens) -> int:
+    return added(tokens.input, tokens.cache_read, tokens.cache_write)
+
+
+def _max(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else max(one, other)
+
+
+def _added(one: int | None, other: int | None) -> int | None:
+    return None if one is None and other is None else added(one, other)
+
+
+def context_window(model_usage: object, model: str | None) -> int | None:
+    """What a model can take, in tokens, as a result says beside what each model used.
+
+    A model may stand there with a suffix, ``[1m]``; a single one is that of the turn.
+    """
+    given = model_usage if isinstance(model_usage, dict) else {}
+    used = {name: each for name, each in given.items() if isinstance(each, dict)}
+    known = model if model is not None else ""
+    own = [each for name, each in used.items() if known in (name, name.partition("[")[0], each.get(_CANONICAL))]
+    found = next(iter(own or (used.values() if len(used) == 1 else ())), {})
+    return numbers.count(found.get("contextWindow"), "context_window")
+
+
+# records ------------------------------------------------------------------------------------------------------------
 
 
 class Block(Struct):

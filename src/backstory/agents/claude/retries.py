@@ -10,7 +10,7 @@ from typing import Any
 
 from backstory.agents import failures, numbers
 from backstory.agents.claude.records import plain_text
-from backstory.derive.notices import why
+from backstory.derive.essence import why
 from backstory.model import Retry
 
 STATUS_DIGITS = 3

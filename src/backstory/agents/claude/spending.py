@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.agents import numbers
-from backstory.agents.claude.usage import Usage, add_record, is_whole
+from backstory.agents.claude.records import Usage, add_record, is_whole
 from backstory.model import PARTIAL
 
 if TYPE_CHECKING:

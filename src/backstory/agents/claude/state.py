@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import field
 
 from backstory.agents import latency
-from backstory.agents.claude.usage import Counted
+from backstory.agents.claude.records import Counted
 from backstory.agents.turn_fold import TurnState
 
 

@@ -7,20 +7,41 @@ process does. Cost is a running total; the usage of a result is its own.
 
 from __future__ import annotations
 
+import uuid
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from backstory.agents import jsonl, numbers
 from backstory.agents.claude import kinds, prompts, retries, steer
 from backstory.agents.claude.blocks import Blocks
-from backstory.agents.claude.records import Message, plain_text, text_of
+from backstory.agents.claude.records import (
+    Message,
+    Usage,
+    context_window,
+    larger_counts,
+    plain_text,
+    text_of,
+    tokens_of,
+    tokens_of_run,
+)
 from backstory.agents.claude.stream_records import Delta, StreamEvent, StreamRecord, stream_decoder
 from backstory.agents.claude.tools import path_in, tool_of
-from backstory.agents.claude.usage import Usage, context_window, larger_counts, tokens_of, tokens_of_run
 from backstory.agents.contract import Ending, Exit, SteerState, Streamed
 from backstory.agents.turn_fold import OpenCalls, UnknownCounts
 from backstory.bounds import added
-from backstory.model import PARTIAL, Compacted, Complete, Error, Event, Hook, Init, Outcome, Tokens, ToolCall
+from backstory.model import (
+    PARTIAL,
+    Compacted,
+    Complete,
+    Error,
+    Event,
+    Hook,
+    Init,
+    Outcome,
+    Permissions,
+    Tokens,
+    ToolCall,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -316,3 +337,43 @@ def _call(denied: dict[str, Any]) -> ToolCall:
         file_path=path_in(given),
         input=given,
     )
+
+
+# starting it ----------------------------------------------------------------------------------------------------------
+
+
+PERMISSIONS = {
+    Permissions.AGENT: [],
+    Permissions.ASK: ["--permission-mode", "default"],
+    Permissions.EDIT: ["--permission-mode", "acceptEdits"],
+    Permissions.ALL: ["--dangerously-skip-permissions"],
+}
+
+
+class Runs:
+    """See ``contract.RunPart``."""
+
+    executable = "claude"
+    prompt_chars_max: int | None = None
+
+    def native_id(self, randomness: bytes) -> str | None:
+        return str(uuid.UUID(bytes=randomness[:16], version=4))
+
+    def command(
+        self, executable: str, *, model: str | None, permissions: Permissions, native_id: str | None
+    ) -> list[str]:
+        words = [executable, "-p", "--verbose", "--output-format", "stream-json", "--include-partial-messages"]
+        words += ["--session-id", native_id] if native_id else []
+        words += ["--model", model] if model else []
+        return words + PERMISSIONS[permissions]
+
+    def answer_command(self, executable: str, *, model: str | None) -> list[str]:
+        words = [executable, "-p", "--verbose", "--output-format", "stream-json", "--no-session-persistence"]
+        # No tools, not even those of MCP servers, and no commands that a prompt could name.
+        words += ["--tools", "", "--strict-mcp-config", "--disable-slash-commands"]
+        return words + (["--model", model] if model else [])
+
+    def stream_reader(self) -> StreamReader:
+        from backstory.agents.claude.stream import StreamReader  # costs 2 ms, which reading logs need not pay
+
+        return StreamReader()

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from backstory.agents.claude.records import Message
-from backstory.agents.claude.usage import Usage
+from backstory.agents.claude.records import Message, Usage
 
 
 class Delta(Struct):

@@ -1,7 +1,8 @@
-"""Where Codex CLI keeps its logs, and what it is called here."""
+"""Folders of Codex CLI's logs, its name here, and the session that asks."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ from backstory.agents import jsonl
 from backstory.agents.contract import LogRoot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from backstory.agents.contract import Asker
+
 
 NAME = "codex"
 
@@ -21,3 +23,18 @@ def log_roots(environ: Mapping[str, str], home: Path) -> list[LogRoot]:
 
 def is_log(path: Path) -> bool:
     return path.name.startswith("rollout-") and path.name.endswith(jsonl.ENDINGS)
+
+
+# the session that asks ------------------------------------------------------------------------------------------------
+
+
+KEY = "x-codex-turn-metadata"
+
+
+class Asking:
+    """See ``contract.AskingPart``."""
+
+    def native_id(self, asker: Asker) -> str | None:
+        said = asker.said.get(KEY)
+        native_id = said.get("thread_id") if isinstance(said, Mapping) else None
+        return native_id if isinstance(native_id, str) and native_id else None

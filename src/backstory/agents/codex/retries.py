@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from backstory.agents import failures
-from backstory.derive.notices import why
+from backstory.derive.essence import why
 from backstory.lazy import lazy_regex
 from backstory.model import Retry
 

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.agents.copilot.store import Place
-from backstory.agents.lines import lines_of
+from backstory.agents.jsonl import lines_of
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
