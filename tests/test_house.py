@@ -148,7 +148,7 @@ def test_the_store_has_few_methods_of_its_own() -> None:
 
 def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     found = house.first_words()
-    assert {word: found[word] for word in FIRST_WORDS} == FIRST_WORDS
+    assert {word: found[word] for word, most in FIRST_WORDS.items() if found[word] > most} == {}
 
 
 def test_few_modules_list_the_columns_of_a_table() -> None:
