@@ -10,7 +10,9 @@ import pytest
 
 from backstory import ids
 from backstory.agents.codex import AGENT
+from backstory.agents.codex.actions import action_of
 from backstory.bounds import LOST
+from backstory.conversation.carried import RunCommand
 from backstory.model import (
     AssistantText,
     Command,
@@ -821,3 +823,18 @@ def test_the_state_stays_small_however_long_the_log() -> None:
     for seq, line in enumerate(lines, start=1):
         reader.read(line, seq)
     assert len(reader.state()) < 300_000
+
+
+@pytest.mark.parametrize(
+    ("given", "command"),
+    [
+        (["bash", "-lc", "ls | wc"], "ls | wc"),
+        (["/usr/bin/env", "ls", "a b"], "/usr/bin/env ls 'a b'"),
+        ("ls", "ls"),
+        ([], None),
+        (["ls", 1], None),
+    ],
+)
+def test_a_call_that_names_a_command_in_any_way_runs_it(given: object, command: str | None) -> None:
+    done = action_of(ToolCall(tool_use_id="1", tool_name="shell", tool=Tool.SHELL, input={"command": given}))
+    assert done == (None if command is None else RunCommand(command=command, folder=None))

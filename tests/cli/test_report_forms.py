@@ -207,6 +207,13 @@ def test_the_count_of_a_search_is_that_of_its_sql(two: Shell) -> None:
         assert two("sql", "--json", query.rstrip("\n;")).json()["rows"][0][0] == count > 0
 
 
+def test_a_search_for_a_misspelt_word_names_the_word_it_searched_for_and_counts_what_is_near(two: Shell) -> None:
+    done = two("chronicle", "search", "parsr")
+    assert done.out.splitlines()[0] == 'Sessions with "parsr": 0 sessions, 1 more nearly'
+    assert done.err == "Nothing has 'parsr'; searched for 'parser'.\n"
+    assert two("chronicle", "search", "parser").out.splitlines()[0] == 'Sessions with "parser": 1 session'
+
+
 def test_a_search_without_a_hit_says_what_to_try(two: Shell) -> None:
     done = two("chronicle", "search", "deadlock")
     assert (done.code, done.out) == (1, "")

@@ -255,6 +255,11 @@ def test_the_examples_are_printed_as_sql(bare: Shell) -> None:
     assert [title for title, sql in EXAMPLES.items() if f"-- {title}\n{sql};\n" not in printed] == []
 
 
+def test_a_wide_table_keeps_its_width_when_piped(told: Shell) -> None:
+    done = told("sql", f"select '{'x' * 90}' as a, '{'y' * 90}' as b", COLUMNS="80")
+    assert done.out.splitlines()[1] == f"{'x' * 90}  {'y' * 90}"
+
+
 def test_columns_share_the_room_that_a_terminal_has() -> None:
     assert _fitted([3, 10, 200, 90], 60) == [3, 10, 20, 20]
     assert _fitted([3, 10], 60) == [3, 10]
