@@ -18,7 +18,6 @@ NOUNS = {
     "ids",
     "times",
     "config",
-    "settings",
     "bounds",
     "lazy",
     "sqlite_memory",
@@ -112,13 +111,15 @@ def test_imports_point_down(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in IN_ROOMS if ROOMS.get(path.parent.name) == "pure"], ids=lambda path: path.stem
+    "path",
+    [path for path in IN_ROOMS if ROOMS.get(path.relative_to(SOURCE).parts[0]) == "pure"],
+    ids=lambda path: path.stem,
 )
 def test_a_pure_room_knows_no_files_clock_or_network(path: Path) -> None:
     assert {each.split(".")[0] for each in imports(path)} & IMPURE == set()
 
 
-WORKSPACE = [path for path in IN_ROOMS if path.parent.name == "workspace"]
+WORKSPACE = [path for path in IN_ROOMS if path.is_relative_to(SOURCE / "workspace")]
 
 
 @pytest.mark.parametrize("path", WORKSPACE, ids=lambda path: path.stem)
@@ -129,8 +130,8 @@ def test_the_workspace_has_no_terminal_and_no_environment(path: Path) -> None:
     } == set()  # fmt: skip
 
 
-COMMANDS = [path for path in IN_ROOMS if path.match("cli/*_command.py")]
-FACES = [path for path in IN_ROOMS if path.parent.name == "cli"]
+COMMANDS = [path for path in IN_ROOMS if path.match("cli/commands/*_command.py")]
+FACES = [path for path in IN_ROOMS if path.is_relative_to(SOURCE / "cli")]
 MACHINERY = {
     "backstory.runs.spool", "backstory.runs.lock", "backstory.runs.queued", "backstory.store.queue",
     "backstory.projects.registry",

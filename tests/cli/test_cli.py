@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from backstory import __version__, errors
 from backstory.cli import COMMANDS
-from backstory.cli.call_view import SHOWN_CHARS_MAX
-from backstory.cli.search_command import NOTHING_FOUND
+from backstory.cli.commands.search_command import NOTHING_FOUND
+from backstory.cli.views.call_view import SHOWN_CHARS_MAX
 from backstory.config import SETTINGS
 from backstory.search.query import find
 from backstory.store import Filter, open_store
@@ -1004,7 +1004,7 @@ def test_sessions_are_completed(read_once: Shell) -> None:
 )  # fmt: skip
 def test_what_the_system_does_not_give_is_told_in_a_sentence(bare: Shell, raised: str, told: str) -> None:
     code = (
-        "import sys, backstory.cli.list_command as it\n"
+        "import sys, backstory.cli.commands.list_command as it\n"
         f"def fail(*_, **__): raise {raised}\nit.SessionFilter = fail\n"
         "sys.argv = ['backstory', 'list']\nfrom backstory.cli import main\nmain()"
     )

@@ -455,7 +455,7 @@ def test_csv_is_byte_for_byte_for_programs_and_harmless_on_a_terminal(hostile: H
 
 def test_a_fault_of_ours_is_told_harmlessly(hostile: Hostile) -> None:
     code = (
-        "import sys, threading, backstory.cli.list_command as it\n"
+        "import sys, threading, backstory.cli.commands.list_command as it\n"
         f"def fail(*_, **__): raise RuntimeError({EVIL!r})\n"
         "def both(*_, **__): t = threading.Thread(target=fail); t.start(); t.join(); fail()\n"
         "it.SessionFilter = both\nsys.argv = ['backstory', 'list']\n"
@@ -482,7 +482,7 @@ def test_each_acting_character_is_escaped_once_however_often_it_stands_there() -
 
 def test_an_end_of_file_that_nobody_typed_is_a_fault_of_ours(hostile: Hostile) -> None:
     code = (
-        "import sys, backstory.cli.list_command as it\n"
+        "import sys, backstory.cli.commands.list_command as it\n"
         "def fail(*_, **__): raise EOFError('marshal data too short')\n"
         "it.SessionFilter = fail\nsys.argv = ['backstory', 'list']\n"
         "from backstory.cli import main\nmain()"

@@ -10,7 +10,7 @@ import pytest
 
 from backstory import bounds
 from backstory.cli import main, output
-from backstory.cli.sql_command import EXAMPLES
+from backstory.cli.commands.sql_command import EXAMPLES
 
 if TYPE_CHECKING:
     from tests.support.shell import Shell

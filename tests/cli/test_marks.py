@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backstory.cli.moments import METER_LEAST, OUTCOMES, meter_words, outcome_mark
+from backstory.cli.views.moments import METER_LEAST, OUTCOMES, meter_words, outcome_mark
 from backstory.workspace.running import Meter
 
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from backstory.bounds import TIME_MAX_MS
-from backstory.cli.moments import heading_of, when, when_below_heading
+from backstory.cli.views.moments import heading_of, when, when_below_heading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.cli.chronicle_command import COMMANDS
+from backstory.cli.commands.chronicle_command import COMMANDS
 from tests.support.day_of_work import COMMIT, EDIT, OTHER, Log
 from tests.support.work import AGENT
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from backstory import times
-from backstory.cli.search_command import NOTHING_FOUND
+from backstory.cli.commands.search_command import NOTHING_FOUND
 from backstory.errors import BadPattern, BadTime
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
 from backstory.runs.spool import MARKER, SPOOLS, Run, Spool
@@ -228,7 +228,7 @@ def test_a_marker_of_no_run_is_no_trouble(talks: Shell, marker: str) -> None:
 
 
 def test_the_command_knows_the_marker_of_runs() -> None:
-    from backstory.cli import search_command
+    from backstory.cli.commands import search_command
 
     assert search_command.MARKER == MARKER
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.ask import readonly
+from backstory.cli.commands.sql_command import EXAMPLES, _fitted
 from backstory.cli.output import columns
-from backstory.cli.sql_command import EXAMPLES, _fitted
 from backstory.export.full_form import FullForms
 from backstory.model import UserMessage
 from backstory.store import open_store

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from backstory.cli import stats_table
-from backstory.cli.counting import counting
+from backstory.cli.views import stats_table
+from backstory.cli.views.counting import counting
 from backstory.derive.pricing import Cost, Kind
 from backstory.derive.tally import GroupKey, Tally
 from backstory.workspace.sessions import SessionFilter
@@ -313,7 +313,7 @@ def test_progress_is_shown_once_it_takes_long_and_only_to_a_person(monkeypatch: 
 
     now = iter([0.0, 0.1, 1.0, 0.0, 9.0])
     monkeypatch.setattr("backstory.cli.output.progress", progress)
-    monkeypatch.setattr("backstory.cli.counting.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("backstory.cli.views.counting.time.monotonic", lambda: next(now))
     for is_watched in (True, False):
         monkeypatch.setattr("backstory.cli.output.is_watched", lambda is_watched=is_watched: is_watched)
         with counting("Counting") as report:

@@ -119,7 +119,9 @@ class Commands(Group):
         name = SLASHED.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"backstory.cli.{name.replace('-', '_')}_command").command
+        command: click.Command = importlib.import_module(
+            f"backstory.cli.commands.{name.replace('-', '_')}_command"
+        ).command
         return command
 
     def invoke(self, ctx: click.Context) -> object:
@@ -188,7 +190,7 @@ def cli(
     elif ctx.invoked_subcommand is None:
         if name or wanted or or_run or trust:
             raise click.UsageError("--name, --session, --or-run and --trust need --steer or --followup here.")
-        from backstory.cli.list_command import print_overview
+        from backstory.cli.commands.list_command import print_overview
 
         print_overview(ctx.obj)
 
@@ -223,7 +225,7 @@ def main() -> None:
     _have_standard_files()
     if "_BACKSTORY_COMPLETE" in os.environ:
         # bash is told the titles of sessions, too.
-        importlib.import_module("backstory.cli.completion_command")
+        importlib.import_module("backstory.cli.commands.completion_command")
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Characters that the terminal cannot encode become question marks.
         sys.stdout.reconfigure(errors="replace")

@@ -26,5 +26,5 @@ class LazyFamily(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.modules:
             return None
-        command: click.Command = importlib.import_module(f"backstory.cli.{self.modules[cmd_name]}").command
+        command: click.Command = importlib.import_module(f"backstory.cli.commands.{self.modules[cmd_name]}").command
         return command

@@ -13,8 +13,8 @@ from backstory.chronicle.phrasing import prompt_for
 from backstory.chronicle.window import last, nearest_day
 from backstory.cli import output
 from backstory.cli.options import RUNNING_AGENT, filter_options, json_option, readable, store_option, why_no_sessions
-from backstory.cli.printing import print_events, printer_for
 from backstory.cli.trusting import may_act, trust_option
+from backstory.cli.views.printing import print_events, printer_for
 from backstory.model import Permissions
 from backstory.workspace.scheduler import Destination, Options
 from backstory.workspace.sessions import SessionFilter

@@ -56,7 +56,7 @@ def send(
     as_json: bool = False,
 ) -> int:
     """Send messages and follow-ups to a session, and print what comes of it; returns the exit code."""
-    from backstory.cli.printing import print_events, printer_for
+    from backstory.cli.views.printing import print_events, printer_for
     from backstory.runs.runner import check_text
 
     for _, text in messages:

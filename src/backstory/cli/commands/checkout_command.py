@@ -1,0 +1,82 @@
+"""``backstory checkout``: where the next prompt goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory.cli import output
+from backstory.cli.acting import writable_session
+from backstory.cli.deciding import copy_decisions
+from backstory.cli.options import find_target, json_option, locked, session_option, store_option, tell_moved
+from backstory.cli.trusting import may_act, trust_option
+from backstory.cli.views import path
+from backstory.conversation.tree import Span
+from backstory.workspace.located import LocatedSession
+from backstory.workspace.records import path_records
+from backstory.workspace.running import measure
+from backstory.workspace.workspace import NUMBERED
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+    from backstory.conversation.tree import Point
+
+TEXT_COLUMNS = 60
+
+
+@click.command("checkout")
+@click.argument("point", metavar="@N|NAME|LEAF|SESSION")
+@session_option
+@json_option
+@trust_option
+@store_option
+@click.pass_obj
+def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
+    """Continue from a record (@12), or from the tip of a branch, given by its name or its number in `branches`.
+
+    With a session (S3, a name, the start of a uid) commands here continue that session at its current branch. Nothing
+    is removed: `backstory tree` shows all. A session imported from a log is continued by a new session of this
+    project, with copies of its turns.
+    """
+    may_act(app)
+    if wanted is None and NUMBERED.fullmatch(point):
+        _go_to(app, app.find(point), as_json=as_json)
+        return
+    to = find_target(app, point, wanted)
+    if to.is_session:
+        _go_to(app, to.located, as_json=as_json)
+        return
+    session = writable_session(app, to.located, to.point)
+    own = LocatedSession(app.project_store, session)
+    with locked(app, session.uid, own.label):
+        own.store.checkout(session, to.point)
+    tell_moved(to)
+    measure(app.workspace, own.store, own.session)
+    copy_decisions(app, own, "Switched")
+    if as_json:
+        output.json({"session": own.label, "uid": session.uid, "seq": to.point.seq, "turn": to.point.uid})
+    else:
+        output.data(f"Switched to @{to.point.seq}{_last_message(own, to.point)}")
+
+
+def _go_to(app: App, located: LocatedSession, *, as_json: bool) -> None:
+    """Make another session the one that commands here continue."""
+    own = LocatedSession(app.project_store, writable_session(app, located))
+    own.store.choose_session(own.session, app.worktree)
+    leaf = own.store.leaf(own.session)
+    if as_json:
+        at = {"seq": leaf.seq if leaf else None, "turn": leaf.uid if leaf else None}
+        output.json({"session": own.label, "uid": own.session.uid, **at})
+    else:
+        title = output.one_line(own.session.shown_title, TEXT_COLUMNS)
+        output.data(f"Switched to {own.label} {title}".strip())
+
+
+def _last_message(found: LocatedSession, point: Point) -> str:
+    """The last message of a turn up to one of its records."""
+    (turn,) = (turn for turn in found.store.tree(found.session) if turn.uid == point.uid)
+    message = f"U: {turn.prompt}"
+    for record in path_records(found, [Span(turn.uid, turn.first_seq, point.seq)], [turn]):
+        message = path.said(record)
+    return f" {output.one_line(message, TEXT_COLUMNS)}"

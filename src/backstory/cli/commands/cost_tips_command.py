@@ -1,0 +1,27 @@
+"""``backstory chronicle cost-tips``: what would have cost less."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory.cli.report_options import report_options
+from backstory.cli.views.tips_report import all_option, print_tips
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+    from backstory.cli.report_options import Asked, Form
+
+
+@click.command("cost-tips", short_help="Find what would have cost less, and what to do.")
+@report_options
+@all_option
+@click.pass_obj
+def command(app: App, asked: Asked, form: Form, whole: bool) -> None:
+    """Find what would have cost less: context, problem, what to do, and about how much that saves.
+
+    As chronicle tips, of the patterns that are about costs, with what is known of the costs as a whole. The last 30
+    days, in every project; WORDS narrow it to what is about them.
+    """
+    print_tips(app, asked, form, about_costs=True, whole=whole)

@@ -1,0 +1,200 @@
+"""``backstory export``: sessions in the format of another tool, or one as a log that an agent's client continues.
+
+What the second prints as JSON stands in ``native_log_view``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from backstory.cli import output
+from backstory.cli.options import json_option, sessions_argument, store_option
+from backstory.cli.trusting import trust_option
+from backstory.cli.views import sharing, text_export
+from backstory.cli.views.native_log_view import Asked, native_formats, show_native_log, show_undone
+from backstory.errors import NoSessionHere, SessionNotFound
+from backstory.export import exporting
+from backstory.workspace.sessions import SessionFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from backstory.cli.app import App
+
+SESSIONS_AT_ONCE = 500
+
+
+@click.command("export")
+@sessions_argument
+@click.option("--all", "everything", is_flag=True, help="Every session of every agent.")
+@click.option("--here", is_flag=True, help="Every session of this project.")
+@click.option(
+    "--format", "form", required=True,
+    type=click.Choice([*text_export.FORMATS, *sorted({*exporting.formats(), *native_formats()})]),
+    help="json: all that is kept, for `backstory import`; md: Markdown; else the tool whose format to write.",
+)  # fmt: skip
+@click.option(
+    "-o", "--to", "target", type=click.Path(path_type=Path),
+    help="The file to write (- for stdout: json, md); for a format with a file per session, the folder of a project.",
+)  # fmt: skip
+@click.option("--at", "at", metavar="@N", help="A log for a client: only up to this record.")
+@click.option(
+    "--cwd", type=click.Path(path_type=Path), metavar="DIR", help="A log for a client: the folder to continue in."
+)
+@click.option("--write", "is_written", is_flag=True, help="A log for a client: write it; else only say what would be.")
+@click.option("--undo", is_flag=True, help="Remove logs that were written, if nothing was added to them.")
+@click.option(
+    "--exact", is_flag=True, help="Write what that tool would have written from its own logs, including its errors."
+)
+@click.option("--no-bytes", is_flag=True, help="json: leave out the bytes of the logs, which are most of it.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@click.option("--redact", is_flag=True, help="Mask secrets, and people's names in paths, in all that is written.")
+@json_option
+@trust_option
+@store_option
+@click.pass_obj
+def command(
+    app: App, sessions: tuple[str, ...], everything: bool, here: bool, form: str, target: Path | None, at: str | None,
+    cwd: Path | None, is_written: bool, undo: bool, exact: bool, no_bytes: bool, force: bool, redact: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Write the SESSIONs (--here: this project's, --all: all) as JSON, as Markdown, or in another tool's format.
+
+    JSON holds all that is kept of a session, with its bytes; `backstory import` reads it.
+
+    Sessions of every agent are written, with their original times. With --exact only the tool's own sessions are
+    written, as it would have done it. A tool with a file per session can continue them in that folder, with all
+    their branches.
+
+    An agent with a client of its own gets a log of one SESSION that its client continues, where it looks for one; so
+    no -o. What becomes of every record is printed first: nothing is written without --write.
+    """
+    if form in native_formats():
+        _refuse_for_logs(sessions, everything=everything or here, is_other=bool(target or exact or force or no_bytes))
+        asked = Asked(form=form, at=at, cwd=cwd, is_written=is_written, redact=redact, as_json=as_json)
+        show_undone(app, sessions[0], asked) if undo else show_native_log(app, sessions[0], asked)
+        return
+    if target is None or at is not None or cwd is not None or is_written or undo:
+        raise click.UsageError(f"The format {form} needs -o; --at, --cwd, --write and --undo are for logs of agents.")
+    _export(
+        app, sessions, form, target, everything=everything, here=here, exact=exact, no_bytes=no_bytes, force=force,
+        redact=redact, as_json=as_json,
+    )  # fmt: skip
+
+
+def _refuse_for_logs(sessions: tuple[str, ...], *, everything: bool, is_other: bool) -> None:
+    """Raise UsageError for what does not go with a log that a client continues."""
+    if everything or len(set(sessions)) != 1:
+        raise click.UsageError("Name one session: each is continued by itself.")
+    if is_other:
+        raise click.UsageError("A log goes where its client looks for it: leave out -o, --exact and --force.")
+
+
+def _export(
+    app: App, sessions: tuple[str, ...], form: str, target: Path, *, everything: bool, here: bool, exact: bool,
+    no_bytes: bool, force: bool, redact: bool, as_json: bool,
+) -> None:  # fmt: skip
+    from backstory.cli.app import now_ms
+
+    if bool(sessions) + everything + here != 1:
+        raise click.UsageError("Name sessions, or use --here or --all.")
+    _refuse_combinations(form, target, exact=exact, no_bytes=no_bytes, as_json=as_json)
+    chosen, redactor = _chosen(app, sessions, here=here), sharing.redactor_of(app) if redact else None
+    if form in text_export.FORMATS:
+        text = text_export.write(
+            app, form, chosen, target, everything=everything, has_bytes=not no_bytes, force=force, redactor=redactor
+        )
+        if text is not None:
+            _print_one(text, as_json=as_json)
+        return
+    if exporting.writes_folder(form):
+        if exact:
+            raise click.UsageError(f"--exact does not apply to {form}: its own sessions are always exported exactly.")
+        done = exporting.export_each(form, chosen, target.absolute(), force=force, redactor=redactor)
+        sharing.tell_masked(redactor)
+        _print(done, as_json=as_json)
+        return
+    chosen = exporting.with_notes(chosen, app.home_store, everything=everything)
+    written = exporting.export(
+        form, chosen, target.absolute(), exact=exact, force=force, now=now_ms(), redactor=redactor
+    )
+    sharing.tell_masked(redactor)
+    _print_one(written, as_json=as_json)
+    if written.left_out and not as_json:
+        left_out = output.counted(written.left_out, "session")
+        output.talk(f"Not in the file, because no log was written by {form}: {left_out}.")
+
+
+def _refuse_combinations(form: str, target: Path, *, exact: bool, no_bytes: bool, as_json: bool) -> None:
+    """Raise UsageError for options that do not go together."""
+    is_text = form in text_export.FORMATS
+    if exact and is_text:
+        raise click.UsageError(f"--exact does not apply to {form}: it has no errors of another tool.")
+    if no_bytes and form != text_export.JSON:
+        raise click.UsageError(
+            "--no-bytes applies to --format json: no other format has the bytes of logs as they are."
+        )
+    if target == text_export.STDOUT and not is_text:
+        raise click.UsageError(f"--format {form} writes files: name one.")
+    if target == text_export.STDOUT and as_json:
+        raise click.UsageError("--json describes the file; with -o - that goes to stdout itself. Use one of the two.")
+
+
+def _print_one(written: exporting.Written, *, as_json: bool) -> None:
+    if as_json:
+        output.json(msgspec.to_builtins(written))
+    else:
+        _print([written], as_json=False)
+
+
+def _chosen(app: App, sessions: tuple[str, ...], *, here: bool) -> list[exporting.Chosen]:
+    """The named sessions, or this project's; all if none was named."""
+    if here:
+        pages = app.reader.session_pages(SessionFilter(), SESSIONS_AT_ONCE)
+        sessions = tuple(each.uid for page in pages for each in page.sessions)
+        if not sessions:
+            raise NoSessionHere(app.project_folder)
+    if sessions:
+        return exporting.these((each.store, each.session) for each in map(app.find, sessions))
+    stores = [store for store in app.stores if store.exists]
+    if not stores:
+        raise SessionNotFound("--all")
+    return exporting.everything(stores)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {_noun(name.replace('_', ' '), count)}" for name, count in counts.items())
+
+
+def _noun(plural: str, count: int) -> str:
+    """A noun as it stands behind a number.
+
+    >>> _noun("branches", 1), _noun("turn times", 1), _noun("entries", 1), _noun("branches", 0)
+    ('branch', 'turn time', 'entry', 'branches')
+    """
+    if count != 1:
+        return plural
+    return (
+        f"{plural[:-3]}y" if plural.endswith("ies") else plural.removesuffix("es" if plural.endswith("ches") else "s")
+    )
+
+
+def _print(done: Sequence[exporting.Written | exporting.NotWritten], *, as_json: bool) -> None:
+    """Print what was written; exits with 1 if a session was not."""
+    missing = [each for each in done if isinstance(each, exporting.NotWritten)]
+    if as_json:
+        output.json(msgspec.to_builtins(done))
+    for each in done:
+        if isinstance(each, exporting.Written) and not as_json:
+            output.data(f"{each.file}  {output.size(each.bytes)}")
+            output.talk(f"{_counted(each.rows)}.")
+            if each.reduced:
+                output.talk(f"This format has no place for {_counted(each.reduced)}.")
+    for failed in missing:
+        output.talk(f"Session {failed.session} is not in {failed.file}: {failed.reason}")
+    if missing:
+        raise click.exceptions.Exit(1)

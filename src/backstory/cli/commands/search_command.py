@@ -1,0 +1,367 @@
+"""``backstory search``: everything that was ever said or done.
+
+``--json`` prints ``query``, ``total`` (events, with those that fit nearly), ``truncated`` (there is more), ``relaxed``
+(no event has every word), ``stopped`` (the time was up), ``not_covered`` (how many sessions index.repositories leaves
+out), ``outdated`` (the settings of the index changed since the last reindex), ``instead`` (words that occur nowhere,
+each with what was looked for in its place), ``totals`` and ``hits``. ``totals``: ``sessions`` that hold what was asked
+for, ``hits`` in them, ``near_sessions`` that hold it in another way only, and ``at_least``: whether there may be more.
+Each hit has:
+
+- ``session`` (what every command takes for it in any folder: the start of its uid), ``uid``, ``number``, ``name``,
+  ``title`` (or how its first prompt begins), ``agent``, ``project``, ``repository``, ``branch`` of the session that
+  holds the event; ``parent``: the uid of the session whose helper it is;
+- ``near``: it has what was asked for in another way only: other forms of the words, the parts of an identifier, the
+  words in different events; ``copy``: it is in a copy of a turn that an older session, which was found too, has itself;
+- ``at``, ``seq``, ``part``, ``kind``, ``scope`` of the event, and its ``score``: of this search only. Hits are in their
+  order: by score, where signs were typed those that have them first, for ``--regex`` the newest sessions first; those
+  that are near after the others;
+- ``from_elsewhere``: whether the session came with a store that nobody had trusted;
+- ``native_id``: the agent's own id of the session, and ``resume_command``: the words of its own command that
+  continues it; null for runs of backstory, subagents and sessions from elsewhere, which `resume --trust` continues;
+- ``snippet``: one line of its text, and ``marks``: [start, end] of each match in it, in characters (code points).
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from backstory.ask.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
+from backstory.cli import output
+from backstory.cli.options import SESSION, TOOL, filter_options, json_option, pick_option, readable, store_option
+from backstory.cli.output import fact_lines, spans
+from backstory.cli.views import moments
+from backstory.derive.naming import NO_PROMPT
+from backstory.workspace import searching
+from backstory.workspace.resume_command import is_resumable
+from backstory.workspace.searching import Mode, SearchQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from backstory.cli.app import App
+    from backstory.search.query import Excerpt, Findings
+    from backstory.store.session_filter import Selection
+    from backstory.workspace.searching import SearchResult
+
+
+NOTHING_FOUND = 1
+"""The exit code of a search without a hit, as grep has it; an error has another."""
+HITS_TO_PICK = 50
+"""The most hits that can be picked where no limit was given."""
+MARKER = "BACKSTORY_RUN"
+"""Names the run that asks, as ``spool.MARKER`` says; said here again so that others need not wait for ``spool``."""
+
+
+@click.command("search")
+@click.argument("query", nargs=-1)
+@filter_options
+@click.option("--here", is_flag=True, help="Only this project's sessions.")
+@click.option("--role", type=click.Choice(sorted(ROLES)), help="Only what the user, the assistant, a tool, … said.")
+@click.option("--scope", "scopes", multiple=True, type=click.Choice(sorted(map(str, SCOPE_WEIGHT))), help="Only there.")
+@click.option("--tool", type=TOOL, help="Only calls of this tool, and what came back.")
+@click.option("--session", "inside", type=SESSION, help="Only in this session.")
+@click.option("--not", "without", type=SESSION, multiple=True, help="Leave this session out.")
+@click.option("--exact", is_flag=True, help="Match exactly: case, punctuation, spaces.")
+@click.option("--regex", is_flag=True, help="As a regular expression (Python's); newest sessions first.")
+@click.option("--no-near", is_flag=True, help="Only the words as typed: no other forms, no parts of identifiers.")
+@click.option("--sort", type=click.Choice((BY_SCORE, BY_TIME)), default=BY_SCORE, help="The best or the newest first.")
+@click.option("--all-hits", is_flag=True, help="List every hit, not one per session.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), help="How many sessions, or hits.  [default: 20]")
+@pick_option
+@json_option
+@store_option
+@click.pass_context
+def command(
+    ctx: click.Context, /, query: tuple[str, ...], chosen: Selection, exact: bool, regex: bool, picks: bool,
+    prints: bool, as_json: bool,
+    **how: Any,
+) -> None:  # fmt: skip
+    """Search prompts, answers, commands and output. All words must match; "a phrase"; log* for a prefix.
+
+    userName also finds getUserName and user_name, limit also limits: marked as near, after what has the words as typed.
+    Without words, --ref, --path, --branch or --repo list sessions. Nothing found is exit code 1.
+    From inside a run, its own session is left out. With -i you pick a hit, in fzf if that is installed, and see the
+    text around it; nothing picked is exit code 130.
+    """
+    picks = picks or prints
+    if picks and as_json:
+        raise click.UsageError("-i and --json exclude each other.")
+    if exact and regex:
+        raise click.UsageError("--exact and --regex exclude each other.")
+    app: App = ctx.obj
+    text = readable(" ".join(query))
+    if not query and not any((chosen.ref, chosen.path, chosen.branch, chosen.repository)):
+        raise click.UsageError("Missing argument 'QUERY...': words to look for, or --ref, --path, --branch, --repo.")
+    mode = Mode.EXACT if exact else Mode.REGEX if regex else Mode.WORDS
+    if picks:
+        how["limit"] = how["limit"] or HITS_TO_PICK
+    asked = _query(app, text, mode, chosen, **how)
+    is_behind = app.bring_up_to_date()
+    # A mistake in a filter is reported also where there is nothing to search.
+    result = app.reader.search(asked)
+    if picks and result.findings.excerpts:
+        ctx.exit(_pick(app, result, prints=prints))
+    if as_json:
+        output.json(searching.as_json(result))
+    else:
+        _print(app, result, is_behind=is_behind)
+    if not result.findings.excerpts:
+        ctx.exit(NOTHING_FOUND)
+
+
+def _pick(app: App, result: SearchResult, *, prints: bool) -> int:
+    from backstory.cli.views.choices import hit_choice
+    from backstory.cli.views.picking import pick
+
+    words = "" if result.query.mode is Mode.REGEX else result.query.text
+    return pick(app, [[hit_choice(each) for each in result.findings.excerpts]], words=words, prints=prints)
+
+
+def _query(
+    app: App, text: str, mode: Mode, chosen: Selection, *, tool: str | None, inside: str | None,
+    without: tuple[str, ...], no_near: bool, limit: int | None, **same: Any,
+) -> SearchQuery:  # fmt: skip
+    return SearchQuery(
+        **chosen.shared,
+        text=text,
+        mode=mode,
+        tool=None if tool is None else readable(tool),
+        session=None if inside is None else readable(inside),
+        without=tuple(map(readable, without)),
+        asking_run=app.environ.get(MARKER),
+        near=not no_near,
+        limit=limit or app.config.settings.search.limit,
+        **same,
+    )
+
+
+def _print(app: App, result: SearchResult, *, is_behind: bool) -> None:
+    findings = result.findings
+    for remark in searching.left_out(result.coverage):
+        output.talk(remark)
+    for typed, searched in findings.instead:
+        output.talk(f"Nothing has {typed!r}; searched for {searched!r}.")
+    if word := _first_word(result, is_behind=is_behind):
+        output.talk(word)
+    if not findings.excerpts:
+        return
+    lines = screen(result, app.workspace.now())
+    if sys.stdout.isatty():
+        output.pages(chain(lines, foot(result)))
+        return
+    output.pages(lines)
+    if findings.truncated or findings.near:
+        output.talk(" · ".join(filter(None, counted(result))))
+
+
+def _first_word(result: SearchResult, *, is_behind: bool) -> str:
+    """Return the line before the hits."""
+    findings, count = result.findings, len(result.findings.excerpts)
+    if findings.stopped:
+        return f"The time limit ended the search; {count} found so far. Narrow it with --since or --here."
+    if not count:
+        return _why_none(result, is_behind=is_behind)
+    return "No session has all of these words; these have some." if findings.relaxed else ""
+
+
+def _why_none(result: SearchResult, *, is_behind: bool) -> str:
+    query = result.query
+    if result.missing_store is not None:
+        return f"Nothing was imported yet: there is no store at {result.missing_store}. Try: backstory ingest"
+    if query.mode is Mode.WORDS and not terms(query.text):
+        return "Nothing to search for: give a word. Punctuation needs --exact."
+    if is_behind:
+        return f"No imported log has {query.text!r}. Try fewer words or filters, or import the rest: backstory ingest"
+    return f"Nothing found for {query.text!r}. Try fewer words or filters, or: backstory ingest"
+
+
+# what a search found: each session with its title, below it its hits, wrapped inside a margin with matches marked -----
+
+
+ONE_LINE_COLUMNS = 100
+"""A terminal that is narrower shows what stands beside the title in a second line."""
+TITLE_COLUMNS_MAX, TITLE_COLUMNS_LEAST = 100, 25
+EXCERPT_COLUMNS_LEAST = 40
+"""If an excerpt would have fewer columns, it begins below the number of its record."""
+MARGIN = 3
+
+
+class _Group(Struct, frozen=True, kw_only=True):
+    """The hits of one session. ``facts``: what stands beside its title."""
+
+    label: str
+    title: str
+    facts: tuple[str, ...]
+    hits: list[Excerpt]
+
+
+def screen(result: SearchResult, now: int) -> Iterator[str]:
+    """Yield the lines of what was found. ``now``: the time, in ms since 1970."""
+    groups = _grouped(result, now)
+    heads = _heads(groups)
+    kinds = [_kinds(group.hits) for group in groups]
+    numbers = max((len(f"@{each.stored.seq}") for each in result.findings.excerpts), default=0)
+    widest = max((len(kind) for each in kinds for kind in each), default=0)
+    for group, head, of_group in zip(groups, heads, kinds, strict=True):
+        yield head
+        for hit, kind in zip(group.hits, of_group, strict=True):
+            yield from _hit_lines(hit, kind.ljust(widest), numbers)
+
+
+def foot(result: SearchResult) -> Iterator[str]:
+    """Yield how much there is beside what is shown, and what to do next, for a terminal."""
+    best = result.findings.excerpts[0]
+    find = ""
+    if result.query.text and result.query.mode is not Mode.REGEX:
+        import shlex  # only where a command is shown
+
+        find = f" --find {shlex.quote(result.query.text)}"
+    read = f"read: backstory show {result.labels[best.session.uid]} @{best.stored.seq}{find}"
+    steps = (*counted(result), output.one_liner(read), output.one_liner(_resume(best, result.labels)))
+    yield ""
+    for line in fact_lines(steps, output.width() - 1):
+        yield f" {output.style(line, dim=True)}"
+
+
+def _resume(best: Excerpt, labels: dict[str, str]) -> str:
+    """Return the command that continues the best hit's session in its agent's own client; '' if there is none."""
+    # A subagent's session is resumed as the one that began it.
+    session = best.shown
+    if session.elsewhere is not None or not is_resumable(session.agents, session.native_id, session.shown_number):
+        return ""
+    return f"resume: backstory resume {labels[session.uid]} ({', '.join(session.agents)} {session.native_id})"
+
+
+def counted(result: SearchResult) -> tuple[str, ...]:
+    """Return the numbers of sessions and hits, and how to see those that are not shown."""
+    findings = result.findings
+    shown = len({each.shown.uid for each in findings.excerpts})
+    more = f"more: -n {4 * result.query.limit}" if findings.truncated else ""
+    if result.query.mode is not Mode.WORDS:
+        return f"the first {output.counted(shown, 'session')}" if more else output.counted(shown, "session"), more
+    if not findings.sessions:
+        return f"nowhere as typed, nearly in {output.counted(findings.near, 'session')}", more
+    near = f"{findings.near:,} more nearly (marked near)" if findings.near else ""
+    return _exact_count(findings, shown), near, more
+
+
+def _exact_count(findings: Findings, shown: int) -> str:
+    least = "at least " if findings.at_least else ""
+    sessions, hits = output.counted(findings.sessions, "session"), output.counted(findings.events, "hit")
+    exact = sum(not each.near for each in findings.excerpts)
+    is_cut = findings.truncated and exact and shown < findings.sessions
+    return f"{shown:,} of {least}{sessions} ({hits})" if is_cut else f"{least}{sessions}, {hits}"
+
+
+def _grouped(result: SearchResult, now: int) -> list[_Group]:
+    gathered: dict[str, list[Excerpt]] = {}
+    for each in result.findings.excerpts:
+        gathered.setdefault(each.session.uid, []).append(each)
+    return [_group(hits, result.labels, now) for hits in gathered.values()]
+
+
+def _group(hits: list[Excerpt], labels: dict[str, str], now: int) -> _Group:
+    first = hits[0]
+    session, shown = first.session, first.shown
+    at = first.stored.at if first.stored.at is not None else session.last_active
+    counts = first.events > 0 and not first.near and not first.copied
+    facts = (
+        "from elsewhere" if session.elsewhere is not None else "",
+        ", ".join(session.agents),
+        session.shown_project,
+        moments.when(at, now) if sys.stdout.isatty() else output.local(at)[:10],
+        ", ".join([output.counted(first.events, "hit")] if counts else _shared_marks(hits)),
+        f"subagent of {labels[shown.uid]}" if shown.uid != session.uid else "",
+    )
+    title = " ".join((shown.shown_title or session.shown_title or NO_PROMPT).split())
+    cleaned = tuple(output.clean(" ".join(each.split())) for each in facts)
+    return _Group(label=labels[session.uid], title=title, facts=cleaned, hits=hits)
+
+
+def _heads(groups: Sequence[_Group]) -> Iterator[str]:
+    """The lines above each session's hits."""
+    if not sys.stdout.isatty():
+        for group in groups:
+            about = "  ".join(filter(None, group.facts))
+            yield f"{output.ident(group.label)}  {output.clean(group.title)}  {output.style(about, dim=True)}"
+        return
+    labels = max((output.columns(group.label) for group in groups), default=0)
+    begun = [f" {output.padded(output.ident(group.label), labels)}  " for group in groups]
+    room = output.width() - labels - 4
+    if output.width() >= ONE_LINE_COLUMNS:
+        yield from _in_columns(groups, begun, room)
+        return
+    for group, head in zip(groups, begun, strict=True):
+        below = next(fact_lines(group.facts, output.width() - MARGIN), "")
+        yield f"{head}{output.one_line(group.title, max(room, 8))}\n{' ' * MARGIN}{output.style(below, dim=True)}"
+
+
+def _in_columns(groups: Sequence[_Group], begun: Sequence[str], room: int) -> Iterator[str]:
+    """A line for each session: its title, and what stands beside it in columns, those that are empty left out."""
+    widths = [max(map(output.columns, column)) for column in zip(*(group.facts for group in groups), strict=True)]
+    kept = [n for n, wide in enumerate(widths) if wide]
+    longest = max((output.columns(output.one_line(group.title, TITLE_COLUMNS_MAX)) for group in groups), default=0)
+    room = min(longest, max(room - sum(widths[n] + 2 for n in kept), TITLE_COLUMNS_LEAST))
+    for group, head in zip(groups, begun, strict=True):
+        title = output.padded(output.one_line(group.title, room), room)
+        about = "  ".join(output.padded(group.facts[n], widths[n]) for n in kept).rstrip()
+        beside = output.one_line(about, output.width() - 1 - output.columns_shown(f"{head}{title}  "), keep_blanks=True)
+        yield f"{head}{title}  {output.style(beside, dim=True)}"
+
+
+def _shared_marks(hits: Sequence[Excerpt]) -> list[str]:
+    """Return the marks that all of these hits share."""
+    is_so = {"near": all(each.near for each in hits), "a copy": all(each.copied for each in hits)}
+    return [mark for mark in is_so if is_so[mark]]
+
+
+def _kinds(hits: Sequence[Excerpt]) -> list[str]:
+    """Return the kind of each hit: whose words, and the marks that not all of the session's hits share."""
+    shared = _shared_marks(hits)
+    marks = [{"near": each.near, "a copy": each.copied} for each in hits]
+    own = [[mark for mark, is_so in each.items() if is_so and mark not in shared] for each in marks]
+    return [", ".join([each.scope.replace("_", " "), *more]) for each, more in zip(hits, own, strict=True)]
+
+
+def _hit_lines(hit: Excerpt, kind: str, numbers: int) -> Iterator[str]:
+    """A hit's record, what it is, and its excerpt; ``numbers``: the columns of the records' numbers."""
+    head = f"{' ' * MARGIN}{output.padded(output.ident(f'@{hit.stored.seq}'), numbers)}  {kind}  "
+    margin = MARGIN + numbers + 4 + len(kind)
+    if not sys.stdout.isatty():
+        yield head + _marked(hit.snippet, hit.marks)
+        return
+    if output.width() - margin < EXCERPT_COLUMNS_LEAST:
+        yield head.rstrip()
+        margin, head = MARGIN + 2, " " * (MARGIN + 2)
+    for line in _marked_lines(hit.snippet, hit.marks, output.width() - margin - 1):
+        yield head + line
+        head = " " * margin
+
+
+def _marked_lines(text: str, marks: list[tuple[int, int]], width: int) -> Iterator[str]:
+    """Break an excerpt into lines of ``width`` columns, its matches marked also where they are broken."""
+    text, marks = _harmless(text, marks)
+    for start, end in spans(text, width):
+        inside = [(max(a, start) - start, min(b, end) - start) for a, b in marks if a < end and b > start]
+        yield _marked(text[start:end], inside)
+
+
+def _harmless(text: str, marks: list[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
+    """A text whose acting characters are written as escapes, and where its matches are in it."""
+    cleaned = output.clean(text)
+    if cleaned == text:
+        return text, marks
+    return cleaned, [(len(output.clean(text[:a])), len(output.clean(text[:b]))) for a, b in marks]
+
+
+def _marked(text: str, marks: list[tuple[int, int]]) -> str:
+    pieces, at = [], 0
+    for start, end in marks:
+        pieces += [output.clean(text[at:start]), output.style(output.clean(text[start:end]), bold=True, fg="green")]
+        at = end
+    return "".join([*pieces, output.clean(text[at:])])

@@ -1,0 +1,462 @@
+"""``backstory show``: a session, turn by turn; behind what is stored stands what a run streams at this moment."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backstory import model
+from backstory.cli import output
+from backstory.cli.options import find, json_option, one_session, session_option, sessions_starting, store_option
+from backstory.cli.output import flowing_facts, page_columns
+from backstory.cli.views import record_view
+from backstory.cli.views.call_view import Answer
+from backstory.cli.views.event_view import amount, end_line, event_lines, turn_line, unknown_line
+from backstory.cli.views.moments import METER_LEAST, meter_words, origin_mark, stretch
+from backstory.conversation.compact import compact_event
+from backstory.conversation.pairing import results_below_calls, told_once, with_answers
+from backstory.derive.essence import essence
+from backstory.derive.naming import NO_PROMPT, short_model
+from backstory.errors import TurnNotFound
+from backstory.ids import may_be_written
+from backstory.model import Relation
+from backstory.store import compactions as stored_compactions
+from backstory.workspace import entries, sessions
+from backstory.workspace import transcript as turns
+from backstory.workspace.entries import Entry
+from backstory.workspace.resume_command import is_resumable
+from backstory.workspace.running import live_meter
+from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
+from backstory.workspace.transcript import shown_summaries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from backstory.cli.app import App
+    from backstory.model import Event, ToolCall
+    from backstory.runs.live import LiveRun
+    from backstory.store import Session
+    from backstory.workspace.entries import Form
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.reader import Reader
+    from backstory.workspace.running import LiveMeter
+    from backstory.workspace.sessions import ListedSession
+    from backstory.workspace.transcript import ListedTurn, ShownSummary, Transcript
+
+
+WINDOW = 500
+"""Most events before a record, and after it, that are looked at to show its surroundings."""
+PART_MAX = 1 << 30
+NEIGHBOURS = 2
+"""Records before and after the one that is asked for."""
+PREVIEW_EVENTS = 40
+"""Number of events that a preview has of the first turn, and of the last."""
+TIMED_MS_LEAST = 1000
+"""A shorter time between two records says nothing about the tool."""
+RECORDS_BEFORE = 100
+"""The number of records back in which a record's call and its neighbours are looked for."""
+
+
+@click.command("show")
+@click.argument("session", metavar="[SESSION]", required=False, shell_complete=sessions_starting)
+@click.argument("record", metavar="[@N]", required=False)
+@click.option("--full", is_flag=True, help="Show everything, not the compact form.")
+@click.option("--follow", "-f", "follows", is_flag=True, help="Then show what comes, as it comes, until Ctrl-C.")
+@click.option("--turn", "-t", type=int, metavar="N", help="Show only this turn.")
+@click.option("--find", "searched", metavar="WORDS", help="With @N: highlight these words and show the text around.")
+@click.option("--preview", "previews", is_flag=True, hidden=True, help="An excerpt for a small window.")
+@session_option
+@click.option("--thinking", is_flag=True, help="Also show the model's thinking.")
+@click.option("--md", is_flag=True, help="Print Markdown for a pull request: answers, folded tools, references.")
+@click.option("--outline", is_flag=True, help="Print prompts, decisions and commits, one a line.")
+@click.option("--redact", is_flag=True, help="With --md or --outline: mask secrets and people's names in paths.")
+@json_option
+@store_option
+@click.pass_obj
+def command(
+    app: App, session: str | None, record: str | None, full: bool, turn: int | None, searched: str | None,
+    wanted: str | None, thinking: bool, follows: bool, previews: bool, md: bool, outline: bool, redact: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Show a session turn by turn. SESSION is S3, a name, or the start of a uid; default: the one running here, else
+    the one last active.
+
+    With @N, show that record (--full: all of it) with two records before and after. A running session is shown up to
+    now; in JSON its turn has "live": "running" or "waiting", and its events have "live": true and no number yet.
+    A turn marked "rewound" is on no current branch since a rewind; one marked "removed" was removed by `branch rm`.
+    A turn that another session already shows is only named; in JSON "shown_in" is that session.
+
+    With --follow, new entries are shown as the agent writes them, also of one that was started without backstory, and
+    its log is imported as it grows. With --json each line is then one JSON object: the session with its turns first,
+    then {"event": …}, {"turn": …} when a turn begins or its end is known, and {"remark": …}.
+    """
+    if session is not None and record is None and RECORD.fullmatch(session):
+        session, record = None, session
+    if md or outline or redact:
+        from backstory.cli.views import sharing
+
+        part = record is not None or turn is not None or searched is not None
+        sharing.refuse_combinations(md=md, outline=outline, redact=redact, as_json=as_json, part=part)
+    if follows and (record is not None or turn is not None):
+        raise click.UsageError("--follow shows what comes, so it goes with neither @N nor --turn.")
+    named = one_session(session, wanted)
+    if not previews:
+        app.bring_up_to_date()
+    found = find(app, named, running_first=True)
+    if md:
+        sharing.print_markdown(app, found, full=full, thinking=thinking, redact=redact)
+    elif outline:
+        sharing.print_outline(app, found, redact=redact, as_json=as_json)
+    elif record is not None:
+        _show_record(app, found, record, searched, full=full, as_json=as_json)
+    elif previews:
+        output.pages(_preview_lines(app.reader, found))
+    elif follows:
+        from backstory.cli.views.following import follow
+
+        follow(app, found, partial(_before, app), full=full, thinking=thinking or full, as_json=as_json)
+    else:
+        _show(app, found, turn, full=full, thinking=thinking, as_json=as_json)
+
+
+def _show(app: App, found: LocatedSession, turn: int | None, *, full: bool, thinking: bool, as_json: bool) -> None:
+    reader = app.reader
+    transcript = reader.transcript(found, output.talk)
+    shown = [each for each in transcript.turns if turn in (None, each.number)]
+    if turn is not None and not shown:
+        raise TurnNotFound(found.label, len(transcript.turns))
+    numbers = {each.number for each in shown if each.live is None and each.shown_in is None}
+    form: Form = "full" if full else "compact" if as_json else "words"
+    events = reader.events(found, form=form, turns=numbers | {None} if turn is None else numbers)
+    live = {each.number: transcript.live[each.number] for each in shown if each.live is not None}
+    if as_json:
+        more = (
+            entries.live_event_as_json(event, number, full=full)
+            for number, run in live.items()
+            for event in run.events()
+        )
+        head = _head_as_json(transcript, shown)
+        output.json_lines(head, "events", chain(map(entries.event_as_json, events), more))
+        return
+    lines = _lines(app, transcript, events, only=turn, full=full, thinking=thinking or full)
+    by_number = {each.number: each for each in shown}
+    now = app.workspace.now()
+    coming = (
+        _live_lines(by_number[number], run, now, _meter_before(app, found, run), full=full, thinking=thinking or full)
+        for number, run in live.items()
+    )
+    output.pages(chain(lines, chain.from_iterable(coming)))
+
+
+def _before(
+    app: App, transcript: Transcript, events: Iterator[Entry], *, full: bool, thinking: bool, as_json: bool
+) -> Iterator[str]:
+    """The stored part of a session that is followed."""
+    if not as_json:
+        yield from _lines(app, transcript, events, full=full, thinking=thinking)
+        return
+    stored = [each for each in transcript.turns if each.live is None]
+    yield output.encoded(_head_as_json(transcript, stored))
+    yield from (output.encoded({"event": entries.event_as_json(each)}) for each in events)
+
+
+def _head_as_json(transcript: Transcript, shown: Sequence[ListedTurn]) -> dict[str, Any]:
+    children = [{"uid": child.uid, "relation": child.relation, "turns": child.turns} for child in transcript.children]
+    session = sessions.as_json(transcript.session) | {"children": children}
+    summaries = [each for each in transcript.summaries if _is_in(each, shown)]
+    return {"session": session, "turns": [turns.as_json(each) for each in shown], "compactions": summaries}
+
+
+def _is_in(summary: ShownSummary, shown: Sequence[ListedTurn]) -> bool:
+    """Return True if a summary stands in one of these turns."""
+    return any(each.turn.first_seq <= summary.after_seq <= each.turn.last_seq for each in shown)
+
+
+def _preview_lines(reader: Reader, found: LocatedSession) -> Iterator[str]:
+    """Yield the beginning of a session, and its last turn, as far as they fit a small window."""
+    stored = found.store.turns(found.session)
+    if not stored:
+        return
+    for turn in dict.fromkeys((stored[0].first_seq, stored[-1].first_seq)):
+        yield ""
+        for each in reader.events(found, (turn, -1), limit=PREVIEW_EVENTS):
+            if isinstance(each.event, model.UserMessage | model.AssistantText | model.ToolCall | model.Error):
+                yield from record_view.neighbour_lines(event_lines(each.outline.seq, each.event, full=False))
+
+
+def _show_record(
+    app: App, found: LocatedSession, words: str, searched: str | None, *, full: bool, as_json: bool
+) -> None:
+    """One record, read again from its bytes, among those that stand before and after it."""
+    reader = app.reader
+    named = RECORD.fullmatch(words)
+    seq = min(int(named.group(1)), SEQ_MAX) if named else resolve_target(found, words).point.seq
+    record = reader.record(found, seq)
+    if as_json:
+        events = [entries.event_as_json(each) for each in record]
+        compactions = _summaries_at(found, seq)
+        output.json({"uid": found.session.uid, "seq": seq, "events": events, "compactions": compactions})
+        return
+    if not any(record_view.text_of(each.event).strip() for each in record):
+        output.talk(f"@{seq} has nothing to show: {', '.join(each.outline.kind for each in record)}")
+    output.pages(_record_lines(app, found, record, searched or "", full=full))
+
+
+def _summaries_at(found: LocatedSession, seq: int) -> list[ShownSummary]:
+    """The summaries that end with a record: a search that found one leads there."""
+    if not found.store.ask(stored_compactions.has_any, found.session.id):
+        return []
+    turns = found.store.turns(found.session)
+    return [each for each in shown_summaries(found, turns) if each.after_seq == seq]
+
+
+def _record_lines(app: App, found: LocatedSession, record: Sequence[Entry], words: str, *, full: bool) -> Iterator[str]:
+    reader, session, at = app.reader, found.session, record[0].outline
+    earlier = (max(at.seq - RECORDS_BEFORE, 0) - 1, PART_MAX)
+    before = [each for each in reader.events(found, earlier, limit=WINDOW) if each.outline.seq < at.seq]
+    after = list(reader.events(found, (at.seq, PART_MAX), limit=WINDOW))
+    calls = {each.event.tool_use_id: each.event for each in before if isinstance(each.event, model.ToolCall)}
+    results = (each.event.tool_use_id for each in record if isinstance(each.event, model.ToolResult))
+    call = next((calls[each] for each in results if each in calls), None)
+    head = record_view.Head(title=session.shown_title, uid=session.uid, seq=at.seq, turn=at.turn, at=at.at)
+    yield from record_view.head_lines(head, [each.event for each in record], call, app.workspace.now())
+    yield from _neighbours(reader, found, before, calls, last=True)
+    for each in record:
+        yield output.style(f"@{at.seq}", bold=True)
+        yield from record_view.body_lines(each.event, words, full=full)
+    for summary in _summaries_at(found, at.seq):
+        yield from _summary_lines(summary, full=full)
+    yield from _neighbours(reader, found, after, calls, last=False)
+
+
+def _neighbours(
+    reader: Reader, found: LocatedSession, near: list[Entry], calls: dict[str, ToolCall], *, last: bool
+) -> Iterator[str]:
+    """The nearest records that have something to show. ``calls``: by their ids, to name those of results."""
+    shown: dict[int, list[str]] = {}
+    for each in reversed(near) if last else near:
+        seq = each.outline.seq
+        event = _with_words(reader, found, each)
+        call = calls.get(event.tool_use_id) if isinstance(event, model.ToolResult) else None
+        drawn = event_lines(seq, event, full=False, answered=call, folder=found.session.said_folder)
+        lines = list(record_view.neighbour_lines(drawn))
+        if lines:
+            shown.setdefault(seq, [])[: 0 if last else len(shown[seq])] = lines
+        if len(shown) > NEIGHBOURS:
+            break
+    nearest = list(shown)[:NEIGHBOURS]
+    for seq in reversed(nearest) if last else nearest:
+        yield from shown[seq]
+
+
+def _with_words(reader: Reader, found: LocatedSession, entry: Entry) -> Event:
+    """An event so that its line says what it is about: of a call the compact form may not."""
+    is_bare = isinstance(entry.event, model.ToolCall) and not essence(entry.event)
+    return reader.full(found, entry.outline) if is_bare else entry.event
+
+
+def _timed(entry: Entry, call: Entry) -> Answer | None:
+    """A result as its call shows it: with how long the tool took, or ~ the time between the two records."""
+    result = entry.event
+    if not isinstance(result, model.ToolResult):
+        return None
+    lasted = output.duration(result.duration_ms)
+    begun, ended = call.outline.at, entry.outline.at
+    if not lasted and result.tool == model.Tool.SHELL and begun is not None and ended is not None:
+        lasted = f"~{output.duration(ended - begun)}" if ended - begun >= TIMED_MS_LEAST else ""
+    return Answer(entry.outline.seq, result, lasted)
+
+
+def _lines(
+    app: App, transcript: Transcript, events: Iterator[Entry], *, only: int | None = None, full: bool, thinking: bool
+) -> Iterator[str]:
+    """All turns, or ``only`` this one."""
+    now = app.workspace.now()
+    yield from head_lines(transcript, str(app.user_home), now)
+    if only is None:
+        yield from _shown_elsewhere(transcript)
+    by_number = {each.number: each for each in transcript.turns}
+    turn: ListedTurn | None = None
+    unknown, folder = 0, transcript.session.said_folder
+    shown = results_below_calls(events, _event_of, lambda each: each.outline.turn)
+    if not full:
+        shown = told_once(shown, _event_of, lambda each, event: Entry(outline=each.outline, event=event))
+    waiting = [each for each in transcript.summaries if only is None or _is_in(each, [by_number[only]])]
+    for entry, answered, answer in _answered(shown, full=full):
+        number = entry.outline.turn
+        while waiting and waiting[0].after_seq < entry.outline.seq:
+            yield from _summary_lines(waiting.pop(0), full=full)
+        if number is not None and (turn is None or number != turn.number):
+            yield from _between(turn, by_number[number], now)
+            turn = by_number[number]
+        if isinstance(entry.event, model.Unknown) and not full:
+            unknown += 1
+        elif thinking or not isinstance(entry.event, model.Thinking):
+            timed = None if answer is None else _timed(answer, entry)
+            yield from event_lines(
+                entry.outline.seq, entry.event, full=full, answered=answered, answer=timed, folder=folder
+            )
+    for summary in waiting:
+        yield from _summary_lines(summary, full=full)
+    yield from unknown_line(unknown)
+    if turn is not None:
+        yield from end_line(turn)
+
+
+def _between(before: ListedTurn | None, turn: ListedTurn, now: int) -> Iterator[str]:
+    """The end of a turn and the beginning of the next."""
+    if before is not None:
+        yield from end_line(before)
+    yield from ("", turn_line(turn, now, beside=before))
+
+
+def _answered(
+    shown: Iterator[tuple[Entry, ToolCall | None]], *, full: bool
+) -> Iterator[tuple[Entry, ToolCall | None, Entry | None]]:
+    """Each call with its result, where they are shown in one; in full each is shown for itself."""
+    return ((entry, answered, None) for entry, answered in shown) if full else with_answers(shown, _event_of)
+
+
+def _summary_lines(summary: ShownSummary, *, full: bool) -> Iterator[str]:
+    from backstory.cli.views.summary_view import summary_lines  # most sessions have none
+
+    yield from summary_lines(summary, full=full)
+
+
+def _event_of(entry: Entry) -> Event:
+    return entry.event
+
+
+def _shown_elsewhere(transcript: Transcript) -> Iterator[str]:
+    """The turns that another session shows, because they ran there, or were written of it."""
+    store = transcript.located.store
+    elsewhere = (each for each in transcript.turns if each.shown_in is not None)
+    for (uid, is_copy), same in groupby(elsewhere, _where_shown):
+        found = list(same)
+        owner = store.session(uid)
+        places = {turn.uid: turn.first_seq for turn in store.turns(owner)}
+        where, first = f"backstory show {owner.shown_number or owner.uid}", found[0]
+        if is_copy and len(found) > 1:
+            yield output.style(f"── turns {first.number}–{found[-1].number}  copied: {where}", dim=True)
+            continue
+        for each in found:
+            why = "copied" if is_copy else "follows a run"
+            yield output.style(f"── turn {each.number}  {why}: {where} @{places[each.turn.uid]}", dim=True)
+
+
+def _where_shown(turn: ListedTurn) -> tuple[str, bool]:
+    """The session that shows a turn, and whether that is because it was written of it."""
+    return turn.shown_in or "", may_be_written(turn.turn.native_id or "")
+
+
+def _untimed(result: Event | None) -> Answer | None:
+    """A live run's result, which has no number yet."""
+    compacted = None if result is None else compact_event(result)
+    return Answer(None, compacted) if isinstance(compacted, model.ToolResult) else None
+
+
+def _meter_before(app: App, found: LocatedSession, run: LiveRun) -> LiveMeter | None:
+    return live_meter(app.workspace, found.store, found.session, run.run.agent, run.run.model, "")
+
+
+def _live_lines(
+    listed: ListedTurn, run: LiveRun, now: int, live: LiveMeter | None, *, full: bool, thinking: bool
+) -> Iterator[str]:
+    """A turn of a live run. ``live``: how full the context was before it."""
+    yield from ("", turn_line(listed, now))
+    unknown = 0
+    events = run.events() if live is None else live.counting(run.events())
+    shown = results_below_calls(events, lambda each: each, lambda _: listed.number)
+    pairs = ((event, answered, None) for event, answered in shown) if full else with_answers(shown, lambda each: each)
+    for event, answered, result in pairs:
+        if isinstance(event, model.Unknown) and not full:
+            unknown += 1
+        elif thinking or not isinstance(event, model.Thinking):
+            # Of a call the compact form may leave nothing to show.
+            drawn = event if full or isinstance(event, model.ToolCall) else compact_event(event)
+            yield from event_lines(None, drawn, full=full, answered=answered, answer=_untimed(result))
+    yield from unknown_line(unknown)
+    if run.is_running:
+        process = f"process {run.pid}" if run.pid is not None else "something that it started"
+        words, colour = meter_words(None if live is None else live.meter, METER_LEAST)
+        full_now = f" · context {output.style(words, fg=colour)}" if words else ""
+        yield output.style(f"       … still running ({process})", bold=True) + full_now
+    else:
+        yield output.style("       … finished; the next run will store it", bold=True)
+
+
+# the head of a session ------------------------------------------------------------------------------------------------
+
+
+MODELS_NAMED_MAX = 3
+RETOLD = "calls and results: only what the program showed of them"
+"""The remark on a session whose file has no more than that, also on its full form."""
+
+
+def head_lines(transcript: Transcript, home: str, now: int) -> Iterator[str]:
+    """The lines above a session's turns. ``home``: the person's home folder, which paths are shortened by."""
+    session = transcript.session
+    called = f"{session.number or ''} {session.heading or NO_PROMPT}".strip()
+    yield output.style(output.one_line(called, page_columns()), bold=True)
+    agent = ", ".join(session.agents)
+    facts = [agent, *models(session.agents, transcript.turns), _when(transcript.turns, now), _where(session, home)]
+    facts += [output.counted(session.turns, "turn"), *_how_much(session)]
+    yield from (
+        output.style(line, dim=True) for line in flowing_facts([output.one_liner(each) for each in facts if each])
+    )
+    if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
+        yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), bold=True)
+    yield from (output.style(line, dim=True) for line in flowing_facts(_way_back(session)))
+    if session.parent_uid:
+        yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
+    if session.relation == Relation.RETOLD:
+        yield output.style(RETOLD, dim=True)
+    yield from _child_lines(transcript.children)
+
+
+def models(agents: Iterable[str], turns: Iterable[ListedTurn]) -> list[str]:
+    """The models that answered, the first first, without what the agents' names say; at most a few, as one fact."""
+    named = list(dict.fromkeys(short_model(each.turn.model, agents) for each in turns if each.turn.model))
+    more = [f"{len(named) - MODELS_NAMED_MAX} more"] if len(named) > MODELS_NAMED_MAX else []
+    return [", ".join([*named[:MODELS_NAMED_MAX], *more])] if named else []
+
+
+def _when(turns: Iterable[ListedTurn], now: int) -> str:
+    """From the first turn's beginning to the last one's end."""
+    times = [ms for each in turns for ms in (each.turn.started, each.turn.ended) if ms is not None]
+    return stretch(min(times), max(times), now) if times else ""
+
+
+def _where(session: ListedSession, home: str) -> str:
+    folder = session.cwd or session.project or ""
+    if home and (folder == home or folder.startswith(f"{home}/")):
+        folder = f"~{folder.removeprefix(home)}"
+    branch = f"({session.branch})" if session.branch else ""
+    return f"{folder} {branch}".strip()
+
+
+def _how_much(session: ListedSession) -> list[str]:
+    least = "≥ " if session.partial_tokens else ""
+    tokens = [f"{least}{amount(session.tokens)} tokens"] if session.tokens else []
+    full, _ = meter_words(session.meter)
+    context = [f"context {full}"] if full else []
+    return tokens + ([output.money(session.cost)] if session.cost.low_usd is not None else []) + context
+
+
+def _way_back(session: ListedSession) -> list[str]:
+    """The command that goes on with a session in its own agent, and the agent's id of it; else its id here."""
+    if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
+        # The agent's own command is in --json: naming it here would import the agent.
+        own = f"{', '.join(session.agents)} {session.native_id}"
+        return [f"resume: backstory resume {session.label}", output.one_liner(own)]
+    return [f"id: {session.uid}"]
+
+
+def _child_lines(children: Iterable[Session]) -> Iterator[str]:
+    room = page_columns()
+    for child in children:
+        line = f"  └ {child.relation} {child.uid[:12]} ({output.counted(child.turns, 'turn')}) {child.shown_title}"
+        yield output.style(output.one_line(line.rstrip(), room), dim=True)

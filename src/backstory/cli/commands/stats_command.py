@@ -1,0 +1,108 @@
+"""``backstory stats``: what agents did in numbers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory.cli import output
+from backstory.cli.options import (
+    filter_options,
+    json_option,
+    moment,
+    report_elsewhere,
+    report_runs,
+    store_option,
+    why_no_sessions,
+)
+from backstory.cli.views.counting import counting
+from backstory.workspace import stats
+from backstory.workspace.sessions import SessionFilter
+from backstory.workspace.stats import StatsQuery
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+    from backstory.store.session_filter import Selection
+
+TOOL = "tool"
+GROUPS = ("day", "project", "model", "agent", TOOL, "branch")
+
+
+@click.command("stats")
+@click.option("--by", type=click.Choice(GROUPS), help="A line for each, and on a terminal a bar.")
+@click.option("--all", "everything", is_flag=True, help="Every project's, not only this one's.")
+@filter_options
+@click.option("--line", is_flag=True, help="One line about today, of every project, for a prompt or a status bar.")
+@json_option
+@store_option
+@click.pass_obj
+def command(app: App, by: str | None, everything: bool, chosen: Selection, line: bool, as_json: bool) -> None:
+    """Sum up sessions: turns, tokens, cost, time worked.
+
+    The filters choose sessions, as in list; --since and --until choose turns by when they began. A turn that several
+    sessions hold counts once. Tokens and costs are with those of subagents. Time worked is how long turns took, without
+    waiting for you. Costs: $1.20 reported, ~$1.20 computed, $1.20–$1.50 between, ≥ $1.20 at least, – unknown.
+    --by tool counts calls. --line reads no logs.
+    """
+    wanted = SessionFilter(**chosen.shared, everywhere=everything or line)
+    if line:
+        if by or as_json or chosen.since is not None or chosen.until is not None:
+            raise click.UsageError("--line is about today, in one line: without --by, --json, --since and --until.")
+        _print_line(app, wanted)
+        return
+    app.bring_up_to_date()
+    if by == TOOL:
+        _print_tools(app, wanted, as_json=as_json)
+    else:
+        _print_turns(app, StatsQuery(wanted=wanted, by=by), as_json=as_json)  # type: ignore[arg-type]
+
+
+def _print_line(app: App, wanted: SessionFilter) -> None:
+    from msgspec.structs import replace
+
+    today = replace(wanted, since=moment("today", datetime.now()))
+    total = app.reader.stats(StatsQuery(wanted=today, is_estimated=False)).total
+    facts = [f"today {output.counted(total.sessions, 'session')}", output.counted(total.turns, "turn")]
+    if total.cost.low_usd is not None:
+        facts.append(output.money(total.cost))
+    if running := sum(run.is_running for run in app.reader.runs()):
+        facts.append(f"{output.style('●', fg='green')} {running:,} running")
+    output.data(" · ".join(facts))
+
+
+def _print_turns(app: App, query: StatsQuery, *, as_json: bool) -> None:
+    with counting("Counting turns") as report:
+        found = app.reader.stats(query, report)
+    _print_remarks(app, query, is_empty=not found.total.sessions, as_json=as_json)
+    if as_json:
+        output.json(stats.as_json(found))
+    elif found.total.sessions:
+        from backstory.cli.views import stats_table
+
+        stats_table.print_turns(found)
+
+
+def _print_tools(app: App, wanted: SessionFilter, *, as_json: bool) -> None:
+    query = StatsQuery(wanted=wanted)
+    with counting("Counting calls") as report:
+        found = app.reader.tool_stats(query, report)
+    _print_remarks(app, query, is_empty=False, as_json=as_json)
+    if as_json:
+        output.json(stats.tools_as_json(found))
+    elif found.tools:
+        from backstory.cli.views import stats_table
+
+        stats_table.print_tools(found)
+    else:
+        is_empty = not app.reader.count(wanted)
+        output.talk(why_no_sessions(app, wanted) if is_empty else "No tool was called in these sessions.")
+
+
+def _print_remarks(app: App, query: StatsQuery, *, is_empty: bool, as_json: bool) -> None:
+    report_runs(app.reader)
+    if not as_json:
+        report_elsewhere(app)
+        if is_empty:
+            output.talk(why_no_sessions(app, query.wanted))

@@ -1,0 +1,27 @@
+"""``backstory chronicle tips``: how you work with agents, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory.cli.report_options import report_options
+from backstory.cli.views.tips_report import all_option, print_tips
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+    from backstory.cli.report_options import Asked, Form
+
+
+@click.command("tips", short_help="Find what recurs in how you work, and what to do about it.")
+@report_options
+@all_option
+@click.pass_obj
+def command(app: App, asked: Asked, form: Form, whole: bool) -> None:
+    """Find patterns in how you work with agents: each with its evidence, what it cost, and what to do about it.
+
+    The last 30 days, in every project; WORDS narrow it to what is about them. Printed is the strongest tip of each
+    pattern, 5 at most, by what they cost: dollars, and time. Both are estimates; --explain prints how they are made.
+    """
+    print_tips(app, asked, form, about_costs=False, whole=whole)

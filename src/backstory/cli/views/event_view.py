@@ -1,0 +1,244 @@
+"""Events and turns of a session, as lines for a terminal: the same for stored and for running ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from backstory import model
+from backstory.cli import output
+from backstory.cli.output import GUTTER, MARGIN, flowing, flowing_facts, room_beside
+from backstory.cli.views.call_view import RESULT_LINES, Answer, begun, call_lines, call_words, number, result_lines
+from backstory.cli.views.moments import moment, outcome_mark
+from backstory.conversation.compact import without_wrapping
+from backstory.derive.essence import noted, why, without_terminal_codes
+from backstory.derive.naming import short_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backstory.model import Event, Turn
+    from backstory.workspace.transcript import ListedTurn
+
+
+PROMPT_LINES = 4
+"""Most lines of a long prompt shown without ``--full``."""
+PROMPT_LINES_LEFT_LEAST = 3
+"""Fewer lines than this are not left out."""
+PROMPT_CHARS_MAX, PROMPT_CHARS_SHOWN = 1_000, 600
+"""A prompt with long lines: its most characters, and the number shown of a longer one."""
+EMPTY_NOTICES = frozenset({"No response requested."})
+"""Texts that an agent notes instead of an answer that nobody asked for."""
+OF_HELPERS = ("subagent", "message from ")
+"""Beginnings of notes of messages between an agent and its subagents."""
+
+
+def event_lines(
+    seq: int | None,
+    event: Event,
+    *,
+    full: bool,
+    answered: model.ToolCall | None = None,
+    answer: Answer | None = None,
+    folder: str = "",
+) -> Iterator[str]:
+    """An event as lines for a terminal, with its record's number if it has one yet.
+
+    ``answered``: the call that a result belongs to, where it does not stand right above; or a helper's words.
+    ``answer``: the result that stands right below a call, and is drawn with it. ``folder``: where the session was.
+    """
+    at = number(seq)
+    match event:
+        case model.UserMessage():
+            yield from _prompt_lines(seq, event.content, full=full)
+        case model.AssistantText():
+            yield from _block(at, " ", event.text, full=full)
+        case model.Thinking():
+            yield from _block(at, "~", event.text, full=full, dim=True)
+        case model.ToolCall():
+            yield from call_lines(at, event, full=full, answer=answer, folder=folder)
+        case model.ToolResult():
+            yield from result_lines(at, event, answered, full=full, folder=folder)
+        case model.Error():
+            message = event.message if full else why(event.message)
+            yield from _block(at, "!", without_terminal_codes(message), full=full, fg="red")
+        case model.Compacted():
+            yield from _block(at, "≡", event.summary if full else "context compacted", full=full, bold=True)
+        case model.Hook(output=text) if text in EMPTY_NOTICES and not full:
+            return
+        case model.Complete() | model.Init():
+            return
+        case model.Plan():
+            yield from _noted(at, f"Plan: {event.name}", event.content, None)
+        case model.Hook(name=name, output=text) if full or name.startswith(OF_HELPERS):
+            yield from _noted(at, _hook_head(name, answered), text, full)
+        case model.Command(name=name, output=text) if text.strip() and name:
+            yield from _noted(at, f"Command: {name}", text, full)
+        case model.Command(output=text) if text.strip():
+            # What it printed is a record of its own with most agents, and stands below it then.
+            printed = text if full else without_wrapping(text)
+            yield from result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
+        case model.Retry() if not full:
+            yield _retry_line(at, event)
+        case model.Hook() if not full:
+            yield from _told(at, "Hook", f"{event.name} · {noted(event.output)}")
+        case _:
+            yield from _told(at, event.kind, " ".join(str(value) for value in msgspec.to_builtins(event).values()))
+
+
+def _hook_head(name: str, answered: model.ToolCall | None) -> str:
+    # What a subagent was asked and answered is no hook's word to the person reading.
+    head = f"{name[:1].upper()}{name[1:]}" if name.startswith(OF_HELPERS) else f"Hook: {name}"
+    about = f": {call_words(answered, room_beside(12 + len(head)))}" if answered else ""
+    return head + about
+
+
+def _told(at: str, head: str, text: str) -> Iterator[str]:
+    """A line that says what stands beside the conversation, as far as it fits; nothing of what says nothing."""
+    words = without_terminal_codes(text).strip()
+    if words:
+        line = output.one_line(f"{head}: {words}", room_beside(len(GUTTER)))
+        yield f"{at} {output.style(line, dim=True)}"
+
+
+def _retry_line(at: str, retry: model.Retry) -> str:
+    """Return the reason that a request failed, as far as it fits, and the number of the next try."""
+    of = f" of {retry.attempts_max}" if retry.attempts_max else ""
+    again = f"trying again, {retry.attempt}{of}" if retry.attempt else "trying again"
+    room = room_beside(11 + len(again))
+    reason = output.one_line(without_terminal_codes(why(retry.message)).strip() or "no answer", room)
+    return f"{at} {output.style(f'↻ {reason}, {again}', dim=True)}"
+
+
+def _noted(at: str, head: str, text: str, full: bool | None) -> Iterator[str]:
+    """Yield a note outside the conversation: a line with its kind, and its text, or the beginning of it."""
+    yield f"{at} {output.style(output.one_liner(head), dim=True)}"
+    lines = without_terminal_codes(text).strip("\n").split("\n")
+    shown = lines[:RESULT_LINES] if full is False else lines
+    first, left = begun("\n".join(shown), full=bool(full))
+    if first:
+        yield from (f"{MARGIN}{output.style(line, dim=True)}" for line in flowing(first))
+    yield from left
+    if len(shown) < len(lines):
+        yield output.style(f"{MARGIN}(+{len(lines) - len(shown)} more)", dim=True)
+
+
+def _prompt_lines(seq: int | None, text: str, *, full: bool) -> Iterator[str]:
+    """A prompt; of a long one the beginning, and how much more there is."""
+    how: dict[str, Any] = {"bold": True}
+    shown, left = (text, "") if full else _folded(text.strip("\n"))
+    yield from _block(number(seq), "❯", shown, full=full, **how)
+    if left:
+        at = "" if seq is None else f", show @{seq}"
+        yield output.style(f"{MARGIN}… (+{left}{at})", dim=True)
+
+
+def _folded(text: str) -> tuple[str, str]:
+    """A prompt, or of a long one the first lines that have words; and how much is left, in words."""
+    lines = text.split("\n")
+    is_long = len(lines) >= PROMPT_LINES + PROMPT_LINES_LEFT_LEAST
+    wordy = [n for n, line in enumerate(lines) if line.strip()][:PROMPT_LINES] if is_long else range(len(lines))
+    shown = "\n".join(lines[n] for n in wordy)
+    if len(shown) > PROMPT_CHARS_MAX:
+        first = shown[:PROMPT_CHARS_SHOWN]
+        shown = first.rpartition(" ")[0] or first
+        return shown, f"{len(text) - len(shown):,} characters"
+    return shown, output.counted(len(lines) - 1 - wordy[-1], "line") if is_long else ""
+
+
+def _block(at: str, mark: str, text: str, *, full: bool, **how: Any) -> Iterator[str]:
+    text, left = begun(text.strip("\n"), full=full)
+    first, *rest = flowing(text)
+    yield f"{at} {output.style(f'{mark} {first}', **how)}"
+    yield from (f"{MARGIN}{output.style(line, **how)}" for line in rest)
+    yield from left
+
+
+# a turn, above and below its events -----------------------------------------------------------------------------------
+
+
+def turn_line(listed: ListedTurn, now: int, *, beside: ListedTurn | None = None) -> str:
+    """The line above a turn: its number and when it began; who answers, where that is not as in the turn ``beside``."""
+    turn = listed.turn
+    before = None if beside is None else beside.turn
+    facts = [moment(turn.started, None if before is None else before.started, now)]
+    facts += [turn.agent] if before is None or turn.agent != before.agent else []
+    if turn.model and (before is None or turn.model != before.model):
+        facts.append(short_model(turn.model, [turn.agent]))
+    title = f"── turn {listed.number}"
+    about = _about(facts, len(title) + 2)
+    return output.style(title, bold=True) + output.style(f"  {about}", dim=True) + _left_behind(listed)
+
+
+def _how(turn: Turn) -> str:
+    """Return the outcome in words: a turn stopped for a summary was not cancelled by anybody."""
+    return "stopped for a summary" if turn.stop_reason == model.STOPPED_TO_COMPACT else str(turn.outcome)
+
+
+def _left_behind(listed: ListedTurn) -> str:
+    if listed.removed is not None:
+        return output.style("  removed", fg="red")
+    return output.style("  rewound", bold=True) if listed.is_rewound else ""
+
+
+def end_line(listed: ListedTurn, *, is_news: bool = False) -> Iterator[str]:
+    """The line below a turn: how it ended, how long it took and what it used; none where nothing of that is known.
+
+    ``is_news``: somebody saw it end, and reads which turn it was.
+    """
+    turn, tokens = listed.turn, listed.turn.tokens
+    mark, colour = outcome_mark(turn.outcome, turn.stop_reason)
+    how = "" if turn.outcome in (None, model.Outcome.COMPLETED) else _how(turn)
+    how = f"turn {listed.number} {_how(turn)}" if is_news else how
+    is_counted = tokens.output is not None or turn.tokens_source == model.PARTIAL
+    used = [f"{_input_tokens(turn)} in, {_output_tokens(turn)} out"] if is_counted else []
+    cost = [] if listed.cost.low_usd is None else [output.money(listed.cost)]
+    facts = [each for each in (how, output.duration(turn.duration_ms), *used, *cost) if each]
+    if mark or facts:
+        about = output.style(f" {_about(facts, len(MARGIN))}", dim=True) if facts else ""
+        yield f"{GUTTER}{output.style(mark, fg=colour) if mark else ' '}{about}"
+
+
+def _about(facts: list[str], taken: int) -> str:
+    """Break facts into the lines that a narrow terminal needs, in the room that ``taken`` columns leave."""
+    return f"\n{' ' * taken}".join(flowing_facts([output.one_liner(each) for each in facts if each], taken))
+
+
+def _input_tokens(turn: Turn) -> str:
+    tokens = turn.tokens
+    known = sum(each or 0 for each in (tokens.input, tokens.cache_read, tokens.cache_write))
+    # Without the input of a request none is known to be the largest.
+    is_lacking = tokens.input is None or (turn.tokens_source == model.PARTIAL and tokens.largest_input is None)
+    if is_lacking:
+        return f"≥ {amount(known)}" if known else output.UNKNOWN
+    return amount(known)
+
+
+def _output_tokens(turn: Turn) -> str:
+    if turn.tokens.output is None:
+        return output.UNKNOWN
+    return f"{'≥ ' if turn.tokens_source == model.PARTIAL else ''}{amount(turn.tokens.output)}"
+
+
+def unknown_line(count: int) -> Iterator[str]:
+    """Yield the number of records that are not shown because their kind is unknown, if there are any."""
+    if count:
+        yield output.style(f"{MARGIN}(+{output.counted(count, 'record')} of an unknown kind: --full)", dim=True)
+
+
+_STEPS = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
+
+
+def amount(count: int) -> str:
+    """Format a count in two or three digits.
+
+    >>> [amount(each) for each in (0, 999, 1000, 9_949, 12_345, 999_600, 1_900_000)]
+    ['0', '999', '1 k', '9.9 k', '12 k', '1 M', '1.9 M']
+    """
+    for size, unit in _STEPS:
+        # 999,600 is a million rather than 1,000 thousands.
+        if count >= size * 0.9995:
+            scaled = count / size
+            return f"{scaled:.1f}".removesuffix(".0") + f" {unit}" if scaled < 9.95 else f"{scaled:.0f} {unit}"
+    return str(count)

@@ -1,0 +1,151 @@
+"""A session on the screen while it grows: what is stored first, then every entry as it comes."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from backstory import model
+from backstory.cli import output
+from backstory.cli.stop_signals import stop_on_signals
+from backstory.cli.views.event_view import end_line, event_lines, turn_line, unknown_line
+from backstory.conversation.compact import compact_event
+from backstory.conversation.pairing import Pairing, told_once
+from backstory.workspace import transcript as turns
+from backstory.workspace.following import Following, following_as_json
+from backstory.workspace.importing import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from backstory.cli.app import App
+    from backstory.model import Event, ToolCall
+    from backstory.workspace.entries import Entry, Form
+    from backstory.workspace.following import FollowedEvent, Grown
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.transcript import ListedTurn
+
+    Before = Callable[..., Iterator[str]]
+
+
+def follow(app: App, located: LocatedSession, before: Before, *, full: bool, thinking: bool, as_json: bool) -> None:
+    """Show a session and what comes, until a signal ends it. ``before``: draws a transcript and its stored events."""
+    stop_on_signals()
+    try:
+        machine = Machine(user_home=app.user_home) if _may_store(app) else None
+        following = Following(app.workspace, located, machine=machine, report=output.talk)
+        transcript = app.reader.transcript(located, output.talk)
+        stored = {each.number: each for each in transcript.turns if each.live is None}
+        form: Form = "full" if full else "compact" if as_json else "words"
+        wanted = {number for number, each in stored.items() if each.shown_in is None} | {None}
+        seen = _Seen(app.reader.events(located, form=form, turns=wanted))
+        for line in before(transcript, iter(seen), full=full, thinking=thinking, as_json=as_json):
+            output.data(line)
+        screen = _Screen(app.workspace.now(), stored, full=full, thinking=thinking, current=seen.turn)
+        _print_what_is_followed(following, located)
+        with closing(following.grown(seen.seq, {each.turn.uid for each in stored.values()})) as grown:
+            begun = set(stored)
+            for each in grown:
+                if each.remark and not as_json:
+                    output.talk(each.remark)
+                for line in _json_lines(each, begun, full=full) if as_json else screen.lines(each):
+                    output.data(line)
+    except KeyboardInterrupt:
+        # It is how this command ends.
+        return
+
+
+def _may_store(app: App) -> bool:
+    """Return True if reading may add what agents have written since."""
+    from backstory.workspace.up_to_date import is_on
+
+    return not app.store_path and is_on(app.workspace)
+
+
+def _print_what_is_followed(following: Following, located: LocatedSession) -> None:
+    what = following.path or f"the runs of {located.label}"
+    kept = "" if following.is_storing or following.path is None else " Nothing is stored."
+    output.talk(output.one_liner(f"Following {what}.{kept} Ctrl-C ends it."))
+
+
+class _Seen:
+    """The stored entries as they are shown, and the last of them."""
+
+    def __init__(self, entries: Iterator[Entry]) -> None:
+        self._entries = entries
+        self.seq = 0
+        self.turn: int | None = None
+
+    def __iter__(self) -> Iterator[Entry]:
+        for each in self._entries:
+            self.seq, self.turn = max(self.seq, each.outline.seq), each.outline.turn
+            yield each
+
+
+def _json_lines(grown: Grown, begun: set[int], *, full: bool) -> Iterator[str]:
+    """Return new turns and events as JSON. ``begun``: the turns already printed; turns that begin now are added."""
+    new = [each for each in grown.turns if each.number not in begun]
+    begun |= {each.number for each in new}
+    values: list[dict[str, Any]] = [{"remark": grown.remark}] if grown.remark else []
+    values += ({"turn": turns.as_json(each)} for each in new)
+    values += ({"event": following_as_json(each, full=full)} for each in grown.events)
+    values += ({"turn": turns.as_json(each)} for each in grown.ended)
+    return map(output.encoded, values)
+
+
+class _Screen:
+    """Draws what comes. A call is drawn at once; a result that comes later stands below it, or names it."""
+
+    def __init__(
+        self, now: int, turns: dict[int, ListedTurn], *, full: bool, thinking: bool, current: int | None
+    ) -> None:
+        self._now = now
+        self._full, self._thinking, self._current = full, thinking, current
+        self._pairing: Pairing[FollowedEvent] = Pairing(_event_of, lambda each: each.turn)
+        self._turns = dict(turns)
+        self._last: Event | None = None
+
+    def lines(self, grown: Grown) -> Iterator[str]:
+        """Return new turns and events as lines."""
+        self._turns |= {each.number: each for each in grown.turns}
+        pairs = self._paired(grown)
+        if not self._full:
+            pairs = told_once(pairs, _event_of, _with_event)
+        unknown = 0
+        for each, answered in pairs:
+            if each.turn != self._current and each.turn is not None and each.turn in self._turns:
+                begun = self._turns[each.turn]
+                yield from ("", turn_line(begun, self._now, beside=self._turns.get(each.turn - 1)))
+            self._current = each.turn
+            if isinstance(each.event, model.Unknown) and not self._full:
+                unknown += 1
+            elif self._thinking or not isinstance(each.event, model.Thinking):
+                yield from self._event_lines(each, answered)
+        yield from unknown_line(unknown)
+        for turn in grown.ended:
+            yield from end_line(turn, is_news=True)
+
+    def _paired(self, grown: Grown) -> Iterator[tuple[FollowedEvent, ToolCall | None]]:
+        for each in grown.events:
+            yield from self._pairing.take(each)
+        yield from self._pairing.release()
+
+    def _event_lines(self, each: FollowedEvent, answered: ToolCall | None) -> Iterator[str]:
+        event, last = each.event, self._last
+        # Of a call the compact form may leave nothing to show.
+        shown = event if self._full or isinstance(event, model.ToolCall) else compact_event(event)
+        if answered is not None and isinstance(last, model.ToolCall) and last.tool_use_id == answered.tool_use_id:
+            answered = None
+        found = list(event_lines(each.seq, shown, full=self._full, answered=answered))
+        self._last = event if found else last
+        yield from found
+
+
+def _event_of(each: FollowedEvent) -> Event:
+    return each.event
+
+
+def _with_event(each: FollowedEvent, event: Event) -> FollowedEvent:
+    from msgspec.structs import replace
+
+    return replace(each, event=event)
