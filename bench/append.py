@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from backstory import agents
 from backstory.ingest.ingest import ingest
-from backstory.store import logs, open_store
+from backstory.store import open_store
+from backstory.store.tables import logs
 from bench.figures import Figure, arguments, report
 
 if TYPE_CHECKING:

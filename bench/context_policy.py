@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from backstory import model
 from backstory.conversation import context
 from backstory.derive.index_text import texts_in
-from backstory.store import compactions, open_store
+from backstory.store import open_store
+from backstory.store.tables import compactions
 from bench.figures import Figure, arguments, report
 
 if TYPE_CHECKING:

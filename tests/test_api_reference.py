@@ -12,7 +12,7 @@ import pytest
 import backstory
 from backstory import AssistantText, BackstoryError, Filter, Session, Store, UserMessage, errors, open_store
 from backstory.conversation.tree import Point
-from backstory.store import erasing
+from backstory.store.file import erasing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

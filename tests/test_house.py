@@ -29,7 +29,7 @@ class Budget(NamedTuple):
 SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
-    "agents": Budget(13_480, 108, "a package an agent, and the contract that they share"),
+    "agents": Budget(13_480, 109, "a package an agent, and the contract that they share"),
     "ask": Budget(4_200, 19, "a module a question"),
     "chronicle": Budget(3_670, 34, "reports: what is found, and how it is drawn three times"),
     "cli": Budget(11_620, 91, "a module a command, and what they draw"),
@@ -43,8 +43,8 @@ ROOMS = {
     "projects": Budget(1_790, 10, "git and the one place that starts it, the registry of stores, the move of the home"),
     "runs": Budget(3_160, 14, "a run from its prompt to its stored end"),
     "search": Budget(750, 3, "hits with their excerpts"),
-    "store": Budget(11_640, 45, "the file, its tables, the index, what is put in, removed and derived again"),
-    "workspace": Budget(10_440, 56, "what faces ask, in one place for all"),
+    "store": Budget(11_640, 48, "the file, its tables, the index, what is put in, removed and derived again"),
+    "workspace": Budget(10_440, 60, "what faces ask, in one place for all"),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""
 MODULE_LINES = 600
@@ -55,8 +55,8 @@ LONG_MODULES = {
     "errors",
     "ingest.ingest",
     "runs.runner",
-    "store.sessions",
-    "workspace.session_runs",
+    "store.tables.sessions",
+    "workspace.runs.session_runs",
 }
 LONG_FUNCTIONS = {
     "cli.views.event_view.event_lines",

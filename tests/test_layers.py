@@ -54,7 +54,7 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "apsw": ("store/", "ask/", "exchange/", "agents/foreign.py", "sqlite_memory.py"), "click": "cli/",
     "zstandard": ("store/codec.py", "agents/azureal/cells.py"),
     "rich": "cli/", "tomlkit": "config.py", "platformdirs": "cli/", "watchfiles": "ingest/watch.py",
-    "psutil": ("runs/process.py", "store/waiting.py"),
+    "psutil": ("runs/process.py", "store/file/waiting.py"),
     "mcp": "mcp/", "mcp_types": "mcp/", "anyio": "mcp/",
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -133,7 +133,7 @@ def test_the_workspace_has_no_terminal_and_no_environment(path: Path) -> None:
 COMMANDS = [path for path in IN_ROOMS if path.match("cli/commands/*_command.py")]
 FACES = [path for path in IN_ROOMS if path.is_relative_to(SOURCE / "cli")]
 MACHINERY = {
-    "backstory.runs.spool", "backstory.runs.lock", "backstory.runs.queued", "backstory.store.queue",
+    "backstory.runs.spool", "backstory.runs.lock", "backstory.runs.queued", "backstory.store.tables.queue",
     "backstory.projects.registry",
 }  # fmt: skip
 """What a face asks the workspace for: spools, queues, who holds a session, where projects' stores are."""
@@ -190,9 +190,9 @@ def test_other_ways_to_start_git_would_be_found(source: str) -> None:
 
 
 def test_a_plan_between_stores_knows_no_files_clock_network_or_database() -> None:
-    known = {each.split(".")[0] for each in imports(SOURCE / "store" / "plan.py")}
+    known = {each.split(".")[0] for each in imports(SOURCE / "store" / "tables" / "plan.py")}
     assert known & (IMPURE | {"apsw"}) == set()
-    assert {each for each in imports(SOURCE / "store" / "plan.py") if each.startswith("backstory.")} == {
+    assert {each for each in imports(SOURCE / "store" / "tables" / "plan.py") if each.startswith("backstory.")} == {
         "backstory.ids"
     }
 

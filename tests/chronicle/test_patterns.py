@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from backstory.ask.habits import HabitCall, HabitTurn
-    from backstory.workspace.habits import Habits
+    from backstory.workspace.history.habits import Habits
 
 
 def found(pattern: ModuleType, given: Habits) -> list[Finding]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.conversation.board import BoardKey
-from backstory.store import boarding, open_store
-from backstory.store.board_items import NewItem
+from backstory.store import open_store
+from backstory.store.tables import boarding
+from backstory.store.tables.board_items import NewItem
 from tests.support.read_only import read_only, without_power
 
 if TYPE_CHECKING:

@@ -779,7 +779,7 @@ def test_a_reader_that_goes_away_is_no_trouble(read_once: Shell) -> None:
 
 
 WAITING = """
-from backstory.store import connection
+from backstory.store.file import connection
 real = connection.be_durable
 def told(db, **named):
     real(db, **named)

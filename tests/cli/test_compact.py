@@ -14,7 +14,7 @@ import pytest
 from backstory.conversation.context import SUMMARY_HEADER
 from backstory.runs import compactor
 from backstory.runs.process import birth
-from backstory.store import compactions
+from backstory.store.tables import compactions
 from tests.support.bench import Bench
 from tests.support.running import until
 

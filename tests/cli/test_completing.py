@@ -14,7 +14,7 @@ from click.shell_completion import BashComplete, CompletionItem
 from backstory import open_store
 from backstory.cli import cli
 from backstory.model import Tool
-from backstory.store import sessions
+from backstory.store.tables import sessions
 
 if TYPE_CHECKING:
     from tests.support.shell import Shell

@@ -16,9 +16,9 @@ from backstory.chronicle.improve import as_json, improvements, read_friction
 from backstory.config import Config
 from backstory.derive.secrets import Redactor
 from backstory.store import PROJECT_STORE
-from backstory.workspace.importing import Machine
-from backstory.workspace.instructions import instructions_of
-from backstory.workspace.sessions import SessionFilter
+from backstory.workspace.clients.instructions import instructions_of
+from backstory.workspace.history.sessions import SessionFilter
+from backstory.workspace.stores.importing import Machine
 from backstory.workspace.workspace import Workspace
 from tests.support.day_of_work import Log
 from tests.support.terminal import Terminal

@@ -13,7 +13,8 @@ import pytest
 
 from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
 from backstory.runs import compactor
-from backstory.store import compactions, open_store
+from backstory.store import open_store
+from backstory.store.tables import compactions
 from tests.support.bench import Bench
 from tests.support.read_only import read_only, without_power
 from tests.support.reading import CASES

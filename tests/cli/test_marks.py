@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backstory.cli.views.moments import METER_LEAST, OUTCOMES, meter_words, outcome_mark
-from backstory.workspace.running import Meter
+from backstory.workspace.runs.running import Meter
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 
 from backstory.cli import cli, this_program
 from backstory.errors import McpNotInstalled
-from backstory.workspace.agent_skills import skill_text
+from backstory.workspace.clients.agent_skills import skill_text
 
 if TYPE_CHECKING:
     from tests.support.shell import Done, Shell

@@ -14,8 +14,8 @@ import pytest
 import zstandard
 
 from backstory.cli.app import App
-from backstory.store import append
-from backstory.workspace import importing
+from backstory.store.intake import append
+from backstory.workspace.stores import importing
 from tests.support.shell import Shell
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from backstory.store import compactions
+from backstory.store.tables import compactions
 from tests.support.bench import Bench
 from tests.support.running import until
 from tests.support.terminal import Terminal

@@ -11,7 +11,7 @@ import pytest
 from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
 from backstory.model import Hook, Outcome
 from backstory.runs import compactor
-from backstory.store import compactions
+from backstory.store.tables import compactions
 from tests.support.bench import Bench
 from tests.support.running import until
 

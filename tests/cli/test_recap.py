@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
-from backstory.store import compactions, open_store
-from backstory.store.compactions import NewCompaction
+from backstory.store import open_store
+from backstory.store.tables import compactions
+from backstory.store.tables.compactions import NewCompaction
 from tests.support.day_of_work import COMMIT, EDIT, FAILING, OTHER, PULL, SESSION, TESTS, Log
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 from backstory.chronicle.standup import standup
 from backstory.cli.options import moment
 from backstory.config import Config
-from backstory.workspace.sessions import SessionFilter
+from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.workspace import Workspace
 from tests.support.day_of_work import BUILD, COMMIT, EDIT, FAILING, OTHER, PULL, SESSION, TESTS, Log, Step
 

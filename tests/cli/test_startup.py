@@ -27,11 +27,16 @@ DEAR = {
     "random", "sqlite3", "ssl", "tempfile", "tomllib", "xml",
 }  # fmt: skip
 """Modules of Python itself that take long, and that no command needs which people wait for."""
+OURS = {
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix("__init__") for path in SOURCE.rglob("*.py")
+}
+"""The names of our modules, without the package's."""
 WRITING = {
-    f"backstory.store.{name}"
+    f"backstory.{name}"
     for name in (
-        "append", "arrivals", "batches", "copies", "decisions", "orphans", "own_log", "plan", "replicate", "run_facts",
-        "runs", "verify",
+        "exchange.replicate", "store.file.verify", "store.intake.append", "store.intake.batches",
+        "store.intake.own_log", "store.intake.run_facts", "store.tables.copies", "store.tables.decisions",
+        "store.tables.plan", "store.tables.runs",
     )
 }  # fmt: skip
 """Modules of the store that only what writes needs, or what checks all of it."""
@@ -62,7 +67,9 @@ def of_others(modules: set[str]) -> set[str]:
 
 
 def ours(modules: set[str], *beginnings: str) -> set[str]:
-    """Those of our modules whose names begin so."""
+    """Those of our modules whose names begin so; a beginning that no module has is a mistake of the test."""
+    wrong = [begin for begin in beginnings if not any(each.startswith(begin) for each in OURS)]
+    assert wrong == []
     return {each for each in modules if each.startswith(tuple(f"backstory.{begin}" for begin in beginnings))}
 
 
@@ -72,6 +79,10 @@ def agent(read_once: Shell, tmp_path: Path) -> Path:
     (tmp_path / "codex").write_text(AGENT)
     (tmp_path / "codex").chmod(0o755)
     return tmp_path
+
+
+def test_the_modules_that_only_writers_need_are_ours() -> None:
+    assert {each.removeprefix("backstory.") for each in WRITING} <= OURS
 
 
 def test_the_version_imports_nothing(bare: Shell) -> None:
@@ -101,7 +112,7 @@ def test_a_command_that_reads_imports_nothing_that_ingests_or_parses_sql(read_on
     assert ours(modules, "ingest.ingest", "ingest.watch", "ask.readonly", "ask.sql_functions") == set()
     assert ours(modules, "runs.runner", "runs.stream") == set()
     # Which turns were rewound is decided where they are derived again.
-    rederives = {"backstory.store.batches"} if words[0] == "show" else set()
+    rederives = {"backstory.store.intake.batches"} if words[0] == "show" else set()
     assert modules & (WRITING - rederives) == set()
 
 
@@ -110,22 +121,25 @@ def test_what_picks_and_what_follows_is_imported_only_by_who_asks_for_it(read_on
         uid = store.uids()[0]
     for words in (["list"], ["search", "the"], ["show", uid], ["show", uid, "--preview"]):
         modules = imported(read_once, *words)
-        assert ours(modules, "cli.picking", "cli.choices", "cli.following", "cli.shell_scripts") == set(), words
-        assert ours(modules, "workspace.following", "workspace.importing", "ingest.tail", "ingest.watch") == set(), (
-            words
-        )
+        assert (
+            ours(modules, "cli.views.picking", "cli.views.choices", "cli.views.following", "cli.completing") == set()
+        ), words
+        assert (
+            ours(modules, "workspace.history.following", "workspace.stores.importing", "ingest.tail", "ingest.watch")
+            == set()
+        ), words
         assert words[0] == "show" or modules & {"subprocess"} == set(), words
 
 
 @pytest.mark.parametrize("words", [("list",), ()], ids=["list", "alone"])
 def test_list_imports_no_agent_and_nothing_that_derives(read_once: Shell, words: tuple[str, ...]) -> None:
     modules = imported(read_once, *words)
-    derives = ours(modules, "derive.deriver", "derive.refs", "derive.file_touches")
+    derives = ours(modules, "derive.deriver", "derive.file_touches")
     searches = ours(modules, "search.", "ask.search", "ask.ranking")
     assert (derives, searches, ours(modules, "agents.claude", "agents.contract")) == (set(), set(), set())
     # Whether there are new logs is found out without what reads them.
     assert ours(modules, "ingest.") == {"backstory.ingest.news"}
-    assert ours(modules, "runs.runner", "workspace.scheduler", "workspace.run_events") == set()
+    assert ours(modules, "runs.runner", "workspace.runs.scheduler", "workspace.runs.run_events") == set()
     assert modules & (DEAR | {"hashlib", "shutil", "subprocess", "zstandard"}) == set()
 
 
@@ -139,7 +153,16 @@ def test_the_library_for_agents_is_imported_only_by_the_server(read_once: Shell)
 def test_a_line_for_a_prompt_imports_nothing_that_looks_for_logs(read_once: Shell) -> None:
     modules = imported(read_once, "stats", "--line")
     assert ours(modules, "ingest.", "agents.claude", "agents.contract", "search.", "ask.search", "runs.runner") == set()
-    assert ours(modules, "workspace.up_to_date", "workspace.importing", "ask.tool_stats", "cli.stats_table") == set()
+    assert (
+        ours(
+            modules,
+            "workspace.stores.up_to_date",
+            "workspace.stores.importing",
+            "ask.tool_stats",
+            "cli.views.stats_table",
+        )
+        == set()
+    )
     assert of_others(modules) - DATABASE == set()
     assert modules & (DEAR | WRITING | {"shutil", "subprocess", "zstandard"}) == set()
 
@@ -154,11 +177,18 @@ def test_a_run_without_calls_imports_only_its_agent_and_what_stores_an_answer(ma
     assert "backstory.agents.codex.stream" in modules
     assert of_others(modules) - DATABASE == set()
     others = ours(modules, "agents.ah", "agents.claude", "agents.copilot")
-    unneeded = ours(modules, "derive.refs", "derive.file_touches", "search.", "export.", "ingest.ingest", "ask.search")
+    unneeded = ours(modules, "derive.file_touches", "search.", "export.", "ingest.ingest", "ask.search")
     assert (others, unneeded) == (set(), set())
     assert ours(modules, "ask.readonly", "ask.sql_functions", "ask.search") == set()
     assert (
-        ours(modules, "workspace.reader", "workspace.prompt_queue", "workspace.run_list", "workspace.unsent") == set()
+        ours(
+            modules,
+            "workspace.reader",
+            "workspace.runs.prompt_queue",
+            "workspace.runs.run_list",
+            "workspace.runs.unsent",
+        )
+        == set()
     )
     other_commands = {each for each in ours(modules, "cli.") if each.endswith("_command")}
     assert other_commands == set()

@@ -15,8 +15,8 @@ from backstory.cli.views import stats_table
 from backstory.cli.views.counting import counting
 from backstory.derive.pricing import Cost, Kind
 from backstory.derive.tally import GroupKey, Tally
-from backstory.workspace.sessions import SessionFilter
-from backstory.workspace.stats import Stats, StatsGroup, StatsQuery
+from backstory.workspace.history.sessions import SessionFilter
+from backstory.workspace.history.stats import Stats, StatsGroup, StatsQuery
 from tests.support.forked import COMMAND
 from tests.support.machines import SMALL, case
 from tests.support.terminal import Terminal

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import AssistantText, Compacted, UserMessage, open_store
-from backstory.store import compactions
-from backstory.store.compactions import NewCompaction
+from backstory.store.tables import compactions
+from backstory.store.tables.compactions import NewCompaction
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.model import AssistantText, UserMessage
-from backstory.store import Store, branches, open_store, sessions
+from backstory.store import Store, open_store
+from backstory.store.tables import branches, sessions
 from tests.support.bench import Bench
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from backstory.config import Config
 from backstory.errors import CannotHandOver, IndexFailed, WrittenLogWrong
 from backstory.export import native_log
 from backstory.export.placing import FOLDER
-from backstory.workspace.native_export import NativeExports, NativePlan
+from backstory.workspace.clients.native_export import NativeExports, NativePlan
 from backstory.workspace.workspace import Workspace
 from tests.support import codex_records as codex
 from tests.support.bench import Bench

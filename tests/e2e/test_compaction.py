@@ -9,7 +9,7 @@ import pytest
 
 from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
 from backstory.model import AssistantText, ToolCall, ToolResult
-from backstory.store import compactions
+from backstory.store.tables import compactions
 from tests.support.real_clients import AGENTS, shell
 
 if TYPE_CHECKING:

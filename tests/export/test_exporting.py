@@ -18,8 +18,9 @@ from backstory.errors import CannotWrite, FileInTheWay
 from backstory.exchange import replication
 from backstory.export.exporting import Chosen, Written, everything, export, formats, these, with_notes
 from backstory.model import UserMessage
-from backstory.store import boarding, open_store
-from backstory.store.board_items import NewItem
+from backstory.store import open_store
+from backstory.store.tables import boarding
+from backstory.store.tables.board_items import NewItem
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, lines
 

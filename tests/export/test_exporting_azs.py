@@ -35,8 +35,9 @@ from backstory.model import (
     ToolResult,
     UserMessage,
 )
-from backstory.store import Store, compactions, open_store
-from backstory.store.compactions import NewCompaction
+from backstory.store import Store, open_store
+from backstory.store.tables import compactions
+from backstory.store.tables.compactions import NewCompaction
 from tests.support import azs_files
 from tests.support.azs_files import CASES, AzsFile
 from tests.support.clock import NOW

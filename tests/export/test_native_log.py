@@ -20,8 +20,8 @@ from backstory.export.full_form import FullForms
 from backstory.export.native_log import NativeLog
 from backstory.export.read_back import Contents, read_back
 from backstory.model import AssistantText, Plan, Relation, UserMessage
-from backstory.store import logs
-from backstory.workspace.native_export import report_as_json
+from backstory.store.tables import logs
+from backstory.workspace.clients.native_export import report_as_json
 from tests.support import claude_records as claude
 from tests.support import codex_records as codex
 from tests.support.machines import Machine, case, claude_log, lines, place

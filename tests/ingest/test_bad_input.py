@@ -13,7 +13,7 @@ from backstory.ingest import discover as discovering
 from backstory.ingest import log_reader
 from backstory.ingest.ingest import ingest
 from backstory.ingest.reindex import reindex
-from backstory.store import logs
+from backstory.store.tables import logs
 from tests.support.clock import NOW
 from tests.support.machines import (
     CLAUDE_FOLDER,

@@ -9,8 +9,8 @@ import pytest
 
 from backstory.errors import DiskFull
 from backstory.ingest import ingest as ingest_module
-from backstory.store import ingesting
 from backstory.store.database import SEARCHED_SEGMENTS
+from backstory.store.intake import ingesting
 from tests.support.machines import Machine, claude_line, claude_log, conversation, lines, looked_up
 
 if TYPE_CHECKING:

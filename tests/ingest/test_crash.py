@@ -18,7 +18,8 @@ from backstory.errors import NotAStore, StoreNotFound
 from backstory.ingest import ingest as ingest_module
 from backstory.ingest import log_reader
 from backstory.ingest.ingest import ingest
-from backstory.store import open_store, sessions
+from backstory.store import open_store
+from backstory.store.tables import sessions
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, case, differences, place
 

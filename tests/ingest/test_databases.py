@@ -17,7 +17,9 @@ from backstory.export.full_form import FullForms
 from backstory.ingest import databases
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Compacted
-from backstory.store import RecordBatch, append, logs
+from backstory.store import RecordBatch
+from backstory.store.intake import append
+from backstory.store.tables import logs
 from tests.support.clock import NOW
 from tests.support.copilot_database import DATABASE, HERE, LOST, ROOT, ROWS, TABLES, changed, folder_content, read
 from tests.support.machines import lies, lines, looked_up, prompts, restored

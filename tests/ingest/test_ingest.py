@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from backstory import ids
 from backstory.ingest import log_reader
 from backstory.ingest.log_reader import numbered_lines
-from backstory.store import logs as stored_logs
-from backstory.store import sessions as stored_sessions
+from backstory.store.tables import logs as stored_logs
+from backstory.store.tables import sessions as stored_sessions
 from tests.support.machines import (
     ORIGINAL_ID,
     PARENT_ID,

@@ -14,7 +14,10 @@ from backstory.ingest import log_reader
 from backstory.ingest.discover import Candidate
 from backstory.ingest.ingest import ingest_these
 from backstory.ingest.reindex import reindex
-from backstory.store import Store, append, maintenance, turns
+from backstory.store import Store
+from backstory.store.file import maintenance
+from backstory.store.intake import append
+from backstory.store.tables import turns
 from tests.support.clock import NOW
 from tests.support.faults import failing_disk
 from tests.support.machines import (

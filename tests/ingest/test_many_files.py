@@ -12,8 +12,9 @@ import pytest
 from backstory import agents
 from backstory.ingest import ingest as ingest_module
 from backstory.ingest.discover import Candidate, Looked, discover, stream_logs
-from backstory.store import FileStamp, logs, sidecars
-from backstory.store import logs as stored_logs
+from backstory.store import FileStamp
+from backstory.store.tables import logs, sidecars
+from backstory.store.tables import logs as stored_logs
 from tests.support.machines import case, claude_line, lines
 
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ from backstory.ingest import ingest as ingesting
 from backstory.ingest import log_reader, readers, worker
 from backstory.ingest.reindex import reindex
 from backstory.model import LogIdentity
-from backstory.store import RecordBatch, append, derived_tables, event_rows, logs, sidecars, turns
+from backstory.store import RecordBatch
+from backstory.store.intake import append, derived_tables
+from backstory.store.tables import event_rows, logs, sidecars, turns
 from tests.support.clock import NOW
 from tests.support.machines import (
     CLAUDE_FOLDER,

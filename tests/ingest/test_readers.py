@@ -14,7 +14,7 @@ from backstory.ingest.discover import discover
 from backstory.ingest.log_reader import full_pace
 from backstory.ingest.readers import AHEAD_BYTES, HANDED_MAX, READERS_MAX, Readers, count_for
 from backstory.ingest.sources import Reading
-from backstory.store import logs
+from backstory.store.tables import logs
 from tests.support.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
 
 if TYPE_CHECKING:

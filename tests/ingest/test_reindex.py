@@ -16,7 +16,8 @@ import pytest
 from backstory.agents.claude import tools
 from backstory.exchange import replication
 from backstory.ingest.reindex import reindex
-from backstory.store import derived_tables, open_store, rederiving
+from backstory.store import open_store
+from backstory.store.intake import derived_tables, rederiving
 from tests.support import make_golden
 from tests.support.clock import NOW
 from tests.support.machines import (

@@ -15,7 +15,7 @@ from backstory.ingest.ingest import ingest_these
 from backstory.ingest.reindex import reindex
 from backstory.ingest.reported import reported_logs
 from backstory.model import Relation
-from backstory.store import rederiving
+from backstory.store.intake import rederiving
 from tests.support.clock import NOW
 from tests.support.machines import CLAUDE_FOLDER, claude_line, claude_log, conversation, lines, restored
 

@@ -11,9 +11,10 @@ import pytest
 from backstory import agents
 from backstory.ingest.ingest import ingest
 from backstory.ingest.reindex import reindex
-from backstory.store import Filter, ingesting
-from backstory.store.coverage import IndexRule
-from backstory.store.session_filter import ListFilter
+from backstory.store import Filter
+from backstory.store.intake import ingesting
+from backstory.store.intake.coverage import IndexRule
+from backstory.store.tables.session_filter import ListFilter
 from tests.support import azs_files
 from tests.support.azs_files import AzsFile, answer, call, complete, prompt
 from tests.support.clock import NOW

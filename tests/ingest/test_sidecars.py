@@ -19,7 +19,7 @@ from backstory.ingest.discover import discover
 from backstory.ingest.ingest import ingest
 from backstory.ingest.sidecars import gather, reapply_sidecars
 from backstory.model import ToolResult
-from backstory.store import sidecars as stored_sidecars
+from backstory.store.tables import sidecars as stored_sidecars
 from tests.support.clock import NOW
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lies, lines, looked_up, restored
 

@@ -28,7 +28,8 @@ from backstory.ingest.watch import Sight, Spot, changed
 from backstory.model import UserMessage
 from backstory.projects.registry import KnownProjects
 from backstory.runs.spool import Run, Spool
-from backstory.store import open_store, sidecars
+from backstory.store import open_store
+from backstory.store.tables import sidecars
 from tests.support.clock import NOW
 from tests.support.machines import Machine, claude_line, claude_log, conversation, lines
 

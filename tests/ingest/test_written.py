@@ -20,8 +20,10 @@ from backstory.exchange import replication
 from backstory.exchange.replicate import Taken
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, UserMessage
-from backstory.store import claims, copies, ingesting, open_store, sessions, written
-from backstory.store.session_filter import ListFilter
+from backstory.store import open_store
+from backstory.store.intake import claims, ingesting, written
+from backstory.store.tables import copies, sessions
+from backstory.store.tables.session_filter import ListFilter
 from tests.support.clock import NOW
 from tests.support.machines import Machine, looked_up
 from tests.support.written_logs import USED, HandMade, Said, own, written_of

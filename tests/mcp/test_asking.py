@@ -10,7 +10,7 @@ import pytest
 
 from backstory.agents import load
 from backstory.agents.contract import Asker
-from backstory.workspace.asking import Surroundings
+from backstory.workspace.history.asking import Surroundings
 from tests.support.mcp_client import HERE, answered, asked
 
 if TYPE_CHECKING:

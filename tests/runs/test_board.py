@@ -12,8 +12,8 @@ import pytest
 
 from backstory.conversation.context import CLOSE, OPEN, strip_context
 from backstory.store import open_store
-from backstory.store.queue import Kind, Options, QueuedPrompt
-from backstory.workspace.unsent import command_for
+from backstory.store.tables.queue import Kind, Options, QueuedPrompt
+from backstory.workspace.runs.unsent import command_for
 
 if TYPE_CHECKING:
     from pathlib import Path

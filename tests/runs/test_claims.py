@@ -19,8 +19,9 @@ from backstory.ingest.reindex import reindex
 from backstory.model import ToolCall
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun, append_run
-from backstory.store import Session, Store, open_store, run_facts
-from backstory.store.sidecars import pack
+from backstory.store import Session, Store, open_store
+from backstory.store.intake import run_facts
+from backstory.store.tables.sidecars import pack
 from tests.support.bench import Bench
 from tests.support.clock import NOW
 from tests.support.machines import Machine

@@ -16,7 +16,8 @@ from backstory.errors import StoreBusy
 from backstory.runs.runner import Request, Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.runs.stream import Shown
-from backstory.store import Store, open_store, runs
+from backstory.store import Store, open_store
+from backstory.store.tables import runs
 from tests.support.clock import NOW
 from tests.support.running import GOOD, is_alive, run_alone, start_and_leave, until, until_over
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.store.queue import Queue
+from backstory.store.tables.queue import Queue
 from tests.support.running import DEADLINE_S, GOOD, until
 
 if TYPE_CHECKING:

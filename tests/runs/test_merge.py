@@ -16,8 +16,9 @@ import pytest
 
 from backstory.model import AssistantText
 from backstory.projects.registry import KnownProjects
-from backstory.store import Store, open_store, sessions
-from backstory.store.queue import Kind, Queue, QueuedPrompt
+from backstory.store import Store, open_store
+from backstory.store.tables import sessions
+from backstory.store.tables.queue import Kind, Queue, QueuedPrompt
 from tests.support.bench import Bench
 from tests.support.going import Going
 from tests.support.machines import kept

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from backstory.model import Error, ToolResult, UserMessage
-from backstory.store import Session, Store, open_store, runs
-from backstory.store.runs import NO_RESULT
+from backstory.store import Session, Store, open_store
+from backstory.store.tables import runs
+from backstory.store.tables.runs import NO_RESULT
 from tests.support.spooled import NOW, TURN, spooled, stored, told, write
 
 CALL = {

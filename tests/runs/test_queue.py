@@ -27,8 +27,8 @@ from backstory.runs.queued import enqueue, new_prompts
 from backstory.runs.spool import MARKER, Spool
 from backstory.runs.steering import LISTENERS, StdinPipe, Steering, accepts_messages, note_accepting
 from backstory.store import open_store
-from backstory.store.queue import Kind, Options, Owner, Queue
-from backstory.workspace.unsent import command_for
+from backstory.store.tables.queue import Kind, Options, Owner, Queue
+from backstory.workspace.runs.unsent import command_for
 from tests.support.read_only import read_only, without_power
 from tests.support.running import until
 
@@ -349,7 +349,7 @@ def test_one_who_waits_for_a_prompt_that_was_dropped_is_told_so(bench: Bench, bu
 def test_one_who_breaks_off_as_soon_as_a_prompt_is_queued_takes_it_back(
     bench: Bench, busy: Busy, words: tuple[str, ...]
 ) -> None:
-    waiting = staged(bench, "backstory.store.queue:Queue.add", "queued", "never", *words, script=[])
+    waiting = staged(bench, "backstory.store.tables.queue:Queue.add", "queued", "never", *words, script=[])
     until((bench.root / "queued").exists)
     assert waits(bench) == [("followup", "second")]
     waiting.send_signal(signal.SIGINT)
@@ -397,7 +397,7 @@ def test_a_run_that_is_only_about_to_begin_is_stopped(bench: Bench, words: tuple
     place = "backstory.runs.runner:context_prefix"
     first = staged(bench, place, "begins", "looked", "run", "-a", "claude", "first", script=[{"say": "x"}, NEVER])
     until((bench.root / "begins").exists)
-    second = staged(bench, "backstory.workspace.stopping:running", "looked", "", *words, script=[GOOD])
+    second = staged(bench, "backstory.runs.stopping:running", "looked", "", *words, script=[GOOD])
     _, err = second.communicate(timeout=DEADLINE_S)
     first.communicate(timeout=DEADLINE_S)
     assert (first.returncode, second.returncode) == (130, 0), err
@@ -869,8 +869,8 @@ STEPS = [
     ("backstory.runs.spool:Spool.note_exit", "before"),
     ("backstory.store:Store.append", "before"),
     ("backstory.store:Store.append", "after"),
-    ("backstory.store.queue:Queue.remove", "before"),
-    ("backstory.store.queue:Queue.remove", "after"),
+    ("backstory.store.tables.queue:Queue.remove", "before"),
+    ("backstory.store.tables.queue:Queue.remove", "after"),
     ("backstory.exchange.replication:replicate_session", "before"),
     ("backstory.runs.spool:Spool.remove", "before"),
     ("backstory.runs.spool:Spool.remove", "after"),
@@ -913,9 +913,9 @@ STEER_STEPS = [
     ("backstory.runs.spool:Spool.note_exit", "before"),
     ("backstory.store:Store.append", "before"),
     ("backstory.store:Store.append", "after"),
-    ("backstory.store.queue:Queue.remove", "before"),
-    ("backstory.store.queue:Queue.remove", "after"),
-    ("backstory.store.queue:Queue.make_followups", "after"),
+    ("backstory.store.tables.queue:Queue.remove", "before"),
+    ("backstory.store.tables.queue:Queue.remove", "after"),
+    ("backstory.store.tables.queue:Queue.make_followups", "after"),
     ("backstory.runs.spool:Spool.remove", "before"),
     ("backstory.runs.lease:SessionLease.release", "before"),
 ]
@@ -1080,7 +1080,7 @@ def test_a_project_that_is_removed_while_it_is_worked_in_is_not_made_again_by_a_
 
 HURRIED = """
 import sys
-from backstory.store import waiting
+from backstory.store.file import waiting
 waiting.TOLD_S, waiting.PATIENCE_S = 0.0, float(sys.argv[1])
 sys.argv = ["backstory", *sys.argv[2:]]
 from backstory.cli import main
@@ -1183,7 +1183,8 @@ def test_ctrl_c_ends_the_wait_for_a_locked_queue_and_leaves_nothing_in_it(queued
 def test_ctrl_c_beside_the_wait_is_not_kept_waiting_either(queued: Bench, where: str) -> None:
     interrupted = f"""
 import sys
-from backstory.store import queue, waiting
+from backstory.store.file import waiting
+from backstory.store.tables import queue
 meant, entered = {where}, []
 def interrupt(*_, **__):
     {where} = meant
@@ -1194,7 +1195,7 @@ def interrupt(*_, **__):
 waiting.TOLD_S, waiting.PATIENCE_S, {where} = 0.0, 1_000.0, interrupt
 sys.argv = ["backstory", "followup", "--no-run", "-S", "S1", "third"]
 from backstory.cli import main
-from backstory.workspace import session_runs
+from backstory.workspace.runs import session_runs
 session_runs.TAKE_BACK_S = 0.0
 main()
 """

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.store import open_store
-from backstory.store.queue import Kind, Queue, QueuedPrompt
-from backstory.workspace.unsent import command_for
+from backstory.store.tables.queue import Kind, Queue, QueuedPrompt
+from backstory.workspace.runs.unsent import command_for
 from tests.support.leftovers import leftovers
 from tests.support.own_log import own_log
 

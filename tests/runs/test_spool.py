@@ -23,7 +23,7 @@ from backstory.runs.spool import MARKER, SPOOLS, Run, Spool
 from backstory.runs.steering import word_line
 from backstory.runs.stream import PIECE_BYTES
 from backstory.store import open_store
-from backstory.store.queue import Kind, QueuedPrompt
+from backstory.store.tables.queue import Kind, QueuedPrompt
 from tests.support.clock import NOW
 from tests.support.power import laid_out, losing_power
 from tests.support.running import run_alone

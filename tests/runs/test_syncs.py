@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.config import Config
-from backstory.workspace.run_events import Ended
-from backstory.workspace.scheduler import Destination, Options
+from backstory.workspace.runs.run_events import Ended
+from backstory.workspace.runs.scheduler import Destination, Options
 from backstory.workspace.workspace import Workspace
 from tests.support.bench import Bench
 from tests.support.running import GOOD

@@ -15,8 +15,9 @@ from backstory.ids import parse_time_ms
 from backstory.ingest.reindex import reindex
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import WATCH_GAP_MS, ArrivalNotes, SpooledRun, append_run, notes_of, read_notes
-from backstory.store import Session, Store, open_store, sidecars
-from backstory.store.batches import Arrivals
+from backstory.store import Session, Store, open_store
+from backstory.store.intake.batches import Arrivals
+from backstory.store.tables import sidecars
 from tests.support.clock import NOW, Clock
 from tests.support.running import GOOD, start_and_leave, until_over
 

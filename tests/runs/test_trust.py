@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from backstory.store import Store, open_store, sessions, turns
-from backstory.store.queue import Kind, Options, Queue, QueuedPrompt
+from backstory.store import Store, open_store
+from backstory.store.tables import sessions, turns
+from backstory.store.tables.queue import Kind, Options, Queue, QueuedPrompt
 from tests.support.bench import Bench
 from tests.support.make_golden import GOLDEN, derived_earlier
 

@@ -16,7 +16,9 @@ from backstory.ids import turn_uid
 from backstory.model import UserMessage
 from backstory.runs.runner import Runner
 from backstory.runs.spool import SPOOLS, Run, Spool
-from backstory.store import RecordBatch, append, claims, derived_tables, event_rows, logs, open_store, runs, turns
+from backstory.store import RecordBatch, open_store
+from backstory.store.intake import append, claims, derived_tables
+from backstory.store.tables import event_rows, logs, runs, turns
 from tests.support.clock import NOW
 
 if TYPE_CHECKING:

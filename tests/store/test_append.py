@@ -14,7 +14,10 @@ from backstory.derive import deriver
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Complete, ToolCall, UserMessage
 from backstory.runs.stream import append_run
-from backstory.store import append, connection, open_store, runs
+from backstory.store import open_store
+from backstory.store.file import connection
+from backstory.store.intake import append
+from backstory.store.tables import runs
 from tests.support.machines import Machine
 from tests.support.spooled import NOW, TURN, spooled, told, write
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.bounds import INTEGER_MAX, TIME_MAX_MS
-from backstory.store.batches import BYTES_MAX, VERSION, Arrivals, seen, unwatched
+from backstory.store.intake.batches import BYTES_MAX, VERSION, Arrivals, seen, unwatched
 from tests.support.clock import NOW
 
 FORMAT = Path(__file__).parents[2] / "docs" / "file-format.md"

@@ -14,7 +14,8 @@ import pytest
 
 from backstory import errors
 from backstory.model import AssistantText, UserMessage
-from backstory.store import backup, open_store
+from backstory.store import open_store
+from backstory.store.file import backup
 from tests.support.leftovers import leftovers
 
 if TYPE_CHECKING:

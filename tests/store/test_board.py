@@ -14,9 +14,11 @@ from backstory.derive.secrets import Redactor
 from backstory.exchange import replication
 from backstory.ingest.reindex import reindex
 from backstory.model import UserMessage
-from backstory.store import Workplace, boarding, connection, open_store
-from backstory.store.board_items import ItemCopy, NewItem, merged
+from backstory.store import Workplace, open_store
+from backstory.store.file import connection
 from backstory.store.moves import Move
+from backstory.store.tables import boarding
+from backstory.store.tables.board_items import ItemCopy, NewItem, merged
 from tests.support.clock import NOW, Clock
 from tests.support.machines import CLAUDE_FOLDER, Machine, looked_up
 from tests.support.portable import Importer, exported

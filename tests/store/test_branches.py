@@ -14,7 +14,9 @@ from backstory.exchange import replication
 from backstory.model import AssistantText, Compacted, Complete, Tool, ToolCall, ToolResult, Turn, UserMessage
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun, append_run
-from backstory.store import Session, Store, branches, maintenance, open_store
+from backstory.store import Session, Store, open_store
+from backstory.store.file import maintenance
+from backstory.store.tables import branches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,14 +14,15 @@ from backstory.exchange import replication
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Compacted, Tool, ToolCall, ToolResult, UserMessage
 from backstory.search.query import find_pattern
-from backstory.store import Filter, Session, Store, compactions, open_store
-from backstory.store.compactions import NewCompaction
+from backstory.store import Filter, Session, Store, open_store
+from backstory.store.tables import compactions
+from backstory.store.tables.compactions import NewCompaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from backstory.store.events import StoredEvent
+    from backstory.store.tables.events import StoredEvent
 
 SUMMARY = "The parser was rewritten, because it lost escapes. " * 10
 

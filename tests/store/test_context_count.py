@@ -13,8 +13,9 @@ from backstory.conversation.tree import Point
 from backstory.exchange import replication
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Tokens, UserMessage
-from backstory.store import Session, Store, compactions, open_store, sessions
-from backstory.store.compactions import NewCompaction
+from backstory.store import Session, Store, open_store
+from backstory.store.tables import compactions, sessions
+from backstory.store.tables.compactions import NewCompaction
 from tests.support import make_golden
 
 if TYPE_CHECKING:

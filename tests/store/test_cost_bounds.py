@@ -12,7 +12,7 @@ import pytest
 from backstory.ask import cost_bounds, costs
 from backstory.derive.pricing import Price, Prices, PriceTable, prices_from
 from backstory.store import open_store
-from backstory.store.session_filter import ListFilter
+from backstory.store.tables.session_filter import ListFilter
 from tests.support.clock import NOW
 
 if TYPE_CHECKING:

@@ -9,8 +9,11 @@ import apsw
 import pytest
 
 from backstory.model import AssistantText, Complete, UserMessage
-from backstory.store import Store, Workplace, coverage, events, maintenance, open_store, sessions
-from backstory.store.coverage import EVERYTHING, IndexRule, is_covered
+from backstory.store import Store, Workplace, open_store
+from backstory.store.file import maintenance
+from backstory.store.intake import coverage
+from backstory.store.intake.coverage import EVERYTHING, IndexRule, is_covered
+from backstory.store.tables import events, sessions
 from tests.support.derived import uids
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from backstory.model import UserMessage
-from backstory.store import Store, logs, open_store, sessions
+from backstory.store import Store, open_store
+from backstory.store.tables import logs, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

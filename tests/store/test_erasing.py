@@ -10,7 +10,8 @@ import pytest
 
 from backstory import errors
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
-from backstory.store import Session, Store, connection, erasing, maintenance, open_store
+from backstory.store import Session, Store, open_store
+from backstory.store.file import connection, erasing, maintenance
 from tests.support.faults import failing_disk
 from tests.support.leftovers import leftovers
 

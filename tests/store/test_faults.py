@@ -11,7 +11,9 @@ import pytest
 
 from backstory import errors
 from backstory.model import AssistantText, LogIdentity, SessionFacts, ToolResult, UserMessage
-from backstory.store import RecordBatch, Store, logs, maintenance, open_store
+from backstory.store import RecordBatch, Store, open_store
+from backstory.store.file import maintenance
+from backstory.store.tables import logs
 from tests.support.clock import NOW
 from tests.support.counts import steps
 from tests.support.faults import Disk, failing_disk

@@ -9,7 +9,9 @@ import apsw
 import pytest
 
 from backstory.errors import NotAStore, NotTrusted, StoreDamaged
-from backstory.store import connection, open_store, sessions
+from backstory.store import open_store
+from backstory.store.file import connection
+from backstory.store.tables import sessions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,9 @@ from backstory import errors
 from backstory.cli.app import App
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, boarding, connection, migrate, open_store
+from backstory.store import Store, open_store
+from backstory.store.file import connection, migrate
+from backstory.store.tables import boarding
 from tests.support import make_golden
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ GROUPS = {name: {each.kind for each in group} for name, group in vars(model).ite
 _LISTED = re.compile(r"kind in \(([^()]*)\)")
 _SINGLE = re.compile(r"kind(?: =|\s+when) '([A-Z]\w+)'")
 _QUOTED = re.compile("'(" + "|".join(KINDS) + ")'")
-HISTORY = {"store/migrate.py"}
+HISTORY = {"store/file/migrate.py"}
 """What earlier versions ran stays as it was."""
 
 

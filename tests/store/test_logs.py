@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 from backstory.errors import StoreDamaged
 from backstory.model import AssistantText, LogIdentity, OwnLine, SessionFacts, UserMessage, event_from_json
-from backstory.store import RecordBatch, Store, append, codec, connection, logs, maintenance, open_store, sessions
+from backstory.store import RecordBatch, Store, codec, open_store
+from backstory.store.file import connection, maintenance
+from backstory.store.intake import append
+from backstory.store.tables import logs, sessions
 
 if TYPE_CHECKING:
     from tests.support.clock import Clock

@@ -10,8 +10,8 @@ import pytest
 from backstory.conversation.tree import Point
 from backstory.exchange import merging, replication
 from backstory.model import AssistantText, UserMessage
-from backstory.store import compactions, sessions
-from backstory.store.compactions import NewCompaction
+from backstory.store.tables import compactions, sessions
+from backstory.store.tables.compactions import NewCompaction
 from tests.support.copies import merge, opened, said, say
 from tests.support.machines import bytes_of, kept, looked_up
 

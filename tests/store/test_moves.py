@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from backstory.errors import BackstoryError
 from backstory.store import Store, Workplace, open_store
 from backstory.store.moves import MOVES_MAX, Move, Moves, rebased, root_of, with_move
-from backstory.store.session_filter import ListFilter
+from backstory.store.tables.session_filter import ListFilter
 from tests.support.faults import failing_disk
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.store import logs
+from backstory.store.tables import logs
 from tests.support.clock import NOW
 from tests.support.machines import Machine, differences, kept, looked_up
 

@@ -11,8 +11,8 @@ from msgspec import Struct
 from backstory import ids
 from backstory.model import AssistantText, UserMessage
 from backstory.store import Store
-from backstory.store import decisions as store_decisions
-from backstory.store.plan import (
+from backstory.store.tables import decisions as store_decisions
+from backstory.store.tables.plan import (
     NAME,
     TURN,
     Copy,

@@ -16,8 +16,8 @@ import apsw
 import pytest
 
 from backstory.errors import QueueBusy, QueueReadOnly, QueueUnusable, StoreTooNew
-from backstory.store import connection
-from backstory.store.queue import STALE_MS, Kind, Options, Owner, Queue, QueuedPrompt
+from backstory.store.file import connection
+from backstory.store.tables.queue import STALE_MS, Kind, Options, Owner, Queue, QueuedPrompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,7 +143,7 @@ def test_the_file_that_is_removed_while_somebody_waits_for_it_takes_no_text_with
 WRITER = """
 import sys
 from pathlib import Path
-from backstory.store.queue import Kind, Queue, QueuedPrompt
+from backstory.store.tables.queue import Kind, Queue, QueuedPrompt
 for n in range(25):
     with Queue(Path(sys.argv[1])) as queue:
         uid = f"{sys.argv[2]}-{n:02}"
@@ -182,7 +182,7 @@ def beside(code: str, store_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that runs ``code`` about a queue; it has printed a line when the block begins."""
     prelude = (
         "import os, signal, sys, apsw\nfrom pathlib import Path\n"
-        "from backstory.store.queue import Kind, Queue, QueuedPrompt, path_beside\n"
+        "from backstory.store.tables.queue import Kind, Queue, QueuedPrompt, path_beside\n"
         "store = Path(sys.argv[1])\n"
         "text = lambda uid: QueuedPrompt(uid=uid, session_uid='S', kind=Kind.FOLLOWUP, content=uid)\n"
     )
@@ -211,7 +211,7 @@ os.kill(os.getpid(), signal.SIGSTOP)
 def test_who_waits_for_a_process_that_is_stopped_is_told_which_and_gives_up(
     queue: Queue, store_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backstory.store.waiting.TOLD_S", 0.0)
+    monkeypatch.setattr("backstory.store.file.waiting.TOLD_S", 0.0)
     queue.add([text("a")])
     told: list[str] = []
     with beside(LOCKED, store_path) as holder, Queue(store_path, told.append, patience_s=0.3) as other:
@@ -302,7 +302,7 @@ def test_ctrl_z_waits_for_the_end_of_a_transaction(queue: Queue, store_path: Pat
 
 
 STORING = """
-from backstory.store import connection
+from backstory.store.file import connection
 print("begins", flush=True)
 db = connection.open_writer(store)
 with connection.writing(db, store):

@@ -17,7 +17,8 @@ import pytest
 from backstory import errors
 from backstory.ask import readonly
 from backstory.model import AssistantText, ToolResult
-from backstory.store import Store, open_store, turns
+from backstory.store import Store, open_store
+from backstory.store.tables import turns
 from tests.support import make_golden
 from tests.support.memory import PROGRAM
 from tests.support.one_of_each import BEGUN, fill

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from backstory.store.run_facts import TurnFacts, improved
+from backstory.store.intake.run_facts import TurnFacts, improved
 
 NOTHING = TurnFacts(*[None] * 13)
 COUNTS = {"input": 10, "output": 7, "cache_read": 2, "largest_input": 9, "reasoning": 1}

@@ -13,8 +13,9 @@ import pytest
 import zstandard
 
 from backstory import errors
-from backstory.store import codec, migrate, open_store
-from backstory.store import logs as stored_logs
+from backstory.store import codec, open_store
+from backstory.store.file import migrate
+from backstory.store.tables import logs as stored_logs
 from tests.support.clock import NOW
 from tests.support.machines import Machine, content, conversation, lines, looked_up
 from tests.support.make_golden import GOLDEN

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.store import logs, open_store
+from backstory.store import open_store
+from backstory.store.tables import logs
 from tests.support.machines import Machine, conversation, lines, looked_up
 
 if TYPE_CHECKING:

@@ -18,7 +18,10 @@ import pytest
 from backstory import errors
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Error, Event, Relation, ToolCall, ToolResult, UserMessage
-from backstory.store import Session, Store, connection, ingesting, logs, migrate, open_store, sessions, turns
+from backstory.store import Session, Store, open_store
+from backstory.store.file import connection, migrate
+from backstory.store.intake import ingesting
+from backstory.store.tables import logs, sessions, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

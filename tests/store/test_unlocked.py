@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from backstory.store import waiting
+from backstory.store.file import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable

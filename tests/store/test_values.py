@@ -14,7 +14,8 @@ from backstory.errors import SessionsNotCopied, StoreDamaged
 from backstory.exchange import merging, portable, replication
 from backstory.exchange.replicate import Taken
 from backstory.model import AssistantText, UserMessage
-from backstory.store import open_store, schema, sessions
+from backstory.store import open_store, schema
+from backstory.store.tables import sessions
 from tests.support.one_of_each import fill
 
 NO_TEXT, BLOB, WORD, HUGE, ENDLESS = "cast(x'ff80c0' as text)", "x'ff00'", "'seven'", str(2**63 - 1), "9e999"

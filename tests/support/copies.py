@@ -11,8 +11,9 @@ from backstory.exchange import merging, replication
 from backstory.export.full_form import FullForms
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Complete, ToolCall, UserMessage, event_to_json
-from backstory.store import Store, branches, compactions, open_store
-from backstory.store.compactions import NewCompaction
+from backstory.store import Store, open_store
+from backstory.store.tables import branches, compactions
+from backstory.store.tables.compactions import NewCompaction
 from tests.support.clock import Clock
 from tests.support.machines import bytes_of, looked_up
 

@@ -9,7 +9,7 @@ from backstory import agents
 from backstory.ask.habits import HabitCall, HabitPlace, HabitTurn, RepeatedRead
 from backstory.derive.pricing import Price, Prices, PriceTable, cost_of
 from backstory.model import Tokens
-from backstory.workspace.habits import Guide, Habits
+from backstory.workspace.history.habits import Guide, Habits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,10 +13,11 @@ import msgspec
 from backstory.model import UserMessage
 from backstory.runs.compactor import TROUBLES
 from backstory.runs.spool import SPOOLS, Run, Spool
-from backstory.store import events, open_store
+from backstory.store import open_store
 from backstory.store.moves import MOVED_FROM, MOVED_TO
 from backstory.store.private import make_private_folder, write_private
-from backstory.store.queue import Kind, Options, Queue, QueuedPrompt
+from backstory.store.tables import events
+from backstory.store.tables.queue import Kind, Options, Queue, QueuedPrompt
 from tests.support.clock import NOW
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from backstory.ingest.ingest import ingest
 from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.report import Report
 from backstory.model import event_to_json
-from backstory.store import Store, open_store, turns
+from backstory.store import Store, open_store
+from backstory.store.tables import turns
 from tests.support.clock import NOW
 
 if TYPE_CHECKING:

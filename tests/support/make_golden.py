@@ -15,8 +15,10 @@ from pathlib import Path
 
 from backstory.conversation.board import AGENT, USER, BoardKey
 from backstory.model import AssistantText, Complete, Init, Plan, Thinking, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, boarding, migrate, open_store
-from backstory.store.board_items import NewItem
+from backstory.store import Store, open_store
+from backstory.store.file import migrate
+from backstory.store.tables import boarding
+from backstory.store.tables.board_items import NewItem
 from tests.support.clock import Clock
 
 GOLDEN = Path(__file__).parent.parent / "store" / "golden"

@@ -15,8 +15,8 @@ from msgspec import Struct
 from backstory.cli.app import App
 from backstory.mcp.answer import Tool
 from backstory.mcp.tools import TOOLS
-from backstory.workspace.agent_history import AgentHistory
-from backstory.workspace.asking import Surroundings
+from backstory.workspace.history.agent_history import AgentHistory
+from backstory.workspace.history.asking import Surroundings
 from tests.support import claude_records
 from tests.support.shell import Shell
 

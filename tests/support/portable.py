@@ -11,7 +11,7 @@ from backstory.export.exporting import Chosen, everything
 from backstory.export.full_form import FullForms
 from backstory.export.portable import JsonExport
 from backstory.model import event_to_json
-from backstory.workspace.json_importing import Imported, import_json
+from backstory.workspace.stores.json_importing import Imported, import_json
 from backstory.workspace.workspace import Workspace
 from tests.support.clock import NOW
 from tests.support.machines import answers, bytes_of, derived, indexed, looked_up

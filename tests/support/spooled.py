@@ -9,7 +9,8 @@ from backstory.agents.contract import Exit
 from backstory.model import Turn
 from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun
-from backstory.store import Session, Store, runs
+from backstory.store import Session, Store
+from backstory.store.tables import runs
 
 NOW = 1_750_000_000_000
 TURN = "01JXYZ00000000000000000001"

@@ -16,7 +16,8 @@ from backstory.derive.secrets import Redactor
 from backstory.errors import BackstoryError
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Complete, Event, Retry, ToolCall, ToolResult, Unknown, UserMessage
-from backstory.store import Store, maintenance, open_store
+from backstory.store import Store, open_store
+from backstory.store.file import maintenance
 from tests.support.clock import NOW, Clock
 from tests.support.copies import WAYS, go_on
 from tests.support.machines import SMALL, Machine, case

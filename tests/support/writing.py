@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backstory.store import append, claims, derived_tables, event_rows, lineage, logs, run_facts, turns
+from backstory.store.intake import append, claims, derived_tables, run_facts
+from backstory.store.tables import event_rows, lineage, logs, turns
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -22,9 +22,9 @@ from backstory.errors import (
     UnknownAgent,
 )
 from backstory.export import rewriting
-from backstory.workspace import agent_servers
-from backstory.workspace.agent_servers import AgentServers, ServerProgram
-from backstory.workspace.settings_change import SettingsChange
+from backstory.workspace.clients import agent_servers
+from backstory.workspace.clients.agent_servers import AgentServers, ServerProgram
+from backstory.workspace.clients.settings_change import SettingsChange
 
 PROGRAM = ServerProgram(command=("/opt/a b/backstory", "mcp"), environ={"BACKSTORY_HOME": "/bh"})
 MOVED = ServerProgram(command=("/new/backstory", "mcp"), environ={})

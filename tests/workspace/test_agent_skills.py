@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from backstory.errors import AgentWithout, NotInstalled, SettingsReadOnly, SkillNotOurs
-from backstory.workspace import agent_skills
-from backstory.workspace.agent_skills import AgentSkills, skill_text
-from backstory.workspace.settings_change import SettingsChange
+from backstory.workspace.clients import agent_skills
+from backstory.workspace.clients.agent_skills import AgentSkills, skill_text
+from backstory.workspace.clients.settings_change import SettingsChange
 
 FILES = {
     ("claude", "user"): "home/.claude/skills", ("claude", "project"): "project/.claude/skills",

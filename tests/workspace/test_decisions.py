@@ -13,10 +13,11 @@ from backstory.errors import BranchNameTaken, DiskFull, StoreBusy, StoreReadOnly
 from backstory.exchange import replication
 from backstory.model import AssistantText, Complete, UserMessage
 from backstory.projects.registry import KnownProjects
-from backstory.store import Session, Store, connection, open_store
-from backstory.store.queue import Kind, Queue, QueuedPrompt
+from backstory.store import Session, Store, open_store
+from backstory.store.file import connection
+from backstory.store.tables.queue import Kind, Queue, QueuedPrompt
 from backstory.workspace.decisions import Decisions
-from backstory.workspace.removing import Removal
+from backstory.workspace.stores.removing import Removal
 from tests.support.leftovers import leftovers
 from tests.support.machines import looked_up
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.workspace.decisions import Decided
-    from backstory.workspace.removing import Removed
+    from backstory.workspace.stores.removing import Removed
     from tests.support.clock import Clock
 
 SECRET = "qzxwvkjheron"

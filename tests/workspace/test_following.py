@@ -12,7 +12,7 @@ from backstory.config import Config
 from backstory.model import AssistantText, UserMessage
 from backstory.runs.spool import Spool
 from backstory.store import Workplace
-from backstory.workspace.following import Following
+from backstory.workspace.history.following import Following
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.workspace import Workspace
 from tests.support.spooled import TURN, spooled, told, write

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.reader import Reader
-from backstory.workspace.sessions import SessionFilter
 from tests.support.clock import NOW
 from tests.support.two_stores import Place
 

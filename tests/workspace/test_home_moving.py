@@ -35,9 +35,10 @@ from backstory.projects import home_files, home_move, link
 from backstory.runs.compactor import lock_of
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.spool import SPOOLS, Spool
-from backstory.store import events, open_store
+from backstory.store import open_store
 from backstory.store.moves import MOVED_FROM, MOVED_TO, Moving, check_home
-from backstory.workspace.home_moving import MovedHome, move_home
+from backstory.store.tables import events
+from backstory.workspace.stores.home_moving import MovedHome, move_home
 from tests.support.counts import steps
 from tests.support.homes import QUEUED, STRANGER, TURN, held, killed_at, make_home, write
 from tests.support.small_disk import small_disk

@@ -11,8 +11,8 @@ import pytest
 
 from backstory.config import Config
 from backstory.errors import UnknownAgent
-from backstory.store import sessions
-from backstory.workspace.importing import Machine
+from backstory.store.tables import sessions
+from backstory.workspace.stores.importing import Machine
 from backstory.workspace.workspace import Workspace
 
 if TYPE_CHECKING:

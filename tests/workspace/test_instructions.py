@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.errors import InstructionsNotText, NoRepository
-from backstory.workspace.instructions import instructions_of
+from backstory.workspace.clients.instructions import instructions_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,9 +24,10 @@ from backstory.exchange import json_lines, portable, replication, staging
 from backstory.ingest import json_import
 from backstory.ingest.reindex import reindex
 from backstory.model import KINDS, AssistantText, Complete, Event, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, compactions, open_store
-from backstory.store import sessions as stored_sessions
-from backstory.store.compactions import NewCompaction
+from backstory.store import Store, open_store
+from backstory.store.tables import compactions
+from backstory.store.tables import sessions as stored_sessions
+from backstory.store.tables.compactions import NewCompaction
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, claude_line, claude_log, conversation, differences, lines
 from tests.support.make_golden import GOLDEN

@@ -9,11 +9,13 @@ import pytest
 
 from backstory.errors import RecordNotFound
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, Workplace, connection, open_store, sessions, turns
-from backstory.workspace import entries
+from backstory.store import Store, Workplace, open_store
+from backstory.store.file import connection
+from backstory.store.tables import sessions, turns
+from backstory.workspace.history import entries
+from backstory.workspace.history.sessions import ListedSession, Page, SessionFilter, as_json
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.reader import Reader
-from backstory.workspace.sessions import ListedSession, Page, SessionFilter, as_json
 from tests.support.two_stores import Place
 
 if TYPE_CHECKING:
@@ -230,7 +232,7 @@ def test_an_outline_has_every_entry_and_unpacks_nothing(place: Place, monkeypatc
     uid = place.talk(place.project_store, "one", "twice as long")
     located = located_in(place.project_store, uid)
     stored = place.project_store.events(located.session)
-    monkeypatch.setattr("backstory.store.turns.unpack_event", lambda *_: pytest.fail("unpacked"))
+    monkeypatch.setattr("backstory.store.tables.turns.unpack_event", lambda *_: pytest.fail("unpacked"))
     outline = Reader(place).outline(located)
     assert [(each.seq, each.part, each.kind, each.chars) for each in outline] == [
         (each.seq, each.part, each.kind, each.char_len) for each in stored
@@ -248,7 +250,7 @@ def test_an_outline_of_any_length_asks_twice_and_unpacks_nothing(
     said = (AssistantText(text=f"word {n}") for n in range(events - 1))
     place.project_store.append_events(session, [UserMessage(content="go"), *said])
     reader, located = Reader(place), located_in(place.project_store, session.uid)
-    monkeypatch.setattr("backstory.store.turns.unpack_event", lambda *_: pytest.fail("unpacked"))
+    monkeypatch.setattr("backstory.store.tables.turns.unpack_event", lambda *_: pytest.fail("unpacked"))
     assert reader.outline(located)[-1].seq == events
     statements.clear()
     assert len(reader.outline(located)) == events

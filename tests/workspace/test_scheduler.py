@@ -14,10 +14,10 @@ from backstory.config import Config
 from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import EmptyPrompt, NotQueued, NotRunning, StoreBusy
 from backstory.model import AssistantText, Permissions, ToolCall, Turn, UserMessage
-from backstory.store import turns
-from backstory.store.queue import Kind, QueuedPrompt
-from backstory.workspace.run_events import Ended, Notice, Queued, Shown, Started, Steered, Waiting, as_json
-from backstory.workspace.scheduler import Destination, IfIdle, Options
+from backstory.store.tables import turns
+from backstory.store.tables.queue import Kind, QueuedPrompt
+from backstory.workspace.runs.run_events import Ended, Notice, Queued, Shown, Started, Steered, Waiting, as_json
+from backstory.workspace.runs.scheduler import Destination, IfIdle, Options
 from backstory.workspace.workspace import Workspace
 from tests.support.bench import Bench
 from tests.support.running import GOOD, is_alive, until
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from backstory.workspace.run_events import RunEvent
-    from backstory.workspace.scheduler import ScheduledTurn
+    from backstory.workspace.runs.run_events import RunEvent
+    from backstory.workspace.runs.scheduler import ScheduledTurn
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ from backstory.config import Config
 from backstory.errors import Cancelled, StoreBusy
 from backstory.model import AssistantText, UserMessage
 from backstory.store import open_store
-from backstory.workspace.searching import Cancellation, Mode, SearchQuery
-from backstory.workspace.sessions import SessionFilter
+from backstory.workspace.history.searching import Cancellation, Mode, SearchQuery
+from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 from backstory.ask import costs
 from backstory.model import AssistantText, UserMessage
 from backstory.store import Store
-from backstory.workspace import listing
+from backstory.workspace.history import listing
+from backstory.workspace.history.sessions import Page, SessionFilter
 from backstory.workspace.reader import Reader
-from backstory.workspace.sessions import Page, SessionFilter
 from tests.support.two_stores import Place
 
 if TYPE_CHECKING:

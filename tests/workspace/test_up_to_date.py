@@ -18,10 +18,11 @@ from backstory.ingest import auto, discover, news
 from backstory.ingest.ingest import ingest_briefly
 from backstory.ingest.lock import ingest_lock
 from backstory.ingest.news import Budget
-from backstory.store import Store, migrate
-from backstory.workspace import up_to_date
-from backstory.workspace.importing import Machine
-from backstory.workspace.up_to_date import OUTDATED, UNDER_WAY, UNKNOWN
+from backstory.store import Store
+from backstory.store.file import migrate
+from backstory.workspace.stores import up_to_date
+from backstory.workspace.stores.importing import Machine
+from backstory.workspace.stores.up_to_date import OUTDATED, UNDER_WAY, UNKNOWN
 from backstory.workspace.workspace import Workspace
 from tests.support.clock import NOW
 from tests.support.machines import claude_log, content, conversation, lines
@@ -362,7 +363,7 @@ def test_a_writer_is_not_waited_for(place: Place, monkeypatch: pytest.MonkeyPatc
     place.write(claude_log("second"), lines(*conversation(2, 10)))
     with closing(apsw.Connection(str(place.home / "store.db"))) as writer:
         writer.execute("begin immediate")
-        monkeypatch.setattr("backstory.store.connection.BUSY_TIMEOUT_MS", 600_000)
+        monkeypatch.setattr("backstory.store.file.connection.BUSY_TIMEOUT_MS", 600_000)
         assert place.update() is None
         writer.execute("rollback")
     assert place.known() == {"first"}

@@ -11,9 +11,9 @@ import pytest
 
 from backstory.config import Config
 from backstory.model import AssistantText
-from backstory.workspace.run_events import Ended, Queued, Shown, Steered
-from backstory.workspace.scheduler import Destination, Options
-from backstory.workspace.searching import SearchQuery
+from backstory.workspace.history.searching import SearchQuery
+from backstory.workspace.runs.run_events import Ended, Queued, Shown, Steered
+from backstory.workspace.runs.scheduler import Destination, Options
 from backstory.workspace.workspace import Workspace
 from tests.support.bench import Bench
 from tests.support.running import GOOD, until
@@ -21,7 +21,7 @@ from tests.support.running import GOOD, until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backstory.workspace.run_events import RunEvent
+    from backstory.workspace.runs.run_events import RunEvent
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +67,8 @@ def test_sessions_are_run_steered_listed_renamed_and_found(tmp_path: Path) -> No
 
 
 def test_no_module_of_a_terminal_is_needed_to_run_agents() -> None:
-    asked = "import sys, backstory.workspace.scheduler; print({'click', 'rich', 'backstory.cli'} & set(sys.modules))"
+    asked = (
+        "import sys, backstory.workspace.runs.scheduler; print({'click', 'rich', 'backstory.cli'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "set()\n"

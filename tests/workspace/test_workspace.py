@@ -19,8 +19,8 @@ from backstory.errors import (
 )  # fmt: skip
 from backstory.model import AssistantText, UserMessage
 from backstory.runs.spool import SPOOLS, Run, Spool
+from backstory.workspace.runs.writable import ensure_writable_session, is_own, prepare_store
 from backstory.workspace.workspace import Workspace
-from backstory.workspace.writable import ensure_writable_session, is_own, prepare_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,8 @@ from backstory.derive.deeds import Deed, succeeded
 from backstory.derive.essence import is_refusal
 from backstory.derive.faults import NO_PATH, READ_CHARS, Fault, fault_in
 from backstory.model import ToolCall, event_from_json
-from backstory.store import schema, turns
+from backstory.store import schema
+from backstory.store.tables import turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

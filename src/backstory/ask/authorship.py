@@ -11,10 +11,12 @@ from msgspec import Struct
 
 from backstory.derive.naming import main_folder
 from backstory.model import Relation, event_from_json
-from backstory.store import claims, codec, events, schema, turns
-from backstory.store.events import StoredEvent
+from backstory.store import codec, schema
+from backstory.store.intake import claims
 from backstory.store.schema import fetch
-from backstory.store.session_filter import of_ref
+from backstory.store.tables import events, turns
+from backstory.store.tables.events import StoredEvent
+from backstory.store.tables.session_filter import of_ref
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.model import ToolCall, ToolResult, event_from_json
-from backstory.store import codec, schema, turns
+from backstory.store import codec, schema
+from backstory.store.tables import turns
 
 if TYPE_CHECKING:
     import apsw

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory.model import Relation
-from backstory.store import schema, sessions
+from backstory.store import schema
 from backstory.store.schema import fetch
-from backstory.store.sessions import SortKey
+from backstory.store.tables import sessions
+from backstory.store.tables.sessions import SortKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.derive.pricing import PriceTable, Rates
-    from backstory.store.session_filter import ListFilter
+    from backstory.store.tables.session_filter import ListFilter
 
 DAY_MS = 86_400_000
 PARTS_READ = 4

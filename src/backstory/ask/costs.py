@@ -29,7 +29,8 @@ from backstory.derive.pricing import (
     total,
 )
 from backstory.model import PARTIAL, Relation, Tokens
-from backstory.store import claims, schema, written
+from backstory.store import schema
+from backstory.store.intake import claims, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

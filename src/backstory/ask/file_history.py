@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.store import schema, session_filter
+from backstory.store import schema
 from backstory.store.schema import fetch
+from backstory.store.tables import session_filter
 
 if TYPE_CHECKING:
     from collections.abc import Collection

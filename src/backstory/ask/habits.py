@@ -19,7 +19,7 @@ from backstory.derive.naming import main_folder, project_name
 from backstory.model import Tokens, Tool, ToolCall, ToolResult, event_from_json
 from backstory.store import schema
 from backstory.store.schema import fetch
-from backstory.store.turns import unpack_event
+from backstory.store.tables.turns import unpack_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -16,14 +16,16 @@ from backstory.derive import word_forms
 from backstory.derive.index_text import Scope, as_parts, identifier_parts, index_text, signed_words
 from backstory.lazy import lazy_regex
 from backstory.model import Relation
-from backstory.store import claims, schema, session_filter
+from backstory.store import schema
+from backstory.store.intake import claims
+from backstory.store.tables import session_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     import apsw
 
-    from backstory.store.session_filter import Filter
+    from backstory.store.tables.session_filter import Filter
 
 
 TERMS_MAX = 64

@@ -19,7 +19,8 @@ from backstory.derive import word_forms
 from backstory.derive.index_text import Scope
 from backstory.lazy import lazy_regex
 from backstory.model import Relation
-from backstory.store import codec, written
+from backstory.store import codec
+from backstory.store.intake import written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.ask.query import Expression, Term
-    from backstory.store.session_filter import Filter
+    from backstory.store.tables.session_filter import Filter
 
 
 RANKED_HITS_MAX = 2_000
@@ -327,7 +328,7 @@ class Ranker:
         return "", ""
 
     def _unpacked(self, data: Any) -> bytes:
-        from backstory.store import turns
+        from backstory.store.tables import turns
 
         if not hasattr(self, "_codecs"):
             self._codecs: dict[int, codec.EventCodec] = {}

@@ -22,8 +22,9 @@ from backstory import errors, sqlite_memory
 from backstory.ask import sql_functions
 from backstory.ask.costs import price_table
 from backstory.lazy import lazy_regex
-from backstory.store import connection, migrate, moves, schema
-from backstory.store.claims import CLAIMED
+from backstory.store import moves, schema
+from backstory.store.file import connection, migrate
+from backstory.store.intake.claims import CLAIMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.model import Relation
-from backstory.store import schema, session_filter
+from backstory.store import schema
+from backstory.store.tables import session_filter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import apsw
 
-    from backstory.store.session_filter import Selection
+    from backstory.store.tables.session_filter import Selection
 
 
 def ids(db: apsw.Connection, wanted: Selection, among: Sequence[int] | None = None) -> frozenset[int]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.ask.query import Row, SessionRank
-    from backstory.store.session_filter import Filter
+    from backstory.store.tables.session_filter import Filter
 
 __all__ = ["SCOPE_WEIGHT", "Hit", "SearchResult", "every", "listed", "match_expression", "search", "terms"]
 

@@ -22,8 +22,10 @@ from backstory.derive.index_text import searchable
 from backstory.derive.naming import main_folder
 from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
-from backstory.store import rederiving, schema, turns
+from backstory.store import schema
+from backstory.store.intake import rederiving
 from backstory.store.schema import fetch, fetch_one
+from backstory.store.tables import turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

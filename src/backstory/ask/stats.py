@@ -19,9 +19,10 @@ from backstory.derive.naming import main_folder, project_name
 from backstory.derive.pricing import cost_of
 from backstory.derive.tally import GroupKey
 from backstory.model import PARTIAL, Relation
-from backstory.store import schema, written
+from backstory.store import schema
+from backstory.store.intake import written
 from backstory.store.schema import fetch
-from backstory.store.session_filter import listed_conditions
+from backstory.store.tables.session_filter import listed_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from backstory.derive.pricing import PriceTable
     from backstory.derive.tally import Group, Tally
-    from backstory.store.session_filter import ListFilter
+    from backstory.store.tables.session_filter import ListFilter
 
 By = Literal["day", "project", "repository", "model", "agent", "branch", "session"]
 """What turns can be grouped by; a subagent's are its listed session's."""

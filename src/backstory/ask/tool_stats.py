@@ -12,7 +12,8 @@ from msgspec import Struct, field
 
 from backstory.ask.costs import Costs
 from backstory.ask.stats import copies_among, elsewhere_among, members_of, runs_among
-from backstory.store import schema, turns
+from backstory.store import schema
+from backstory.store.tables import turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.ask.query import Term
-    from backstory.store.session_filter import Filter
+    from backstory.store.tables.session_filter import Filter
 
 SAID = (Scope.PROMPT, Scope.COMMAND, Scope.ANSWER)
 """What tools print names too much in passing."""

@@ -9,8 +9,9 @@ from msgspec import structs
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import Deed, commands_of, made, succeeded, was_refused
 from backstory.model import AssistantText, Outcome, Relation, ToolCall, ToolResult, event_from_json
-from backstory.store import schema, turns
+from backstory.store import schema
 from backstory.store.schema import fetch
+from backstory.store.tables import turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from backstory.derive.git_values import Commit, FileChange
-    from backstory.workspace.authorship import Act, Authorship, FileEdit, Trailer, Witness
+    from backstory.workspace.history.authorship import Act, Authorship, FileEdit, Trailer, Witness
+    from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.reader import Reader
-    from backstory.workspace.sessions import ListedSession
 
 RULE = """\
 wrote it: the line equals one that an edit or a write of the turn put into this file before the commit that git blames

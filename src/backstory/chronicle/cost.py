@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from backstory.ask.stats import By
     from backstory.derive.tally import Figures
+    from backstory.workspace.history.sessions import ListedSession
+    from backstory.workspace.history.stats import StatsGroup, StatsQuery
     from backstory.workspace.reader import Reader
-    from backstory.workspace.sessions import ListedSession
-    from backstory.workspace.stats import StatsGroup, StatsQuery
 
 GROUPINGS: tuple[By, ...] = ("day", "agent", "model", "repository", "session")
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from backstory.ask.stats import By
+    from backstory.workspace.history.sessions import SessionFilter
     from backstory.workspace.reader import Reader
-    from backstory.workspace.sessions import SessionFilter
 
 GROUP_COLUMNS: Mapping[By, str] = {
     "day": "date(u.at, 'localtime')",

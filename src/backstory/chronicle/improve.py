@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from backstory.chronicle.friction.findings import Evidence, Finding
     from backstory.chronicle.proposals import Proposal
-    from backstory.workspace.attempts import SessionAttempts
-    from backstory.workspace.instructions import Instructions
+    from backstory.workspace.clients.instructions import Instructions
+    from backstory.workspace.history.attempts import SessionAttempts
+    from backstory.workspace.history.sessions import SessionFilter
     from backstory.workspace.reader import Reader
-    from backstory.workspace.sessions import SessionFilter
 
 RULES = "\n".join(
     (corrections.RULE, left_failing.RULE, loops.RULE, mistakes.RULE, told_again.RULE, """\

@@ -10,14 +10,14 @@ from msgspec import Struct
 from backstory.bounds import iso
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import CHECKS
-from backstory.workspace.work import below
+from backstory.workspace.history.work import below
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from backstory.ask.work import DoneDeed, WorkTurn
-    from backstory.store.derived_tables import StoredRef
-    from backstory.workspace.work import SessionWork
+    from backstory.store.intake.derived_tables import StoredRef
+    from backstory.workspace.history.work import SessionWork
 
 RULE = """\
 done: the last turn completed (where no log says how it ended: the model's answer is its end), and after the last edit

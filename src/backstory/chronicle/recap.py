@@ -23,12 +23,12 @@ from backstory.model import Relation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.store.derived_tables import StoredCheckpoint, StoredRef
+    from backstory.store.intake.derived_tables import StoredCheckpoint, StoredRef
+    from backstory.workspace.history.sessions import ListedSession
+    from backstory.workspace.history.transcript import ListedTurn, Transcript
+    from backstory.workspace.history.work import SessionWork
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.reader import Reader
-    from backstory.workspace.sessions import ListedSession
-    from backstory.workspace.transcript import ListedTurn, Transcript
-    from backstory.workspace.work import SessionWork
 
 SECTIONS = ("overview", "history", "work_done", "technical_details", "important_files", "next_steps")
 _KEPT = (DeedKind.COMMIT, DeedKind.PULL_REQUEST)
@@ -173,7 +173,7 @@ def _progress(transcript: Transcript, work: SessionWork) -> Progress | None:
 
 
 def _goes_on(session: ListedSession) -> tuple[str, ...]:
-    from backstory.workspace.resume_command import is_resumable
+    from backstory.workspace.history.resume_command import is_resumable
 
     if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
         return ("backstory", "resume", session.label)

@@ -9,16 +9,16 @@ from msgspec import Struct
 from backstory.ask.query import match_expression
 from backstory.bounds import iso
 from backstory.chronicle.explain import quoted, sessions_with_subagents
-from backstory.store.coverage import Coverage
-from backstory.workspace.resume_command import is_resumable
+from backstory.store.intake.coverage import Coverage
+from backstory.workspace.history.resume_command import is_resumable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backstory.search.query import Excerpt
+    from backstory.workspace.history.searching import SearchQuery, SearchResult
+    from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.reader import Reader
-    from backstory.workspace.searching import SearchQuery, SearchResult
-    from backstory.workspace.sessions import ListedSession
 
 RULE = """\
 The sessions are those of `backstory search` with the same words and filters, the best of them, as many as --limit says.

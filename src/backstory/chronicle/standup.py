@@ -8,16 +8,16 @@ from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.chronicle.progress import Progress, Results, progress_of, ref_as_json, results_as_json, results_of
-from backstory.workspace.stats import StatsQuery
+from backstory.workspace.history.stats import StatsQuery
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from backstory.derive.pricing import Cost
-    from backstory.store.derived_tables import StoredRef
+    from backstory.store.intake.derived_tables import StoredRef
+    from backstory.workspace.history.sessions import ListedSession, SessionFilter
+    from backstory.workspace.history.work import SessionWork
     from backstory.workspace.reader import Reader
-    from backstory.workspace.sessions import ListedSession, SessionFilter
-    from backstory.workspace.work import SessionWork
 
 
 class Item(Struct, frozen=True, kw_only=True):

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from backstory.chronicle.patterns.finding import Evidence, Finding, Pattern
-    from backstory.workspace.habits import HabitTurn
+    from backstory.workspace.history.habits import HabitTurn
+    from backstory.workspace.history.sessions import ListedSession, SessionFilter
     from backstory.workspace.reader import Reader
-    from backstory.workspace.sessions import ListedSession, SessionFilter
 
 PATTERNS: tuple[Pattern, ...] = tuple(
     module.PATTERN

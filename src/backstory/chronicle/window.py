@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from backstory.bounds import time_ms
-from backstory.workspace.sessions import Page
+from backstory.workspace.history.sessions import Page
 
 if TYPE_CHECKING:
+    from backstory.workspace.history.sessions import ListedSession, SessionFilter
     from backstory.workspace.reader import Reader
-    from backstory.workspace.sessions import ListedSession, SessionFilter
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -60,7 +60,7 @@ def _day(
     after: int | None = None,
 ) -> str | None:  # fmt: skip
     """The last day on which a session has a turn that began before a moment, else the first behind one."""
-    from backstory.workspace.stats import StatsQuery  # only a report that is empty asks
+    from backstory.workspace.history.stats import StatsQuery  # only a report that is empty asks
 
     if session is None:
         return None

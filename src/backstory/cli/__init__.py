@@ -182,7 +182,7 @@ def cli(
     ctx.call_on_close(ctx.obj.close)
     if has_texts:
         from backstory.cli.sending import send
-        from backstory.workspace.scheduler import IfIdle, Kind, Options
+        from backstory.workspace.runs.scheduler import IfIdle, Kind, Options
 
         messages = [*((Kind.STEER, text) for text in steer), *((Kind.FOLLOWUP, text) for text in followup)]
         if_idle = IfIdle.RUN if or_run else IfIdle.ASK

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
-from backstory.workspace.writable import ensure_writable_session
+from backstory.workspace.runs.writable import ensure_writable_session
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.errors import BackstoryError
-from backstory.store import sessions as stored_sessions
+from backstory.store.tables import sessions as stored_sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

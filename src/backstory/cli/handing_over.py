@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from backstory.cli import output
 from backstory.cli.trusting import may_act
 from backstory.errors import SessionNotTrusted
-from backstory.workspace.resuming import Resuming
+from backstory.workspace.clients.resuming import Resuming
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.cli.app import App
+    from backstory.workspace.clients.resuming import PutBack, Resumption
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.resuming import PutBack, Resumption
 
 
 def resuming(app: App) -> Resuming:

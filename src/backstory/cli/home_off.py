@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
-from backstory.workspace.up_to_date import HOME_OFF
+from backstory.workspace.stores.up_to_date import HOME_OFF
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

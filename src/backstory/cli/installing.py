@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output
-from backstory.workspace.settings_change import ADD, NONE, REMOVE, SCOPES, UPDATE, USER
+from backstory.workspace.clients.settings_change import ADD, NONE, REMOVE, SCOPES, UPDATE, USER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backstory.workspace.settings_change import SettingsChange
+    from backstory.workspace.clients.settings_change import SettingsChange
 
 scope_option = click.option(
     "--scope", type=click.Choice(SCOPES), default=USER, show_default=True,

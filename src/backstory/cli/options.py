@@ -13,16 +13,20 @@ import click
 from backstory import agents
 from backstory.cli import output
 from backstory.errors import RunUnreadable
-from backstory.store.session_filter import Selection
-from backstory.workspace.sessions import UID_SHOWN, SessionFilter
+from backstory.lazy import lazy_module
+from backstory.store.tables.session_filter import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from backstory.cli.app import App
+    from backstory.workspace.history import sessions
+    from backstory.workspace.history.sessions import SessionFilter
+    from backstory.workspace.history.targets import Target
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.reader import Reader
-    from backstory.workspace.targets import Target
+else:
+    sessions = lazy_module("backstory.workspace.history.sessions")
 
 
 def _take_store(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
@@ -235,7 +239,7 @@ def report_runs(reader: Reader) -> None:
         output.talk(f"{over} finished {what} not stored yet; the next `backstory run` will store {them}.")
     for run in runs:
         if run.trouble and not run.is_running:
-            uid = str(run.session_uid)[:UID_SHOWN]
+            uid = str(run.session_uid)[: sessions.UID_SHOWN]
             output.talk(f"A run of {uid} could not be stored: {run.trouble} It is kept in {run.folder}")
     for run in found:
         if run.session_uid is None:
@@ -266,12 +270,12 @@ def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = EVERYWHERE
             f"{', '.join(agents.names())}; if there are none, `backstory run PROMPT` starts a session."
         )
     if wanted.is_narrow:
-        count = app.reader.count(SessionFilter(everywhere=wanted.everywhere))
+        count = app.reader.count(sessions.SessionFilter(everywhere=wanted.everywhere))
         where = "in all" if wanted.everywhere else f"of this project; {elsewhere}"
         return f"No such sessions among {count:,} {where}."
     if wanted.everywhere:
         return f"{store.path} has no such sessions. Try: backstory ingest --explain"
-    count = app.reader.count(SessionFilter(everywhere=True))
+    count = app.reader.count(sessions.SessionFilter(everywhere=True))
     return f"No sessions of {app.project_key}. {output.counted(count, 'session')} in all: backstory list --all"
 
 

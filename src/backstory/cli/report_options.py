@@ -16,14 +16,14 @@ from backstory.cli.options import RUNNING_AGENT, filter_options, json_option, re
 from backstory.cli.trusting import may_act, trust_option
 from backstory.cli.views.printing import print_events, printer_for
 from backstory.model import Permissions
-from backstory.workspace.scheduler import Destination, Options
-from backstory.workspace.sessions import SessionFilter
+from backstory.workspace.history.sessions import SessionFilter
+from backstory.workspace.runs.scheduler import Destination, Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from backstory.cli.app import App
-    from backstory.store.session_filter import Selection
+    from backstory.store.tables.session_filter import Selection
 
 
 class Form(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from backstory.cli.app import App
-    from backstory.workspace.scheduler import IfIdle, Kind, Options
+    from backstory.workspace.runs.scheduler import IfIdle, Kind, Options
 
 
 def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -26,7 +26,7 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def with_start(*args: Any, or_run: bool, no_run: bool, **rest: Any) -> Any:
         if or_run and no_run:
             raise click.UsageError("--or-run and --no-run cannot be used together.")
-        from backstory.workspace.scheduler import IfIdle
+        from backstory.workspace.runs.scheduler import IfIdle
 
         if_idle = IfIdle.RUN if or_run else IfIdle.NOTHING if no_run else IfIdle.ASK
         return function(*args, if_idle=if_idle, **rest)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from backstory import agents
 from backstory.errors import McpNotInstalled, ProgramNotUsable
-from backstory.workspace.agent_servers import ServerProgram
+from backstory.workspace.clients.agent_servers import ServerProgram
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

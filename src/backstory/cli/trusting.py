@@ -8,7 +8,7 @@ import click
 
 from backstory.cli import output
 from backstory.errors import NotConfirmed, StoreIsMachines
-from backstory.workspace.writable import ensure_ours
+from backstory.workspace.runs.writable import ensure_ours
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

@@ -13,9 +13,11 @@ from msgspec.structs import replace
 
 from backstory import ids
 from backstory.exchange import replicate
-from backstory.store import claims, connection, coverage, decisions, lineage, plan, sessions
-from backstory.store.logs import COPY, JSON
+from backstory.store.file import connection
+from backstory.store.intake import claims, coverage
 from backstory.store.schema import fetch, fetch_one
+from backstory.store.tables import decisions, lineage, plan, sessions
+from backstory.store.tables.logs import COPY, JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from backstory.exchange import merge_logs, merge_turns
 from backstory.exchange.copying import names
-from backstory.store import compactions, coverage, decisions, derived_tables, plan, schema
+from backstory.store import schema
+from backstory.store.intake import coverage, derived_tables
 from backstory.store.schema import fetch, fetch_one
+from backstory.store.tables import compactions, decisions, plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.exchange.merge_turns import Sides
-    from backstory.store.plan import Decisions, Leaf, SessionState, Value
+    from backstory.store.tables.plan import Decisions, Leaf, SessionState, Value
 
 STALE = -1
 """In place of the version that derived a log: it is to be derived anew, what the other store derived is not enough."""

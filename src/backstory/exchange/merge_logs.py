@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from backstory.exchange.copying import copy_rows
 from backstory.store import codec
-from backstory.store.logs import API, COPY, FILE, SeqRange, insert_seq_ranges, pack
 from backstory.store.schema import fetch, fetch_one
+from backstory.store.tables.logs import API, COPY, FILE, SeqRange, insert_seq_ranges, pack
 
 if TYPE_CHECKING:
     import apsw

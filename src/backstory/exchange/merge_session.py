@@ -16,8 +16,10 @@ from backstory.exchange import merge_decided, merge_logs, merge_turns, replicate
 from backstory.exchange.copying import copy_rows
 from backstory.exchange.merge_logs import Budget
 from backstory.exchange.merge_turns import Sides
-from backstory.store import claims, erasing, lineage, sessions, turns, written
+from backstory.store.file import erasing
+from backstory.store.intake import claims, written
 from backstory.store.schema import fetch, fetch_one
+from backstory.store.tables import lineage, sessions, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,10 +14,11 @@ from backstory.exchange import merge_logs
 from backstory.exchange.copying import facts, statement
 from backstory.exchange.replicate import EVENTS_AT_ONCE
 from backstory.model import Parts, event_from_json
-from backstory.store import coverage, event_rows, turns
-from backstory.store.logs import COPY
-from backstory.store.runs import LOST
+from backstory.store.intake import coverage
 from backstory.store.schema import CONTENT, fetch
+from backstory.store.tables import event_rows, turns
+from backstory.store.tables.logs import COPY
+from backstory.store.tables.runs import LOST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

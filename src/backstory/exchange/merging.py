@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from backstory import errors, ids
 from backstory.lazy import lazy_module
-from backstory.store import schema, sessions
+from backstory.store import schema
 from backstory.store.database import believed
 from backstory.store.schema import fetch
+from backstory.store.tables import sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

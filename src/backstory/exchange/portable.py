@@ -25,10 +25,11 @@ from backstory.exchange.json_lines import (
     TurnLine,
     ms_of,
 )
-from backstory.store import board_items, decisions, schema, sessions
-from backstory.store.board_items import ItemCopy
+from backstory.store import schema
 from backstory.store.codec import CodecError
 from backstory.store.schema import fetch
+from backstory.store.tables import board_items, decisions, sessions
+from backstory.store.tables.board_items import ItemCopy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

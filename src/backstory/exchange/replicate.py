@@ -16,22 +16,11 @@ from backstory.derive.naming import repository_name
 from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
 from backstory.exchange.copying import copy_rows
 from backstory.model import Parts, Relation, event_from_json
-from backstory.store import (
-    claims,
-    compactions,
-    coverage,
-    decisions,
-    derived_tables,
-    event_rows,
-    lineage,
-    plan,
-    schema,
-    sessions,
-    turns,
-    written,
-)
-from backstory.store.logs import COPY
+from backstory.store import schema
+from backstory.store.intake import claims, coverage, derived_tables, written
 from backstory.store.schema import fetch, fetch_one
+from backstory.store.tables import compactions, decisions, event_rows, lineage, plan, sessions, turns
+from backstory.store.tables.logs import COPY
 
 if TYPE_CHECKING:
     import apsw

@@ -11,9 +11,11 @@ import msgspec
 
 from backstory import errors
 from backstory.lazy import lazy_module
-from backstory.store import connection, moves, sessions
+from backstory.store import moves
 from backstory.store.database import believed
-from backstory.store.sessions import Session
+from backstory.store.file import connection
+from backstory.store.tables import sessions
+from backstory.store.tables.sessions import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -26,19 +28,22 @@ if TYPE_CHECKING:
     from backstory.exchange.imported import Came
     from backstory.exchange.merge_session import MergedSession
     from backstory.exchange.replicate import Taken
-    from backstory.store import Store, boarding, decisions, maintenance, plan, run_facts, written
-    from backstory.store.plan import Decide, Prune, Remove, Step, StoreState
-    from backstory.store.run_facts import LoggedRun
+    from backstory.store import Store
+    from backstory.store.file import maintenance
+    from backstory.store.intake import run_facts, written
+    from backstory.store.intake.run_facts import LoggedRun
+    from backstory.store.tables import boarding, decisions, plan
+    from backstory.store.tables.plan import Decide, Prune, Remove, Step, StoreState
 else:
-    boarding = lazy_module("backstory.store.boarding")
-    decisions = lazy_module("backstory.store.decisions")
+    boarding = lazy_module("backstory.store.tables.boarding")
+    decisions = lazy_module("backstory.store.tables.decisions")
     imported = lazy_module("backstory.exchange.imported")
-    maintenance = lazy_module("backstory.store.maintenance")
+    maintenance = lazy_module("backstory.store.file.maintenance")
     merge_session = lazy_module("backstory.exchange.merge_session")
-    plan = lazy_module("backstory.store.plan")
+    plan = lazy_module("backstory.store.tables.plan")
     replicate = lazy_module("backstory.exchange.replicate")
-    run_facts = lazy_module("backstory.store.run_facts")
-    written = lazy_module("backstory.store.written")
+    run_facts = lazy_module("backstory.store.intake.run_facts")
+    written = lazy_module("backstory.store.intake.written")
 
 
 def copy_session(store: Store, source: Store, uid: str) -> None:
@@ -241,7 +246,7 @@ def _perform(store: Store, source: Store, steps: Sequence[Step]) -> None:
 
 def _change_as(store: Store, step: Remove | Prune | Decide) -> None:
     """Perform a step that changes this store alone."""
-    from backstory.store.queue import Queue
+    from backstory.store.tables.queue import Queue
 
     match step:
         case plan.Remove():
@@ -294,7 +299,7 @@ def take_removals(store: Store, removed: Sequence[tuple[str, int]]) -> int:
 
     ``removed``: their uids, each with the time in ms.
     """
-    from backstory.store.queue import Queue
+    from backstory.store.tables.queue import Queue
 
     now = store.now()
     until_now = [(uid, min(at, now)) for uid, at in removed]

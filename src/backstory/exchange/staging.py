@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from backstory.store import Store, event_rows
+from backstory.store import Store
 from backstory.store.database import believed
+from backstory.store.tables import event_rows
 
 if TYPE_CHECKING:
     import apsw

@@ -24,8 +24,8 @@ from backstory.conversation.board import repository_key
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, SqlTooBig
 from backstory.export.full_form import FullForms
 from backstory.export.redacted import RedactedSource, learn
-from backstory.store import boarding, sidecars
 from backstory.store.private import make_folder
+from backstory.store.tables import boarding, sidecars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

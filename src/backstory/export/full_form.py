@@ -15,8 +15,8 @@ from backstory.derive.essence import essence, exit_line
 from backstory.errors import StoreDamaged
 from backstory.ingest.record_source import record_source
 from backstory.model import OWN_PARTS_FROM, Event, Hook, LogIdentity, Tool, ToolCall, ToolResult, encoded
-from backstory.store import sidecars
-from backstory.store.logs import API, JSON, STREAM
+from backstory.store.tables import sidecars
+from backstory.store.tables.logs import API, JSON, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable

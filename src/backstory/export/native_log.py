@@ -19,7 +19,7 @@ from backstory.errors import CannotResume
 from backstory.export.carried_turns import CarriedTurns
 from backstory.export.read_back import Contents
 from backstory.export.redacted import learn
-from backstory.store import compactions, events, logs
+from backstory.store.tables import compactions, events, logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -36,7 +36,8 @@ from backstory.export.full_form import FullForms
 from backstory.export.redacted import learn
 from backstory.ids import session_identity
 from backstory.model import Parts, encoded, event_to_json
-from backstory.store import codec, logs, sidecars
+from backstory.store import codec
+from backstory.store.tables import logs, sidecars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -26,15 +26,15 @@ from backstory.export.files import (
     written_to,
 )
 from backstory.ingest.reported import is_reported
-from backstory.store import logs, sidecars
-from backstory.store.logs import COPY
+from backstory.store.tables import logs, sidecars
+from backstory.store.tables.logs import COPY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from backstory.export.files import Parts
     from backstory.store import Log, Store
-    from backstory.store.sidecars import StoredSidecar
+    from backstory.store.tables.sidecars import StoredSidecar
 
 NAME_BYTES_MAX = 255
 """Longer names no usual file system takes."""

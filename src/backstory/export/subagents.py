@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Relation
-from backstory.store import events
+from backstory.store.tables import events
 
 if TYPE_CHECKING:
     from backstory.derive.secrets import Redactor

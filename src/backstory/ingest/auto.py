@@ -12,7 +12,7 @@ from backstory.ingest.log_reader import Pace
 from backstory.ingest.sources import is_as_noted
 from backstory.ingest.watch import Spot, changed
 from backstory.lazy import lazy_module
-from backstory.store import logs as stored_logs
+from backstory.store.tables import logs as stored_logs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
     from backstory.agents.contract import Agent
     from backstory.ingest.news import Budget, News
-    from backstory.store import FileStamp, Store, sidecars
+    from backstory.store import FileStamp, Store
+    from backstory.store.tables import sidecars
 else:
-    sidecars = lazy_module("backstory.store.sidecars")
+    sidecars = lazy_module("backstory.store.tables.sidecars")
 
 NEW_BYTES_MAX = 4 * 1024 * 1024
 SLICE_BYTES = 256 * 1024

@@ -48,15 +48,19 @@ from backstory.ingest.worker import Job, Outcome, outcomes
 from backstory.lazy import lazy_module
 from backstory.model import LogIdentity
 from backstory.projects.git import project_key, worktree_root
-from backstory.store import append, codec, ingesting, logs, maintenance, sessions
+from backstory.store import codec
+from backstory.store.file import maintenance
+from backstory.store.intake import append, ingesting
+from backstory.store.tables import logs, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from backstory.agents.contract import Agent
-    from backstory.store import Log, RecordBatch, Store, Written, rederiving
+    from backstory.store import Log, RecordBatch, Store, Written
+    from backstory.store.intake import rederiving
 else:
-    rederiving = lazy_module("backstory.store.rederiving")
+    rederiving = lazy_module("backstory.store.intake.rederiving")
 
 BULK_BYTES = 32 * 1024 * 1024
 """From so many new bytes on the index is built in one go."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from backstory.exchange.staging import Staging
-    from backstory.store.board_items import ItemCopy
+    from backstory.store.tables.board_items import ItemCopy
 
 DAMAGED_MAX = 1_000
 """A file with more damaged sessions is refused as a whole."""

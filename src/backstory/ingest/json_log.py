@@ -9,8 +9,9 @@ import msgspec
 
 from backstory.exchange.portable import row_of
 from backstory.model import encoded
-from backstory.store import codec, logs
-from backstory.store.logs import API, COPY, FILE, JSON, STDERR, STREAM, SeqRange
+from backstory.store import codec
+from backstory.store.tables import logs
+from backstory.store.tables.logs import API, COPY, FILE, JSON, STDERR, STREAM, SeqRange
 
 if TYPE_CHECKING:
     from backstory.exchange.json_lines import BytesLine, EventLine, LogLine, NumbersLine, SidecarLine

@@ -23,8 +23,9 @@ from backstory.exchange.json_lines import (
 from backstory.exchange.portable import row_of
 from backstory.ingest.json_log import OmittedLog, StagedLog, Wrong
 from backstory.model import KINDS, Outcome, Parts, event_from_json, event_to_json
-from backstory.store import codec, sidecars
-from backstory.store.decisions import DECIDED
+from backstory.store import codec
+from backstory.store.tables import sidecars
+from backstory.store.tables.decisions import DECIDED
 
 if TYPE_CHECKING:
     from backstory.exchange.json_lines import Line, RowLine, SessionLine

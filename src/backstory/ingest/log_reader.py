@@ -22,9 +22,10 @@ from backstory.agents.jsonl import BLANK, LineReader
 from backstory.ingest.record_source import record_source
 from backstory.ingest.unread import identified, is_unread
 from backstory.model import LogIdentity
-from backstory.store import codec, logs
-from backstory.store.batches import BatchContent, RecordBatch, chunks_of
-from backstory.store.logs import FILE
+from backstory.store import codec
+from backstory.store.intake.batches import BatchContent, RecordBatch, chunks_of
+from backstory.store.tables import logs
+from backstory.store.tables.logs import FILE
 
 if TYPE_CHECKING:
     import re

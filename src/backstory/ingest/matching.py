@@ -16,7 +16,8 @@ from backstory.agents import jsonl
 from backstory.agents.jsonl import BLANK, LineReader, lines_of
 from backstory.ingest.log_reader import BLOCK_BYTES, Start, known_numbers, numbered_lines, read_exactly, state_of
 from backstory.ingest.unread import identified
-from backstory.store import codec, logs, sessions
+from backstory.store import codec
+from backstory.store.tables import logs, sessions
 
 if TYPE_CHECKING:
     from backstory.agents.contract import Agent

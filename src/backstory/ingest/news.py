@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
-from backstory.store import logs
 from backstory.store.private import write_private
+from backstory.store.tables import logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from backstory.errors import in_words, is_for_one_only
 from backstory.ingest.report import REASONS, Problem, Report, Tally, told_in_words
 from backstory.ingest.sources import place_of
-from backstory.store import logs, sessions
+from backstory.store.tables import logs, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

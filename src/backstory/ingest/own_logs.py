@@ -16,16 +16,17 @@ from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.report import Problem
 from backstory.lazy import lazy_module
 from backstory.model import RunFacts
-from backstory.store.sidecars import pack
+from backstory.store.tables.sidecars import pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.ingest.report import Report
-    from backstory.store import Store, run_facts
-    from backstory.store.run_facts import Unmatched
+    from backstory.store import Store
+    from backstory.store.intake import run_facts
+    from backstory.store.intake.run_facts import Unmatched
 else:
-    run_facts = lazy_module("backstory.store.run_facts")
+    run_facts = lazy_module("backstory.store.intake.run_facts")
 
 INPUTS_BYTES_MAX = 8 * 1024 * 1024
 """Of what a run's edits changed at most so much is kept a second time; all of it is in the log."""

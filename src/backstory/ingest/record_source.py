@@ -11,7 +11,7 @@ from backstory.agents.bounded import stream_reader
 from backstory.derive.facts import RecordFacts
 from backstory.ingest.unread import reader_of
 from backstory.model import LogIdentity, OwnLine, Record, SessionFacts, event_from_json
-from backstory.store.logs import API, JSON, STDERR, STREAM
+from backstory.store.tables.logs import API, JSON, STDERR, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

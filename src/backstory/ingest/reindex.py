@@ -21,11 +21,12 @@ from backstory.ingest.record_source import record_source
 from backstory.ingest.sources import created_ms
 from backstory.ingest.unread import identified, is_unread
 from backstory.model import LogIdentity
-from backstory.store import append, ingesting, maintenance, rederiving
-from backstory.store import logs as stored_logs
-from backstory.store import sidecars as stored_sidecars
-from backstory.store.batches import SUFFIX, Arrivals, BatchContent, RecordBatch
-from backstory.store.logs import FILE
+from backstory.store.file import maintenance
+from backstory.store.intake import append, ingesting, rederiving
+from backstory.store.intake.batches import SUFFIX, Arrivals, BatchContent, RecordBatch
+from backstory.store.tables import logs as stored_logs
+from backstory.store.tables import sidecars as stored_sidecars
+from backstory.store.tables.logs import FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from backstory.store import append
+from backstory.store.intake import append
 
 if TYPE_CHECKING:
     from backstory.ingest.discover import Looked

@@ -17,8 +17,9 @@ from backstory.errors import in_words, is_for_one_only
 from backstory.ingest.log_reader import state_of
 from backstory.model import LogIdentity, SessionFacts
 from backstory.projects.git import project_key, worktree_root
-from backstory.store import FileStamp, logs, sidecars
-from backstory.store.sidecars import TOO_LARGE, SidecarBatch, SidecarFacts, pack
+from backstory.store import FileStamp
+from backstory.store.tables import logs, sidecars
+from backstory.store.tables.sidecars import TOO_LARGE, SidecarBatch, SidecarFacts, pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set

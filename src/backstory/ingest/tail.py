@@ -26,8 +26,8 @@ from backstory.ingest.log_reader import (
 from backstory.ingest.matching import whose_log
 from backstory.ingest.record_source import record_source
 from backstory.model import LogIdentity, Record, Unknown
-from backstory.store import sessions
-from backstory.store.logs import FAILED, FILE, TAIL_BYTES
+from backstory.store.tables import sessions
+from backstory.store.tables.logs import FAILED, FILE, TAIL_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

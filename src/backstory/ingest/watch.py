@@ -24,7 +24,7 @@ from backstory.ingest.lock import ingest_lock, watch_lock
 from backstory.ingest.report import Report
 from backstory.projects.home_files import LOCKS
 from backstory.projects.registry import POINTERS, noted
-from backstory.store import append
+from backstory.store.intake import append
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence

@@ -24,7 +24,7 @@ from backstory.lazy import lazy_regex
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from backstory.workspace.agent_history import AgentHistory
+    from backstory.workspace.history.agent_history import AgentHistory
 
 
 CHARS_MAX = 20_000

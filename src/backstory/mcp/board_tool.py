@@ -12,8 +12,8 @@ from backstory.mcp.answer import Answer, Tool, minute
 
 if TYPE_CHECKING:
     from backstory.conversation.board import BoardItem
-    from backstory.workspace.agent_history import AgentHistory
     from backstory.workspace.board import Board
+    from backstory.workspace.history.agent_history import AgentHistory
 
 NAME = "The item's name, in kebab-case."
 WRITER = "Where an agent and a person have an item of one name: whose."

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from backstory.ask.file_history import Touch
     from backstory.search.query import Excerpt
     from backstory.store import Session
-    from backstory.workspace.agent_history import AgentHistory
-    from backstory.workspace.fixes import Fix
+    from backstory.workspace.history.agent_history import AgentHistory
+    from backstory.workspace.history.fixes import Fix
 
 CHANGES_SHOWN = 6
 COMMAND_CHARS = 300

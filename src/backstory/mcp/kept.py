@@ -10,13 +10,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from backstory.errors import StoreDamaged
-from backstory.workspace.agent_history import AgentHistory
+from backstory.workspace.history.agent_history import AgentHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from backstory.workspace.asking import Surroundings
+    from backstory.workspace.history.asking import Surroundings
     from backstory.workspace.workspace import Workspace
 
 KEPT_S = 5.0

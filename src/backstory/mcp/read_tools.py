@@ -11,7 +11,7 @@ from backstory.mcp.answer import CHARS_MAX, CUT, SESSION, Answer, Tool, minute
 from backstory.mcp.record_words import event_words
 
 if TYPE_CHECKING:
-    from backstory.workspace.agent_history import AgentHistory, ReadSession
+    from backstory.workspace.history.agent_history import AgentHistory, ReadSession
 
 RECORD_CHARS = 2_000
 """Most characters of a session's record; the one that was asked for may have four times as many."""

@@ -11,7 +11,7 @@ from backstory.errors import SqlWrong
 from backstory.mcp.answer import Answer, Tool, shortened, without_asking
 
 if TYPE_CHECKING:
-    from backstory.workspace.agent_history import AgentHistory
+    from backstory.workspace.history.agent_history import AgentHistory
 
 ROWS_MAX = 1_000
 CELL_CHARS = 4_000

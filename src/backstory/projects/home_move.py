@@ -28,7 +28,8 @@ from backstory.projects.home_files import (
     names_store,
     with_new_home,
 )  # fmt: skip
-from backstory.store import alone, moves
+from backstory.store import moves
+from backstory.store.file import alone
 from backstory.store.moves import STORE, sync_folder
 from backstory.store.private import MODE, as_ours, make_private_folder, write_private
 

@@ -23,16 +23,18 @@ from msgspec import Struct
 from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, StoreNotFound, in_words
 from backstory.exchange import replication
 from backstory.lazy import lazy_module
-from backstory.store import open_store, sessions
+from backstory.store import open_store
 from backstory.store.moves import Move, root_of, with_move
 from backstory.store.private import make_private_folder, write_private
+from backstory.store.tables import sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from backstory.store import Store, run_facts
+    from backstory.store import Store
+    from backstory.store.intake import run_facts
 else:
-    run_facts = lazy_module("backstory.store.run_facts")
+    run_facts = lazy_module("backstory.store.intake.run_facts")
 
 
 POINTERS = "projects"

@@ -24,7 +24,7 @@ from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.process import birth
 from backstory.runs.spool import MARKER
 from backstory.store.private import make_private_folder, write_private
-from backstory.store.queue import Options
+from backstory.store.tables.queue import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from backstory.errors import BackstoryError, SessionElsewhere
 from backstory.store.moves import refuse_if_moved
 from backstory.store.private import as_ours, make_private_folder
-from backstory.store.queue import HEARTBEAT_S, Owner, Queue
+from backstory.store.tables.queue import HEARTBEAT_S, Owner, Queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from backstory import ids
 from backstory.errors import BackstoryError, QueueBusy, QueueUnusable
 from backstory.runs.spool import SPOOLS, list_spools
-from backstory.store.queue import Kind, Queue, QueuedPrompt
+from backstory.store.tables.queue import Kind, Queue, QueuedPrompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from backstory.store import Store
-    from backstory.store.queue import Options
+    from backstory.store.tables.queue import Options
 
 
 def dequeue_consumed(store: Store, session_uid: str, consumed: Iterable[str], report: Callable[[str], None]) -> None:

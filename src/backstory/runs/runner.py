@@ -53,10 +53,11 @@ from backstory.runs.stream import (
     read_notes,
     run_part,
 )
-from backstory.store import Store, compactions, open_store, sessions
-from backstory.store import runs as stored_runs
-from backstory.store.batches import Arrivals
-from backstory.store.queue import Kind
+from backstory.store import Store, open_store
+from backstory.store.intake.batches import Arrivals
+from backstory.store.tables import compactions, sessions
+from backstory.store.tables import runs as stored_runs
+from backstory.store.tables.queue import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from backstory.agents.contract import RunPart, SteerPart, StreamReader
     from backstory.conversation.tree import Point
     from backstory.store import Session
-    from backstory.store.queue import QueuedPrompt
+    from backstory.store.tables.queue import QueuedPrompt
 
 READ_BYTES = 1024 * 1024
 Came: TypeAlias = "Shown | UserMessage"

@@ -21,7 +21,7 @@ import msgspec
 from backstory.errors import BackstoryError, QueueBusy
 from backstory.model import UserMessage, event_to_json, own_line
 from backstory.store.private import write_private
-from backstory.store.queue import Kind, Queue, QueuedPrompt
+from backstory.store.tables.queue import Kind, Queue, QueuedPrompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable

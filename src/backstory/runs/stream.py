@@ -31,10 +31,12 @@ from backstory.model import (
     Turn,
     Unknown,
 )
-from backstory.store import RunStart, batches, codec, logs, runs, sidecars
-from backstory.store.append import APPEND_TRIES, STALE
-from backstory.store.batches import SUFFIX, Arrivals, BatchContent, RecordBatch, RunPart, chunks_of
-from backstory.store.logs import API, FAILED, STDERR, STREAM
+from backstory.store import RunStart, codec
+from backstory.store.intake import batches
+from backstory.store.intake.append import APPEND_TRIES, STALE
+from backstory.store.intake.batches import SUFFIX, Arrivals, BatchContent, RecordBatch, RunPart, chunks_of
+from backstory.store.tables import logs, runs, sidecars
+from backstory.store.tables.logs import API, FAILED, STDERR, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from backstory.ingest.record_source import RecordSource
     from backstory.runs.spool import Run, Spool, Word
     from backstory.store import Store
-    from backstory.store.sidecars import Sidecar
+    from backstory.store.tables.sidecars import Sidecar
 
 
 READ_BYTES = 1024 * 1024

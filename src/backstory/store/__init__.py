@@ -13,14 +13,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from backstory.lazy import lazy_module
 from backstory.model import Complete
-from backstory.store import branches, connection, events, logs, session_filter, sessions, turns
-from backstory.store.branches import Named, TreePosition, TreeTurn
 from backstory.store.database import Database, checked, id_of
-from backstory.store.events import StoredEvent
-from backstory.store.session_filter import ListFilter
-from backstory.store.sessions import Cursor, Session, Workplace
+from backstory.store.file import connection, maintenance
+from backstory.store.tables import branches, compactions, decisions, events, logs, plan, session_filter, sessions, turns
+from backstory.store.tables.branches import Named, TreePosition, TreeTurn
+from backstory.store.tables.events import StoredEvent
+from backstory.store.tables.session_filter import ListFilter
+from backstory.store.tables.sessions import Cursor, Session, Workplace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
@@ -33,19 +33,14 @@ if TYPE_CHECKING:
     from backstory.ask.sql_scope import SqlScope
     from backstory.conversation.tree import Point
     from backstory.model import Event, Turn, TurnWithEvents
-    from backstory.store import compactions, decisions, maintenance, plan, runs
-    from backstory.store.append import Written
-    from backstory.store.batches import RecordBatch
-    from backstory.store.logs import FileStamp, Log, UnpackedChunks
-    from backstory.store.own_log import OwnLog
-    from backstory.store.runs import Orphan, RunStart
-    from backstory.store.session_filter import Filter
-    from backstory.store.verify import Verified
-else:
-    compactions = lazy_module("backstory.store.compactions")
-    decisions = lazy_module("backstory.store.decisions")
-    maintenance = lazy_module("backstory.store.maintenance")
-    plan = lazy_module("backstory.store.plan")
+    from backstory.store.file.verify import Verified
+    from backstory.store.intake.append import Written
+    from backstory.store.intake.batches import RecordBatch
+    from backstory.store.intake.own_log import OwnLog
+    from backstory.store.tables import runs
+    from backstory.store.tables.logs import FileStamp, Log, UnpackedChunks
+    from backstory.store.tables.runs import Orphan, RunStart
+    from backstory.store.tables.session_filter import Filter
 
 
 __all__ = [
@@ -77,9 +72,9 @@ PROJECT_STORE = Path(".backstory") / "sessions.bks"
 
 
 _HOMES = {
-    "FileStamp": "store.logs", "Filter": "store.session_filter", "Log": "store.logs", "Orphan": "store.orphans",
-    "RecordBatch": "store.batches", "RunStart": "store.runs", "SearchResult": "ask.search", "Verified": "store.verify",
-    "Written": "store.append",
+    "FileStamp": "store.tables.logs", "Filter": "store.tables.session_filter", "Log": "store.tables.logs",
+    "Orphan": "store.tables.runs", "RecordBatch": "store.intake.batches", "RunStart": "store.tables.runs",
+    "SearchResult": "ask.search", "Verified": "store.file.verify", "Written": "store.intake.append",
 }  # fmt: skip
 """Names whose modules most commands do not need, imported when they are asked for."""
 
@@ -251,7 +246,7 @@ class Store(Database):
         return made[-1].next_seq - 1
 
     def _own_log(self, db: apsw.Connection, session: Session | int) -> OwnLog:
-        from backstory.store.own_log import OwnLog
+        from backstory.store.intake.own_log import OwnLog
 
         return OwnLog(db, sessions.get(db, id_of(session)).id, self.now(), self.new_uid)
 
@@ -268,7 +263,7 @@ class Store(Database):
 
         ``running``: uids of turns whose rest is still to come. One that comes all the same replaces what was closed.
         """
-        from backstory.store import runs
+        from backstory.store.tables import runs
 
         if not self.ask_or(False, lambda db: bool(runs.found(db, running))):
             return []
@@ -475,12 +470,12 @@ class Store(Database):
     # the file -------------------------------------------------------------------------------------------------------
 
     def verify(self, progress: Callable[[int, int], None] = lambda done, total: None) -> Verified:
-        """Check everything that can be checked; see ``store/verify.py``."""
+        """Check everything that can be checked; see ``store/file/verify.py``."""
         return maintenance.check(self, progress)
 
     def backup(self, target: Path) -> int:
         """Copy the store as it is now into a single new file; gives its size in bytes."""
-        from backstory.store import backup
+        from backstory.store.file import backup
 
         return backup.write(self.path, target)
 

@@ -12,8 +12,11 @@ import msgspec
 
 from backstory import errors, ids
 from backstory.lazy import lazy_module
-from backstory.store import connection, coverage, migrate, moves, sessions
-from backstory.store.sessions import Session
+from backstory.store import moves
+from backstory.store.file import connection, migrate
+from backstory.store.intake import coverage
+from backstory.store.tables import sessions
+from backstory.store.tables.sessions import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +24,14 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.store import append
-    from backstory.store.append import Written
-    from backstory.store.batches import RecordBatch
-    from backstory.store.coverage import IndexRule
+    from backstory.store.intake import append
+    from backstory.store.intake.append import Written
+    from backstory.store.intake.batches import RecordBatch
+    from backstory.store.intake.coverage import IndexRule
     from backstory.store.moves import Move, Moves
-    from backstory.store.session_filter import Selection
+    from backstory.store.tables.session_filter import Selection
 else:
-    append = lazy_module("backstory.store.append")
+    append = lazy_module("backstory.store.intake.append")
     import apsw
 
 

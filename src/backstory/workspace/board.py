@@ -16,8 +16,8 @@ from backstory.conversation import board as rules
 from backstory.conversation.board import NO_OFFER, BoardItem, BoardKey, Offer
 from backstory.derive.naming import repository_name
 from backstory.projects import git
-from backstory.store import boarding
-from backstory.store.board_items import NewItem
+from backstory.store.tables import boarding
+from backstory.store.tables.board_items import NewItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -22,7 +22,7 @@ from backstory.errors import (
     short_reason,
 )
 from backstory.exchange import replication
-from backstory.store import sessions
+from backstory.store.tables import sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

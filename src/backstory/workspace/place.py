@@ -11,8 +11,9 @@ from backstory.errors import BackstoryError, short_reason
 from backstory.ids import session_identity
 from backstory.projects import git
 from backstory.projects.registry import KnownProjects, Verdict, in_conflict
-from backstory.store import PROJECT_STORE, Store, open_store, sessions
-from backstory.store.coverage import IndexRule
+from backstory.store import PROJECT_STORE, Store, open_store
+from backstory.store.intake.coverage import IndexRule
+from backstory.store.tables import sessions
 from backstory.workspace.located import LocatedSession
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.errors import RecordNotFound
-from backstory.store import coverage, derived_tables
-from backstory.store import events as stored_events
-from backstory.store import turns as stored_turns
+from backstory.store.intake import coverage, derived_tables
+from backstory.store.tables import events as stored_events
+from backstory.store.tables import turns as stored_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable, Iterator, Sequence
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from backstory.model import Event
     from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
-    from backstory.store.derived_tables import StoredCheckpoint
-    from backstory.workspace.attempts import SessionAttempts
-    from backstory.workspace.authorship import Authorship
-    from backstory.workspace.contexts import SessionContext
-    from backstory.workspace.entries import Entry, Form, OutlineEntry
-    from backstory.workspace.habits import Habits
-    from backstory.workspace.listing import Listing
+    from backstory.store.intake.derived_tables import StoredCheckpoint
+    from backstory.workspace.history.attempts import SessionAttempts
+    from backstory.workspace.history.authorship import Authorship
+    from backstory.workspace.history.entries import Entry, Form, OutlineEntry
+    from backstory.workspace.history.habits import Habits
+    from backstory.workspace.history.listing import Listing
+    from backstory.workspace.history.records import Path
+    from backstory.workspace.history.searching import Cancellation, SearchQuery, SearchResult
+    from backstory.workspace.history.sessions import ListedSession, Page, SessionFilter, SessionPage
+    from backstory.workspace.history.sharing import Shared
+    from backstory.workspace.history.stats import Stats, StatsQuery, ToolStats
+    from backstory.workspace.history.targets import Branch, Target
+    from backstory.workspace.history.transcript import ListedTurn, Transcript
+    from backstory.workspace.history.trees import Comparison, SessionTree
+    from backstory.workspace.history.work import SessionWork
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.place import Place
-    from backstory.workspace.records import Path
-    from backstory.workspace.running import PendingRun
-    from backstory.workspace.searching import Cancellation, SearchQuery, SearchResult
-    from backstory.workspace.sessions import ListedSession, Page, SessionFilter, SessionPage
-    from backstory.workspace.sharing import Shared
-    from backstory.workspace.stats import Stats, StatsQuery, ToolStats
-    from backstory.workspace.targets import Branch, Target
-    from backstory.workspace.transcript import ListedTurn, Transcript
-    from backstory.workspace.trees import Comparison, SessionTree
-    from backstory.workspace.work import SessionWork
+    from backstory.workspace.runs.contexts import SessionContext
+    from backstory.workspace.runs.running import PendingRun
 
 
 def _ignore(_remark: str) -> None:
@@ -62,7 +62,7 @@ class Reader:
 
     @cached_property
     def _listing(self) -> Listing:
-        from backstory.workspace.listing import Listing
+        from backstory.workspace.history.listing import Listing
 
         return Listing(self._place)
 
@@ -80,7 +80,7 @@ class Reader:
 
     def stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> Stats:
         """What the turns of listed sessions come to, each turn once; ``report`` receives (done, total) turns."""
-        from backstory.workspace.stats import count_turns
+        from backstory.workspace.history.stats import count_turns
 
         return count_turns(self._listing, query, report)
 
@@ -88,7 +88,7 @@ class Reader:
         self, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None] = _no_progress
     ) -> tuple[Stats, ...]:
         """The same in several groupings, for which turns are read once; None: all of them as one."""
-        from backstory.workspace.stats import count_turns_by
+        from backstory.workspace.history.stats import count_turns_by
 
         return count_turns_by(self._listing, query, groupings, report)
 
@@ -101,13 +101,13 @@ class Reader:
 
         ``report`` receives (done, total) sessions.
         """
-        from backstory.workspace.work import done_in
+        from backstory.workspace.history.work import done_in
 
         return done_in(self._listing, wanted, report)
 
     def work_of(self, located: LocatedSession) -> SessionWork:
         """What was done in one session, in all of its turns."""
-        from backstory.workspace.work import work_of
+        from backstory.workspace.history.work import work_of
 
         return work_of(located.store, located.session, self.session(located.store, located.session))
 
@@ -117,7 +117,7 @@ class Reader:
 
     def habits(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> Habits:
         """What was done with agents in some time, each turn once; ``report`` receives (done, total) steps."""
-        from backstory.workspace.habits import habits_of
+        from backstory.workspace.history.habits import habits_of
 
         return habits_of(self._listing, wanted, report)
 
@@ -128,14 +128,14 @@ class Reader:
 
         ``report``: (done, total) sessions.
         """
-        from backstory.workspace.attempts import tried_in
+        from backstory.workspace.history.attempts import tried_in
 
         return tried_in(self._listing, wanted, report)
 
     def authorship(self) -> Authorship:
         """Who changed the files of the project here, made its commits and named its pull requests."""
         from backstory.projects import git
-        from backstory.workspace.authorship import Authorship
+        from backstory.workspace.history.authorship import Authorship
 
         sources = self._place
         roots = [sources.project_folder, *git.worktrees(sources.project_folder)]
@@ -143,13 +143,13 @@ class Reader:
 
     def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
         """How often tools were called in listed sessions, each call once; ``report``: (done, total) sessions."""
-        from backstory.workspace.stats import count_calls
+        from backstory.workspace.history.stats import count_calls
 
         return count_calls(self._listing, query, report)
 
     def about(self, words: str, wanted: SessionFilter) -> SessionFilter:
         """The same filter for sessions that are about something, in words: see ``Store.about``."""
-        from backstory.workspace import searching
+        from backstory.workspace.history import searching
 
         return searching.about(self._listing, words, wanted)
 
@@ -186,7 +186,7 @@ class Reader:
     def transcript(self, located: LocatedSession, report: Callable[[str], None] = _ignore) -> Transcript:
         """The turns of a session with those of its live runs; ``report`` receives why a run is not shown."""
         from backstory.runs.spool import SPOOLS
-        from backstory.workspace.transcript import transcript_of
+        from backstory.workspace.history.transcript import transcript_of
 
         return transcript_of(self._listing, self._place.home / SPOOLS, self._place.now(), located, report)
 
@@ -195,7 +195,7 @@ class Reader:
 
         ``full``: with all that tools were given and returned.
         """
-        from backstory.workspace import sharing
+        from backstory.workspace.history import sharing
 
         return sharing.shared(self.transcript(located), redactor, full=full)
 
@@ -203,7 +203,7 @@ class Reader:
         self, located: LocatedSession, redactor: Redactor | None = None
     ) -> tuple[SharedSession, Iterator[Point]]:
         """The outline of a session for other people: what was asked, decided and committed, in order."""
-        from backstory.workspace import sharing
+        from backstory.workspace.history import sharing
 
         return sharing.outlined(self.transcript(located), redactor)
 
@@ -217,14 +217,14 @@ class Reader:
 
     def outline(self, located: LocatedSession) -> tuple[OutlineEntry, ...]:
         """Every entry of a session, in order, by what is known without unpacking it."""
-        from backstory.workspace.entries import outlined
+        from backstory.workspace.history.entries import outlined
 
         turns = located.store.ask(stored_turns.numbers, located.session.id)
         return tuple(outlined(each, turns) for each in located.store.ask(stored_events.outline, located.session.id))
 
     def entries(self, located: LocatedSession, seqs: Sequence[int], form: Form = "compact") -> tuple[Entry, ...]:
         """The entries of these records of a session, in order, each with its event."""
-        from backstory.workspace.entries import entries_of
+        from backstory.workspace.history.entries import entries_of
 
         return entries_of(located, seqs, form)
 
@@ -242,7 +242,7 @@ class Reader:
         ``turns``: only those of turns with these numbers (None: before the first). What belongs to a turn that was
         stored after this was called is left for the next call.
         """
-        from backstory.workspace.entries import events_behind
+        from backstory.workspace.history.entries import events_behind
 
         found = events_behind(located, after, form, turns)
         return found if limit is None else islice(found, limit)
@@ -263,20 +263,20 @@ class Reader:
 
     def tree(self, located: LocatedSession, *, removed: bool = False, costs: bool = True) -> SessionTree:
         """The turns of a session by who follows whom; ``removed``: also those of branches that were removed."""
-        from backstory.workspace.trees import session_tree
+        from backstory.workspace.history.trees import session_tree
 
         return session_tree(located, removed=removed, costs=costs)
 
     def branches(self, located: LocatedSession) -> list[Branch]:
         """The branches of a session, the one that last grew first."""
-        from backstory.workspace.targets import branches
+        from backstory.workspace.history.targets import branches
 
         return branches(located)
 
     def path(self, located: LocatedSession) -> Path:
         """The records of the branch that the next prompt continues."""
         from backstory.conversation.tree import Tree
-        from backstory.workspace.records import Path, path_records
+        from backstory.workspace.history.records import Path, path_records
 
         point, tree = located.store.leaf(located.session), Tree(located.store.tree(located.session))
         records = iter(()) if point is None else path_records(located, tree.path(point), tree)
@@ -284,7 +284,7 @@ class Reader:
 
     def diff(self, left: Target, right: Target) -> Comparison:
         """Two branches, of one session or of two: where they part, and what came of each."""
-        from backstory.workspace.trees import compared
+        from backstory.workspace.history.trees import compared
 
         return compared(left, right)
 
@@ -295,14 +295,14 @@ class Reader:
 
         ``offer``: with these notes of the board.
         """
-        from backstory.workspace.contexts import session_context
+        from backstory.workspace.runs.contexts import session_context
 
         return session_context(located, budget, explain=explain, offer=offer)
 
     def search(self, query: SearchQuery, cancellation: Cancellation | None = None) -> SearchResult:
         """What the home store has of it. Raises Cancelled where another thread asked for the ``cancellation``."""
-        from backstory.store.coverage import Coverage
-        from backstory.workspace.searching import SearchResult, search
+        from backstory.store.intake.coverage import Coverage
+        from backstory.workspace.history.searching import SearchResult, search
 
         findings = search(self._place, query, cancellation)
         # Their numbers would mean other sessions in another project.
@@ -318,6 +318,6 @@ class Reader:
 
     def runs(self) -> tuple[PendingRun, ...]:
         """The runs of the machine that are not stored yet, the oldest first."""
-        from backstory.workspace.running import pending_runs
+        from backstory.workspace.runs.running import pending_runs
 
         return pending_runs(self._place.home)

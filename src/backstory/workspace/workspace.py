@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from backstory.projects.git_history import GitHistory
     from backstory.store import Session, Store
     from backstory.workspace.decisions import Late
-    from backstory.workspace.importing import Machine, Progress
+    from backstory.workspace.history.targets import Target
     from backstory.workspace.reader import Reader
-    from backstory.workspace.scheduler import Scheduler
-    from backstory.workspace.targets import Target
-    from backstory.workspace.up_to_date import Update
+    from backstory.workspace.runs.scheduler import Scheduler
+    from backstory.workspace.stores.importing import Machine, Progress
+    from backstory.workspace.stores.up_to_date import Update
 
 NUMBERED = lazy_regex(r"[Ss][0-9]+")
 TITLE_CHARS = 40
@@ -65,7 +65,7 @@ class Workspace(Place):
     @cached_property
     def scheduler(self) -> Scheduler:
         """What runs agents, and queues prompts for them."""
-        from backstory.workspace.scheduler import Scheduler
+        from backstory.workspace.runs.scheduler import Scheduler
 
         return Scheduler(self)
 
@@ -76,7 +76,7 @@ class Workspace(Place):
 
     def ingest(self, machine: Machine, report: Callable[[str], None], progress: Progress | None = None) -> Report:
         """Store what is new: runs that are over, logs, and what known projects have; then derive what is missing."""
-        from backstory.workspace.importing import ingest_all, no_progress
+        from backstory.workspace.stores.importing import ingest_all, no_progress
 
         return ingest_all(self, machine, report, progress or no_progress)
 
@@ -84,13 +84,13 @@ class Workspace(Place):
         """Derive again, as far as some seconds allow, what an earlier version derived here and in this project."""
         stores = [each for each in {self.home_store, self.project_store} if each.exists and not each.is_elsewhere]
         if self.keeps_home and not all(each.is_of_today() for each in stores):
-            from backstory.workspace.importing import derive_for_a_while
+            from backstory.workspace.stores.importing import derive_for_a_while
 
             derive_for_a_while(self, report, progress)
 
     def bring_up_to_date(self, user_home: Path) -> Update:
         """Take new logs into the home store first, as far as a moment allows."""
-        from backstory.workspace.up_to_date import bring_up_to_date
+        from backstory.workspace.stores.up_to_date import bring_up_to_date
 
         return bring_up_to_date(self, user_home)
 
@@ -150,7 +150,7 @@ class Workspace(Place):
 
     def running_here(self) -> list[LocatedSession]:
         """The sessions that run in this worktree; where none does, those that run in this project."""
-        from backstory.workspace.running import sessions_running, with_title
+        from backstory.workspace.runs.running import sessions_running, with_title
 
         store = self.project_store
         runs = sessions_running(self.home, store.path, self.worktree) if store.exists else {}
@@ -160,7 +160,7 @@ class Workspace(Place):
 
     def _newest(self) -> LocatedSession | None:
         """The session last active here of those that only logs hold."""
-        from backstory.workspace.sessions import Page
+        from backstory.workspace.history.sessions import Page
 
         newest = self.reader.sessions(page=Page(limit=1)).sessions
         return self.resolve(newest[0].uid) if newest else None
@@ -171,7 +171,7 @@ class Workspace(Place):
         Words that name nothing in ``session`` (None: the default one) may name another session. Raises RecordNotFound,
         BranchNotFound, BranchRemoved, NoBranches, and what ``resolve`` and ``default`` raise.
         """
-        from backstory.workspace.targets import NUMBER, RECORD, current_target, resolve_target
+        from backstory.workspace.history.targets import NUMBER, RECORD, current_target, resolve_target
 
         try:
             if session is not None:

@@ -9,10 +9,10 @@ from backstory.agents.claude.own_log import OwnLogs
 from backstory.agents.claude.places import NAME, Asking
 from backstory.agents.claude.reports import Reports
 from backstory.agents.claude.resume import Resuming
+from backstory.agents.claude.run import Runs
 from backstory.agents.claude.settings import Retention, Servers, Skills
 from backstory.agents.claude.sidecars import Sidecars
 from backstory.agents.claude.steer import Steering
-from backstory.agents.claude.stream import Runs
 from backstory.agents.claude.write import Writing
 from backstory.agents.contract import Agent
 

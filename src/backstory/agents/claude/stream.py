@@ -7,7 +7,6 @@ process does. Cost is a running total; the usage of a result is its own.
 
 from __future__ import annotations
 
-import uuid
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,6 @@ from backstory.model import (
     Hook,
     Init,
     Outcome,
-    Permissions,
     Tokens,
     ToolCall,
 )
@@ -337,43 +335,3 @@ def _call(denied: dict[str, Any]) -> ToolCall:
         file_path=path_in(given),
         input=given,
     )
-
-
-# starting it ----------------------------------------------------------------------------------------------------------
-
-
-PERMISSIONS = {
-    Permissions.AGENT: [],
-    Permissions.ASK: ["--permission-mode", "default"],
-    Permissions.EDIT: ["--permission-mode", "acceptEdits"],
-    Permissions.ALL: ["--dangerously-skip-permissions"],
-}
-
-
-class Runs:
-    """See ``contract.RunPart``."""
-
-    executable = "claude"
-    prompt_chars_max: int | None = None
-
-    def native_id(self, randomness: bytes) -> str | None:
-        return str(uuid.UUID(bytes=randomness[:16], version=4))
-
-    def command(
-        self, executable: str, *, model: str | None, permissions: Permissions, native_id: str | None
-    ) -> list[str]:
-        words = [executable, "-p", "--verbose", "--output-format", "stream-json", "--include-partial-messages"]
-        words += ["--session-id", native_id] if native_id else []
-        words += ["--model", model] if model else []
-        return words + PERMISSIONS[permissions]
-
-    def answer_command(self, executable: str, *, model: str | None) -> list[str]:
-        words = [executable, "-p", "--verbose", "--output-format", "stream-json", "--no-session-persistence"]
-        # No tools, not even those of MCP servers, and no commands that a prompt could name.
-        words += ["--tools", "", "--strict-mcp-config", "--disable-slash-commands"]
-        return words + (["--model", model] if model else [])
-
-    def stream_reader(self) -> StreamReader:
-        from backstory.agents.claude.stream import StreamReader  # costs 2 ms, which reading logs need not pay
-
-        return StreamReader()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.chronicle.friction.findings import Evidence
-    from backstory.workspace.attempts import SessionAttempts
+    from backstory.workspace.history.attempts import SessionAttempts
 
 RULE = """\
 corrected: a typed prompt of at most 600 characters contradicts: one of its first two sentences begins with "no,",

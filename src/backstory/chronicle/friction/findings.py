@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from backstory.ask.attempts import Attempt
     from backstory.ask.work import WorkTurn
-    from backstory.workspace.attempts import SessionAttempts
+    from backstory.workspace.history.attempts import SessionAttempts
 
 
 class Rule(StrEnum):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from backstory.derive.checks import Check
-    from backstory.workspace.attempts import SessionAttempts
+    from backstory.workspace.history.attempts import SessionAttempts
 
 PROMPT_CHARS_MAX = 200
 RULE = f"""\

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from backstory.ask.attempts import Attempt
     from backstory.chronicle.friction.findings import Evidence
     from backstory.derive.checks import Check
-    from backstory.workspace.attempts import SessionAttempts
+    from backstory.workspace.history.attempts import SessionAttempts
 
 ROUNDS_MIN = 2
 LONG = 3

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backstory.ask.attempts import Attempt
     from backstory.chronicle.friction.findings import Evidence
     from backstory.derive.faults import Fault
-    from backstory.workspace.attempts import SessionAttempts
+    from backstory.workspace.history.attempts import SessionAttempts
 
 SESSIONS_MIN = 2
 SESSIONS_MIN_WITHOUT = 3

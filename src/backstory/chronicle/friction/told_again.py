@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.chronicle.friction.findings import Evidence
-    from backstory.workspace.attempts import SessionAttempts
+    from backstory.workspace.history.attempts import SessionAttempts
 
 CONTENT_WORDS_MIN = 3
 SESSIONS_MIN = 2

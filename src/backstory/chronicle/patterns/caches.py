@@ -22,7 +22,7 @@ from backstory.chronicle.patterns.finding import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.workspace.habits import Habits, HabitTurn
+    from backstory.workspace.history.habits import Habits, HabitTurn
 
 NAME = "caches"
 LARGE, TIMES_MIN = 50_000, 3

@@ -20,7 +20,7 @@ from backstory.chronicle.patterns.finding import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.workspace.habits import Habits, HabitTurn
+    from backstory.workspace.history.habits import Habits, HabitTurn
 
 NAME = "contexts"
 LARGE, KEPT = 100_000, 30_000

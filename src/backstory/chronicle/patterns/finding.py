@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from backstory.derive.pricing import Price
-    from backstory.workspace.habits import Habits, HabitTurn
+    from backstory.workspace.history.habits import Habits, HabitTurn
 
 T = TypeVar("T")
 SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000

@@ -12,7 +12,7 @@ from backstory.model import Tool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.workspace.habits import HabitCall, Habits
+    from backstory.workspace.history.habits import HabitCall, Habits
 
 NAME = "missing"
 SESSIONS_MIN = 2

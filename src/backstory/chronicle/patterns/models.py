@@ -10,7 +10,7 @@ from backstory.derive.pricing import cost_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from backstory.workspace.habits import Habits, HabitTurn
+    from backstory.workspace.history.habits import Habits, HabitTurn
 
 NAME = "models"
 TURNS_MAX, OUTPUT_MAX, SESSIONS_MIN, USED_MIN = 3, 2_000, 3, 2

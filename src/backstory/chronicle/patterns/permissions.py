@@ -19,7 +19,7 @@ from backstory.model import Tool
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from backstory.workspace.habits import HabitCall, Habits
+    from backstory.workspace.history.habits import HabitCall, Habits
 
 NAME = "permissions"
 TIMES_MIN, SESSIONS_MIN = 5, 3

@@ -11,7 +11,7 @@ from backstory.lazy import lazy_regex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.workspace.habits import Habits, HabitTurn
+    from backstory.workspace.history.habits import Habits, HabitTurn
 
 NAME = "prompts"
 WORDS_MIN, SESSIONS_MIN, DAYS_MIN, OUTPUT_MIN = 4, 3, 2, 50

@@ -17,7 +17,7 @@ from backstory.chronicle.patterns.finding import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from backstory.workspace.habits import Habits, HabitTurn, RepeatedRead
+    from backstory.workspace.history.habits import Habits, HabitTurn, RepeatedRead
 
 NAME = "rereads"
 TIMES_MIN, SOON_MS = 3, 2 * MINUTE_MS

@@ -18,7 +18,7 @@ from backstory.chronicle.patterns.finding import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.workspace.habits import HabitCall, Habits
+    from backstory.workspace.history.habits import HabitCall, Habits
 
 NAME = "waits"
 TIMES_MIN, LONG_MS, MOST_MS = 3, 20 * SECOND_MS, 10 * MINUTE_MS

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.cli.report_options import Form
     from backstory.derive.git_values import Commit
-    from backstory.workspace.authorship import Act, Trailer, Witness
+    from backstory.workspace.history.authorship import Act, Trailer, Witness
 
 
 _LINES = lazy_regex(r"(.+):(\d{1,9})(?:[-,](\d{1,9}))?")

@@ -14,7 +14,7 @@ from backstory.cli.prompt_input import READS_STDIN, PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
 from backstory.conversation import board as rules
 from backstory.errors import BoardItemNotFound, BoardTextUnusable, PromptLeftEmpty
-from backstory.store import boarding
+from backstory.store.tables import boarding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

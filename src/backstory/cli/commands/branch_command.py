@@ -13,10 +13,10 @@ from backstory.cli.options import find, find_target, json_option, locked, readab
 from backstory.cli.trusting import is_agreed, may_act, trust_option
 from backstory.conversation.tree import Tree
 from backstory.errors import BranchNameUnusable, BranchNotFound, BranchShared, NoBranches
-from backstory.store import branches
+from backstory.store.tables import branches
+from backstory.workspace.history.targets import NUMBER, RECORD, current_point
 from backstory.workspace.located import LocatedSession
-from backstory.workspace.running import measure
-from backstory.workspace.targets import NUMBER, RECORD, current_point
+from backstory.workspace.runs.running import measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.store import Session, Store, TreeTurn
     from backstory.workspace.decisions import Decided
-    from backstory.workspace.targets import Target
+    from backstory.workspace.history.targets import Target
 
 T = TypeVar("T")
 TEXT_COLUMNS = 50

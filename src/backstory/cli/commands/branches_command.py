@@ -8,11 +8,11 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import find, json_option, session_argument, store_option
-from backstory.workspace import targets
+from backstory.workspace.history import targets
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.workspace.targets import Branch
+    from backstory.workspace.history.targets import Branch
 
 HEADS = ("", "LEAF", "AT", "NAME", "LAST PROMPT", "AGENT", "DEPTH", "LAST ACTIVE")
 COLUMNS = ((72, range(8)), (50, (0, 1, 2, 3, 4, 7)), (0, (0, 1, 2, 3, 4)))

@@ -8,7 +8,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import find, session_argument, store_option
-from backstory.workspace.session_runs import still_queued
+from backstory.workspace.runs.session_runs import still_queued
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

@@ -13,9 +13,9 @@ from backstory.cli.options import find_target, json_option, locked, session_opti
 from backstory.cli.trusting import may_act, trust_option
 from backstory.cli.views import path
 from backstory.conversation.tree import Span
+from backstory.workspace.history.records import path_records
 from backstory.workspace.located import LocatedSession
-from backstory.workspace.records import path_records
-from backstory.workspace.running import measure
+from backstory.workspace.runs.running import measure
 from backstory.workspace.workspace import NUMBERED
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from backstory.cli import output
 from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.trusting import may_act, trust_option
 from backstory.cli.views.compaction_words import compacted_line, compacting_line, exchanges, kept_words
-from backstory.store import compactions
+from backstory.store.tables import compactions
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.workspace.compacting import CompactionPlan, Compactor
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.run_events import Compacted
+    from backstory.workspace.runs.compacting import CompactionPlan, Compactor
+    from backstory.workspace.runs.run_events import Compacted
 
 
 @click.command("compact")
@@ -57,7 +57,7 @@ def command(
         # Begun by a command that found a stopped turn: its run is shown by those who look at it.
         deque(app.workspace.scheduler.continue_stopped(located), maxlen=0)
         return
-    from backstory.workspace.compacting import Compactor
+    from backstory.workspace.runs.compacting import Compactor
 
     compactor = Compactor(app.workspace, located.store, located.session)
     plan = compactor.plan()
@@ -72,8 +72,8 @@ def command(
 
 def _writable(app: App, located: LocatedSession) -> Compactor:
     """The compactor of the session; of one that continues it where it belongs elsewhere."""
-    from backstory.workspace.compacting import Compactor
-    from backstory.workspace.writable import ensure_writable_session
+    from backstory.workspace.runs.compacting import Compactor
+    from backstory.workspace.runs.writable import ensure_writable_session
 
     own = app.workspace.project_store
     if located.session.is_own and located.store.path == own.path:
@@ -85,7 +85,7 @@ def _writable(app: App, located: LocatedSession) -> Compactor:
 
 
 def _compact(compactor: Compactor, *, as_json: bool) -> None:
-    from backstory.workspace.run_events import Compacted
+    from backstory.workspace.runs.run_events import Compacted
 
     for event in compactor.compact():
         if isinstance(event, Compacted):
@@ -96,7 +96,7 @@ def _compact(compactor: Compactor, *, as_json: bool) -> None:
 
 def _tell_done(done: Compacted, *, as_json: bool) -> None:
     if as_json:
-        from backstory.workspace.run_events import compacted_fields
+        from backstory.workspace.runs.run_events import compacted_fields
 
         output.json(compacted_fields(done))
         return
@@ -126,7 +126,7 @@ def _show_plan(located: LocatedSession, plan: CompactionPlan, *, as_json: bool) 
 
 
 def _show(app: App, located: LocatedSession, *, as_json: bool) -> None:
-    from backstory.workspace.compacting import Compactor
+    from backstory.workspace.runs.compacting import Compactor
 
     found = located.store.ask(compactions.in_force, located.session.id)
     compactor = Compactor(app.workspace, located.store, located.session)

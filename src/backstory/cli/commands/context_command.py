@@ -9,13 +9,13 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import find, json_option, readable, session_argument, store_option
-from backstory.workspace import contexts
+from backstory.workspace.runs import contexts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backstory.cli.app import App
-    from backstory.workspace.contexts import ContextTurn, SessionContext
+    from backstory.workspace.runs.contexts import ContextTurn, SessionContext
 
 LEFT_OUT_SHOWN_MAX = 10
 """If more turns than these are left out, they share one line; JSON lists each."""

@@ -21,7 +21,7 @@ from backstory.cli.report_options import (
 from backstory.cli.views import stats_table
 from backstory.cli.views.counting import counting
 from backstory.export.safe_markdown import plain
-from backstory.workspace.stats import Stats, StatsQuery
+from backstory.workspace.history.stats import Stats, StatsQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from backstory.chronicle.cost import CostReport
     from backstory.cli.app import App
     from backstory.cli.report_options import Asked, Form
-    from backstory.workspace.stats import StatsGroup
+    from backstory.workspace.history.stats import StatsGroup
 
 
 DAYS = 30

@@ -9,13 +9,13 @@ import click
 from backstory.cli import output
 from backstory.cli.options import json_option, print_default, readable, session_option, store_option
 from backstory.cli.views import path
-from backstory.workspace import trees
-from backstory.workspace.targets import NUMBER, RECORD
+from backstory.workspace.history import trees
+from backstory.workspace.history.targets import NUMBER, RECORD
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.workspace.targets import Target
-    from backstory.workspace.trees import Side
+    from backstory.workspace.history.targets import Target
+    from backstory.workspace.history.trees import Side
 
 NAME_COLUMNS = 30
 FILES_SHOWN_MAX = 40

@@ -18,7 +18,7 @@ from backstory.cli.views import sharing, text_export
 from backstory.cli.views.native_log_view import Asked, native_formats, show_native_log, show_undone
 from backstory.errors import NoSessionHere, SessionNotFound
 from backstory.export import exporting
-from backstory.workspace.sessions import SessionFilter
+from backstory.workspace.history.sessions import SessionFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from backstory.model import Permissions
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.workspace.scheduler import IfIdle
+    from backstory.workspace.runs.scheduler import IfIdle
 
 
 @click.command("followup")
@@ -47,7 +47,7 @@ def command(
     Several run in the order they were queued. If the session is not running, nothing is queued (exit code 75); on a
     terminal you are asked whether to run TEXT now.
     """
-    from backstory.workspace.scheduler import Kind, Options
+    from backstory.workspace.runs.scheduler import Kind, Options
 
     app: App = ctx.obj
     folder = str(app.cwd / cwd) if cwd else None

@@ -14,14 +14,14 @@ from backstory.cli import output
 from backstory.cli.options import json_option, store_option
 from backstory.cli.trusting import may_act
 from backstory.errors import FileUnreadable, in_words
-from backstory.workspace.json_importing import as_json as imported_as_json
-from backstory.workspace.json_importing import import_json
+from backstory.workspace.stores.json_importing import as_json as imported_as_json
+from backstory.workspace.stores.json_importing import import_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.cli.app import App
-    from backstory.workspace.json_importing import Imported
+    from backstory.workspace.stores.json_importing import Imported
 
 STDIN = Path("-")
 SHOWN_MAX = 10

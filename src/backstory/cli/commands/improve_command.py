@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.cli.report_options import Asked, Form
     from backstory.derive.secrets import Redactor
-    from backstory.workspace.instructions import Instructions
+    from backstory.workspace.clients.instructions import Instructions
 
 
 SPAN_MS = 90 * DAY_MS
@@ -112,7 +112,7 @@ def _redactor(app: App, friction: Friction) -> Redactor:
 def _instructions(app: App, friction: Friction, name: str | None, is_needed: bool) -> tuple[Instructions | None, str]:
     """The instructions of this repository; without them, why there are none, unless they are needed."""
     from backstory.errors import InstructionsNotText, InstructionsUnreadable, NoRepository, OutsideRepository
-    from backstory.workspace.instructions import instructions_of
+    from backstory.workspace.clients.instructions import instructions_of
 
     try:
         return instructions_of(app.cwd, friction.agents, name), ""

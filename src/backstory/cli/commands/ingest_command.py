@@ -17,9 +17,9 @@ from backstory.cli.home_off import says_off
 from backstory.cli.options import AGENT, json_option, store_option
 from backstory.cli.output import wrapped
 from backstory.cli.stop_signals import stop_on_signals
-from backstory.store import sessions
-from backstory.store.session_filter import ListFilter
-from backstory.workspace.importing import Machine, no_progress, watch_all
+from backstory.store.tables import sessions
+from backstory.store.tables.session_filter import ListFilter
+from backstory.workspace.stores.importing import Machine, no_progress, watch_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,16 +23,16 @@ from backstory.cli.output import fact_lines
 from backstory.cli.views import moments
 from backstory.cli.views.moments import OUTCOMES, RUNNING, meter_words, origin_mark
 from backstory.derive.naming import NO_PROMPT
-from backstory.store.sessions import Sort
-from backstory.workspace import sessions
-from backstory.workspace.sessions import Page, SessionFilter
+from backstory.store.tables.sessions import Sort
+from backstory.workspace.history import sessions
+from backstory.workspace.history.sessions import Page, SessionFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
-    from backstory.store.session_filter import Selection
-    from backstory.workspace.sessions import ListedSession, SessionPage
+    from backstory.store.tables.session_filter import Selection
+    from backstory.workspace.history.sessions import ListedSession, SessionPage
 
 
 FIRST_PAGE = 50

@@ -45,7 +45,7 @@ def _serve(app: App) -> None:
         return
     from backstory.mcp.kept import KeptWorkspace
     from backstory.mcp.server import serve
-    from backstory.workspace.asking import look_around
+    from backstory.workspace.history.asking import look_around
 
     files = (app.config.own, *([app.config.project] if app.config.project else []))
     kept = KeptWorkspace(app.new_workspace, app.user_home, look_around(app.environ), files)

@@ -8,7 +8,7 @@ import click
 
 from backstory.cli.installing import dry_run_option, scope_option, show_and_write
 from backstory.cli.options import SERVED_AGENT, json_option
-from backstory.workspace.agent_servers import AgentServers
+from backstory.workspace.clients.agent_servers import AgentServers
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

@@ -11,15 +11,15 @@ import click
 from backstory.cli import output
 from backstory.cli.options import json_option, store_option
 from backstory.cli.trusting import may_act
-from backstory.workspace.merging import as_json as merged_as_json
-from backstory.workspace.merging import merge
+from backstory.workspace.stores.merging import as_json as merged_as_json
+from backstory.workspace.stores.merging import merge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.cli.app import App
     from backstory.exchange.merge_session import MergedSession
-    from backstory.workspace.merging import Merged
+    from backstory.workspace.stores.merging import Merged
 
 PROMPT_CHARS = 60
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
-    from backstory.workspace.home_moving import MovedHome
+    from backstory.workspace.stores.home_moving import MovedHome
 
 NAMED_MAX = 12
 VARIABLE = "BACKSTORY_HOME"
@@ -35,8 +35,8 @@ def command(app: App, source: Path, to: Path, symlink: bool, as_json: bool) -> N
     is finished by repeating the command. What TO has already stays as it is, and its counterpart stays in FROM. The
     line on stdout is for your shell; until it is set, every command in FROM says where the home is.
     """
-    from backstory.workspace.home_moving import as_json as moved_as_json
-    from backstory.workspace.home_moving import move_home
+    from backstory.workspace.stores.home_moving import as_json as moved_as_json
+    from backstory.workspace.stores.home_moving import move_home
 
     old, new = (Path(os.path.normpath(app.cwd / each.expanduser())) for each in (source, to))
     moved = move_home(old, new, current=app.home_folder, symlink=symlink, progress=output.progress)

@@ -31,7 +31,7 @@ def _move(app: App, old: str, new: str | None, undo: bool) -> None:
     A project with a git remote is recognised by that, and one with a store of its own by the store. Sessions
     that begin in OLD after this are not meant.
     """
-    from backstory.workspace import moving
+    from backstory.workspace.stores import moving
 
     if undo == (new is not None):
         raise click.UsageError("Give OLD and NEW, or OLD and --undo.")
@@ -50,7 +50,7 @@ def _move(app: App, old: str, new: str | None, undo: bool) -> None:
 @click.pass_obj
 def _moves(app: App, as_json: bool) -> None:
     """List the folders that were moved, and where they are now."""
-    from backstory.workspace import moving
+    from backstory.workspace.stores import moving
 
     found = moving.moved(app.workspace)
     if as_json:

@@ -11,13 +11,13 @@ from msgspec import Struct
 from backstory.cli import output
 from backstory.cli.options import json_option, session_argument
 from backstory.cli.output import page_columns, room_beside
-from backstory.workspace import run_list
+from backstory.workspace.runs import run_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
-    from backstory.workspace.run_list import ListedRun
+    from backstory.workspace.runs.run_list import ListedRun
 
 STATES = {"waiting": "not stored"}
 """Words for states that are shown by another word."""

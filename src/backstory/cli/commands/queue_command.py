@@ -13,14 +13,14 @@ from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
 from backstory.cli.views.moments import when
 from backstory.errors import SessionNotFound
-from backstory.workspace import prompt_queue
+from backstory.workspace.runs import prompt_queue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.prompt_queue import ListedPrompt, PromptQueue
+    from backstory.workspace.runs.prompt_queue import ListedPrompt, PromptQueue
 
 TABLE_COLUMNS_LEAST = 80
 FACTS_COLUMNS_LEAST = 8

@@ -53,7 +53,7 @@ def _explain(app: App, found: LocatedSession) -> None:
     """Print the rule, and the SQL of what SQL can return of this session."""
     from backstory.chronicle.explain import standup_queries
     from backstory.chronicle.progress import explained
-    from backstory.workspace.sessions import SessionFilter
+    from backstory.workspace.history.sessions import SessionFilter
 
     for line in explained():
         output.data(line)

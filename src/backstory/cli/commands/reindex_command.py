@@ -10,8 +10,8 @@ from backstory.cli import output
 from backstory.cli.home_off import says_off
 from backstory.cli.options import json_option, store_option
 from backstory.errors import StoreNotFound
-from backstory.workspace.importing import Machine, derive_all
-from backstory.workspace.sessions import SessionFilter
+from backstory.workspace.history.sessions import SessionFilter
+from backstory.workspace.stores.importing import Machine, derive_all
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

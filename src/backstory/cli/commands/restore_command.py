@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
-    from backstory.workspace.resuming import PutBack, Resumption
+    from backstory.workspace.clients.resuming import PutBack, Resumption
 
 
 @click.command("restore")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from backstory.cli.app import App
+    from backstory.workspace.clients.resuming import PutBack, Resuming, Resumption
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.resuming import PutBack, Resuming, Resumption
 
 
 class _HandOver(NamedTuple):

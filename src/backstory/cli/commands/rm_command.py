@@ -10,17 +10,17 @@ from backstory.cli import output
 from backstory.cli.deciding import talk_late
 from backstory.cli.options import sessions_argument, store_option
 from backstory.cli.trusting import is_agreed, may_act, trust_option
-from backstory.workspace.removing import Removal
-from backstory.workspace.unsent import drop_unsent
+from backstory.workspace.runs.unsent import drop_unsent
+from backstory.workspace.stores.removing import Removal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from backstory.cli.app import App
-    from backstory.store.copies import Holder
+    from backstory.store.tables.copies import Holder
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.removing import Removed
+    from backstory.workspace.stores.removing import Removed
 
 
 @click.command("rm")

@@ -13,12 +13,12 @@ from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
 from backstory.cli.views.printing import print_events, printer_for
 from backstory.model import Permissions
-from backstory.workspace.scheduler import Destination, Options
-from backstory.workspace.targets import RECORD
+from backstory.workspace.history.targets import RECORD
+from backstory.workspace.runs.scheduler import Destination, Options
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.workspace.scheduler import IfBusy
+    from backstory.workspace.runs.scheduler import IfBusy
 
 
 @click.command("run")

@@ -36,17 +36,17 @@ from backstory.cli.options import SESSION, TOOL, filter_options, json_option, pi
 from backstory.cli.output import fact_lines, spans
 from backstory.cli.views import moments
 from backstory.derive.naming import NO_PROMPT
-from backstory.workspace import searching
-from backstory.workspace.resume_command import is_resumable
-from backstory.workspace.searching import Mode, SearchQuery
+from backstory.workspace.history import searching
+from backstory.workspace.history.resume_command import is_resumable
+from backstory.workspace.history.searching import Mode, SearchQuery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
     from backstory.search.query import Excerpt, Findings
-    from backstory.store.session_filter import Selection
-    from backstory.workspace.searching import SearchResult
+    from backstory.store.tables.session_filter import Selection
+    from backstory.workspace.history.searching import SearchResult
 
 
 NOTHING_FOUND = 1

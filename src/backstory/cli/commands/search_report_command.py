@@ -12,7 +12,7 @@ from backstory.cli.options import why_no_sessions
 from backstory.cli.output import flowing, room_beside
 from backstory.cli.report_options import print_report, report_options
 from backstory.export.safe_markdown import plain
-from backstory.workspace.sessions import SessionFilter
+from backstory.workspace.history.sessions import SessionFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def command(ctx: click.Context, limit: int, asked: Asked, form: Form) -> None:
     if not asked.words:
         raise click.UsageError("Missing argument 'WORDS...': what to look for.")
     from backstory.chronicle import search
-    from backstory.workspace.searching import SearchQuery, left_out
+    from backstory.workspace.history.searching import SearchQuery, left_out
 
     app: App = ctx.obj
     query = SearchQuery(

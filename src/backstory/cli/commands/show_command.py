@@ -23,14 +23,14 @@ from backstory.derive.naming import NO_PROMPT, short_model
 from backstory.errors import TurnNotFound
 from backstory.ids import may_be_written
 from backstory.model import Relation
-from backstory.store import compactions as stored_compactions
-from backstory.workspace import entries, sessions
-from backstory.workspace import transcript as turns
-from backstory.workspace.entries import Entry
-from backstory.workspace.resume_command import is_resumable
-from backstory.workspace.running import live_meter
-from backstory.workspace.targets import RECORD, SEQ_MAX, resolve_target
-from backstory.workspace.transcript import shown_summaries
+from backstory.store.tables import compactions as stored_compactions
+from backstory.workspace.history import entries, sessions
+from backstory.workspace.history import transcript as turns
+from backstory.workspace.history.entries import Entry
+from backstory.workspace.history.resume_command import is_resumable
+from backstory.workspace.history.targets import RECORD, SEQ_MAX, resolve_target
+from backstory.workspace.history.transcript import shown_summaries
+from backstory.workspace.runs.running import live_meter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from backstory.model import Event, ToolCall
     from backstory.runs.live import LiveRun
     from backstory.store import Session
-    from backstory.workspace.entries import Form
+    from backstory.workspace.history.entries import Form
+    from backstory.workspace.history.sessions import ListedSession
+    from backstory.workspace.history.transcript import ListedTurn, ShownSummary, Transcript
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.reader import Reader
-    from backstory.workspace.running import LiveMeter
-    from backstory.workspace.sessions import ListedSession
-    from backstory.workspace.transcript import ListedTurn, ShownSummary, Transcript
+    from backstory.workspace.runs.running import LiveMeter
 
 
 WINDOW = 500

@@ -9,7 +9,7 @@ import click
 from backstory.cli import Group, output
 from backstory.cli.installing import dry_run_option, scope_option, show_and_write
 from backstory.cli.options import SKILLED_AGENT, json_option
-from backstory.workspace.agent_skills import AgentSkills, skill_text
+from backstory.workspace.clients.agent_skills import AgentSkills, skill_text
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from backstory.chronicle.standup import Item, Place, Standup
     from backstory.cli.app import App
     from backstory.cli.report_options import Asked, Form
-    from backstory.workspace.sessions import SessionFilter
+    from backstory.workspace.history.sessions import SessionFilter
 
 
 @click.command("standup", short_help="Report what was worked on: what is done, in progress, stuck.")

@@ -18,13 +18,13 @@ from backstory.cli.options import (
     why_no_sessions,
 )
 from backstory.cli.views.counting import counting
-from backstory.workspace import stats
-from backstory.workspace.sessions import SessionFilter
-from backstory.workspace.stats import StatsQuery
+from backstory.workspace.history import stats
+from backstory.workspace.history.sessions import SessionFilter
+from backstory.workspace.history.stats import StatsQuery
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.store.session_filter import Selection
+    from backstory.store.tables.session_filter import Selection
 
 TOOL = "tool"
 GROUPS = ("day", "project", "model", "agent", TOOL, "branch")

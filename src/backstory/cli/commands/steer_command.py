@@ -10,7 +10,7 @@ from backstory.cli.prompt_input import PromptInput
 from backstory.cli.sending import send, session_options
 
 if TYPE_CHECKING:
-    from backstory.workspace.scheduler import IfIdle
+    from backstory.workspace.runs.scheduler import IfIdle
 
 
 @click.command("steer")
@@ -25,7 +25,7 @@ def command(
     If the agent finishes first or accepts no input while running, TEXT becomes a follow-up. If the session is not
     running, nothing is sent (exit code 75); on a terminal you are asked whether to run TEXT as a prompt.
     """
-    from backstory.workspace.scheduler import Kind, Options
+    from backstory.workspace.runs.scheduler import Kind, Options
 
     given = PromptInput(ctx)
     messages = [(Kind.STEER, given.text(text))]

@@ -12,14 +12,14 @@ from backstory.cli import output
 from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.views import path
 from backstory.cli.views.record_list import legend, print_records
-from backstory.workspace import trees
+from backstory.workspace.history import trees
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.cli.app import App
     from backstory.store import TreeTurn
-    from backstory.workspace.trees import SessionTree
+    from backstory.workspace.history.trees import SessionTree
 
 LEGEND = "> here   * on the way"
 TOLD_COLUMNS_LEAST = 16

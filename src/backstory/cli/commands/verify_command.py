@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.cli.app import App
-    from backstory.store.verify import Verified
+    from backstory.store.file.verify import Verified
 
 
 @click.command("verify")

@@ -11,7 +11,7 @@ from backstory.derive.naming import NO_PROMPT
 
 if TYPE_CHECKING:
     from backstory.search.query import Excerpt
-    from backstory.workspace.sessions import ListedSession
+    from backstory.workspace.history.sessions import ListedSession
 
 AGENT_COLUMNS, PROJECT_COLUMNS, TEXT_COLUMNS = 8, 20, 400
 

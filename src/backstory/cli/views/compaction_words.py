@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backstory.conversation.compaction import Kept
-    from backstory.workspace.run_events import Compacted, Compacting
+    from backstory.workspace.runs.run_events import Compacted, Compacting
 
 
 def compacting_line(event: Compacting) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.model import Event, Turn
-    from backstory.workspace.transcript import ListedTurn
+    from backstory.workspace.history.transcript import ListedTurn
 
 
 PROMPT_LINES = 4

@@ -11,19 +11,19 @@ from backstory.cli.stop_signals import stop_on_signals
 from backstory.cli.views.event_view import end_line, event_lines, turn_line, unknown_line
 from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import Pairing, told_once
-from backstory.workspace import transcript as turns
-from backstory.workspace.following import Following, following_as_json
-from backstory.workspace.importing import Machine
+from backstory.workspace.history import transcript as turns
+from backstory.workspace.history.following import Following, following_as_json
+from backstory.workspace.stores.importing import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from backstory.cli.app import App
     from backstory.model import Event, ToolCall
-    from backstory.workspace.entries import Entry, Form
-    from backstory.workspace.following import FollowedEvent, Grown
+    from backstory.workspace.history.entries import Entry, Form
+    from backstory.workspace.history.following import FollowedEvent, Grown
+    from backstory.workspace.history.transcript import ListedTurn
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.transcript import ListedTurn
 
     Before = Callable[..., Iterator[str]]
 
@@ -57,7 +57,7 @@ def follow(app: App, located: LocatedSession, before: Before, *, full: bool, thi
 
 def _may_store(app: App) -> bool:
     """Return True if reading may add what agents have written since."""
-    from backstory.workspace.up_to_date import is_on
+    from backstory.workspace.stores.up_to_date import is_on
 
     return not app.store_path and is_on(app.workspace)
 

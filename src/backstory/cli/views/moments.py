@@ -11,7 +11,7 @@ from backstory.cli.output import NO_TIME, UNKNOWN
 from backstory.model import STOPPED_TO_COMPACT
 
 if TYPE_CHECKING:
-    from backstory.workspace.running import Meter
+    from backstory.workspace.runs.running import Meter
 
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.conversation.tree import Point
     from backstory.derive.secrets import Redactor
+    from backstory.workspace.clients.native_export import NativeExports, NativePlan
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.native_export import NativeExports, NativePlan
 
 REASONS_SHOWN_MAX = 12
 FATES = {"kept": "kept", "converted": "converted", "as_text": "as text", "left_out": "left out"}
@@ -46,21 +46,21 @@ class Asked(Struct, frozen=True, kw_only=True):
 @cache
 def native_formats() -> tuple[str, ...]:
     """The agents whose clients continue logs that we write."""
-    from backstory.workspace.native_export import writable_agents
+    from backstory.workspace.clients.native_export import writable_agents
 
     return tuple(writable_agents())
 
 
 def native_exports(app: App) -> NativeExports:
     """Return the object that writes logs for agents' clients."""
-    from backstory.workspace.native_export import NativeExports
+    from backstory.workspace.clients.native_export import NativeExports
 
     return NativeExports(app.workspace, app.user_home)
 
 
 def point_of(located: LocatedSession, at: str | None) -> Point | None:
     """The record that was named; None where none was. Raises RecordNotFound, BranchNotFound."""
-    from backstory.workspace.targets import resolve_target
+    from backstory.workspace.history.targets import resolve_target
 
     return None if at is None else resolve_target(located, at).point
 
@@ -127,7 +127,7 @@ def print_report(plan: NativePlan) -> None:
 
 def plan_as_json(plan: NativePlan, words: list[str], *, is_there: bool) -> dict[str, Any]:
     """A plan as ``--json`` prints it."""
-    from backstory.workspace.native_export import report_as_json
+    from backstory.workspace.clients.native_export import report_as_json
 
     return {
         "session": plan.located.session.uid,

@@ -6,12 +6,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from backstory.cli import output
-from backstory.workspace.records import Role
+from backstory.workspace.history.records import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from backstory.workspace.records import Record
+    from backstory.workspace.history.records import Record
 
 TOLD_COLUMNS_LEAST = 20
 NAME_COLUMNS = 30

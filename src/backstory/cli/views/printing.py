@@ -17,7 +17,7 @@ from backstory.cli.views.moments import METER_LEAST, OUTCOMES, meter_words
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import why, without_terminal_codes
 from backstory.model import Permissions, Tool
-from backstory.workspace.run_events import (
+from backstory.workspace.runs.run_events import (
     Compacted,
     Compacting,
     Continued,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from backstory.model import ToolCall
-    from backstory.workspace.run_events import RunEvent
-    from backstory.workspace.running import Meter
+    from backstory.workspace.runs.run_events import RunEvent
+    from backstory.workspace.runs.running import Meter
 
 
 EXIT_CODES = {model.Outcome.COMPLETED: 0, model.Outcome.CANCELLED: 130}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from backstory.cli import output
 from backstory.cli.views import path
-from backstory.workspace import records
+from backstory.workspace.history import records
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

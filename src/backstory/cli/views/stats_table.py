@@ -6,14 +6,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
-from backstory.workspace.stats import used
+from backstory.workspace.history.stats import used
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from backstory.derive.pricing import Cost
     from backstory.derive.tally import Figures
-    from backstory.workspace.stats import Stats, StatsGroup, ToolStats
+    from backstory.workspace.history.stats import Stats, StatsGroup, ToolStats
 
 HEADS = ("SESSIONS", "TURNS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "TIME", "COST")
 LAYOUTS = (tuple(range(9)), (0, 1, 2, 3, 4, 7, 8), (0, 1, 2, 7, 8), (0, 2, 8))

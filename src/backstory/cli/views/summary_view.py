@@ -10,7 +10,7 @@ from backstory.cli.views.compaction_words import exchanges
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.workspace.transcript import ShownSummary
+    from backstory.workspace.history.transcript import ShownSummary
 
 
 def summary_lines(summary: ShownSummary, *, full: bool) -> Iterator[str]:

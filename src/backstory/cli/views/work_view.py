@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.chronicle.progress import Check, Results
-    from backstory.store.derived_tables import StoredRef
+    from backstory.store.intake.derived_tables import StoredRef
 
 FILES_SHOWN = 5
 REFS_SHOWN = 6

@@ -1,0 +1,47 @@
+"""A run is ``claude -p`` with ``stream-json``, under a session id that we choose."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from backstory.model import Permissions
+
+if TYPE_CHECKING:
+    from backstory.agents.claude.stream import StreamReader
+
+PERMISSIONS = {
+    Permissions.AGENT: [],
+    Permissions.ASK: ["--permission-mode", "default"],
+    Permissions.EDIT: ["--permission-mode", "acceptEdits"],
+    Permissions.ALL: ["--dangerously-skip-permissions"],
+}
+
+
+class Runs:
+    """See ``contract.RunPart``."""
+
+    executable = "claude"
+    prompt_chars_max: int | None = None
+
+    def native_id(self, randomness: bytes) -> str | None:
+        return str(uuid.UUID(bytes=randomness[:16], version=4))
+
+    def command(
+        self, executable: str, *, model: str | None, permissions: Permissions, native_id: str | None
+    ) -> list[str]:
+        words = [executable, "-p", "--verbose", "--output-format", "stream-json", "--include-partial-messages"]
+        words += ["--session-id", native_id] if native_id else []
+        words += ["--model", model] if model else []
+        return words + PERMISSIONS[permissions]
+
+    def answer_command(self, executable: str, *, model: str | None) -> list[str]:
+        words = [executable, "-p", "--verbose", "--output-format", "stream-json", "--no-session-persistence"]
+        # No tools, not even those of MCP servers, and no commands that a prompt could name.
+        words += ["--tools", "", "--strict-mcp-config", "--disable-slash-commands"]
+        return words + (["--model", model] if model else [])
+
+    def stream_reader(self) -> StreamReader:
+        from backstory.agents.claude.stream import StreamReader  # costs 2 ms, which reading logs need not pay
+
+        return StreamReader()

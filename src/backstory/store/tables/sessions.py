@@ -1,0 +1,638 @@
+"""Sessions in the store: listing, finding the one that is meant, naming, removing. Never commits."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backstory import errors, ids
+from backstory.derive import naming
+from backstory.derive.naming import repository_name
+from backstory.lazy import lazy_module
+from backstory.model import STOPPED_TO_COMPACT, Outcome, Relation
+from backstory.store import schema
+from backstory.store.intake import claims, coverage
+from backstory.store.schema import fetch
+from backstory.store.tables import turns
+from backstory.store.tables.session_filter import FIRST_PROMPT, ListFilter, listed_conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import apsw
+
+    from backstory.store.intake import append, derived_tables
+    from backstory.store.moves import Move, Moves
+    from backstory.store.tables import event_rows, logs
+else:
+    append = lazy_module("backstory.store.intake.append")
+    derived_tables = lazy_module("backstory.store.intake.derived_tables")
+    event_rows = lazy_module("backstory.store.tables.event_rows")
+    logs = lazy_module("backstory.store.tables.logs")
+
+CANDIDATES_SHOWN_MAX = 8
+CALLED_CHARS_MAX = 40
+UID_SHOWN = 12
+NATIVE_LETTERS_LEAST = 4
+"""The beginning of an agent's own id has at least so many letters."""
+NUMBER_DIGITS_MAX = 18
+"""A longer number does not fit a column, so no session has it."""
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    """One session, as listed. Times in ms since 1970 except ``created`` (ISO 8601); sums are over its turns."""
+
+    id: int
+    uid: str
+    number: int | None
+    name: str
+    title: str | None
+    agents: tuple[str, ...]
+    project: str | None
+    repository: str | None
+    branch: str | None
+    cwd: str | None
+    worktree: str
+    created: str
+    last_active: int | None
+    turns: int
+    events: int
+    completed: int | None
+    duration_ms: int | None
+    cost_usd: float | None
+    parent_uid: str | None
+    relation: str | None
+    native_id: str | None
+    first_prompt: str | None
+    elsewhere: str | None = None
+    """The store from elsewhere that it was taken from, or that it is in."""
+    root: str | None = None
+    """The root of the worktree that it began in, as this machine had it."""
+    outcome: str | None = None
+    """How its last turn ended; None while that is open."""
+    is_own: bool = False
+    """True if the store that it was read from owns it: its number means it there."""
+    tokens: int | None = None
+    """What its turns read and wrote, caches included, without subagents; None where nothing of it is known."""
+    context_chars: int | None = None
+    """Characters of its context since the summary in force; None: not known."""
+    context_limit: int | None = None
+    """From how many on that is summarised, as it was when they were counted."""
+    partial_tokens: int = 0
+    """Of how many of these turns a count is missing, or was lost: ``tokens`` is at least what it says."""
+    recorded_cwd: str | None = None
+    """``cwd`` as it was recorded, if the folder was moved since."""
+
+    @property
+    def shown_number(self) -> str | None:
+        """``S3``, or None for a session that is owned by its log."""
+        return None if self.number is None else f"S{self.number}"
+
+    @property
+    def said_folder(self) -> str:
+        """The folder that it began in as its texts name it, also when that was moved since; '' if it is not known."""
+        return self.recorded_cwd or self.cwd or ""
+
+    @property
+    def shown_name(self) -> str:
+        """What it is called: its name, its number, or what it is about."""
+        return self.name or self.shown_number or self.shown_title
+
+    @property
+    def shown_title(self) -> str:
+        """What it is about, in a line: its name, its agent's title for it, or what its first prompt says."""
+        return naming.title_of(self.name, self.title, self.first_prompt)
+
+    @property
+    def shown_project(self) -> str:
+        """What its project is called."""
+        return naming.project_name(self.project, self.repository, self.root, self.cwd)
+
+    def moved(self, moves: Moves) -> Session:
+        """The session with its folders where they lie now."""
+        if not moves:
+            return self
+        cwd, root, project, worktree = (
+            each and moves.here(each, self.created) for each in (self.cwd, self.root, self.project, self.worktree)
+        )
+        if (cwd, root, project, worktree) == (self.cwd, self.root, self.project, self.worktree):
+            return self
+        return replace(self, cwd=cwd, root=root, project=project, worktree=worktree or "", recorded_cwd=self.cwd)
+
+
+Sort = Literal["cost", "turns", "time", "tokens"]
+"""What sessions can be sorted by, the greatest first; ``time`` is how long their turns took."""
+
+
+class SortKey(Struct, frozen=True, gc=False):
+    """A session and what it is sorted by, None where that is not known: of a cost, what it is at most."""
+
+    id: int
+    uid: str
+    value: float | None
+
+
+class Workplace(Struct, frozen=True, kw_only=True):
+    """Where a session is at work: its project's key, the branch, the folder, the root of the worktree."""
+
+    project: str | None = None
+    branch: str | None = None
+    cwd: str | None = None
+    root: str | None = None
+
+
+CHOSEN = "here "
+"""In meta, before a worktree's path: the uid of the session that commands there go on with."""
+_SHOWN_HERE = f"from turns t where session_id = s.id and not {claims.SHOWN_ELSEWHERE}"
+_ALL = "from turns where session_id = s.id"
+_TURNS = f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, (select count(*) {_SHOWN_HERE}), (select count(*) {_ALL}))"
+_DURATION = (
+    f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, "
+    f"(select cast(sum(1.0 * duration_ms) as integer) {_SHOWN_HERE}), s.duration_ms)"
+)
+_TOKENS = f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, (select {turns.USED} {_SHOWN_HERE}), (select {turns.USED} {_ALL}))"
+_PARTIAL = (
+    f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, (select {turns.LACKING} {_SHOWN_HERE}), (select {turns.LACKING} {_ALL}))"
+)
+_COLUMNS = (
+    "s.id, s.uid, s.number, s.name, s.title, "
+    "(select group_concat(agent, ' ') from (select agent from turns where session_id = s.id and agent <> 'api' "
+    "union select agent from logs where session_id = s.id and kind <> 'api' order by 1)), "
+    "s.project, s.repository, s.branch, s.cwd, s.worktree, s.created, s.last_active, "
+    f"{_TURNS}, "
+    "(select count(*) from events where session_id = s.id), s.completed, "
+    f"{_DURATION}, "
+    "s.cost_usd, p.uid, s.relation, s.native_id, "
+    # What follows a run in the agent's own log of it is what that is about.
+    f"coalesce(iif({claims.MAY_BE_SHOWN_ELSEWHERE}, "
+    f"(select substr(prompt, 1, 200) {_SHOWN_HERE} and prompt <> '' order by first_seq, id limit 1), null), "
+    f"{FIRST_PROMPT}), s.elsewhere, s.root, "
+    # Of all ways not to succeed only the turn says which it was.
+    # One that goes on after a summary has none.
+    f"case s.completed when 1 then '{Outcome.COMPLETED}' when 0 then nullif(coalesce((select "
+    f"iif(stop_reason is '{STOPPED_TO_COMPACT}', '', outcome) from turns "
+    f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}'), '') end, "
+    f"s.owner is (select value from meta where key = 'store_id'), {_TOKENS}, "
+    f"s.context_chars, s.context_limit, {_PARTIAL}, null"
+)
+_SORTED_BY: dict[Sort, str] = {"cost": "null", "turns": _TURNS, "time": _DURATION, "tokens": _TOKENS}
+_FROM = "from sessions s left join sessions p on p.id = s.parent_id"
+_ORDER = "s.last_active desc, s.uid desc"
+"""As the index has it, so that a page reads no more sessions than it shows. Those without a time come last."""
+Cursor = tuple[int | None, str]
+"""A place in the list of sessions: behind the one with this last_active and uid."""
+_BEHIND = ("+s.last_active < ? or s.last_active is null", "+s.last_active < ?")
+"""What is behind a session that has a time, and behind one that has none."""
+
+
+def listed(
+    db: apsw.Connection, wanted: ListFilter, *, after: Cursor | None = None, limit: int = -1, offset: int = 0
+) -> list[Session]:
+    """Sessions, the last active first. ``after``: only those behind this place."""
+    conditions, values = listed_conditions(wanted)
+    if after is not None:
+        # The sign keeps SQLite from collecting all of them: it is to walk the index in its order.
+        time, uid = after
+        conditions.append(f"({_BEHIND[time is None]} or (+s.last_active is ? and s.uid < ?))")
+        values += [time, time, uid]
+    # What is counted of a session is counted of those on the page only.
+    rows = db.execute(
+        f"with page as materialized (select s.id from sessions s where {' and '.join(conditions)} "
+        f"order by {_ORDER} limit ? offset ?) "
+        f"select {_COLUMNS} {_FROM} where s.id in (select id from page) order by {_ORDER}",
+        (*values, limit, offset),
+    )
+    return [_session(row) for row in rows]
+
+
+def sort_keys(db: apsw.Connection, wanted: ListFilter, sort: Sort) -> list[SortKey]:
+    """Every session that is listed, in the order of ``listed``, with what it is sorted by."""
+    return [SortKey(*row) for row in in_order(db, wanted, _SORTED_BY[sort])]
+
+
+def in_order(db: apsw.Connection, wanted: ListFilter, value: str = "null") -> list[tuple[int, str, float | None]]:
+    """The id and uid of every session that is listed, in the order of ``listed``, each with a value of ``s`` in SQL."""
+    conditions, values = listed_conditions(wanted)
+    # The sign keeps SQLite from the index: to look up every session there is takes longer than to sort them.
+    order = _ORDER.replace("s.last_active", "+s.last_active")
+    sql = f"select s.id, s.uid, {value} from sessions s where {' and '.join(conditions)} order by {order}"
+    return fetch(db, tuple[int, str, float | None], sql, values)
+
+
+def several(db: apsw.Connection, session_ids: Sequence[int]) -> list[Session]:
+    """The sessions with these ids, as far as they are here."""
+    rows = db.execute(
+        f"select {_COLUMNS} {_FROM} where s.id in (select value from json_each(?))", (schema.json_list(session_ids),)
+    )
+    return [_session(row) for row in rows]
+
+
+def counts(db: apsw.Connection, wanted: ListFilter) -> dict[str | None, int]:
+    """How many sessions ``listed`` returns, by the store that owns them; None: their logs do."""
+    conditions, values = listed_conditions(wanted)
+    # Without the sign SQLite would look each of them up by the index of owners.
+    rows = fetch(
+        db,
+        tuple[str | None, int],
+        f"select s.owner, count(*) from sessions s where {' and '.join(conditions)} group by +s.owner",
+        values,
+    )
+    return dict(rows)
+
+
+def listed_among(db: apsw.Connection, session_ids: Sequence[int]) -> set[int]:
+    """Those of these sessions that a list of every project shows."""
+    conditions, _ = listed_conditions(ListFilter())
+    rows = db.execute(
+        f"select s.id from sessions s where s.id in (select value from json_each(?)) and {' and '.join(conditions)}",
+        (schema.json_list(session_ids),),
+    )
+    return {int(str(session_id)) for (session_id,) in rows}
+
+
+def not_alone(db: apsw.Connection, uids: Sequence[str], letters: int) -> set[str]:
+    """Those of these uids whose first letters another session's uid begins with, too."""
+    rows = db.execute(
+        # '[' sorts after every letter of the alphabet, so this range is the prefix, and the index serves it.
+        "select value from json_each(?1) where exists (select 1 from sessions where uid >= substr(value, 1, ?2) "
+        "and uid < substr(value, 1, ?2) || '[' and uid <> value)",
+        (schema.json_list(uids), letters),
+    )
+    return {str(uid) for (uid,) in rows}
+
+
+def present(db: apsw.Connection, uids: Sequence[str]) -> set[str]:
+    """Those of these uids that are here."""
+    rows = db.execute(
+        "select uid from sessions where uid in (select value from json_each(?))", (schema.json_list(uids),)
+    )
+    return {str(uid) for (uid,) in rows}
+
+
+def count(db: apsw.Connection) -> int:
+    """How many sessions there are, subagents' included."""
+    return int(db.execute("select count(*) from sessions").get)
+
+
+def get(db: apsw.Connection, session_id: int) -> Session:
+    """The session with this id; raises SessionNotFound."""
+    for row in db.execute(f"select {_COLUMNS} {_FROM} where s.id = ?", (session_id,)):
+        return _session(row)
+    raise errors.SessionNotFound(str(session_id))
+
+
+def children(db: apsw.Connection, session_id: int) -> list[Session]:
+    """The sessions that come from this one: its subagents', also those of its runs, forks, continuations."""
+    parents = [session_id, *claims.logs_of(db, session_id)]
+    rows = db.execute(
+        f"select {_COLUMNS} {_FROM} where s.parent_id in ({', '.join('?' * len(parents))}) "
+        f"and not {claims.HIDDEN} order by s.uid",
+        parents,
+    )
+    return [_session(row) for row in rows]
+
+
+def find(db: apsw.Connection, wanted: str, *, by_name: bool = True) -> int:
+    """The id of the session meant by a number (S3), a name, an agent's own id, or the start of a uid.
+
+    A whole uid is that session's, whatever others are called: names have no index, and anybody can give one.
+    """
+    whole = _candidates(db, "uid = ?", wanted.upper()) if len(wanted) == ids.UID_LENGTH else []
+    ways = (_by_number, _by_name, _by_uid, _by_native_id) if by_name else (_by_number, _by_uid, _by_native_id)
+    for candidates in chain([whole], (way(db, wanted) for way in ways)):
+        # A run and the agent's own log of it are one session.
+        meant = {claims.shown_as(db, session_id) for session_id, _, _ in candidates}
+        if len(meant) == 1:
+            return meant.pop()
+        if candidates:
+            raise errors.SessionAmbiguous(wanted, _shown(candidates)[:CANDIDATES_SHOWN_MAX])
+    raise errors.SessionNotFound(wanted)
+
+
+def next_number(db: apsw.Connection) -> int:
+    """The number of the next session of this store; it is not given again."""
+    number = int(db.execute("select value from meta where key = 'next_number'").get)
+    db.execute("update meta set value = ? where key = 'next_number'", (str(number + 1),))
+    return number
+
+
+def create(db: apsw.Connection, *, uid: str, owner: str, name: str, worktree: str, created_ms: int) -> int:
+    """A new session that this store owns, with the next number."""
+    number = next_number(db)
+    db.execute(
+        "insert into sessions(uid, owner, number, name, worktree, created, last_active) "
+        "values (?, ?, ?, ?, ?, strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch'), ?)",
+        (uid, owner, number, name, worktree, created_ms, created_ms),
+    )
+    return db.last_insert_rowid()
+
+
+def called(db: apsw.Connection, name: str) -> int | None:
+    """The id of the session of this name, one of this store's own before any other; a nameless one is called S1."""
+    found: int | None = db.execute(
+        "select s.id from sessions s join meta m on m.key = 'store_id' "
+        "where s.name = ?1 or (s.name = '' and s.owner = m.value and 'S' || s.number = ?1) "
+        "order by s.owner is not m.value, coalesce(last_active, 0) desc, uid desc limit 1",
+        (name,),
+    ).get
+    return found
+
+
+def is_forgotten(db: apsw.Connection, uid: str) -> bool:
+    """Return True if a person removed this session."""
+    return bool(
+        db.execute("select count(*) from forgotten where substr(uid, 11) = ?", (ids.session_identity(uid),)).get
+    )
+
+
+def copy_labels(db: apsw.Connection, session: Session) -> None:
+    """Have a session be at work where it is at work for its owner."""
+    session_id = int(db.execute("select coalesce(max(id), 0) from sessions where uid = ?", (session.uid,)).get)
+    was_covered = coverage.is_covered(db, session_id)
+    db.execute(
+        "update sessions set project = ?, branch = ?, cwd = ? where id = ?",
+        (session.project, session.branch, session.cwd, session_id),
+    )
+    coverage.settle(db, session_id, was_covered=was_covered)
+
+
+def owner(db: apsw.Connection, uid: str) -> str | None:
+    """The id of the store that owns a session."""
+    found = db.execute("select owner from sessions where uid = ?", (uid,)).get
+    return None if found is None else str(found)
+
+
+def owned_by(db: apsw.Connection, owner: str) -> list[str]:
+    """The uids of the sessions of one owner, in the order of their numbers."""
+    return [str(uid) for (uid,) in db.execute("select uid from sessions where owner = ? order by number", (owner,))]
+
+
+def uids(db: apsw.Connection) -> list[str]:
+    """The uid of every session."""
+    return [str(uid) for (uid,) in db.execute("select uid from sessions order by id")]
+
+
+def mark_elsewhere(db: apsw.Connection, uids: Sequence[str], elsewhere: str) -> None:
+    """Say of sessions which store from elsewhere they came with."""
+    db.executemany("update sessions set elsewhere = ? where uid = ?", [(elsewhere, uid) for uid in uids])
+
+
+def next_seq(db: apsw.Connection, uid: str) -> int:
+    """The number that the next record of a session gets, from whichever log; 1 for a session that is not here."""
+    found = db.execute(
+        f"select next_seq from sessions where substr(uid, 11) = ? and not ({append.UNTRUSTED})",
+        (ids.session_identity(uid),),
+    ).get
+    return 1 if found is None else int(found)
+
+
+def has(db: apsw.Connection, uid: str) -> bool:
+    """Return whether a session is here."""
+    return bool(db.execute("select count(*) from sessions where uid = ?", (uid,)).get)
+
+
+def uncounted(db: apsw.Connection) -> list[str]:
+    """The uids of the sessions whose contexts had a known size, and have not any more."""
+    query = "select uid from sessions where context_limit is not null and context_chars is null order by id"
+    return [str(uid) for (uid,) in db.execute(query).fetchall()]
+
+
+def note_context(db: apsw.Connection, session_id: int, chars: int, limit: int) -> None:
+    """Keep the characters of a session's context, and those from which on it is summarised."""
+    db.execute("update sessions set context_chars = ?, context_limit = ? where id = ?", (chars, limit, session_id))
+
+
+def origins(db: apsw.Connection, uids: Sequence[str]) -> dict[str, str | None]:
+    """The store from elsewhere that each of these sessions was taken from, by identity; without unknown sessions.
+
+    None for those that are this store's own, also when they were removed since.
+    """
+    known = "select substr(uid, 11), {} from {} where substr(uid, 11) in (select value from json_each(?))"
+    asked = (schema.json_list([ids.session_identity(uid) for uid in uids]),)
+    rows = fetch(db, tuple[str, str | None], known.format("elsewhere", "sessions"), asked)
+    removed = fetch(db, tuple[str, str | None], known.format("null", "forgotten"), asked)
+    return dict(removed) | dict(rows)
+
+
+def go_on_numbering(db: apsw.Connection) -> None:
+    """Give no number again that a session of this store has."""
+    db.execute(
+        "update meta set value = max(cast(value as integer), (select coalesce(max(number), 0) + 1 from sessions "
+        "where owner = (select value from meta where key = 'store_id'))) where key = 'next_number'"
+    )
+
+
+def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
+    """Note where a session is at work; where it began stays."""
+    was_covered = coverage.is_covered(db, session_id)
+    db.execute(
+        "update sessions set project = coalesce(?, project), branch = coalesce(?, branch), cwd = coalesce(cwd, ?), "
+        "root = coalesce(root, ?), repository = coalesce(repository, ?) where id = ?",
+        (at.project, at.branch, at.cwd, at.root, repository_name(at.project), session_id),
+    )
+    coverage.settle(db, session_id, was_covered=was_covered)
+    derived_tables.note_branches(db, session_id, [at.branch] if at.branch else [])
+
+
+def follow(db: apsw.Connection, owner: str, move: Move) -> None:
+    """Have the sessions of one owner be in the folder that another one was moved to."""
+    rows = fetch(
+        db,
+        tuple[int, str | None, str, str | None, str | None],
+        "select id, cwd, worktree, root, project from sessions where owner = ?",
+        (owner,),
+    )
+    for session_id, *recorded in rows:
+        now = [each and (move.of(each) or each) for each in recorded]
+        if now != recorded:
+            was_covered = coverage.is_covered(db, session_id)
+            db.execute(
+                "update sessions set cwd = ?, worktree = ?, root = ?, project = ? where id = ?", (*now, session_id)
+            )
+            coverage.settle(db, session_id, was_covered=was_covered)
+
+
+def choose(db: apsw.Connection, session_id: int, worktree: str) -> None:
+    """Have commands in a worktree go on with this session until another is chosen there."""
+    db.execute(
+        "insert or replace into meta(key, value) select ?, uid from sessions where id = ?",
+        (f"{CHOSEN}{worktree}", session_id),
+    )
+
+
+def last_active(db: apsw.Connection, worktree: str, earlier: Sequence[str] = ()) -> Session | None:
+    """The session of this store's own that was last chosen or active in a worktree, else of all.
+
+    ``earlier``: the paths that the worktree had before it was moved.
+    """
+    for path in (worktree, *earlier):
+        chosen = db.execute(
+            "select id from sessions where number is not null and uid = (select value from meta where key = ?) "
+            "and owner = (select value from meta where key = 'store_id')",
+            (f"{CHOSEN}{path}",),
+        ).get
+        if chosen is not None:
+            return get(db, int(chosen))
+    found = db.execute(
+        "select id from sessions where number is not null "
+        "and owner = (select value from meta where key = 'store_id') "
+        "order by worktree in (select value from json_each(?)) desc, coalesce(last_active, 0) desc, uid desc limit 1",
+        (schema.json_list([worktree, *earlier]),),
+    ).get
+    return None if found is None else get(db, int(found))
+
+
+def drop_if_empty(db: apsw.Connection, session_id: int) -> None:
+    """Remove a session without turns and events."""
+    db.execute(
+        "delete from sessions where id = ?1 and not exists (select 1 from turns where session_id = ?1) "
+        "and not exists (select 1 from events where session_id = ?1)",
+        (session_id,),
+    )
+
+
+def rename(db: apsw.Connection, session_id: int, name: str) -> None:
+    """Call a session ``name``; '' takes its name away."""
+    db.execute("update sessions set name = ? where id = ?", (name, session_id))
+
+
+def doomed(db: apsw.Connection, session_id: int) -> list[tuple[int, str]]:
+    """What goes with a session that is removed, (id, uid): itself, its runs' own logs, its subagents' sessions."""
+    roots = [session_id, *claims.logs_of(db, session_id)]
+    rows = fetch(
+        db,
+        tuple[int, str],
+        f"with recursive doomed(id) as (values {', '.join(['(?)'] * len(roots))} union select s.id from sessions s "
+        "join doomed d on s.parent_id = d.id where s.relation = ?) "
+        "select s.id, s.uid from sessions s join doomed using (id)",
+        (*roots, Relation.SUBAGENT),
+    )
+    return [(each, uid) for each, uid in rows]
+
+
+def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
+    """Remove a session with all that is kept of it, its runs' own logs, and its subagents' sessions; gives the uids.
+
+    A tombstone stays for each, so that reading the log again does not bring it back.
+    """
+    going = doomed(db, session_id)
+    claims.forget_logs(db, session_id, at)
+    for each, uid in going:
+        event_rows.delete_of_session(db, each)
+        db.execute("insert or replace into forgotten(uid, at) values (?, ?)", (uid, at))
+        db.execute(
+            "update log_places set reason = ? where log_id in (select id from logs where session_id = ?)",
+            (append.FORGOTTEN, each),
+        )
+        logs.keep_stamps(db, "session_id = ?", each, reason=append.FORGOTTEN)
+        db.execute("delete from meta where substr(key, 1, ?) = ? and value = ?", (len(CHOSEN), CHOSEN, uid))
+        db.execute("delete from sessions where id = ?", (each,))
+    return [uid for _, uid in going]
+
+
+def drop_read(db: apsw.Connection, log_id: int) -> None:
+    """Remove the sessions of files that were not understood and are now: of this log, say."""
+    db.execute(
+        "delete from sessions where relation = ? and not exists (select 1 from logs where session_id = sessions.id)",
+        (Relation.UNREAD,),
+    )
+    for table, log in (("log_places", "log_id"), ("logs", "id")):
+        db.execute(f"update {table} set reason = null where {log} = ? and reason = ?", (log_id, append.NOT_UNDERSTOOD))
+
+
+def unforget(db: apsw.Connection) -> int:
+    """Drop all tombstones, and what was noted of files because of them; gives how many there were."""
+    db.execute("delete from log_places where log_id is null and reason = ?", (append.FORGOTTEN,))
+    db.execute("delete from forgotten")
+    return db.changes()
+
+
+def _by_number(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
+    if not (wanted[:1] in "Ss" and wanted[1:].isdecimal() and len(wanted) <= 1 + NUMBER_DIGITS_MAX):
+        return []
+    return _candidates(db, "number = ?", int(wanted[1:]))
+
+
+def _by_name(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
+    return _candidates(db, "name = ?", wanted) if wanted else []
+
+
+def _by_uid(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
+    prefix = wanted.upper()
+    if not prefix or any(letter not in ids.ALPHABET for letter in prefix):
+        return []
+    if found := _candidates(db, "uid = ?", prefix):
+        return found
+    # '[' sorts after every letter of the alphabet, so this range is the prefix, and the index serves it.
+    return _candidates(db, "uid >= ?1 and uid < ?1 || '['", prefix)
+
+
+def _by_native_id(db: apsw.Connection, wanted: str) -> list[tuple[int, str, str]]:
+    found = _candidates(db, "native_id = ?", wanted)
+    if found or len(wanted) < NATIVE_LETTERS_LEAST:
+        return found
+    # The sign sorts after every letter of such an id, so this range is the beginning, and the index serves it.
+    beginning = "native_id >= ?1 and native_id < ?1 || '\U0010ffff'"
+    # A subagent's id begins with its parent's, which is meant if no more of it is given.
+    return _candidates(db, f"{beginning} and instr(native_id, '/') = 0", wanted) or _candidates(db, beginning, wanted)
+
+
+def _shown(candidates: list[tuple[int, str, str]]) -> list[str]:
+    """Candidates as a person distinguishes them: so much of their uids as differs, and what they are called."""
+    uids = [uid for _, uid, _ in candidates]
+    length = next((n for n in range(UID_SHOWN, len(uids[0])) if len({uid[:n] for uid in uids}) == len(uids)), None)
+    called = [" ".join(name.split()) for _, _, name in candidates]
+    return [
+        f"{uid[:length]}{f' ({name})' if name else ''}" for (_, uid, _), name in zip(candidates, called, strict=True)
+    ]
+
+
+def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tuple[int, str, str]]:
+    rows = fetch(
+        db,
+        tuple[int, str, str, str | None, str | None],
+        "select id, uid, name, title, (select substr(prompt, 1, 200) from turns where session_id = sessions.id "
+        f"and prompt <> '' order by first_seq, id limit 1) from sessions where {condition} order by uid limit ?",
+        (value, CANDIDATES_SHOWN_MAX + 1),
+    )
+    return [(session_id, uid, naming.title_of(*named)[:CALLED_CHARS_MAX]) for session_id, uid, *named in rows]
+
+
+def _session(row: tuple[object, ...]) -> Session:
+    values = dict(zip(Session.__struct_fields__, row, strict=True))
+    agents = values["agents"]
+    values["agents"] = tuple(agents.split(" ")) if isinstance(agents, str) else ()
+    values["is_own"] = bool(values["is_own"])
+    return Session(**values)  # type: ignore[arg-type]
+
+
+def repositories(db: apsw.Connection) -> list[str]:
+    """The repositories of sessions, the last active first."""
+    rows = db.execute(
+        "select repository from sessions where repository <> '' group by 1 "
+        "order by max(coalesce(last_active, 0)) desc, 1"
+    )
+    return [str(name) for (name,) in rows]
+
+
+def git_branches(db: apsw.Connection) -> list[str]:
+    """The git branches that sessions were on, the last active first."""
+    rows = db.execute(
+        "select named.branch from (select id, branch from sessions union select session_id, branch from "
+        "session_branches) named join sessions s on s.id = named.id where named.branch <> '' group by 1 "
+        "order by max(coalesce(s.last_active, 0)) desc, 1"
+    )
+    return [str(name) for (name,) in rows]
+
+
+def folders(db: apsw.Connection, moves: Moves) -> list[str]:
+    """The folders that sessions began in, and the roots of their worktrees, as recorded and where they lie now."""
+    rows = db.execute(
+        "select cwd from sessions where cwd is not null union select root from sessions where root is not null "
+        "union select worktree from sessions where worktree <> ''"
+    )
+    found = [str(folder) for (folder,) in rows]
+    return list(dict.fromkeys([*found, *(moves.here(each) for each in found)]))

@@ -1,0 +1,1 @@
+"""Questions about recorded sessions, each answered as values for every face."""

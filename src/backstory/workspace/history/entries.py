@@ -1,0 +1,129 @@
+"""What happened in a session, as a face that scrolls asks for it: an outline of all, and some entries in full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from backstory.bounds import iso
+from backstory.store.tables import events
+from backstory.store.tables import turns as stored_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+
+    from backstory.model import Event
+    from backstory.store import Store, StoredEvent
+    from backstory.store.tables.events import OutlinedEvent
+    from backstory.workspace.located import LocatedSession
+
+
+Form = Literal["compact", "words", "full"]
+"""How much of an event is read: what lines need of it; that, but a call whole if the compact form does not say what it
+is about; everything, read again from the bytes that are kept."""
+
+
+WINDOW = 500
+"""The most events that are read at once; nothing of the store is held while they are shown."""
+
+
+class OutlineEntry(Struct, frozen=True, kw_only=True):
+    """One event of a session without what it says. ``turn`` is its turn's number from 1; None before the first."""
+
+    seq: int
+    part: int
+    kind: str
+    turn: int | None
+    at: int | None
+    chars: int
+    """How many characters the original event has."""
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One event of a session, in the form that was asked for."""
+
+    outline: OutlineEntry
+    event: Event
+
+
+def outlined(event: OutlinedEvent | StoredEvent, turns: Mapping[int, int]) -> OutlineEntry:
+    """A stored event as an outline has it. ``turns``: the numbers of its session's turns."""
+    return OutlineEntry(
+        seq=event.seq,
+        part=event.part,
+        kind=event.kind,
+        turn=None if event.turn_id is None else turns.get(event.turn_id),
+        at=event.at,
+        chars=event.char_len,
+    )
+
+
+def events_behind(
+    located: LocatedSession, after: tuple[int, int], form: Form, turns: Container[int | None] | None
+) -> Iterator[Entry]:
+    """The events of a session behind ``after``, in order; ``turns``: only those of turns with these numbers."""
+    # Asked now: what belongs to a turn that is stored later is left for the next call.
+    return _events_behind(located, after, located.store.ask(stored_turns.numbers, located.session.id), form, turns)
+
+
+def _events_behind(
+    located: LocatedSession, after: tuple[int, int], numbers: Mapping[int, int], form: Form,
+    turns: Container[int | None] | None,
+) -> Iterator[Entry]:  # fmt: skip
+    store, read = located.store, _reading_as(located.store, form)
+    while window := store.events(located.session, after=after, limit=WINDOW):
+        for stored in window:
+            number = None if stored.turn_id is None else numbers.get(stored.turn_id)
+            is_known = number is not None or stored.turn_id is None
+            if is_known and (turns is None or number in turns):
+                yield Entry(outline=outlined(stored, numbers), event=read(stored))
+        after = (window[-1].seq, window[-1].part)
+
+
+def entries_of(located: LocatedSession, seqs: Sequence[int], form: Form) -> tuple[Entry, ...]:
+    """The entries of some records of a session, in order."""
+    numbers, read = located.store.ask(stored_turns.numbers, located.session.id), _reading_as(located.store, form)
+    stored = located.store.ask(events.of_records, located.session.id, seqs)
+    return tuple(Entry(outline=outlined(each, numbers), event=read(each)) for each in stored)
+
+
+def _reading_as(store: Store, form: Form) -> Callable[[StoredEvent], Event]:
+    if form == "compact":
+        return lambda stored: stored.event
+    from backstory.export.full_form import FullForms
+
+    forms = FullForms(store)
+    return forms.expand if form == "full" else forms.with_words
+
+
+def as_json(entry: OutlineEntry) -> dict[str, Any]:
+    """An entry of an outline as JSON, by the names of ``show --json``."""
+    return {
+        "seq": entry.seq,
+        "part": entry.part,
+        "turn": entry.turn,
+        "at": iso(entry.at),
+        "kind": entry.kind,
+        "char_len": entry.chars,
+    }
+
+
+def event_as_json(entry: Entry) -> dict[str, Any]:
+    """An event as ``show --json`` prints it: where it stands, then its own fields."""
+    return _with_fields(as_json(entry.outline), entry.event)
+
+
+def live_event_as_json(event: Event, turn: int, *, full: bool) -> dict[str, Any]:
+    """An event of a run that is not stored yet, likewise: without a number, which the store will give it."""
+    from backstory.conversation.compact import compact_event
+    from backstory.derive.index_text import char_len
+
+    head = {"seq": None, "part": None, "turn": turn, "at": None, "kind": event.kind, "live": True}
+    return _with_fields(head | {"char_len": char_len(event)}, event if full else compact_event(event))
+
+
+def _with_fields(head: dict[str, Any], event: Event) -> dict[str, Any]:
+    fields = msgspec.to_builtins(event)
+    return head | {name: fields[name] for name in fields if name not in head}

@@ -1,0 +1,232 @@
+"""A search of everything that is stored: which events are asked for, what was found, and how it is ended early."""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backstory.ask.search import BY_SCORE, ROLES
+from backstory.bounds import iso
+from backstory.errors import IndexOff
+from backstory.lazy import lazy_module
+from backstory.search.query import Findings, find, find_exact, find_listed, find_pattern
+from backstory.store import Filter
+from backstory.store.intake import coverage as stored_coverage
+from backstory.store.intake.coverage import Coverage
+from backstory.store.tables.session_filter import Selection
+from backstory.workspace.history.resume_command import resume_command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from backstory.ask import topics
+    from backstory.search.query import Excerpt
+    from backstory.store import Store
+    from backstory.workspace.history.listing import Listing
+    from backstory.workspace.history.sessions import SessionFilter
+    from backstory.workspace.place import Place
+else:
+    topics = lazy_module("backstory.ask.topics")
+
+
+class Mode(Enum):
+    """How the text of a search is read."""
+
+    WORDS = "words"
+    EXACT = "exact"
+    """To the letter."""
+    REGEX = "regex"
+    """As a regular expression of Python's."""
+
+
+class SearchQuery(Selection, frozen=True, kw_only=True):
+    """What is searched for, and where. Without ``text`` sessions are listed that the filters let through."""
+
+    text: str = ""
+    mode: Mode = Mode.WORDS
+    here: bool = False
+    """Only this project's sessions."""
+    role: str | None = None
+    """One of the keys of ``ROLES``."""
+    scopes: tuple[str, ...] = ()
+    tool: str | None = None
+    session: str | None = None
+    """Only this session, as a person names it."""
+    without: tuple[str, ...] = ()
+    """Not these sessions."""
+    asking_run: str | None = None
+    """The turn's uid of the run that asks: the words of its session are no answer."""
+    near: bool = True
+    """Also what has the words in other forms."""
+    sort: str = BY_SCORE
+    all_hits: bool = False
+    """Every hit, not one per session."""
+    limit: int = 20
+
+
+class SearchResult(Struct, frozen=True, kw_only=True):
+    """What was found. ``labels``: what commands take for each session in any folder, by uid."""
+
+    query: SearchQuery
+    findings: Findings
+    labels: dict[str, str]
+    coverage: Coverage = Coverage()
+    missing_store: Path | None = None
+    """Where the home store would be, if nothing was imported yet."""
+
+
+def left_out(coverage: Coverage) -> Iterator[str]:
+    """What the index does not cover, and what can be done about it."""
+    if count := coverage.uncovered:
+        what = f"{count:,} {'session is' if count == 1 else 'sessions are'} not covered"
+        yield f"{what} by index.repositories. To change that: backstory config set index.repositories NAMES"
+    if coverage.is_outdated:
+        yield "The index is not as its settings say now, so hits may be missing or too many. Next: backstory reindex"
+
+
+class Cancellation:
+    """Ends a question that is being asked, from any thread: that one raises Cancelled within milliseconds.
+
+    It stays cancelled: what is asked with it later ends at once.
+    """
+
+    def __init__(self) -> None:
+        self._store: Store | None = None
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """End the question."""
+        self.is_cancelled = True
+        if self._store is not None:
+            self._store.interrupt()
+
+    def watch(self, store: Store) -> None:
+        """Note whose question it is that may be ended."""
+        self._store = store
+
+
+def search(place: Place, query: SearchQuery, cancellation: Cancellation | None) -> Findings:
+    """What the home store has of it. A filter that cannot be read is refused also where there is no store yet."""
+    store, wanted = place.home_store, filter_of(place, query)
+    if not store.exists:
+        return Findings(total=0, truncated=False, excerpts=[])
+    if not store.ask(stored_coverage.state, store.index_rule and store.index_rule()).is_on:
+        raise IndexOff
+    if cancellation is None:
+        return _found(store, query, wanted)
+    cancellation.watch(store)
+    with store.cancellable(lambda: cancellation.is_cancelled):
+        return _found(store, query, wanted)
+
+
+def _found(store: Store, query: SearchQuery, wanted: Filter) -> Findings:
+    most, each = query.limit, None if query.all_hits else 1
+    if not query.text:
+        return find_listed(store, wanted, limit=most)
+    if query.mode is Mode.REGEX:
+        return find_pattern(store, query.text, wanted, limit=most, hits_per_session=each)
+    if query.mode is Mode.EXACT:
+        return find_exact(store, query.text, wanted, limit=most, hits_per_session=each, sort=query.sort)
+    return find(store, query.text, wanted, limit=most, hits_per_session=each, near=query.near, sort=query.sort)
+
+
+def about(listing: Listing, words: str, wanted: SessionFilter) -> SessionFilter:
+    """The same filter for the sessions of a list that are about something, as any of its stores says."""
+    stores = listing.stores(everywhere=wanted.everywhere)
+    found = (
+        store.ask_or([], topics.about, words, store.as_recorded(Filter(**listing.filter_of(store, wanted).shared)))
+        for store in stores
+    )
+    return replace(wanted, about=words, uids=tuple(dict.fromkeys(chain.from_iterable(found))))
+
+
+def filter_of(place: Place, query: SearchQuery) -> Filter:
+    """The events that are asked for. Raises SessionNotFound, SessionAmbiguous, StoreNotFound."""
+    home = place.home_store
+    of_project: dict[str, Any] = {}
+    if query.here:
+        from backstory.workspace.history.listing import project_id  # few searches ask whose a store is
+
+        of_project = {"project": place.project_key, "folder": str(place.project_folder), "owner": project_id(place)}
+    return Filter(
+        **{**query.shared, **of_project},
+        session_id=None if query.session is None else home.session(query.session).id,
+        without=(*(home.session(each).id for each in query.without), *_own(place.home, home, query)),
+        scopes=_scopes(query.role, query.scopes),
+        tool=query.tool,
+    )
+
+
+def _scopes(role: str | None, scopes: tuple[str, ...]) -> tuple[str, ...]:
+    if role is None:
+        return scopes
+    return tuple(each for each in ROLES[role] if not scopes or each in scopes) or ("none",)
+
+
+def _own(folder: Path, home: Store, query: SearchQuery) -> tuple[int, ...]:
+    """The session whose run asks; none where a session is named."""
+    if query.session is not None or not (query.asking_run or "").isalnum() or not home.exists:
+        return ()
+    from backstory.runs.spool import SPOOLS, Spool
+
+    run = Spool(folder / SPOOLS / str(query.asking_run)).run
+    return (home.session(run.session_uid).id,) if run is not None and home.has(run.session_uid) else ()
+
+
+def as_json(result: SearchResult) -> dict[str, Any]:
+    """What was found as ``search --json`` prints it."""
+    findings = result.findings
+    return {
+        "query": result.query.text,
+        "total": findings.total,
+        "truncated": findings.truncated,
+        "relaxed": findings.relaxed,
+        "stopped": findings.stopped,
+        "not_covered": result.coverage.uncovered,
+        "outdated": result.coverage.is_outdated,
+        "instead": dict(findings.instead),
+        "totals": {
+            "sessions": findings.sessions,
+            "hits": findings.events,
+            "near_sessions": findings.near,
+            "at_least": findings.at_least,
+        },
+        "hits": [hit_as_json(excerpt, result.labels) for excerpt in findings.excerpts],
+    }
+
+
+def hit_as_json(found: Excerpt, labels: dict[str, str]) -> dict[str, Any]:
+    """One hit, likewise."""
+    session = found.session
+    return {
+        "session": labels[session.uid],
+        "uid": session.uid,
+        "number": session.shown_number,
+        "name": session.name,
+        "title": found.shown.shown_title or session.shown_title,
+        "agent": ", ".join(session.agents),
+        "project": session.project,
+        "repository": session.repository,
+        "branch": session.branch,
+        "parent": found.shown.uid if found.shown.uid != session.uid else None,
+        "at": iso(found.stored.at),
+        "seq": found.stored.seq,
+        "part": found.stored.part,
+        "kind": found.stored.kind,
+        "scope": found.scope,
+        "near": found.near,
+        "copy": found.copied,
+        "snippet": found.snippet,
+        "marks": found.marks,
+        "score": round(found.score, 4),
+        "from_elsewhere": session.elsewhere is not None,
+        "native_id": session.native_id,
+        "resume_command": None
+        if session.elsewhere
+        else resume_command(session.agents, session.native_id, session.shown_number),
+    }

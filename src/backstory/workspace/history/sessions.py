@@ -1,0 +1,207 @@
+"""Sessions as every face lists them: values, which of them are asked for, and what they are as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.bounds import iso
+from backstory.derive.naming import main_folder
+from backstory.derive.pricing import UNKNOWN
+from backstory.store.tables.session_filter import ListFilter
+from backstory.workspace.history.resume_command import resume_command
+from backstory.workspace.runs.running import meter_of
+
+if TYPE_CHECKING:
+    from backstory.derive.pricing import Cost
+    from backstory.store import Session
+    from backstory.store.tables.sessions import Sort
+    from backstory.workspace.runs.running import Meter
+
+
+UID_SHOWN = 12
+"""The most letters of a uid that are shown where no other session's begins with them."""
+
+
+class SessionFilter(ListFilter, frozen=True, kw_only=True):
+    """Which sessions are listed. Of which project is known from the folder that is asked from."""
+
+    everywhere: bool = False
+    """Every project's, not only those of the folder that is asked from."""
+    about: str | None = None
+    """The words by which ``uids`` were chosen."""
+
+    @property
+    def is_narrow(self) -> bool:
+        """True if sessions of the place are left out that a list shows unasked."""
+        return any((*self.shared.values(), self.title, self.about))
+
+    @property
+    def is_chosen(self) -> bool:
+        """True if only some sessions of the machine are asked for, whenever they were."""
+        asked = (value for name, value in self.shared.items() if name not in ("since", "until"))
+        return not self.everywhere or any((*asked, self.title, self.about))
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """Which part of a list: so many sessions (0: all), from the top or behind one that was listed.
+
+    ``sort``: the greatest come first; None: the last active do.
+    """
+
+    limit: int = 50
+    after: ListedSession | None = None
+    sort: Sort | None = None
+
+
+class ListedSession(Struct, frozen=True, kw_only=True):
+    """One session of a list. ``label`` names it; times are in ms since 1970 except ``created`` (ISO 8601)."""
+
+    label: str
+    """Its number where commands here take that for this session, else so much of its uid as is its own."""
+    heading: str
+    """What it is about, in a line; '' where nobody asked for anything."""
+    project_name: str
+    uid: str
+    number: str | None
+    name: str
+    title: str | None
+    first_prompt: str | None
+    agents: tuple[str, ...]
+    project: str | None
+    repository: str | None
+    branch: str | None
+    cwd: str | None
+    said_folder: str
+    """``cwd`` as its texts name it, also when that was moved since; '' if it is not known."""
+    created: str
+    last_active: int | None
+    turns: int
+    events: int
+    completed: bool | None
+    outcome: str | None
+    """How its last turn ended; None while that is open, or the session runs."""
+    duration_ms: int | None
+    tokens: int | None
+    """What its turns read and wrote, caches included, without subagents; None where nothing of it is known."""
+    partial_tokens: int
+    """Of how many of these turns a count is missing, or was lost: ``tokens`` is at least what it says."""
+    cost: Cost
+    last_duration_ms: int | None
+    last_cost: Cost
+    """Of its last turn alone; the others are of all its turns."""
+    meter: Meter | None
+    """How full its context is; None where that was not counted."""
+    native_id: str | None
+    parent_uid: str | None
+    relation: str | None
+    elsewhere: str | None
+    """The store from elsewhere that it was taken from, or is in."""
+    is_conflict: bool
+    """True if it claims to be a session that the home store knows from another place."""
+    is_running: bool
+
+    @property
+    def main_project(self) -> str | None:
+        """Its project; of a worktree that an agent made, the project that this lies in."""
+        return self.project and main_folder(self.project)
+
+
+class LastTurn(Struct, frozen=True):
+    """What the last turn of a session took."""
+
+    duration_ms: int | None
+    cost: Cost
+
+
+class SessionPage(Struct, frozen=True, kw_only=True):
+    """A part of a list of sessions, in the order that was asked for."""
+
+    sessions: tuple[ListedSession, ...]
+    total: int
+    """How many sessions the whole list has."""
+    has_more: bool
+
+
+def listed(
+    session: Session, cost: Cost, last: LastTurn | None, *, label: str, is_conflict: bool, is_running: bool
+) -> ListedSession:
+    """A session of a store as it is listed."""
+    return ListedSession(
+        label=label,
+        heading=session.shown_title,
+        project_name=session.shown_project,
+        uid=session.uid,
+        number=session.shown_number,
+        name=session.name,
+        title=session.title,
+        first_prompt=session.first_prompt,
+        agents=session.agents,
+        project=session.project,
+        repository=session.repository,
+        branch=session.branch,
+        cwd=session.cwd,
+        said_folder=session.said_folder,
+        created=session.created,
+        last_active=session.last_active,
+        turns=session.turns,
+        events=session.events,
+        completed=None if session.completed is None else bool(session.completed),
+        outcome=None if is_running else session.outcome,
+        duration_ms=session.duration_ms,
+        tokens=session.tokens,
+        partial_tokens=session.partial_tokens,
+        cost=cost,
+        last_duration_ms=None if last is None else last.duration_ms,
+        last_cost=UNKNOWN if last is None else last.cost,
+        meter=meter_of(session),
+        native_id=session.native_id,
+        parent_uid=session.parent_uid,
+        relation=session.relation,
+        elsewhere=session.elsewhere,
+        is_conflict=is_conflict,
+        is_running=is_running,
+    )
+
+
+def as_json(session: ListedSession) -> dict[str, Any]:
+    """A session as ``list --json`` and ``show --json`` print it."""
+    return {
+        "number": session.number,
+        "uid": session.uid,
+        "name": session.name or session.number or session.heading,
+        "title": session.title,
+        "first_prompt": session.first_prompt,
+        "agents": session.agents,
+        "project": session.project,
+        "repository": session.repository,
+        "branch": session.branch,
+        "cwd": session.cwd,
+        "created": session.created,
+        "last_active": iso(session.last_active),
+        "turns": session.turns,
+        "events": session.events,
+        "completed": session.completed,
+        "outcome": session.outcome,
+        "duration_ms": session.duration_ms,
+        "tokens": session.tokens,
+        "turns_with_partial_tokens": session.partial_tokens,
+        "cost_usd": session.cost.usd,
+        "cost_kind": session.cost.kind,
+        "low_usd": session.cost.low_usd,
+        "last_duration_ms": session.last_duration_ms,
+        "last_cost_usd": session.last_cost.usd,
+        "context_used": None if session.meter is None else session.meter.used,
+        "context_limit": None if session.meter is None else session.meter.limit,
+        "context_percent": None if session.meter is None else session.meter.percent,
+        "native_id": session.native_id,
+        # One from elsewhere is not resumed before a person trusts it.
+        "resume_command": None
+        if session.elsewhere
+        else resume_command(session.agents, session.native_id, session.number),
+        "parent": session.parent_uid,
+        "relation": session.relation,
+        "from_elsewhere": session.elsewhere is not None,
+        "conflict": session.is_conflict,
+    }

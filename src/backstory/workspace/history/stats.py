@@ -1,0 +1,230 @@
+"""What agents did in numbers: sums over the turns of several stores, each turn once, and the same as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backstory.ask import costs
+from backstory.ask import stats as stored_stats
+from backstory.ask.stats import Asked, By
+from backstory.bounds import iso
+from backstory.derive.tally import Figures, Group, GroupKey, Tally
+from backstory.lazy import lazy_module
+from backstory.store.file import migrate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import tzinfo
+
+    from backstory.ask import tool_stats
+    from backstory.ask.tool_stats import ToolCalls
+    from backstory.store import Store
+    from backstory.workspace.history.listing import Listing
+    from backstory.workspace.history.sessions import SessionFilter
+else:
+    tool_stats = lazy_module("backstory.ask.tool_stats")
+
+
+class StatsQuery(Struct, frozen=True, kw_only=True):
+    """What is counted: turns that began between ``since`` and ``until``, of sessions that the other filters choose.
+
+    ``zone``: where days begin; None: the system's. ``is_estimated``: also what lower bounds of costs may come to.
+    """
+
+    wanted: SessionFilter
+    by: By | None = None
+    zone: tzinfo | None = None
+    is_estimated: bool = True
+
+
+class StatsGroup(Struct, frozen=True, kw_only=True):
+    """Some of the turns, by what they have in common."""
+
+    key: GroupKey
+    figures: Figures
+
+
+class Stats(Struct, frozen=True, kw_only=True):
+    """What was counted: days in their order, other groups with the dearest first. ``undated`` turns have no time.
+
+    ``is_counted_earlier``: an earlier version derived some of what is there, so sums may be other ones.
+    """
+
+    query: StatsQuery
+    total: Figures
+    groups: tuple[StatsGroup, ...]
+    undated: int
+    is_counted_earlier: bool = False
+
+
+class ToolFigures(Struct, frozen=True, kw_only=True):
+    """How often a tool was called, in how many sessions; ``tool`` is its agent's name for it."""
+
+    tool: str
+    calls: int
+    failed: int
+    without_result: int
+    """Calls of which nobody knows how they ended."""
+    sessions: int
+
+
+class ToolStats(Struct, frozen=True, kw_only=True):
+    """The calls of tools, the most called first; ``sessions``: that called any."""
+
+    query: StatsQuery
+    tools: tuple[ToolFigures, ...]
+    sessions: int
+    is_counted_earlier: bool = False
+
+
+def count_turns(listing: Listing, query: StatsQuery, report: Callable[[int, int], None]) -> Stats:
+    """Count the turns of the sessions that are listed."""
+    (found,) = count_turns_by(listing, query, (query.by,), report)
+    return found
+
+
+def count_turns_by(
+    listing: Listing, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None]
+) -> tuple[Stats, ...]:
+    """Count the same turns in several groupings, reading them once."""
+    tallies, is_earlier = [Tally() for _ in groupings], False
+    for number, (store, asked) in enumerate(asked_of_each(listing, query, groupings, report)):
+        store.ask_or(None, stored_stats.add_turns, costs.price_table(store.prices_file), asked, tallies, number)
+        is_earlier |= not store.ask_or(True, migrate.is_derived)
+    by_each = zip(groupings, tallies, strict=True)
+    return tuple(_stats(replace(query, by=by), tally, is_earlier=is_earlier) for by, tally in by_each)
+
+
+def _stats(query: StatsQuery, tally: Tally, *, is_earlier: bool) -> Stats:
+    groups = [StatsGroup(key=key, figures=group.figures) for key, group in tally.groups.items()]
+    groups.sort(key=_by_day if query.by == "day" else _by_cost)
+    whole = groups[0].figures if len(groups) == 1 else tally.whole.figures
+    shown = () if query.by is None else tuple(groups)
+    total = whole if groups else Group().figures
+    return Stats(query=query, total=total, groups=shown, undated=tally.undated, is_counted_earlier=is_earlier)
+
+
+def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int], None]) -> ToolStats:
+    """Count the calls of tools in the sessions that are listed."""
+    tools, is_earlier = dict[str, "ToolCalls"](), False
+    for number, (store, asked) in enumerate(asked_of_each(listing, query, (None,), report)):
+        store.ask_or(None, tool_stats.add_calls, costs.price_table(store.prices_file), asked, tools, number)
+        is_earlier |= not store.ask_or(True, migrate.is_derived)
+    found = [
+        ToolFigures(
+            tool=name, calls=each.calls, failed=each.failed, without_result=each.without_result,
+            sessions=len(each.sessions),
+        )
+        for name, each in tools.items()
+    ]  # fmt: skip
+    found.sort(key=lambda each: (-each.calls, each.tool))
+    sessions = set[int]().union(*(each.sessions for each in tools.values()))
+    return ToolStats(query=query, tools=tuple(found), sessions=len(sessions), is_counted_earlier=is_earlier)
+
+
+def asked_of_each(
+    listing: Listing, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None]
+) -> list[tuple[Store, Asked]]:
+    """What each store is asked for. What a better store has is counted there."""
+    found, sessions, turns = list[tuple["Store", Asked]](), frozenset[str](), frozenset[str]()
+    stores = listing.stores(everywhere=query.wanted.everywhere)
+    for store in stores:
+        wanted = listing.filter_of(store, query.wanted)
+        asked = Asked(
+            wanted=wanted, groupings=tuple(groupings), zone=query.zone, but_sessions=sessions, but_turns=turns,
+            is_estimated=query.is_estimated, report=report,
+        )  # fmt: skip
+        found.append((store, asked))
+        if store is not stores[-1]:
+            sessions |= listing.taken_by(store)
+            turns |= store.ask_or(frozenset(), stored_stats.uids, costs.price_table(store.prices_file), asked)
+    return found
+
+
+def _by_day(group: StatsGroup) -> tuple[bool, str]:
+    return group.key.value is None, group.key.value or ""
+
+
+def _by_cost(group: StatsGroup) -> tuple[float, int, str]:
+    figures = group.figures
+    return -(figures.cost.low_usd or 0), -used(figures), group.key.value or ""
+
+
+def used(figures: Figures) -> int:
+    """How many tokens there were of any kind."""
+    return sum(each or 0 for each in (figures.input, figures.output, figures.cache_read, figures.cache_write))
+
+
+def as_json(stats: Stats) -> dict[str, Any]:
+    """Sums as ``stats --json`` prints them."""
+    query, by = stats.query, stats.query.by
+    return {
+        "by": by,
+        "since": iso(query.wanted.since),
+        "until": iso(query.wanted.until),
+        "total": figures_as_json(stats.total),
+        "groups": [_key_as_json(by, each.key) | figures_as_json(each.figures) for each in stats.groups],
+        "undated_turns": stats.undated,
+        "counted_earlier": stats.is_counted_earlier,
+    }
+
+
+def _key_as_json(by: By | None, key: GroupKey) -> dict[str, Any]:
+    if by == "project":
+        return {"project": key.project, "project_name": key.project_name}
+    if by == "branch":
+        return {"branch": key.value, "project": key.project, "project_name": key.project_name}
+    return {} if by is None else {by: key.value}
+
+
+def figures_as_json(figures: Figures) -> dict[str, Any]:
+    """The figures of some turns; null where nothing is known."""
+    cost = figures.cost
+    return {
+        "sessions": figures.sessions,
+        "turns": figures.turns,
+        "input_tokens": figures.input,
+        "output_tokens": figures.output,
+        "cache_read_tokens": figures.cache_read,
+        "cache_write_tokens": figures.cache_write,
+        "cost_usd": cost.usd,
+        "cost_kind": cost.kind,
+        "low_usd": cost.low_usd,
+        "high_usd": cost.high_usd,
+        "duration_ms": figures.duration_ms,
+        "turns_without_tokens": figures.without_tokens,
+        "turns_with_partial_tokens": figures.partial_tokens,
+        "turns_without_cost": figures.without_cost,
+        "turns_without_duration": figures.without_duration,
+    }
+
+
+def tools_as_json(stats: ToolStats) -> dict[str, Any]:
+    """Calls as ``stats --by tool --json`` prints them."""
+    wanted = stats.query.wanted
+    tools = [
+        {
+            "tool": each.tool,
+            "calls": each.calls,
+            "failed_calls": each.failed,
+            "calls_without_result": each.without_result,
+            "sessions": each.sessions,
+        }
+        for each in stats.tools
+    ]
+    return {
+        "by": "tool",
+        "since": iso(wanted.since),
+        "until": iso(wanted.until),
+        "total": {
+            "calls": sum(each.calls for each in stats.tools),
+            "failed_calls": sum(each.failed for each in stats.tools),
+            "calls_without_result": sum(each.without_result for each in stats.tools),
+            "sessions": stats.sessions,
+        },
+        "groups": tools,
+        "counted_earlier": stats.is_counted_earlier,
+    }

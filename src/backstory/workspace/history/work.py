@@ -1,0 +1,138 @@
+"""What was done in the sessions of a list: turns, and what a person would report of them. Each turn counts once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from backstory.ask import work
+from backstory.derive.check_programs import DeedKind
+from backstory.derive.deeds import CHECKS, is_aside, is_below, made, succeeded, was_refused
+from backstory.model import ToolResult
+from backstory.store.intake import coverage, derived_tables
+from backstory.store.tables import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from backstory.ask.work import DoneDeed, WorkTurn
+    from backstory.export.full_form import FullForms
+    from backstory.store import Session, Store
+    from backstory.store.intake.derived_tables import StoredRef
+    from backstory.workspace.history.listing import Listing
+    from backstory.workspace.history.sessions import ListedSession, SessionFilter
+
+REPORTED_EVERY = 50
+"""Progress is reported every so many sessions."""
+_TOLD_BY_OUTPUT = (DeedKind.COMMIT, DeedKind.PULL_REQUEST)
+
+
+class SessionWork(Struct, frozen=True, kw_only=True):
+    """A session with its own turns, and what was done in them, subagents' deeds with it.
+
+    ``turns``: those that began in the time that was asked for; ``deeds``: of these and of earlier ones, in order.
+    ``roots``: the folders that paths are shown below, also as they were called before they were moved.
+    """
+
+    session: ListedSession
+    turns: tuple[WorkTurn, ...]
+    deeds: tuple[DoneDeed, ...]
+    refs: tuple[StoredRef, ...]
+    roots: tuple[str, ...]
+    is_covered: bool = True
+    """Else its edits, and what its calls returned, are not known: index.repositories leaves them out."""
+
+
+def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> tuple[SessionWork, ...]:
+    """What was done in the sessions of a list, in its order; those without a turn of their own in the time left out.
+
+    ``report`` receives how many sessions were read, of how many.
+    """
+    placed = listing.placed(wanted)
+    found, met = dict[str, SessionWork](), set[str]()
+    # The original of a copied turn has the smaller uid.
+    for done, (store, session, value) in enumerate(sorted(placed, key=lambda each: each[1].uid)):
+        if done % REPORTED_EVERY == 0:
+            report(done, len(placed))
+        turns, deeds = store.ask(work.of_session, session.id)
+        copied = met & {each.uid for each in turns}
+        met |= {each.uid for each in turns}
+        mine = [each for each in turns if each.uid not in copied and wanted.is_in_time(each.started)]
+        if mine:
+            before = (each for each in deeds if each.turn_uid not in copied and _is_before(wanted.until, each.at))
+            found[session.uid] = _work(store, session, value, mine, before)
+    return tuple(found[session.uid] for _, session, _ in placed if session.uid in found)
+
+
+def work_of(store: Store, session: Session, value: ListedSession) -> SessionWork:
+    """What was done in one session, with all of its turns, copies of others' too, and what its commits are called."""
+    turns, deeds = store.ask(work.of_session, session.id)
+    return _work(store, session, value, turns, deeds, is_named=True)
+
+
+def _work(
+    store: Store, session: Session, value: ListedSession, turns: Iterable[WorkTurn], deeds: Iterable[DoneDeed],
+    *, is_named: bool = False,
+) -> SessionWork:  # fmt: skip
+    roots = _roots(store, session)
+    counted = [each for each in deeds if not is_aside(each.text if _is_edit(each) else each.folder, roots)]
+    return SessionWork(
+        session=value, turns=tuple(turns), deeds=tuple(_settled(store, counted, is_named=is_named)),
+        refs=tuple(store.ask(derived_tables.refs_of, session.id)), roots=roots,
+        is_covered=store.ask(coverage.is_covered, session.id),
+    )  # fmt: skip
+
+
+def below(path: str, roots: Iterable[str]) -> str | None:
+    """A path as it is below the first of these folders that holds it; None outside of them all.
+
+    >>> below("/p/src/a.py", ["/p"]), below("/q/a.py", ["/p"])
+    ('src/a.py', None)
+    """
+    return next((path[len(each.rstrip("/")) + 1 :] for each in roots if is_below(path, each)), None)
+
+
+def _roots(store: Store, session: Session) -> tuple[str, ...]:
+    """The folders of a session, the outermost first."""
+    now = [each for each in (session.root, session.worktree, session.cwd, session.recorded_cwd) if each]
+    earlier = [before for each in now for before in store.moves.earlier(each)]
+    return tuple(sorted(dict.fromkeys([*now, *earlier]), key=len))
+
+
+def _is_edit(deed: DoneDeed) -> bool:
+    return deed.kind == DeedKind.EDIT
+
+
+def _settled(store: Store, deeds: list[DoneDeed], *, is_named: bool) -> Iterator[DoneDeed]:
+    """The same by the whole of what was returned, where that decides: of the last checks, and of what seems to fail.
+
+    ``is_named``: of all commits and pull requests, which it names.
+    """
+    from backstory.export.full_form import FullForms  # few sessions end in a long output
+
+    forms, left = FullForms(store), set(CHECKS)
+    settled: list[DoneDeed] = []
+    for deed in reversed(deeds):
+        is_open = deed.kind in left or (deed.kind in _TOLD_BY_OUTPUT and (is_named or deed.failed))
+        now = _by_whole(store, forms, deed) if is_open and deed.cut is not None else deed
+        if now is not None:
+            left.discard(now.kind)
+            settled.append(now)
+    yield from reversed(settled)
+
+
+def _by_whole(store: Store, forms: FullForms, deed: DoneDeed) -> DoneDeed | None:
+    """A deed by the whole text that its call returned; None if a person refused it."""
+    if deed.cut is None:
+        return deed
+    stored = store.ask(events.of_records, deed.session_id, [deed.cut])
+    said = "\n".join(each.content for each in map(forms.expand, stored) if isinstance(each, ToolResult))
+    if was_refused(deed.failed, said):
+        return None
+    return replace(deed, ok=succeeded(deed, deed.failed, said), made=made(deed.kind, said))
+
+
+def _is_before(until: int | None, at: int | None) -> bool:
+    return until is None or at is None or at < until

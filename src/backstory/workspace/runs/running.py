@@ -1,0 +1,260 @@
+"""Sessions that run at this moment: their runs before these are stored, and the meter of their contexts."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from backstory.errors import BackstoryError
+from backstory.model import Init
+from backstory.projects import git
+from backstory.projects.registry import file_at
+from backstory.runs.spool import SPOOLS, list_spools, running_runs
+from backstory.store.tables import compactions, sessions
+from backstory.store.tables import events as stored_events
+from backstory.store.tables import turns as stored_turns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from backstory.model import Event, TurnWithEvents
+    from backstory.runs.spool import Run
+    from backstory.store import Session, Store
+    from backstory.workspace.place import Place
+
+
+class PendingRun(Struct, frozen=True, kw_only=True):
+    """A run that is not stored yet. ``session_uid`` is None where its spool does not say whose it is."""
+
+    folder: Path
+    session_uid: str | None
+    is_running: bool
+    trouble: str = ""
+    """Why it could not be stored the last time; '' where nobody tried."""
+
+
+def pending_runs(home: Path) -> tuple[PendingRun, ...]:
+    """The runs of a machine that are not stored yet, the oldest first."""
+    found = []
+    for spool in list_spools(home / SPOOLS):
+        run = spool.run
+        if run is not None:
+            found.append(
+                PendingRun(
+                    folder=spool.folder, session_uid=run.session_uid, is_running=spool.is_alive, trouble=spool.trouble
+                )
+            )
+        elif spool.is_unreadable:
+            found.append(PendingRun(folder=spool.folder, session_uid=None, is_running=False))
+    return tuple(found)
+
+
+def sessions_running(home: Path, store: Path, worktree: Path) -> dict[str, list[Run]]:
+    """The runs of a store's sessions, by uid: those in a worktree if there are any, else those in all of them."""
+    runs = [run for _, run in running_runs(home) if store_of_run(run, store) == store]
+    near = [run for run in runs if (git.repository_root(Path(run.cwd)) or Path(run.cwd)) == worktree]
+    found: dict[str, list[Run]] = {}
+    for run in near or runs:
+        found.setdefault(run.session_uid, []).append(run)
+    return found
+
+
+def store_of_run(run: Run, near: Path) -> Path:
+    """The path of the store that a run is in: ``near``, if its project was moved there since the run began."""
+    path = Path(run.store)
+    is_moved = path != near and run.store_file is not None and run.store_file == file_at(near)
+    return near if is_moved else path
+
+
+def is_running(place: Place, uid: str, store: Path) -> bool:
+    """Return True if a session of a store is running: by an agent, a process with the right to, or another machine."""
+    from backstory.runs.lock import host, is_held
+    from backstory.store.tables.queue import Queue
+
+    if is_held(place.home, uid) or any(run.session_uid == uid for _, run in running_runs(place.home)):
+        return True
+    with Queue(store, place.report) as queue:
+        owner = queue.owner(uid)
+    return owner is not None and owner.host != host() and owner.is_fresh(place.now())
+
+
+def with_runs(session: Session, runs: Sequence[Run]) -> Session:
+    """A session with its runs that no store has yet: they count as turns, and say what it is about."""
+    return msgspec.structs.replace(with_title(session, runs), turns=session.turns + len(runs)) if runs else session
+
+
+def with_title(session: Session, runs: Sequence[Run]) -> Session:
+    """A session with what its runs say of it: which agents it has, and of a new one what it is about."""
+    return msgspec.structs.replace(
+        session,
+        agents=tuple(sorted({*session.agents, *(run.agent for run in runs)})),
+        first_prompt=session.first_prompt or runs[0].prompt,
+    )
+
+
+# the meter of a context -----------------------------------------------------------------------------------------------
+
+
+class Meter(Struct, frozen=True, kw_only=True):
+    """Characters of a context since the last summary, and from how many on it is summarised."""
+
+    used: int
+    limit: int
+
+    @property
+    def percent(self) -> int:
+        """How much of the limit is used: from 0 to 100.
+
+        >>> Meter(used=120_000, limit=400_000).percent, Meter(used=9, limit=4).percent
+        (30, 100)
+        """
+        return min(100, 100 * self.used // self.limit) if self.limit else 0
+
+
+def meter_of(session: Session) -> Meter | None:
+    """What was counted of a session when its last turn was stored; None where that is not known."""
+    if session.context_chars is None or not session.context_limit:
+        return None
+    return Meter(used=session.context_chars, limit=session.context_limit)
+
+
+def summarised_from(place: Place, store: Store, session: Session, agent: str, model: str | None) -> int:
+    """From how many characters on a session's context is summarised for an agent; 0: never.
+
+    ``model``: None: that of the agent's last turn. What its model can take counts as soon as a turn has named it.
+    """
+    from backstory.conversation.compaction import threshold  # a list needs only what was counted before
+
+    model, window = store.ask(stored_turns.context_window, session.id, agent, model)
+    return threshold(place.config.settings.compaction.chars_of(agent, model), window)
+
+
+def limit_of(place: Place, store: Store, session: Session, agent: str, model: str | None) -> int:
+    """From how many characters on a context is summarised; where it never is, how many it may have."""
+    chars = summarised_from(place, store, session, agent, model)
+    return chars or place.config.settings.run.context_chars
+
+
+EVENT_CHARS = 64
+"""At the most so many characters stand around an event in a context."""
+EVENTS_COUNTED_MAX = 100_000
+"""A session of more events is not counted by itself after each run: they would all be held in memory."""
+KEPT_LEAST = 10
+"""From this percentage on it is worth a write to the store, which waits for the disk."""
+
+
+def measure(place: Place, store: Store, session: Session) -> Meter | None:
+    """Count what a session's context has now, and keep that in its store from a tenth of the limit on.
+
+    None: the session is too large to be counted by the way.
+    """
+    if store.ask(stored_events.count, session.id) > EVENTS_COUNTED_MAX:
+        return None
+    turns = store.ask(compactions.history, session.id, 1 << 60).turns
+    used = _chars(turns)
+    if not turns:
+        return Meter(used=0, limit=place.config.settings.run.context_chars)
+    last = turns[-1].turn
+    meter = Meter(used=used, limit=limit_of(place, store, session, last.agent, last.model))
+    if meter.percent < KEPT_LEAST:
+        return meter
+    with suppress(BackstoryError):
+        store.change(sessions.note_context, session.id, meter.used, meter.limit)
+        _note_in_home(place, store, session, meter)
+    return meter
+
+
+def count_context(place: Place, store: Store, session_uid: str) -> None:
+    """Count how full the context of a session is, of which a run was stored that nobody followed to its end."""
+    with suppress(BackstoryError):
+        if store.has(session_uid):
+            measure(place, store, store.session(session_uid))
+
+
+def _chars(turns: Sequence[TurnWithEvents]) -> int:
+    from backstory.conversation.context import rendered_blocks  # a list needs only what was counted before
+
+    return sum(len(block) + 1 for blocks in rendered_blocks(turns) for block in blocks)
+
+
+def _note_in_home(place: Place, store: Store, session: Session, meter: Meter) -> None:
+    """The machine's store lists the session, too; where its copy is behind, it takes this with the rest."""
+    home, uid = place.machine_store, session.uid
+    if (
+        home.path != store.path
+        and home.has(uid)
+        and home.ask_or(1, sessions.next_seq, uid) == store.ask_or(1, sessions.next_seq, uid)
+    ):
+        home.change(sessions.note_context, home.session(uid).id, meter.used, meter.limit)
+
+
+class LiveMeter:
+    """How full the context of a session becomes while a turn of it runs.
+
+    ``limit_for``: the limit for a model, asked as soon as the agent says which one answers. ``more_before``: counts
+    what the context had beside ``before``, asked once the turn has grown enough for that to be said.
+    """
+
+    def __init__(
+        self, before: Meter, prompt: str, limit_for: Callable[[str], int], more_before: Callable[[], int] | None = None
+    ) -> None:
+        self._limit, self._used = before.limit, before.used + len(prompt)
+        self._limit_for, self._more_before = limit_for, more_before
+        # Of a context that is nearly empty nothing needs to be said.
+        self._percent = -1 if before.percent else 0
+
+    @property
+    def meter(self) -> Meter:
+        """How full it is now."""
+        return Meter(used=self._used, limit=self._limit)
+
+    def counting(self, events: Iterable[Event]) -> Iterator[Event]:
+        """The same events, each counted as it is passed on."""
+        for event in events:
+            self.add([event])
+            yield event
+
+    def add(self, events: Iterable[Event]) -> Meter | None:
+        """Count what came; returns how full it is now, if that is another percentage than before."""
+        from backstory.conversation.context import event_chars
+
+        for event in events:
+            self._used += event_chars(event)
+            if isinstance(event, Init) and event.model:
+                self._limit = self._limit_for(event.model)
+        if self._more_before is not None and 2 * self.meter.percent >= KEPT_LEAST:
+            self._used, self._more_before = self._used + self._more_before(), None
+        meter = self.meter
+        is_new, self._percent = meter.percent != self._percent, meter.percent
+        return meter if is_new else None
+
+
+def live_meter(
+    place: Place, store: Store, session: Session, agent: str, model: str | None, prompt: str
+) -> LiveMeter | None:
+    """A meter for a turn that begins; None where it is not known how full the context is before it."""
+
+    def limit_for(name: str | None) -> int:
+        return limit_of(place, store, session, agent, name)
+
+    limit, more_before = limit_for(model), None
+    used = 0
+    if store.ask(stored_turns.count, session.id):
+        before = meter_of(store.session(session.id))
+        if before is not None:
+            used = before.used
+        elif 100 * store.ask(stored_events.chars_at_most, session.id, EVENT_CHARS) < KEPT_LEAST * limit:
+            # So little is not kept.
+            more_before = partial(_count, store, session)
+        else:
+            return None
+    return LiveMeter(Meter(used=used, limit=limit), prompt, limit_for, more_before)
+
+
+def _count(store: Store, session: Session) -> int:
+    return _chars(store.ask(compactions.history, session.id, 1 << 60).turns)

@@ -1,0 +1,114 @@
+"""A JSON export, imported: read whole into a store of its own, then taken over session by session.
+
+Each session is taken over in one transaction, so that a kill leaves none in part; the next import takes the rest.
+"""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from backstory.errors import StoreBusy, in_words, is_for_one_only
+from backstory.exchange import replication
+from backstory.exchange.imported import Came
+from backstory.ingest.import_folder import staging
+from backstory.ingest.json_import import Damaged, JsonImport
+from backstory.store.intake import ingesting
+from backstory.store.tables import boarding
+from backstory.workspace.stores.importing import derive_all, no_progress
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backstory.exchange.staging import Staging
+    from backstory.store import Store
+    from backstory.workspace.stores.importing import Progress
+    from backstory.workspace.workspace import Workspace
+
+MANY_SESSIONS = 50
+"""From so many sessions on the index is merged once, at the end."""
+
+
+class Failed(Struct, frozen=True, kw_only=True):
+    """A session that could not be taken over, and why."""
+
+    session: str
+    reason: str
+
+
+class Imported(Struct, kw_only=True):
+    """What came of an import. The lists are uids."""
+
+    file: str
+    sessions: int
+    bytes: bool
+    """True if it had the logs' bytes."""
+    redacted: bool
+    trusted: bool
+    came: dict[str, list[str]]
+    """What came of each session, by the words of ``Came``."""
+    removed: int
+    """How many sessions were removed here, because they were removed where the export was made."""
+    failed: list[Failed]
+    damaged: list[Damaged] = []
+    """The sessions that are left out because a line of theirs is wrong."""
+    board_items: int = 0
+    """How many items of context boards came, changed or went."""
+
+
+def import_json(
+    workspace: Workspace,
+    file: IO[bytes],
+    path: Path,
+    size: int,
+    *,
+    trusted: bool,
+    strict: bool = False,
+    progress: Progress = no_progress,
+) -> Imported:
+    """Import an export into the selected store. ``path``: where it lies; ``size``: its bytes, 0 if not known.
+
+    ``strict``: a file with a damaged session is refused. Raises ImportRefused and ImportTooNew, before anything is
+    written, ImportRunning, and what writing raises.
+    """
+    store = workspace.home_store
+    with staging(workspace.home, workspace.now) as staged:
+        reader = JsonImport(staged, str(path), trusted=trusted, strict=strict)
+        with progress("Reading") as note:
+            reader.read(file, lambda read: note(read, size))
+        done = Imported(
+            file=str(path), sessions=len(reader.uids), bytes=reader.head.bytes, redacted=reader.head.redacted,
+            trusted=trusted, came={each.value: [] for each in Came}, removed=0, failed=[],
+            damaged=reader.damaged,
+        )  # fmt: skip
+        if not reader.uids and not (trusted and (reader.removed or reader.board_items)):
+            return done
+        if not store.exists and store is not workspace.machine_store:
+            workspace.known_projects.begin(store)
+        with ingesting.bulk(store, is_bulk=len(reader.uids) >= MANY_SESSIONS), progress("Importing") as note:
+            for number, uid in enumerate(reader.uids, 1):
+                _take(store, staged, uid, path, done)
+                note(number, len(reader.uids))
+        if trusted:
+            done.removed = replication.take_removals(store, reader.removed)
+            done.board_items = boarding.take(store, reader.board_items)
+    derived = derive_all(workspace, progress, only_stale=True)
+    done.failed += [Failed(session=each.session, reason=f"not derived: {each.reason}") for each in derived.failed]
+    return done
+
+
+def _take(store: Store, staged: Staging, uid: str, path: Path, done: Imported) -> None:
+    try:
+        done.came[replication.take_imported(store, staged, uid, path, trusted=done.trusted).value].append(uid)
+    except Exception as refused:
+        if isinstance(refused, StoreBusy) or not is_for_one_only(refused):
+            raise
+        done.failed.append(Failed(session=uid, reason=in_words(refused)))
+
+
+def as_json(done: Imported) -> dict[str, object]:
+    """What ``backstory import --json`` prints."""
+    found: dict[str, object] = msgspec.to_builtins(done)
+    return found

@@ -1,0 +1,101 @@
+"""Folders of projects that were moved, where a person says so: sessions of agents' logs do not know it.
+
+What the logs say stays as it is. The home store keeps the decision, and reads their folders by it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from backstory.bounds import iso
+from backstory.errors import FolderNotKnown, MoveRefused, NotMoved
+from backstory.store.moves import Move, rebased, with_move
+from backstory.store.tables import sessions as stored_sessions
+from backstory.store.tables.session_filter import ListFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backstory.store import Store
+    from backstory.workspace.workspace import Workspace
+
+NAMED_MAX = 8
+"""The most folders that are named where one is not known."""
+
+
+class MovedFolder(Struct, frozen=True, kw_only=True):
+    """A folder whose sessions are listed in another one. ``at``: since when, in ms; what began later stays."""
+
+    old: str
+    new: str
+    at: int | None
+    sessions: int = 0
+
+
+def move(workspace: Workspace, old: Path, new: Path) -> MovedFolder:
+    """Have the sessions of a folder be listed, and resumed, in the one that it was moved to.
+
+    Raises MoveRefused, FolderNotKnown, and what writing the home store raises.
+    """
+    home, target = workspace.machine_store, new.resolve()
+    _check(old, target)
+    # Agents log the real path; what is gone had one if the folders above it have.
+    found = next((each for each in dict.fromkeys([str(old), str(old.resolve())]) if _count(home, each)), None)
+    if found is None:
+        raise FolderNotKnown(str(old), _gone(home, target))
+    sessions, at = _count(home, found), workspace.now()
+    home.change_moves(lambda known: with_move(known, Move(old=found, new=str(target), at=at)))
+    return MovedFolder(old=found, new=str(target), at=at, sessions=sessions)
+
+
+def undo(workspace: Workspace, old: Path) -> MovedFolder:
+    """Take ``move`` back. Raises NotMoved."""
+    known = moved(workspace)
+    found = next((each for each in known if each.old in (str(old), str(old.resolve()))), None)
+    if found is None:
+        raise NotMoved(str(old), [each.old for each in known][:NAMED_MAX])
+    workspace.machine_store.change_moves(
+        lambda moves: [each for each in moves if each.owner is not None or each.old != found.old]
+    )
+    return found
+
+
+def moved(workspace: Workspace) -> list[MovedFolder]:
+    """The folders that were moved, by their old paths."""
+    moves = sorted((each for each in workspace.machine_store.moves if each.owner is None), key=lambda each: each.old)
+    return [MovedFolder(old=each.old, new=each.new, at=each.at) for each in moves]
+
+
+def as_json(moved: MovedFolder) -> dict[str, Any]:
+    """A folder that was moved as ``project moves --json`` prints it."""
+    return {"from": moved.old, "to": moved.new, "at": iso(moved.at)}
+
+
+def _check(old: Path, new: Path) -> None:
+    """Refuse what cannot be meant. The old folder may be a link to the new one."""
+    if not new.is_dir():
+        raise MoveRefused(f"There is no folder {new}. OLD is where the project was, NEW where it is now.")
+    if old.resolve() == new:
+        if str(old) == str(new):
+            raise MoveRefused(f"OLD and NEW are the same folder: {new}.")
+    elif old.is_dir():
+        raise MoveRefused(f"{old} is still there. Move it first, then say so.")
+    if old.is_relative_to(new) or new.is_relative_to(old):
+        raise MoveRefused(f"One of {old} and {new} lies in the other, so it cannot be told which sessions are meant.")
+
+
+def _count(home: Store, folder: str) -> int:
+    """How many sessions are in a folder, as far as it is known where they are now."""
+    wanted = ListFilter(project=folder, folder=folder, subagents=True, unread=True)
+    return sum(home.ask_or({}, stored_sessions.counts, home.as_recorded(wanted)).values())
+
+
+def _gone(home: Store, new: Path) -> Sequence[str]:
+    """The folders of sessions that are gone, without those below another: first those called as the new one."""
+    here = sorted({home.moves.here(each) for each in home.ask_or([], stored_sessions.folders, home.moves)})
+    gone = [each for each in here if not Path(each).is_dir()]
+    tops = [each for each in gone if not any(other != each and rebased(each, other, "") for other in gone)]
+    return sorted(tops, key=lambda each: (Path(each).name != new.name, each))[:NAMED_MAX]
