@@ -1,4 +1,4 @@
-"""What was tried in a session: shell commands with how each ended, edits, and paths that were not there. Never commits.
+"""Attempts of a session: shell commands with how each ended, edits, and paths that were not there. Never commits.
 
 What tools returned is read here and goes no further: only how a call ended, in words of ours and of the call.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Ending(StrEnum):
-    """How a call ended."""
+    """The end of a call."""
 
     WELL = "well"
     FAILED = "failed"
@@ -88,7 +88,7 @@ def _attempts(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[Attem
 
 
 class _Call:
-    """What a call asks for: a script and the checks in it, or the path of a file."""
+    """The subject of a call: a script and the checks in it, or the path of a file."""
 
     def __init__(self, call: ToolCall) -> None:
         given: dict[str, Any] = call.input if isinstance(call.input, dict) else {}
@@ -99,7 +99,7 @@ class _Call:
         self.path = path if isinstance(path, str) and not is_shell else None
 
     def ended(self, is_error: int | None, output: str) -> Ending:
-        """How it ended, by its result and, for a check whose exit a pipe may hide, by the last words of that."""
+        """Return how it ended, by its result and, for a check whose exit a pipe may hide, by the last words of that."""
         if is_error and is_refusal(output):
             return Ending.REFUSED
         if is_error is None:

@@ -1,4 +1,4 @@
-"""Who changed a file, made a commit or named a pull request: the calls and records that say so. Never commits.
+"""Authorship of a file, a commit or a pull request: the calls and records that show it. Never commits.
 
 What a person removed counts for nothing, nor what is shown elsewhere: each turn is found where it is shown.
 """

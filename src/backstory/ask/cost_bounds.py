@@ -1,4 +1,4 @@
-"""What sessions cost at most, all of them in two statements: of a list by cost only the dearest are computed.
+"""Upper bounds of the costs of sessions, in two statements for all: of a list by cost only the dearest are computed.
 
 A bound is what all turns of a session and of its subagents cost by themselves. Where none of them is a copy or included
 in another's cost, that is what the session costs, to the last digit. Never commits.
@@ -40,7 +40,7 @@ def sort_keys(db: apsw.Connection, wanted: ListFilter, prices: PriceTable) -> li
 
 
 def bounds(db: apsw.Connection, prices: PriceTable, wanted: Sequence[int]) -> dict[int, float]:
-    """What each of these sessions costs at most, with its subagents; those are left out whose cost nobody knows."""
+    """Return the most that each of these sessions costs, with its subagents; those of unknown cost are left out."""
     parents = _parents(db)
     own = _own(db, prices, [*wanted, *(child for child, _ in parents)])
     above: dict[int, list[int]] = {}
@@ -70,7 +70,7 @@ def _parents(db: apsw.Connection) -> list[tuple[int, int]]:
 
 
 def _own(db: apsw.Connection, prices: PriceTable, wanted: Sequence[int]) -> dict[int, float]:
-    """What the turns of each session itself cost at most; of one without turns what it was marked with."""
+    """Return the most that the turns of each session itself cost; of one without turns, its marked value."""
     models = fetch(db, tuple[str, str], "select distinct agent, model from turns where model is not null")
     rows = [row for agent, model in models for row in _price_rows(agent, model, prices)]
     are_all = len(wanted) * PARTS_READ > int(db.execute("select count(*) from sessions").get)
@@ -81,7 +81,7 @@ def _own(db: apsw.Connection, prices: PriceTable, wanted: Sequence[int]) -> dict
 
 
 def _price_rows(agent: str, model: str, prices: PriceTable) -> Iterator[list[Any]]:
-    """What the tokens of a model cost at any time: as in ``price`` of the statement below."""
+    """Yield the price of a model's tokens at any time: as in ``price`` of the statement below."""
     for price in prices.at_any_time(agent, model):
         since = None if price.since is None else _ms(price.since)
         until = None if price.until is None else _ms(price.until) + DAY_MS

@@ -1,4 +1,4 @@
-"""What turns and sessions cost, computed when it is asked for: nothing of it is kept. Never commits.
+"""Costs of turns and sessions, computed when they are asked for: nothing of them is kept. Never commits.
 
 A reported cost wins over a computed one. A turn that several sessions hold counts in the earliest that knows what it
 used. What a subagent used is part of its parent's cost, and where that was reported, it is in it already.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SHIPPED = Path(__file__).parent.parent / "derive" / "prices.json"
 BYTES_MAX = 1024 * 1024
 SESSIONS_KEPT_MAX = 256
-"""Of so many sessions a question keeps the costs: rows of several may come in turn."""
+"""The most sessions whose costs a question keeps: rows of several may come in turn."""
 SESSIONS_AT_ONCE = 500
 SUBAGENTS_DEPTH_MAX = 50
 DAY_MS = 86_400_000
@@ -50,7 +50,7 @@ NOTHING = Tokens()
 
 
 class TurnCost(Struct, frozen=True, kw_only=True):
-    """What a turn cost. ``counts``: it is part of its session's cost."""
+    """The cost of a turn. ``counts``: it is part of its session's cost."""
 
     id: int
     uid: str
@@ -96,7 +96,7 @@ def _with_days(values: Any) -> Any:
 
 
 def of_turn(turn: Turn, prices: PriceTable) -> Cost:
-    """What a turn cost, stored or not, that is no subagent's and whose output is not partial."""
+    """Return the cost of a turn, stored or not, that is no subagent's and whose output is not partial."""
     price = prices.price(turn.agent, turn.model, _day(turn.started))
     is_exact = turn.cost_source == REPORTED
     return cost_of(turn.tokens, price, source=turn.tokens_source, reported=turn.cost_usd, is_exact=is_exact)
@@ -113,7 +113,7 @@ def by_session(db: apsw.Connection, prices: PriceTable, session_ids: Iterable[in
 
 
 class Costs:
-    """What is asked of one connection. However many sessions are asked for together, it is a few statements.
+    """The questions about cost to one connection. However many sessions are asked for together, it is a few statements.
 
     ``estimates``: also what a lower bound may come to. ``shown_as`` is claims.shown_as, where the names of its tables
     mean something else on the connection.
@@ -147,7 +147,7 @@ class Costs:
         return next((each.cost for each in self.turns(session_id) if each.id == turn_id), UNKNOWN)
 
     def sessions(self, wanted: Iterable[int]) -> dict[int, Cost]:
-        """What these sessions cost, each with its subagents; one without turns as it was marked."""
+        """Return the costs of these sessions, each with its subagents; one without turns as it was marked."""
         asked, found = list(wanted), dict[int, Cost]()
         for start in range(0, len(asked), SESSIONS_AT_ONCE):
             found |= self._together(asked[start : start + SESSIONS_AT_ONCE])
@@ -193,7 +193,7 @@ class Costs:
         return found
 
     def of_row(self, row: Sequence[Any], chars: int, is_included: bool) -> Cost:
-        """What a turn cost, given as a row of three columns and its ``PAID_COLUMNS``.
+        """Return the cost of a turn, given as a row of three columns and its ``PAID_COLUMNS``.
 
         ``chars``: the length of its output. ``is_included``: it is a subagent's whose parent's cost was reported.
         """
@@ -231,7 +231,7 @@ class Costs:
         return self._price_of[key]
 
     def chars(self, wanted: Iterable[int]) -> dict[int, int]:
-        """How many characters the model wrote in each turn of these sessions."""
+        """Return the number of characters that the model wrote in each turn of these sessions."""
         return dict(self._rows(_CHARS, wanted))
 
     def _copies(self, wanted: list[int]) -> set[int]:
@@ -241,7 +241,7 @@ class Costs:
         return {turn_id for turn_id, other in rows if other not in hidden}
 
     def shown_as(self, session_ids: Collection[int]) -> dict[int, int]:
-        """Of those of these sessions that are the log of a run and nothing else, the session of the run."""
+        """Map those of these sessions that are only the log of a run to the session of the run."""
         return self._shown_as(session_ids) if session_ids and self._owners else {}
 
     def _families(self, wanted: list[int]) -> dict[int, list[int]]:
@@ -291,7 +291,7 @@ PAID_COLUMNS = (
     "agent, model, started, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, "
     "cache_write_1h_tokens, largest_input_tokens, tokens_source, cost_usd, cost_source"
 )
-"""What the cost of a turn depends on."""
+"""The columns that the cost of a turn depends on."""
 _IDS = "(select value from json_each(?1))"
 _TURNS = f"""
 select session_id, id, uid, {PAID_COLUMNS}
@@ -332,4 +332,4 @@ select a.value ->> 0, (select cost_usd is not null from main.turns
   order by first_seq desc, id desc limit 1)
 from json_each(?1) a
 """
-"""Of a subagent the last turn of its parent that began before it."""
+"""For a subagent, the last turn of its parent that began before it."""

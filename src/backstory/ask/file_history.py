@@ -1,4 +1,4 @@
-"""Which calls touched a file, in which sessions. Reads only."""
+"""Calls that touched a file, and their sessions. Reads only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people did with agents, for reports that look for what recurs: turns, calls and reads. Never commits.
+"""Habits of people with agents, for reports that look for what recurs: turns, calls and reads. Never commits.
 
 Turns are read once; calls and files are looked for in SQL, and only the few events that matter are unpacked: those of
 calls that failed or took long. Each turn counts once, as in ``stats``.
@@ -45,7 +45,7 @@ READS_MIN = 3
 
 
 class HabitPlace(Struct, frozen=True, kw_only=True):
-    """Where a session is: its repository or project, what that is called, and the folder that paths are shown below."""
+    """The place of a session: its repository or project, its name, and the folder that paths are shown below."""
 
     key: str
     name: str
@@ -92,7 +92,7 @@ class HabitCall(Struct, frozen=True, kw_only=True):
     output: str
     """The beginning of what it returned, if it failed."""
     error: str
-    """What it failed with, in words that recur."""
+    """The error that it failed with, in words that recur."""
     duration_ms: int | None
     """As its agent reports, else until its result came."""
 
@@ -116,23 +116,23 @@ class RepeatedRead(Struct, frozen=True, kw_only=True):
 
 
 class HabitRows(Struct, frozen=True, kw_only=True):
-    """What one store says. ``calls_of``: how many calls a turn has, of turns that a call here is of."""
+    """The rows of one store. ``calls_of``: the number of calls of each turn that has a call here."""
 
     turns: list[HabitTurn] = field(default_factory=list)
     calls: list[HabitCall] = field(default_factory=list)
     repeated: list[RepeatedRead] = field(default_factory=list)
     touched: set[str] = field(default_factory=set)
-    """Of the files that failed calls were about those that a session read or wrote."""
+    """Files that failed calls were about, and that a session read or wrote."""
     edited: set[str] = field(default_factory=set)
     """The uids of sessions in which a file was changed."""
     compacted: list[tuple[str, int]] = field(default_factory=list)
-    """Where a context was summarised: the session's uid, and the record."""
+    """The places where a context was summarised: the session's uid, and the record."""
     calls_of: dict[str, int] = field(default_factory=dict)
     places: dict[str, HabitPlace] = field(default_factory=dict)
 
 
 class _Known(Struct, frozen=True, kw_only=True):
-    """What the parts share: the sessions, by their ids here, and the turns that count, by theirs."""
+    """The data that the parts share: the sessions, by their ids here, and the turns that count, by theirs."""
 
     listed: Mapping[int, str]
     contexts: Mapping[int, str]
@@ -144,7 +144,7 @@ class _Known(Struct, frozen=True, kw_only=True):
 
 
 def rows(db: apsw.Connection, prices: PriceTable, asked: Asked) -> HabitRows:
-    """What was done in the turns that began in the time that is asked for."""
+    """Return the deeds of the turns that began in the time that is asked for."""
     costs = Costs(db, prices, estimates=False)
     members = members_of(db, costs, asked)
     uids = dict(fetch(db, tuple[int, str], _UIDS, (schema.json_list({*members.root_of, *members.root_of.values()}),)))
@@ -222,7 +222,7 @@ def _slow(db: apsw.Connection, known: _Known, report: Callable[[int, int], None]
 
 
 def _call_counts(db: apsw.Connection, turn_ids: Sequence[int]) -> dict[str, int]:
-    """How many calls each of these turns has, by its uid."""
+    """Return the number of calls of each of these turns, by its uid."""
     return {str(uid): int(count) for uid, count in db.execute(_COUNTS, (schema.json_list(turn_ids),))}
 
 

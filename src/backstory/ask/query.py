@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 TERMS_MAX = 64
 """The most words of a query that count: an event that has them is the one that was meant."""
 FORMS_TERMS_MAX = 8
-"""Of a longer query no other word forms are looked for: it was pasted."""
+"""The most terms of a query whose other word forms are looked for: a longer one was pasted."""
 PHRASE_CHARS_MAX = 2_000
 PARTS_MAX = 8
 """The most words of a phrase that may be the parts of an identifier."""
 PARTS_WEIGHT = 0.3
-"""What a term counts in a text that has it in another way only: in the parts of an identifier, say."""
+"""The weight of a term in a text that has it in another way only: in the parts of an identifier, say."""
 FORM_WEIGHT = 0.7
-"""What it counts where another form of the word stands."""
+"""The weight of another form of the word."""
 LETTER_WEIGHT = 0.1
-"""What C++ counts in a text that has only the C."""
+"""The weight of C++ in a text that has only the C."""
 
 _WORDS = lazy_regex(r'"([^"]*)"|([^\s"]+)')
 _LETTERS = lazy_regex(r"[^\W_]", re.UNICODE)
@@ -105,7 +105,7 @@ def asked(query: str) -> list[Term]:
 
 
 def term_of(typed: str, *, with_forms: bool = True) -> Term:
-    """What a word or phrase is looked for as."""
+    """Return the term that a word or phrase is looked for as."""
     text = index_text(typed).replace('"', '""')
     if typed.endswith("*") and typed[:-1].isalnum():
         begin = text.removesuffix("*")
@@ -171,7 +171,7 @@ GROUPED_SESSIONS_MAX = 20_000
 NEWEST_SESSIONS = 200
 """The fewest of these."""
 TOLD_BY_PROMPT_HITS_MAX = 50_000
-"""Of a word with more hits it is not asked in which sessions' prompts it stands."""
+"""The most hits of a word for which the sessions are looked for that have it in their prompts."""
 _JOINED = "search_index f join search_index_content c on c.id = f.rowid"
 
 
@@ -223,7 +223,7 @@ class Members(Struct, frozen=True):
 
 
 class Reach:
-    """What a filter lets through: sessions, events of them; and which of those hold something."""
+    """The sessions and events that a filter lets through; and those of them that hold something."""
 
     def __init__(self, db: apsw.Connection, wanted: Filter, scopes: tuple[str, ...] | None) -> None:
         self._db, self._wanted, self._scopes = db, wanted, scopes
@@ -237,7 +237,7 @@ class Reach:
     # sessions ---------------------------------------------------------------------------------------------------
 
     def places(self, ids: Iterable[int] | None = None) -> dict[int, SessionRank]:
-        """Of these sessions (None: of all) those that are wanted, the last active first."""
+        """Return the wanted ones among these sessions (None: among all), the last active first."""
         conditions, values = list(self._of_session), list(self._values)
         if ids is not None:
             conditions.append("s.id in (select value from json_each(?))")
@@ -249,7 +249,7 @@ class Reach:
         return {session_id: place for session_id, at in found if (place := self._place(session_id, at)) is not None}
 
     def _place(self, session_id: int, last_active: int | None) -> SessionRank | None:
-        """Where a wanted session is shown; sessions that repeat others are not."""
+        """Return the place where a wanted session is shown; sessions that repeat others have none."""
         shown_id = self._shown.get(session_id, session_id)
         if session_id in self._hidden or shown_id in self._wanted.without:
             return None
@@ -257,7 +257,7 @@ class Reach:
 
     @cached_property
     def _shown(self) -> dict[int, int]:
-        """Of each subagent the session that its hits count for."""
+        """Map each subagent to the session that its hits count for."""
         rows: list[Any] = self._db.execute(
             # Greater than nothing, and not only there, because for that the index would not be asked.
             "select id, parent_id from sessions where parent_id > 0 and relation = ?",
@@ -384,7 +384,7 @@ class Reach:
     # what they hold ---------------------------------------------------------------------------------------------
 
     def count(self, expression: str, most: int = -1) -> int:
-        """How many events hold something, wanted or not."""
+        """Return the number of events that hold something, wanted or not."""
         return int(
             self._db.execute(
                 "select count(*) from (select 1 from search_index where search_index match ? limit ?)",
@@ -435,7 +435,7 @@ class Reach:
         return Members(known, counted[0], counted[1], are_all=False)
 
     def those_holding(self, expression: str, shown: list[int]) -> list[int]:
-        """Of the sessions that are shown, those that hold something, by themselves or by their subagents."""
+        """Return those of the shown sessions that hold something, by themselves or by their subagents."""
         family = set(shown) | {subagent for subagent, top in self._shown.items() if top in set(shown)}
         conditions, values = self._of_event()
         rows: list[Any] = self._db.execute(
@@ -449,7 +449,7 @@ class Reach:
     # what they are known by -------------------------------------------------------------------------------------
 
     def naming(self, typed: str) -> list[Row]:
-        """Where wanted sessions first name a pull request, issue or commit, if there is a text; the newest first."""
+        """Return where wanted sessions first name a pull request, issue or commit, if there is a text; newest first."""
         condition, bound = session_filter.of_ref(typed)
         conditions, values = self._of_event()
         rows: list[tuple[Any, ...]] = self._db.execute(

@@ -1,4 +1,4 @@
-"""Which of the sessions that hold something come first, and with which of their hits. Reads only.
+"""The order of sessions that hold something, and the hits shown of each. Reads only.
 
 bm25 reads each hit that it scores. While there are few all are; else so many of each of the likeliest sessions.
 """
@@ -42,7 +42,7 @@ TWICE_WANTED_MAX = 200
 HALF_LIFE_MS = 90 * 24 * 3600 * 1000
 """After this long a hit counts three quarters of what it counted when new, and never less than half."""
 MORE_HITS = 0.05
-"""What a session's second-best hit adds to its best; the third adds this much of that, and so on."""
+"""The share that a session's second-best hit adds to its best; the third adds this share of that, and so on."""
 MORE_HITS_MAX = 4
 
 SCOPE_WEIGHT: dict[str, float] = {
@@ -56,7 +56,7 @@ SCOPE_WEIGHT: dict[str, float] = {
 }
 _WEIGHT_OF = {str(scope): weight for scope, weight in SCOPE_WEIGHT.items()}
 RELEVANCE = "relevance"
-"""How SQL calls it: ``relevance(search_index)``. The best fit has the highest."""
+"""The name of the function in SQL: ``relevance(search_index)``. The best fit has the highest value."""
 _RANK = f"{RELEVANCE}(search_index)"
 
 
@@ -76,11 +76,11 @@ class Family(Struct):
     is_named: bool = False
     """It names a number that was asked for."""
     events: int = 0
-    """How many hits it has; of many only the likeliest are in ``hits``."""
+    """The number of its hits; ``hits`` holds only the likeliest of many."""
 
     @property
     def score(self) -> float:
-        """What its best hits count together."""
+        """The score of its best hits together."""
         return sum(each.score * MORE_HITS**n for n, each in enumerate(self.hits[:MORE_HITS_MAX]))
 
 
@@ -112,13 +112,13 @@ class Ranker:
         self._places: dict[int, SessionRank] = {}
 
     def count(self, expression: str) -> int:
-        """How many events hold an expression, wanted or not."""
+        """Return the number of events that hold an expression, wanted or not."""
         if expression not in self._counts:
             self._counts[expression] = self._reach.count(expression)
         return self._counts[expression]
 
     def held(self, expression: Expression, terms: list[str], *, of: set[int] | None = None) -> Held:
-        """Who holds an expression and was not found before. ``terms``: its terms; ``of``: only these sessions."""
+        """Return holders of an expression that were not found before. ``terms``: its terms; ``of``: only these sessions."""
         hits = self.count(expression.text)
         if hits == 0:
             return NOTHING
@@ -200,7 +200,7 @@ class Ranker:
         return Held(families, len(gathered), events)
 
     def _enough(self, order: list[list[Member]]) -> int:
-        """Of how many sessions, in this order, hits are ranked."""
+        """Return the number of sessions, in this order, whose hits are ranked."""
         if self._every_hit:
             sums = accumulate(sum(member.hits for member in family) for family in order)
             full = next((n for n, hits in enumerate(sums, 1) if hits > self._room + len(self._seen)), len(order))
@@ -228,7 +228,7 @@ class Ranker:
         return [found[event_id] for event_id in sorted(found)]
 
     def _of_tool(self, expression: Expression, order: list[list[Member]]) -> Held:
-        """What a tool is called stands in the event: so it is asked session by session, until there are enough."""
+        """The name of a tool is only in the event: so it is looked for session by session, until there are enough."""
         families = list[Family]()
         events = 0
         for n, members in enumerate(order, 1):
@@ -241,7 +241,7 @@ class Ranker:
         return Held(families, len(families), events)
 
     def _promise(self, family: list[Member]) -> float:
-        """What a session may come to."""
+        """Return the highest score that a session may reach."""
         return max(
             _recency(member.place.last_active, self._now) * (2.0 if member.in_prompt else 1.0) for member in family
         )
@@ -336,7 +336,7 @@ class Ranker:
 
 
 class _ToolNames(Struct, frozen=True):
-    """Of a tool's call or result as kept, only what the tool is called."""
+    """A tool's call or result as kept, reduced to the tool's name."""
 
     tool_name: str = ""
     tool: str = ""

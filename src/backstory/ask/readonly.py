@@ -37,7 +37,7 @@ BYTES_MAX = 50_000_000
 CELL_BYTES = 16
 ROW_BYTES = 64
 HEAP_BYTES = 128 * 1024 * 1024
-"""What SQLite may use, beside what it used before, to answer."""
+"""Bytes that SQLite may use to answer, in addition to its earlier use."""
 STEPS_BETWEEN_LOOKS = 5_000
 """The clock is looked at every so many steps of SQLite's machine: about every tenth of a millisecond."""
 VALUE_BYTES_MAX = 16 * 1024 * 1024
@@ -76,7 +76,7 @@ _COLUMN = lazy_regex(r"^ +(\w+),? +-- (.+)$", re.MULTILINE)
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a question gave. ``stopped_by`` says what cut it off: ``rows``, ``bytes``, ``time``, or None."""
+    """The answer to a question. ``stopped_by``: the limit that cut it off: ``rows``, ``bytes``, ``time``, or None."""
 
     columns: list[str]
     rows: list[tuple[Any, ...]]

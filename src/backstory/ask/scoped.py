@@ -1,4 +1,4 @@
-"""Which sessions of a store an asker may see: those that a filter lets through, with their subagents. Reads only."""
+"""Sessions of a store that an asker may see: those that a filter lets through, with their subagents. Reads only."""
 
 from __future__ import annotations
 

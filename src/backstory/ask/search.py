@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["SCOPE_WEIGHT", "Hit", "SearchResult", "every", "listed", "match_expression", "search", "terms"]
 
 FEW_SESSIONS = 10
-"""When fewer sessions hold all words of a question, those that hold its distinctive words are looked for."""
+"""The number of sessions with all words below which those with the distinctive words are looked for, too."""
 APART_HITS_MAX = 20_000
 """Words that stand apart are looked for if the rarest of them has no more hits than this;"""
 APART_RANKED_MAX = 5_000
 """such sessions are ranked by those words that have no more than this."""
 RELAXED_TERMS_MAX = 8
-"""Where no event has every word, so many of the rarest are looked for."""
+"""The number of rarest words that are looked for where no event has every word."""
 BY_SCORE, BY_TIME = "score", "time"
 
 ROLES: dict[str, tuple[str, ...]] = {
@@ -43,7 +43,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "tool": (Scope.TOOL_INPUT, Scope.TOOL_OUTPUT),
     "system": (Scope.SYSTEM,),
 }
-"""Whose words stand in which scopes."""
+"""The scopes that hold the words of each role."""
 
 
 class Hit(Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 
 class SearchResult(Struct, frozen=True, kw_only=True):
-    """What a search gave: the best hits, and how many there are.
+    """The result of a search: the best hits, and the number of all.
 
     ``sessions`` hold what was asked for, in ``events``; ``near`` more have it in another way only. ``total`` are the
     events of both. ``at_least``: these figures may be too low. ``truncated``: there is more than ``hits``.
@@ -177,7 +177,7 @@ class _Search:
         return sum(each.events if self._every_hit else each.sessions for each in held) > self._room
 
     def exactly(self, asked: list[Term], *, with_refs: bool) -> Held:
-        """What has all terms in one event, as they were typed; first of it what names a number that is asked for."""
+        """Find events with all terms as they were typed; first those that name a number that is asked for."""
         self._typed = asked
         numbers = [term for term in asked if term.is_number] if with_refs else []
         naming = [row for term in numbers for row in self._reach.naming(term.typed)]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 TRIMMED_LETTERS_MAX = 1_000
 TREES_KEPT_MAX = 256
-"""Of so many sessions a question keeps the trees: rows of several may come in turn."""
+"""The most sessions whose trees a question keeps: rows of several may come in turn."""
 
 
 def register(
@@ -85,7 +85,7 @@ def _main_folder(path: Any) -> Any:
 
 
 class _TurnCosts:
-    """What a turn cost: ``turn_cost(session_id, id, 'usd')``, also ``low_usd``, ``high_usd`` and ``kind``."""
+    """The cost of a turn: ``turn_cost(session_id, id, 'usd')``, also ``low_usd``, ``high_usd`` and ``kind``."""
 
     def __init__(self, db: apsw.Connection, prices: PriceTable) -> None:
         self._db = db
@@ -115,7 +115,7 @@ _AMOUNTS = ("usd", "low_usd", "high_usd")
 
 
 class _OfEvents:
-    """What an event says. One that is not there is NULL."""
+    """The content of an event. One that is not there is NULL."""
 
     def __init__(self, db: apsw.Connection, full_form: FullForm | None) -> None:
         self._db = db
@@ -225,7 +225,7 @@ class _Whole:
 
 
 class _OfTurns:
-    """Where a turn stands in its session's tree."""
+    """The place of a turn in its session's tree."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
@@ -256,7 +256,7 @@ class _OfTurns:
         return whole.numbers.get(uid) if whole is not None else None
 
     def turn_depth(self, session_id: Any, uid: Any) -> int | None:
-        """How many turns are above this one."""
+        """Return the number of turns above this one."""
         whole = self._whole(session_id)
         return whole.depths.get(uid) if whole is not None else None
 

@@ -45,7 +45,7 @@ TABLE_FUNCTIONS = frozenset({"json_each", "json_tree", "generate_series"})
 
 
 class SqlScope(Struct, frozen=True, kw_only=True):
-    """What an asker may see. ``mask`` makes a text one that may be shown.
+    """The part of a store that an asker may see. ``mask`` makes a text one that may be shown.
 
     ``repository``: whose context board; None: every one.
     """
@@ -133,7 +133,7 @@ class Guard:
     # functions ------------------------------------------------------------------------------------------------------
 
     def adding(self, db: apsw.Connection) -> Callable[..., None]:
-        """What makes a function known to a connection that answers about sessions of the scope only, masked."""
+        """Return a function that adds others to a connection, limited to the sessions of the scope, and masked."""
 
         def add(name: str, function: Callable[..., Any], count: int, **how: Any) -> None:
             is_of_session = (name in OF_SESSION and count > 1) or name in OF_SESSION_ALONE

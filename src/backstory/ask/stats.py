@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from backstory.store.tables.session_filter import ListFilter
 
 By = Literal["day", "project", "repository", "model", "agent", "branch", "session"]
-"""What turns can be grouped by; a subagent's are its listed session's."""
+"""The properties by which turns can be grouped; a subagent's are its listed session's."""
 SLOT_MS = 900_000
 """Clocks are changed at full quarters of an hour, so that all of one is on the same day."""
 ROWS_AT_ONCE = 20_000
@@ -45,7 +45,7 @@ PARTS_READ, PARTS_COMPARED = 4, 20
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What is counted, in which groupings; None: all of it as one. ``zone``: where days begin; None: the system's.
+    """The turns that are counted, and their groupings; None: all as one. ``zone``: for days; None: the system's.
 
     ``but_sessions`` and ``but_turns``: uids of what counts in another store. ``is_estimated``: also what a lower bound
     may come to; ``report`` receives how many turns were read, of how many.
@@ -304,7 +304,7 @@ def elsewhere_among(db: apsw.Connection, uids: Collection[str]) -> set[int]:
 
 
 class _Groups:
-    """Which group a turn is in, in one grouping."""
+    """The groups of turns in one grouping."""
 
     def __init__(self, by: By | None, asked: Asked, tally: Tally, roots: Mapping[int, _RootRow]) -> None:
         self._by, self._zone, self._tally, self._roots = by, asked.zone, tally, roots
@@ -363,7 +363,7 @@ class _Groups:
 
 
 _UNDATED = "last_active is null or last_active <= 0"
-"""Of a session in which nothing has a time."""
+"""The condition of a session in which nothing has a time."""
 _COPIES = f"""
 select t.id, o.id, o.session_id,
   o.tokens_source is not null or o.cost_usd is not null or {written.is_written("o")} < {written.is_written("t")},

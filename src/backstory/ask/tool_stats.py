@@ -1,4 +1,4 @@
-"""How often tools were called, each call once. Functions take the connection, never commit.
+"""Counts of calls by tool, each call once. Functions take the connection, never commit.
 
 What a call says is packed, so each of them is unpacked: this takes longer than sums over turns.
 """

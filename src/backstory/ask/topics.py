@@ -1,4 +1,4 @@
-"""Which sessions are about something: by what people and agents said there, their titles, their files. Reads only."""
+"""Sessions about a topic: by the words of people and agents, their titles, their files. Reads only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backstory.store.tables.session_filter import Filter
 
 SAID = (Scope.PROMPT, Scope.COMMAND, Scope.ANSWER)
-"""What tools print names too much in passing."""
+"""The scopes that tell a topic: tools print and name too much in passing."""
 
 
 def about(db: apsw.Connection, words: str, wanted: Filter) -> list[str]:

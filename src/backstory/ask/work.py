@@ -1,4 +1,4 @@
-"""What was done in a session: its turns, the files that it changed, what its commands did. Never commits."""
+"""The work done in a session: its turns, the files that it changed, the results of its commands. Never commits."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DoneDeed(Deed, frozen=True, kw_only=True):
 
 
 class Output(NamedTuple):
-    """What a call returned, as far as the compact form has it, and where the whole stands if that is longer."""
+    """The output of a call, as far as the compact form has it, and the place of the whole if that is longer."""
 
     content: str | None = None
     cut: int | None = None
@@ -117,7 +117,7 @@ def _deeds(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[DoneDeed
 
 
 def output_of(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int | None) -> Output:
-    """What a call returned; nothing where it did not."""
+    """Return the output of a call; nothing for one without a result."""
     for data, seq, chars in db.execute("select data, seq, char_len from events where id = ?", (event_id,)):
         event = event_from_json(turns.unpack_event(db, codecs, data))
         if isinstance(event, ToolResult):

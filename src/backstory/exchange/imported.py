@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Came(StrEnum):
-    """What came of a session of an import."""
+    """The outcome of importing a session."""
 
     NEW = "new"
     UPDATED = "updated"
@@ -116,7 +116,7 @@ def _shares_turn(db: apsw.Connection, source: str, uid: str) -> bool:
 
 
 def _compared(db: apsw.Connection, source: str, known: int, uid: str) -> Came:
-    """Which of two says more: ours, or that of the import."""
+    """Compare two copies of a session, ours and that of the import, by what each has and the other lacks."""
     other = int(db.execute(f"select id from {source}.sessions where uid = ?", (uid,)).get)
     ours, theirs = _says_more(db, "main", known, source, other), _says_more(db, source, other, "main", known)
     if theirs:
@@ -196,7 +196,7 @@ def _put(
 
 
 def _part_from_ours(db: apsw.Connection, session_id: int) -> None:
-    """Have a session be no relative of one that is here from something else than an import."""
+    """Cut the link between a session and relatives that are here from something else than an import."""
     was_covered = coverage.is_covered(db, session_id)
     db.execute(
         "update sessions set parent_identity = null, relation = null where id = ? and exists ("

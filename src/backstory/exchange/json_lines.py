@@ -107,7 +107,7 @@ class LogLine(RowLine, frozen=True, kw_only=True, tag="log"):
 
 
 class NumbersLine(Line, frozen=True, kw_only=True, tag="numbers"):
-    """Which numbers the records of a log have: (start, stop, first_seq, records)."""
+    """The numbers that the records of a log have: (start, stop, first_seq, records)."""
 
     log: Seq
     ranges: list[tuple[Offset, Offset, Seq, Seq]]
@@ -183,7 +183,7 @@ class EventLine(Line, frozen=True, kw_only=True, tag="event"):
 
 
 class BranchLine(RowLine, frozen=True, kw_only=True, tag="branch"):
-    """What a person called a branch."""
+    """The name that a person gave a branch."""
 
     name: str
     leaf_turn: str
@@ -216,7 +216,7 @@ class SessionEnd(Line, frozen=True, kw_only=True, tag="session_end"):
     turns: Offset = 0
     events: Offset = 0
     bytes: Offset = 0
-    """How many bytes of logs."""
+    """Bytes of logs."""
 
 
 class RemovedLine(Line, frozen=True, kw_only=True, tag="removed"):

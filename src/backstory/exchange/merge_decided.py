@@ -1,4 +1,4 @@
-"""What people decided about two copies of a session, and what else is said of a session as a whole, made one.
+"""People's decisions about two copies of a session, and the facts of the session as a whole, made one.
 
 The other store is attached as ``source``. Of each decision the later one counts. Never commits.
 """
@@ -30,7 +30,7 @@ _LABELS = "title, project, repository, branch"
 
 
 def decide(db: apsw.Connection, sides: Sides) -> dict[str, int]:
-    """Have a session's names, removals and leaf be those that were decided last.
+    """Give a session the names, removals and leaf that were decided last.
 
     Returns the turns that were pruned in the other store and are here, each with when it was removed.
     """
@@ -53,7 +53,7 @@ def _is_at(value: Value, turns: set[str]) -> bool:
 
 
 def keep_leaf(db: apsw.Connection, session_id: int) -> None:
-    """Have a session go on where it did, whatever numbers the turns have that came."""
+    """Keep the place where a session goes on, whatever numbers the turns have that came."""
     mine = _state(db, "main", session_id)
     wanted = replace(mine.decided, **_leaf(db, session_id, mine.decided, mine.decided, mine.decided.values))
     if wanted != mine.decided:
@@ -88,7 +88,7 @@ class _Tip(NamedTuple):
 
 
 class _Leaf(NamedTuple):
-    """Where a session goes on, and when that was decided."""
+    """The place where a session goes on, and the time of that decision."""
 
     at: int | None
     tip: _Tip
@@ -98,7 +98,7 @@ class _Leaf(NamedTuple):
 def _leaf(
     db: apsw.Connection, session_id: int, ours: Decisions, theirs: Decisions, values: Mapping[str, Value]
 ) -> dict[str, Any]:
-    """Where a session goes on, and when that was decided: the later of two decisions, of those that can be followed."""
+    """Return the place where a session goes on, and its time: the later of two decisions that can be followed."""
     found = [each for decided in (ours, theirs) if (each := _candidate(db, session_id, decided, values)) is not None]
     newest, at = _newest(db, session_id, values), max(ours.leaf_at or 0, theirs.leaf_at or 0) or None
     if newest is None:
@@ -110,7 +110,7 @@ def _leaf(
 
 
 def _rank(leaf: _Leaf) -> tuple[int, int, str, int]:
-    """Which of two leaves was decided later; the same whatever numbers the records have."""
+    """Return a key by which the later of two decided leaves sorts last; the same whatever numbers the records have."""
     tip, began = leaf.tip, leaf.tip.started or 0
     return leaf.at or began, began, tip.uid, (leaf.seq or tip.last_seq) - tip.first_seq
 
@@ -167,7 +167,7 @@ class _Summary(NamedTuple):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What two copies of one summary have in common."""
+        """The values that two copies of one summary share."""
         return self.turn_uid, self.place, self.columns[0], self.columns[1]
 
     @property
@@ -176,7 +176,7 @@ class _Summary(NamedTuple):
 
 
 def merge_summaries(db: apsw.Connection, sides: Sides) -> bool:
-    """Have the summaries of both; one that was taken out of force in either is. Returns whether any changed.
+    """Merge the summaries of both; one taken out of force in either stays so. Returns whether any changed.
 
     Of several at one record that which was made last is in force, so they stand in the order of their times.
     """
@@ -218,7 +218,7 @@ def _summaries(db: apsw.Connection, schema: str, session_id: int) -> list[_Summa
 
 
 def merge_labels(db: apsw.Connection, sides: Sides) -> None:
-    """Have a session say of itself what the copy says that was active later, and what only one of both says."""
+    """Take a session's labels from the copy that was active later, and those that only one of both has."""
     asked = f"select coalesce(last_active, 0), {_LABELS}, created from {{}}.sessions where id = ?"
     ours: Any = db.execute(asked.format("main"), (sides.new,)).fetchone()
     theirs: Any = db.execute(asked.format(sides.source), (sides.old,)).fetchone()
@@ -240,7 +240,7 @@ def merge_labels(db: apsw.Connection, sides: Sides) -> None:
 
 
 def copy_derived(db: apsw.Connection, sides: Sides, *, is_stale: bool) -> None:
-    """Have what is derived of the turns that came, or note that it is to be derived anew."""
+    """Copy the facts derived of the turns that came, or note that they are to be derived anew."""
     source, old, new = sides
     version = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
     known = db.execute(
@@ -318,4 +318,4 @@ _DERIVED = (
     "join events nr on nr.session_id = :new and nr.seq = r.seq + m.shift and nr.part = r.part "
     f"where oc.session_id = :old and oc.kind in {schema.CALLS}",
 )
-"""What is derived of the other store's session, under the numbers that its records have here."""
+"""Copies the derived facts of the other store's session, under the numbers that its records have here."""

@@ -26,12 +26,12 @@ _KIND = f"replace(kind, '{COPY}', '')"
 _UNREAD = {
     "tail_hash": "null", "tail_seq": "null", "told_to": "null", "read_to": "0", "parsed_to": "0", "frames": "0",
 }  # fmt: skip
-"""What a log is before any of its bytes is here."""
+"""The state of a log before any of its bytes is here."""
 _STATE = "first_hash, tail_hash, modified, native_id, parsed_to, told_to, frames"
 
 
 class Budget:
-    """How many bytes may still be written in this transaction."""
+    """The number of bytes that may still be written in this transaction."""
 
     def __init__(self) -> None:
         self.left = SLICE_BYTES
@@ -66,7 +66,7 @@ class Match(Struct, frozen=True, kw_only=True):
     shared: int = 0
     """First bytes that another log of ours shares with theirs."""
     is_diverged: bool = False
-    """That one and theirs hold bytes each that the other lacks."""
+    """True if each of the two logs holds bytes that the other lacks."""
 
 
 class _Mark(NamedTuple):
@@ -177,7 +177,7 @@ def adopt_state(db: apsw.Connection, source: str, ours: int, theirs: TheirLog) -
 
 
 def copy_sidecars(db: apsw.Connection, source: str, ours: int, theirs: int) -> bool:
-    """Have of each file beside a log the one that was written last; returns whether any came."""
+    """Keep of each file beside a log the version written last; returns whether any came."""
     before = db.total_changes()
     newer = (
         "log_id = :theirs on conflict(log_id, name) do update set size = excluded.size, mtime_ns = excluded.mtime_ns, "
@@ -189,7 +189,7 @@ def copy_sidecars(db: apsw.Connection, source: str, ours: int, theirs: int) -> b
 
 
 def _common(db: apsw.Connection, source: str, ours: int, theirs: int) -> int:
-    """How many first bytes two logs share."""
+    """Return the number of first bytes that two logs share."""
     at = 0
     while True:
         one, other = _mark(db, "main", ours, at), _mark(db, source, theirs, at)
@@ -206,7 +206,7 @@ def _common(db: apsw.Connection, source: str, ours: int, theirs: int) -> int:
 
 
 def _first_difference(one: bytes, other: bytes) -> int:
-    """Where two texts of one length that differ begin to do so."""
+    """Return the first place where two different texts of one length differ."""
     low, high = 0, len(one)
     while high - low > 1:
         middle = (low + high) // 2
@@ -290,7 +290,7 @@ def _ranges(db: apsw.Connection, schema: str, log_id: int, first: int, last: int
 
 
 def _place(db: apsw.Connection, schema: str, log_id: int, seq: int, within: _Range) -> int | None:
-    """Where the record with this number begins in a log, or the next one of which events are known."""
+    """Return the place in a log where the record with this number begins, or the next one of which events are known."""
     session = db.execute(f"select session_id from {schema}.logs where id = ?", (log_id,)).get
     found = db.execute(
         f"select position from {schema}.events where session_id = ? and seq >= ? and seq < ? and log_id = ? "

@@ -35,7 +35,7 @@ _OWN = {
         ("owner", "number", "leaf_uid", "leaf_seq", "leaf_at", "completed", "duration_ms", "cost_usd"), "null"
     ),
 }  # fmt: skip
-"""What a session that comes has of its own at first: the rest of it is given, decided or summed up later."""
+"""The first values of a session that comes: the others are given, decided or summed up later."""
 
 
 class Moved(Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Moved(Struct, frozen=True, kw_only=True):
 
 
 class MergedSession(Struct, kw_only=True):
-    """What came of one session."""
+    """The outcome of merging one session."""
 
     uid: str
     is_new: bool = False
@@ -174,7 +174,7 @@ class SessionMerge:
         *,
         as_copy: bool = False,
     ) -> int | None:
-        """Have a log here; returns its id, None where there was no room for all of it."""
+        """Ensure that a log is here; returns its id, None if there was no room for all of it."""
         source, _, new = self._sides
         if (ours := log_ids.get(log.id, found.id)) is None:
             ours = merge_logs.begin(db, source, new, log, as_copy=as_copy or found.is_diverged)
@@ -256,7 +256,7 @@ class SessionMerge:
     def _turn_logs(
         self, db: apsw.Connection, pair: Pair, budget: Budget, *, as_copy: bool = False
     ) -> dict[int, int] | None:
-        """Have the logs of a turn here, ours by theirs; None where there was no room for all.
+        """Ensure that the logs of a turn are here; returns ours by theirs, None if there was no room for all.
 
         ``as_copy``: the turn itself stays ours, so what is not the beginning of a log of ours is bytes alone.
         """
@@ -417,7 +417,7 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
 
 
 def keep_tombstones(db: apsw.Connection, source: str, *, now: int) -> int:
-    """Have the tombstones of the other store, but for sessions that are here; returns how many came.
+    """Copy the tombstones of the other store, but for sessions that are here; returns how many came.
 
     None is later than ``now``, in ms: one of a clock that was wrong would remove what comes until then.
     """

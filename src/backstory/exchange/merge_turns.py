@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TURNS_AT_ONCE = 200
 _PLACED = ("uid", "parent_uid", "parent_seq", "first_seq", "last_seq")
-"""Where a turn stands, which is of the copy of the session that it is in."""
+"""The columns that place a turn in its copy of the session."""
 
 
 class Sides(NamedTuple):
@@ -101,7 +101,7 @@ def is_theirs_better(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
 
 
 def take_facts(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
-    """Have the row of a turn say what theirs says, where that is more; returns whether it did.
+    """Give the row of a turn the values of theirs, where those are more; returns whether it did.
 
     A person who pruned a turn removed what it says, but not how it went.
     """
@@ -120,7 +120,7 @@ def take_facts(db: apsw.Connection, sides: Sides, pair: Pair) -> bool:
 
 
 def _rank(db: apsw.Connection, schema: str, turn_id: int | None, columns: Sequence[str]) -> tuple[Any, ...]:
-    """How much the row of a turn says; the same for the same row in either store."""
+    """Return a key by which the fuller row of a turn sorts last; the same for the same row in either store."""
     (row,) = db.execute(f"select {', '.join(columns)} from {schema}.turns where id = ?", (turn_id,)).fetchall()
     said = dict(zip(columns, row, strict=True))
     is_whole = said["outcome"] is not None and said["stop_reason"] != LOST
@@ -255,7 +255,7 @@ def parent_seq(db: apsw.Connection, sides: Sides, parent: str | None, seq: int |
 
 
 def move_children(db: apsw.Connection, session_id: int, uid: str, by: int, old: tuple[int, int]) -> None:
-    """Have all that names records of a turn name them where they are since it moved ``by`` so much."""
+    """Renumber all references to records of a turn that moved ``by`` so many numbers."""
     if not by:
         return
     db.execute(

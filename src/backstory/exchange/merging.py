@@ -30,12 +30,12 @@ R = TypeVar("R")
 
 
 class MergePlan(Struct, frozen=True, kw_only=True):
-    """What is done with the sessions of another store; uids in their order."""
+    """The steps for the sessions of another store; uids in their order."""
 
     taken: list[str]
     """Those of the other store that are merged."""
     went_on: list[str]
-    """Of them those that were removed here, and went on there since: they are here again."""
+    """Those of them that were removed here and went on there since: they are here again."""
     left_out: list[str]
     """Those that were removed here, and not touched there since."""
     removed: dict[str, int]
@@ -45,7 +45,7 @@ class MergePlan(Struct, frozen=True, kw_only=True):
 
 
 def plan_merge(store: Store, source: Store, *, is_trusted: bool) -> MergePlan:
-    """What merging a store comes to.
+    """Plan the merge of a store.
 
     What was removed in one that is not trusted counts for nothing, and nothing of it brings back what was removed.
     """
@@ -82,7 +82,7 @@ def remove_as(store: Store, removed: Mapping[str, int]) -> list[str]:
 
 
 def take_tombstones(store: Store, source: Store) -> int:
-    """Have the tombstones of another store, so that nothing brings back what was removed there."""
+    """Copy the tombstones of another store, so that nothing brings back sessions that were removed there."""
     keep = partial(merge_session.keep_tombstones, now=store.now())
     return store.change_from(source, keep, decided=True)
 
@@ -94,7 +94,7 @@ def drop_tombstones(db: apsw.Connection, uids: Iterable[str]) -> None:
 
 
 def disown(db: apsw.Connection, uids: Iterable[str], owner: str) -> None:
-    """Have copies of sessions belong to another store: the one that they were merged into."""
+    """Assign copies of sessions to another store: the one that they were merged into."""
     db.execute(
         "update sessions set owner = ?1, number = null where uid in (select value from json_each(?2)) "
         "and owner is not null and owner <> ?1",
@@ -134,12 +134,12 @@ def _uids_here(store: Store) -> list[str]:
 
 
 def _tombstones(store: Store) -> dict[str, int]:
-    """When sessions were removed, by their identity."""
+    """Return the times when sessions were removed, by their identity."""
     return dict(_rows(store, tuple[str, int], "select substr(uid, 11), max(at) from forgotten group by 1"))
 
 
 def _last_started(store: Store, uids: Iterable[str]) -> dict[str, int]:
-    """When the last turn of each of these sessions began, ms."""
+    """Return the time when the last turn of each of these sessions began, ms."""
     asked = (
         "select s.uid, coalesce((select max(started) from turns where session_id = s.id), 0) from sessions s "
         "where s.uid in (select value from json_each(?))"

@@ -54,7 +54,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {"integer": int, "real": (int, floa
 
 
 class Extent(Struct, frozen=True, kw_only=True):
-    """What of a session is written: its line, its logs by their ids, each to its length then."""
+    """The part of a session that is written: its line, and its logs by their ids, each to its length then."""
 
     session: SessionLine
     logs: dict[int, LogLine]
@@ -98,7 +98,7 @@ def turn_uids(db: apsw.Connection, ids: Collection[int]) -> list[tuple[int, str]
 
 
 def branches(db: apsw.Connection, session_id: int) -> list[BranchLine]:
-    """What people called the branches of a session."""
+    """Return the names that people gave the branches of a session."""
     return [
         BranchLine(**({"created": ""} | row))
         for row in _rows(db, "branches", "session_id = ? order by id", (session_id,))
@@ -150,7 +150,7 @@ def families(db: apsw.Connection, wanted: Iterable[int]) -> list[int]:
 
 
 def fields(table: str) -> tuple[str, ...]:
-    """What lines call the columns of a row, in a field or in their ``more``."""
+    """Return the names that lines give the columns of a row, in a field or in their ``more``."""
     return tuple(_NAMES.get(each.name, each.name) for each in _written(table))
 
 

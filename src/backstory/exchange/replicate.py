@@ -33,7 +33,7 @@ EVENTS_AT_ONCE = 2_000
 
 _OF_LOG = ("chunks", "numbers", "sidecars")
 _OURS = ("owner", "number", "native_id", "parent_identity", "relation")
-"""What says whose a session is, and whose relative."""
+"""The columns that tell whose a session is, and whose relative."""
 
 
 class Continuation(Struct, frozen=True, kw_only=True):
@@ -43,11 +43,11 @@ class Continuation(Struct, frozen=True, kw_only=True):
     owner: str
     number: int
     worktree: str | None = None
-    """Where it begins; None: where the other did."""
+    """The worktree where it begins; None: where the other did."""
 
 
 class Taken(Struct, frozen=True, kw_only=True):
-    """What is said of a session from elsewhere: the store it was taken from, and the project that lies in."""
+    """Marks of a session from elsewhere: the store it was taken from, and the project that it lies in."""
 
     elsewhere: str
     project: str | None
@@ -112,7 +112,7 @@ def replace_session(db: apsw.Connection, source: str, uid: str, known: Any) -> i
 
 
 def _place_here(db: apsw.Connection, session_id: int, folders: Moves) -> None:
-    """Have a session that was copied name its folders by where they lie now."""
+    """Give a copied session the folders as they lie now."""
     was_covered = coverage.is_covered(db, session_id)
     if folders:
         copied = sessions.get(db, session_id)

@@ -141,7 +141,7 @@ def replicate_session(store: Store, source: Store, uid: str, *, has_all: bool) -
 
 
 def reconcile(store: Store, source: Store, uid: str) -> None:
-    """Have a session's owner and us agree about it: its events, and what was decided last, in either store."""
+    """Bring a session's owner and us to agree about it: its events, and the last decisions, in either store."""
     if store.path != source.path:
         _perform(store, source, [step for step in _plan(store, source, [uid]) if not isinstance(step, plan.Differ)])
 
@@ -170,7 +170,7 @@ def merge(
 
 
 def pull_sessions(store: Store, source: Store, *, is_one_of_several: bool = False) -> int:
-    """Have the sessions that another store owns as they are there; returns how many were copied.
+    """Copy the sessions that another store owns as they are there; returns how many were copied.
 
     What was decided later here is written there. ``is_one_of_several``: there are copies of that store which go on
     by themselves, so of a session that differs the turns of both are kept. What cannot be done is named when the
@@ -213,7 +213,7 @@ def _plan(store: Store, source: Store, uids: Sequence[str] | None = None) -> lis
 
 
 def _tell_originals(store: Store, source: Store) -> None:
-    """Have another store know which of its turns are copies of turns that are known here by other uids."""
+    """Tell another store which of its turns are copies of turns that are known here by other uids."""
     nothing: dict[str, str] = {}
     read = source.ask_or(nothing, written.unknown)
     known = store.ask_or(nothing, written.uids_of, read) if read else nothing
@@ -295,7 +295,7 @@ def take_imported(store: Store, source: Store, uid: str, path: Path, *, trusted:
 
 
 def take_removals(store: Store, removed: Sequence[tuple[str, int]]) -> int:
-    """Have sessions be removed that were removed where an import was made; gives how many were here.
+    """Remove the sessions that were removed where an import was made; returns how many were here.
 
     ``removed``: their uids, each with the time in ms.
     """
@@ -334,7 +334,7 @@ def note_given(store: Store, store_id: str, runs: Sequence[LoggedRun]) -> None:
 
 
 class _Pulled:
-    """What came of the steps of a plan: a store that cannot be written is not tried again at each."""
+    """The outcome of a plan's steps: a store that cannot be written is not tried again at each."""
 
     def __init__(self) -> None:
         self.copied = 0

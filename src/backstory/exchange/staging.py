@@ -28,7 +28,7 @@ class Rows(Struct):
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     events: list[tuple[int, tuple[Any, ...]]] = field(default_factory=list)
     counts: list[tuple[int | None, int | None, int]] = field(default_factory=list)
-    """How full contexts are, which is said once all is there that it is counted from."""
+    """Sizes of contexts, which are written once all is there that they are counted from."""
     rows: int = 0
     bytes: int = 0
 

@@ -216,7 +216,7 @@ class Store(Database):
         return None if last is None else self.as_shown(last)
 
     def choose_session(self, session: Session | int, worktree: str | os.PathLike[str]) -> None:
-        """Have ``last_session`` of a worktree be this one, until another is chosen there."""
+        """Make this the ``last_session`` of a worktree, until another is chosen there."""
         chosen = self.last_session(worktree)
         if chosen is None or chosen.id != id_of(session):
             self.decide(sessions.choose, id_of(session), _absolute(worktree))
@@ -351,19 +351,19 @@ class Store(Database):
         return self.ask(branches.leaf, id_of(session))
 
     def branch_length(self, session: Session | int, to: Point | None = None) -> int:
-        """How many turns lead to a record; None: to where the session goes on."""
+        """Return the number of turns that lead to a record; None: to where the session goes on."""
         return self.ask(branches.length, id_of(session), to or self.leaf(session))
 
     def place(self, session: Session | int, seq: int) -> TreePosition:
-        """Where the record @``seq`` is in the tree; raises RecordNotFound, BranchRemoved."""
+        """Return the place of the record @``seq`` in the tree; raises RecordNotFound, BranchRemoved."""
         return self.ask(branches.place, id_of(session), seq)
 
     def checkout(self, session: Session | int, point: Point) -> None:
-        """Have a session's next prompt follow a record; raises RecordNotFound."""
+        """Let a session's next prompt follow a record; raises RecordNotFound."""
         self.decide(branches.check_out, id_of(session), point, self.now())
 
     def branch_names(self, session: Session | int, *, removed: bool = False) -> list[Named]:
-        """What a session's branches are called; the names of removed ones only when asked for."""
+        """Return the names of a session's branches; those of removed ones only when asked for."""
         return self.ask(branches.names, id_of(session), removed=removed)
 
     def name_branch(self, session: Session | int, name: str, point: Point) -> None:

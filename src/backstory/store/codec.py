@@ -36,11 +36,11 @@ UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 CHUNK_LEVEL = 3
 CHUNK_WINDOW_LOG = CHUNK_BYTES.bit_length() - 1
 LEVEL_WINDOW_BYTES = 2 * 1024 * 1024
-"""So far back the level looks by itself; in a larger chunk the window spans all of it."""
+"""The distance that the level looks back by itself; in a larger chunk the window spans all of it."""
 SMALL_BYTES = 64 * 1024
 """A chunk of at most so many bytes is packed with a dictionary; in a larger one that would save nothing."""
 PACKED_BYTES = CHUNK_BYTES
-"""So large are the chunks of logs that have not changed for long, which are packed harder."""
+"""The size of chunks of logs that have not changed for long, which are packed harder."""
 PACKED_LEVEL = 12
 EVENT_LEVEL = 3
 DICTIONARY_FILE = Path(__file__).with_name("events.zdict")
@@ -54,7 +54,7 @@ DICTIONARY_BYTES_MAX = 16 * 1024 * 1024
 """No dictionary of ours is larger; one that is stands for damage."""
 FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 BLOCK_HEAD_BYTES, CHECKSUM_BYTES, REPEATED = 3, 4, 1
-"""Of a zstd frame: how long is what says what a block is, how long its checksum, the kind of block with one byte."""
+"""Of a zstd frame: the length of a block's header, that of its checksum, the kind of a block of one repeated byte."""
 CUT_SHORT = "its compressed content ends too early"
 DAMAGED = "its compressed content is damaged"
 NO_FRAME = "its compressed content goes on with something else"
@@ -71,7 +71,7 @@ class CodecError(ValueError):
 
 
 class FindsDictionaries(Protocol):
-    """Where the dictionaries of a file are found."""
+    """Finds the dictionaries of a file."""
 
     def __call__(self, dictionary_id: int) -> bytes:
         """The dictionary with this id; raises CodecError where there is none."""
@@ -128,7 +128,7 @@ def unpack_beginning(frame: bytes, length: int, find: FindsDictionaries) -> byte
 
 
 def unpack_text(frame: bytes) -> bytes:
-    """What ``pack_text`` packed; raises CodecError."""
+    """Unpack a text of ``pack_text``; raises CodecError."""
     return _unpacked(_decompressor(b""), frame)
 
 
@@ -244,7 +244,7 @@ def logs_codec() -> EventCodec:
 
 
 def shipped() -> dict[int, EventCodec]:
-    """What comes with the package, by the ids of the dictionaries."""
+    """Return the codecs that come with the package, by the ids of their dictionaries."""
     return {each.id: each for each in (shipped_codec(), logs_codec())}
 
 
@@ -295,7 +295,7 @@ def _small_compressor(level: int) -> zstandard.ZstdCompressor:
 
 
 def _decompressor_for(frame: bytes, find: FindsDictionaries) -> zstandard.ZstdDecompressor:
-    """What unpacks a frame: with the dictionary that it names, if it names one."""
+    """Return the decompressor of a frame: with the dictionary that it names, if it names one."""
     wanted = frame_dictionary(frame)
     return _decompressor(find(wanted) if wanted else b"")
 
@@ -320,7 +320,7 @@ def keep_shipped(db: apsw.Connection) -> None:
 
 
 def dictionaries_of(db: apsw.Connection) -> FindsDictionaries:
-    """Where the dictionaries of this file are found."""
+    """Return the finder of this file's dictionaries."""
     return partial(_find, db)
 
 
@@ -345,7 +345,7 @@ def _find(db: apsw.Connection, dictionary_id: int) -> bytes:
 
 
 def dictionary_problems(db: apsw.Connection) -> Iterator[str]:
-    """What is wrong with a file's dictionaries."""
+    """Yield problems of a file's dictionaries."""
     rows = db.execute(
         "select id, sha256, iif(length(data) <= ?, data, null) from dictionaries", (DICTIONARY_BYTES_MAX,)
     ).fetchall()

@@ -113,7 +113,7 @@ class Database:
         self.is_patient = True
         """True if a writer waits for another one; if not, writing raises StoreBusy at once."""
         self.index_rule: Callable[[], IndexRule] | None = None
-        """What a person wants to be derived; None: what the store says."""
+        """The rule of a person for derived tables; None: the store's own."""
         self.prices_file: Path | None = None
         """A person's own prices, which stand in for those that come with the program."""
 
@@ -237,7 +237,7 @@ class Database:
         return found
 
     def begin_as(self, store_id: str) -> None:
-        """Have a store that is not there yet begin with this id."""
+        """Give a store that is not there yet this id."""
         self._id_to_take = store_id
 
     def check_writable(self) -> None:
@@ -462,7 +462,7 @@ class Database:
         return self._writer
 
     def _follow_rule(self, db: apsw.Connection) -> None:
-        """Have the store follow what the settings say of the index, if that is not what it follows."""
+        """Apply the rule for the index in the settings, if the store follows another one."""
         if self.index_rule is None or self.is_elsewhere:
             return
         rule = self.index_rule()

@@ -42,12 +42,12 @@ class Move(Struct, frozen=True, kw_only=True, rename={"old": "from", "new": "to"
     old: str
     new: str = ""
     at: int | None = None
-    """What began before this time (ms) is meant; None: whatever was recorded."""
+    """The time (ms) before which things must have begun to be meant; None: whatever was recorded."""
     owner: str | None = None
     """Only sessions that the store with this id owns, whose rows already say where they are: files they touched."""
 
     def of(self, path: str) -> str | None:
-        """Where a path that was recorded lies now; None if it does not lie in the folder."""
+        """Return the present place of a recorded path; None if it does not lie in the folder."""
         return rebased(path, self.old, self.new)
 
     def before(self, path: str) -> str | None:
@@ -69,7 +69,7 @@ class Moves:
         return iter(self._moves)
 
     def here(self, path: str, began: str | None = None) -> str:
-        """Where a path that was recorded lies now. ``began``: when what names it began, ISO 8601; None: before."""
+        """Return the present place of a recorded path. ``began``: when what names it began, ISO 8601; None: before."""
         for move in self._moves:
             is_meant = move.owner is None and (began is None or move.at is None or began < str(iso(move.at)))
             if is_meant and (now := move.of(path)) is not None:
@@ -107,7 +107,7 @@ def root_of(store: Path) -> str | None:
 
 
 def load(db: apsw.Connection, store: Path) -> Moves:
-    """How the paths of a store are to be read where it lies now."""
+    """Return the way the paths of a store are to be read where it lies now."""
     root, noted = root_of(store), stored(db)
     if root is None:
         # A store without a project, such as the home store or a backup, has no root that paths could be below.
@@ -141,7 +141,7 @@ def write_root(db: apsw.Connection, root: str) -> None:
 
 
 def write(db: apsw.Connection, moves: Iterable[Move]) -> None:
-    """Have a store know of these moves, and no others."""
+    """Replace the moves that a store knows of by these."""
     _write(db, MOVES, msgspec.json.encode(list(moves)).decode())
 
 
@@ -202,12 +202,12 @@ def _write(db: apsw.Connection, key: str, value: str) -> None:
 
 MOVED_TO, MOVED_FROM = "moved-to", "moved-from"
 STORE = "store.db"
-"""What the home store is called, in its folder."""
+"""The name of the home store's file, in its folder."""
 _MOVING, _MOVED = b"moving", b"moved"
 
 
 class MovedTo(Struct, frozen=True, kw_only=True):
-    """What the old folder says. ``is_over``: the new one has all of it."""
+    """The content of the mark in the old folder. ``is_over``: the new one has all of it."""
 
     to: Path
     is_over: bool
@@ -216,7 +216,7 @@ class MovedTo(Struct, frozen=True, kw_only=True):
 
 
 class MovedFrom(Struct, frozen=True, kw_only=True):
-    """What the new folder says until a move is finished. ``kept``: what was there before, as paths below it."""
+    """The mark in the new folder until a move is finished. ``kept``: what was there before, as paths below it."""
 
     source: Path
     kept: frozenset[str]
@@ -241,7 +241,7 @@ def refuse_if_moved(home: Path) -> None:
 
 
 def moved_to(home: Path) -> MovedTo | None:
-    """What a folder says of where it was moved; None if it says nothing."""
+    """Return the place that a folder was moved to, by its mark; None without one."""
     try:
         file = os.open(home / MOVED_TO, os.O_RDONLY)
     except OSError:
@@ -254,7 +254,7 @@ def moved_to(home: Path) -> MovedTo | None:
 
 
 def moved_from(home: Path) -> MovedFrom | None:
-    """What a folder says of a home that is being moved into it; None if it says nothing."""
+    """Return the home that is being moved into a folder, by its mark; None without one."""
     try:
         source, *kept = (home / MOVED_FROM).read_bytes().split(b"\0")
     except OSError:
@@ -275,7 +275,7 @@ class Moving:
         self._file: int | None = None
 
     def begin(self) -> None:
-        """Have every command refuse to act in the old folder as long as this process lives."""
+        """Make every command refuse to act in the old folder as long as this process lives."""
         path = self._home / MOVED_TO
         _write_mark(path, os.fsencode(self._to) + b"\0" + _MOVING)
         self._file = os.open(path, os.O_RDONLY)
@@ -300,7 +300,7 @@ class Moving:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names in a folder be on the disk."""
+    """Put the names in a folder on the disk."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)

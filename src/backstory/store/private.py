@@ -63,7 +63,7 @@ def write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
 
 
 def as_ours(path: Path, refused: OSError) -> BackstoryError:
-    """What the system refused for a file, as an error of ours."""
+    """Return the system's refusal of a file as an error of ours."""
     if refused.errno == errno.ENOSPC:
         return DiskFull(path)
     return CannotWrite(path, refused.strerror or str(refused))

@@ -27,7 +27,7 @@ _RUNNING_ID = lazy_regex(r"last_native_id\s+text generated always as \((\w+)\) v
 _TABLE = lazy_regex(r"^create (virtual )?table (?:if not exists )?(\w+)(.*?)\n\)([^\n]*);$", re.MULTILINE | re.DOTALL)
 _COLUMN = lazy_regex(r"^  (\w+)\s+(integer|text|real|blob)\b((?:(?!--).)*)(?:-- ([^:\n]*))?", re.MULTILINE)
 KEPT, LOCAL, DERIVED, DECIDED = "kept", "local", "derived", "decided"
-"""What a column is: see the head of ``schema.sql``."""
+"""The kinds of columns: see the head of ``schema.sql``."""
 FATES = frozenset({KEPT, LOCAL, DERIVED, DECIDED})
 
 
@@ -58,7 +58,7 @@ class Column(NamedTuple):
 
 @cache
 def texts() -> tuple[str, str]:
-    """What makes our tables: those of what is kept, and those of what is derived."""
+    """Return the SQL of our tables: those that are kept, and those that are derived."""
     kept, derived = ((_FOLDER / name).read_text("utf-8") for name in ("schema.sql", "derived.sql"))
     return kept, derived
 

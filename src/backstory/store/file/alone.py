@@ -34,7 +34,7 @@ def settle_alone(path: Path) -> None:
 
 
 def problems(path: Path) -> list[str]:
-    """What SQLite finds wrong in the pages of a database that nobody else has open."""
+    """Return the problems that SQLite finds in the pages of a database that nobody else has open."""
     with connection.translated(path), closing(_opened(path)) as db:
         return pages(db)
 

@@ -23,7 +23,7 @@ COPIES_MAX = 5
 """The most copies of a store that is written meanwhile."""
 JOURNALS = ("", "-journal", "-wal")
 SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
-"""What a journal ends with that names another file, which SQLite would delete."""
+"""The last bytes of a journal that names another file, which SQLite would delete."""
 _FROM = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 Stamp = tuple[int, int, int]
 

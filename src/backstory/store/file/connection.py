@@ -201,7 +201,7 @@ def be_durable(db: apsw.Connection, *, always: bool) -> None:
 
 @contextmanager
 def lasting(db: apsw.Connection, path: Path) -> Iterator[None]:
-    """What is committed in this block is on the disk when it ends, whatever the journal."""
+    """Put commits of this block on the disk before it ends, whatever the journal."""
     with translated(path):
         be_durable(db, always=True)
     try:
@@ -214,7 +214,7 @@ def lasting(db: apsw.Connection, path: Path) -> Iterator[None]:
 
 @contextmanager
 def undoing(db: apsw.Connection, path: Path) -> Iterator[None]:
-    """What is written in this block is taken back, so that its journal is gone need not be on the disk."""
+    """Take back everything written in this block, so that its journal need not be removed durably."""
     with translated(path):
         db.execute("pragma synchronous = full")
     try:

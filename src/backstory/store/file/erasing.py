@@ -1,4 +1,4 @@
-"""What was removed is gone from the file too: from free pages, from the gaps in pages, from the index, from the WAL.
+"""Erasing of removed content from the file too: from free pages, from gaps in pages, from the index, from the WAL.
 
 ``secure_delete`` overwrites what a statement deletes, but not the copies of it that SQLite left behind whenever it
 rebuilt a page, and the index keeps the words of deleted rows until it is merged. So whoever removes a session merges

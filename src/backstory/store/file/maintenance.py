@@ -1,4 +1,4 @@
-"""What is done to a store as a whole: removed, checked, derived anew, packed."""
+"""Changes of a store as a whole: removed, checked, derived anew, packed."""
 
 from __future__ import annotations
 

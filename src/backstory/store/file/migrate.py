@@ -29,7 +29,7 @@ LAST_WITH_EARLIER = "ccb6269"
 DERIVED_VERSION = derived_tables.VERSION
 
 MIGRATIONS: dict[int, str] = {4: "to_4.sql"}
-"""What takes a store from the version before to the one it is filed under: SQL, or the name of a file of it here."""
+"""The steps to each version from the one before: SQL, or the name of a file of it here."""
 
 
 def schema_version(db: apsw.Connection, path: Path) -> int:

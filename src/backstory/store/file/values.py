@@ -52,7 +52,7 @@ _LINKS = ("session_id", "log_id", "turn_id", "file_id", "call_id", "piece")
 _ANY = ("key", "device", "inode")
 """Numbers of the system, and hashes: all 64 bits of them."""
 _COUNTS = ("_tokens", "_ms", "_chars", "_window", "_limit", "char_len", "size")
-"""How the names of columns end that hold what an agent counted: it may count as far as it likes."""
+"""The last parts of names of columns that hold an agent's counts: it may count as far as it likes."""
 _MEANT = {"integer": "an integer in range", "real": "an amount", "text": "text that can be kept", "blob": "bytes"}
 _PACKED = ("events", "data")
 """Text in old stores, a blob since."""
@@ -64,7 +64,7 @@ _TEXTS = {
     "events": f"data < x'' or {_MOST_EVENTS} and {_NO_WORD.format('kind')}",
     "file_touches": f"to_path is not null or {_NO_WORD.format('action')}",
 }
-"""Which rows have text that must be decoded to know what it is, where most have none."""
+"""The rows whose text must be decoded to be checked, in tables where most have none."""
 _UID = f"octet_length(uid) = {ids.UID_LENGTH} and length(uid) = {ids.UID_LENGTH} and uid not glob '*[^{ids.ALPHABET}]*'"
 """The condition that a uid is as ours are made: see ``foreign.is_uid``."""
 

@@ -23,7 +23,7 @@ EVENTS_AT_ONCE = 5_000
 
 
 class Verified(Struct, kw_only=True):
-    """What was looked at, how often, and what is wrong."""
+    """The things that were checked, how often, and the problems found."""
 
     checked: dict[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -85,7 +85,7 @@ def _values(db: apsw.Connection) -> Iterator[str]:
 
 
 def pages(db: apsw.Connection) -> list[str]:
-    """What SQLite finds wrong in the file's pages."""
+    """Return the problems that SQLite finds in the file's pages."""
     said = [row[0] for row in db.execute("pragma integrity_check(20)")]
     return [] if said == ["ok"] else [f"file: {line}" for line in said]
 

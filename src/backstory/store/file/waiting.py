@@ -33,7 +33,7 @@ TOLD_S = 3.0
 """After so long a wait the holder is named."""
 RETRY_S = 0.02
 LOCK_BYTES = (0x40000000, 512)
-"""Where SQLite locks a file: the pending byte, the reserved byte and those that readers share."""
+"""The bytes that SQLite locks in a file: the pending byte, the reserved byte and those that readers share."""
 PROGRAM_CHARS_MAX = 40
 _ours = threading.RLock()
 """Held while a thread of this process may hold a lock of SQLite: a file that is closed loses those of all threads.
@@ -66,7 +66,7 @@ class WaitStopped(KeyboardInterrupt):
 
 
 class Patience:
-    """How long a file is waited for: ``seconds``, else a minute. ``report`` receives once for whom."""
+    """The longest wait for a file: ``seconds``, else a minute. ``report`` receives once for whom."""
 
     def __init__(self, path: Path, report: Callable[[str], None], seconds: float | None = None) -> None:
         self._path, self._report = path, report
@@ -138,7 +138,7 @@ def _unpacked(lock: bytes) -> int:
 
 
 def _program(pid: int) -> str:
-    """What a process runs: the program's name, for Python that of the module or script, and the first word behind."""
+    """Return a process's program: its name, for Python that of the module or script, and the first word behind."""
     import psutil  # few ever wait
 
     try:
@@ -174,7 +174,7 @@ Stamp = tuple[int, int, int, bytes]
 
 
 def stamp(db: apsw.Connection, path: Path) -> Stamp | None:
-    """What changes with each transaction; None where the file does not say. Takes no lock."""
+    """Return a value that changes with each transaction; None if the file does not have one. Takes no lock."""
     try:
         status = path.stat()
     except OSError:
@@ -210,7 +210,7 @@ def _has_journal(path: Path) -> bool:
 
 @contextmanager
 def put_off() -> Iterator[None]:
-    """What would stop this thread from the terminal is heard when the block ends."""
+    """Delay signals that would stop this thread until the block ends."""
     if sys.platform == "win32":
         yield
         return

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from backstory.store.tables.event_rows import EventKey
 
 APPEND_TRIES = 10
-"""How often a batch is rebuilt because the store changed; the last time the store is locked for it."""
+"""The number of times a batch is rebuilt because the store changed; the last time the store is locked for it."""
 
 
 class Written(Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ UNTRUSTED = "elsewhere is not null and owner is null"
 STALE = "changed by another process"
 FORGOTTEN = "forgotten"
 STORED = "stored"
-"""Why a run's batch is refused whose content is here already."""
+"""The reason why a run's batch is refused whose content is here already."""
 EMPTY = "empty"
 NOT_UNDERSTOOD = "not_understood"
 

@@ -1,4 +1,4 @@
-"""What was read, on its way into the store: a ``RecordBatch``, which ``append`` alone writes.
+"""Records that were read, on their way into the store: a ``RecordBatch``, which ``append`` alone writes.
 
 All of it is made before the transaction: events are packed, and what is derived of them is known.
 """
@@ -63,7 +63,7 @@ def packed(
 
 
 class RunPart(Struct, frozen=True, kw_only=True):
-    """That a batch is of a run of ours, and which part of it."""
+    """The run of ours that a batch is of, and the part of it."""
 
     turn_uid: str
     is_first: bool = False
@@ -95,11 +95,11 @@ class RecordBatch(Struct, kw_only=True):
     run: RunPart | None = None
 
     log_id: int | None = None
-    """Of an agent's own log; another kind of log is found by its session, turn and kind."""
+    """The id of an agent's own log; another kind of log is found by its session, turn and kind."""
     expected_read_to: int = 0
-    """Where it begins: behind the bytes kept when the reader started, or behind those parsed, if its bytes are kept."""
+    """Its first byte: behind the bytes kept when the reader started, or behind those parsed, if its bytes are kept."""
     expected_next_seq: int
-    """What the store said when the reader started; a different answer now means that the batch is stale."""
+    """The store's next number when the reader started; a different one now means that the batch is stale."""
     follows_leaf: bool = False
     """True if its turn follows where the session went on when the reader started: ``expected_leaf``."""
     expected_leaf: Point | None = None
@@ -120,7 +120,7 @@ class RecordBatch(Struct, kw_only=True):
     """Calls whose results had not come at ``parsed_to``; see ``deriving``."""
     chunks: list[Chunk] = field(default_factory=list)
     sidecar: Sidecar | None = None
-    """What is to be kept beside the log, where that is a run's output; see ``arrivals``."""
+    """The sidecar to be kept beside the log, if that is a run's output; see ``Arrivals``."""
     seq_ranges: list[SeqRange] = field(default_factory=list)
     """The numbers of its records; not of one that may still grow."""
     tail_seq_range: SeqRange | None = None
@@ -133,9 +133,9 @@ class RecordBatch(Struct, kw_only=True):
     facts: SessionFacts = field(default_factory=SessionFacts)
     last_active: int | None = None
     end: Complete | None = None
-    """How the session's last turn ended, as it was set through the API."""
+    """The end of the session's last turn, as it was set through the API."""
     is_last: bool = False
-    """Of a log that is read again: whether all of it is parsed with this."""
+    """True if a log that is read again is parsed to its end with this."""
     has_reported: bool = False
     """True if it reports of subagents, whose own logs may not be there."""
     is_parsed: bool = True
@@ -145,7 +145,7 @@ class RecordBatch(Struct, kw_only=True):
 
     @property
     def length(self) -> int:
-        """How many bytes it is about."""
+        """The number of bytes that it is about."""
         return self.read_to - self.expected_read_to
 
     def without_words(self) -> RecordBatch:
@@ -160,18 +160,18 @@ class RecordBatch(Struct, kw_only=True):
 
 
 class ReadsRecords(Protocol):
-    """What reads the records of a log, one after the other."""
+    """Reads the records of a log, one after the other."""
 
     @property
     def cwd(self) -> str | None:
         """The folder that their session is in."""
 
     def read(self, line: bytes, seq: int) -> Record:
-        """What a record says, whose number is ``seq``."""
+        """Return the content of a record whose number is ``seq``."""
 
 
 class BatchContent:
-    """What records say, gathered for the next batch. ``pending``: the calls that an earlier reading left waiting.
+    """The content of records, gathered for the next batch. ``pending``: the calls that an earlier reading left waiting.
 
     ``arrivals``: when the lines of the log came, for records that do not say when they were made.
     """
@@ -181,9 +181,9 @@ class BatchContent:
 
         self._deriver, self._arrivals = Deriver(pending), arrivals or Arrivals()
         self.unknown: dict[str, int] = {}
-        """What could not be read at all, and how often."""
+        """The kinds of records that could not be read at all, and how often each came."""
         self.problem: str | None = None
-        """What kept a record from being understood, the last time that happened."""
+        """The last reason why a record was not understood."""
         self._clear()
 
     def _clear(self) -> None:
@@ -302,7 +302,7 @@ class Arrivals:
             self._content = memoryview(content)[:BYTES_MAX]
 
     def at(self, start: int, length: int) -> int | None:
-        """When a line, whose first byte is the one at ``start``, was there to its last one; None where not known."""
+        """Return the time when a line, whose first byte is the one at ``start``, was complete; None if not known."""
         byte = start + max(length, 1) - 1
         self._read(byte)
         n = bisect_right(self._ends, byte)
@@ -310,7 +310,7 @@ class Arrivals:
 
     @property
     def last(self) -> int | None:
-        """When something was seen to have come for the last time."""
+        """Return the time when something came last."""
         self._read(bounds.INTEGER_MAX)
         return next((at for at in reversed(self._times) if at != _UNKNOWN), None)
 

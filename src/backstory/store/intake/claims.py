@@ -103,7 +103,7 @@ def shown_as(db: apsw.Connection, session_id: int) -> int:
 
 
 def shown_as_each(db: apsw.Connection, session_ids: Collection[int]) -> dict[int, int]:
-    """Of those of these sessions that another is shown for, that one."""
+    """Map those of these sessions that another is shown for to that one."""
     rows = fetch(
         db,
         tuple[int, int, int],

@@ -1,4 +1,4 @@
-"""Which sessions the derived tables cover: a rule of the person's settings, kept in the store that follows it.
+"""Sessions that the derived tables cover: a rule of the person's settings, kept in the store that follows it.
 
 The rule is in ``meta``, so that whoever writes a session follows it: ingest, runs, copies, merges, imports. A session
 that it does not cover keeps its bytes, events and turns, with what they cost; of what is derived from those it has no
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 RULE, OUTDATED = "index_rule", "index_outdated"
 """The keys of meta: the rule, and whether it was changed since all was derived by it."""
 PARENTS_MAX = 8
-"""So far up it is looked for the repository of a subagent's session that has none of its own."""
+"""The most ancestors asked for the repository of a subagent's session that has none of its own."""
 
 
 class IndexRule(Struct, frozen=True, kw_only=True):
-    """What a person wants to be derived. ``repositories``: names or globs; empty: all."""
+    """The sessions whose facts a person wants to be derived. ``repositories``: names or globs; empty: all."""
 
     enabled: bool = True
     """True if there are rows of the search index at all."""
@@ -49,7 +49,7 @@ EVERYTHING = IndexRule()
 
 
 class Coverage(Struct, frozen=True, kw_only=True):
-    """What a person should know of the index. ``uncovered``: how many sessions their settings leave out."""
+    """The state of the index, for a person. ``uncovered``: how many sessions their settings leave out."""
 
     is_on: bool = True
     uncovered: int = 0
@@ -77,7 +77,7 @@ def is_outdated(db: apsw.Connection) -> bool:
 
 
 def follow(db: apsw.Connection, rule: IndexRule) -> None:
-    """Have a store follow a rule from now on; what is there already is dealt with by a reindex."""
+    """Let a store follow a rule from now on; a reindex applies it to earlier sessions."""
     if rule.is_everything:
         db.execute("delete from meta where key = ?", (RULE,))
     else:
@@ -124,7 +124,7 @@ def _is_covered(db: apsw.Connection, rule: IndexRule, session_id: int) -> bool:
 
 
 def state(db: apsw.Connection, rule: IndexRule | None) -> Coverage:
-    """What the search index covers, and whether it is as the settings say now. ``rule``: None: the one followed."""
+    """Return the index's coverage, and whether it is as the settings are now. ``rule``: None: the one followed."""
     followed = rule_of(db)
     wanted = rule or followed
     return Coverage(
@@ -135,7 +135,7 @@ def state(db: apsw.Connection, rule: IndexRule | None) -> Coverage:
 
 
 def uncovered(db: apsw.Connection, rule: IndexRule) -> int:
-    """How many sessions of people's own, subagents' not counted, a rule does not cover."""
+    """Return the number of sessions of people's own, without subagents', that a rule does not cover."""
     if not rule.repositories:
         return 0
     rows = fetch(

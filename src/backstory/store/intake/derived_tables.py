@@ -1,4 +1,4 @@
-"""What is derived from events, in its tables: files, refs, results of calls, checkpoints. Never commits.
+"""Facts derived from events, in their tables: files, refs, results of calls, checkpoints. Never commits.
 
 Times, turns and places are those of the events. A row says what came first; writing it again changes nothing.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 VERSION = 11
 """Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
 ACTIONS = "read edit delete rename create"
-"""What can be done to a file; of several things a later word here says more."""
+"""The actions on a file; of several a later word here counts."""
 PATHS_AT_ONCE = 500
 Texts = tuple[str | None, ...]
 """The texts of a checkpoint, in the order of SECTIONS."""
@@ -69,11 +69,11 @@ class StoredRef(Struct, frozen=True):
     seq: int
     turn_id: int | None
     created_at: int | None
-    """When that was, in ms since 1970."""
+    """Its time, in ms since 1970."""
 
 
 def refs_of(db: apsw.Connection, session_id: int) -> list[StoredRef]:
-    """What a session names, in the order of its first records."""
+    """Return the refs of a session, in the order of its first records."""
     return fetch(
         db,
         StoredRef,

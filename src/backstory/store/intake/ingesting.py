@@ -1,4 +1,4 @@
-"""What concerns all of a store while logs are put into it: a lot at once, and links between their turns."""
+"""Changes of a whole store while logs are put into it: a lot at once, and links between their turns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FREE_SHARE = 50
 
 
 def link_retold(store: Database) -> int:
-    """Have turns that another program retold be those of the agents' own logs; returns how many are so now."""
+    """Link turns that another program retold to those of the agents' own logs; returns how many are linked now."""
     found = store.ask_or(None, retold.links)
     if found is None:
         return 0
@@ -41,7 +41,7 @@ def link_retold(store: Database) -> int:
 
 
 def settle_written(store: Database) -> None:
-    """Have turns of logs that we wrote for agents be those that they were written of, as far as these are here."""
+    """Link turns of logs that we wrote for agents to those that they were written of, as far as these are here."""
     while not store.ask_or(True, written.is_settled):
         store.change(lambda db: lineage.link_copies(db, written.settle(db)))
 

@@ -1,4 +1,4 @@
-"""What a session is appended with through the API, as batches; and what its events name, whatever log they are of."""
+"""Events appended through the API, as batches; and the refs of events of any log."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class OwnLog:
         self._at = self._read_to
 
     def batches(self, new: Sequence[Event]) -> list[RecordBatch]:
-        """What storing these events comes to: one batch for each turn that they end, and one for those behind.
+        """Return the batches for these events: one for each turn that they end, and one for those behind.
 
         Each is kept in its compact form, with its full form as a line of JSON. A UserMessage begins a turn; the others
         belong to the turn before them, and a Complete ends that.
@@ -133,7 +133,7 @@ def _up_to_ends(new: Sequence[Event]) -> Iterator[Sequence[Event]]:
 
 
 def refs_kept(db: apsw.Connection, session_id: int) -> tuple[int, DerivedFacts, dict[str, int]]:
-    """What the events of a session name in turns that are not removed, with its next number and the ids of turns."""
+    """Return the refs in events of a session's turns that are not removed, its next number and the ids of turns."""
     from backstory.derive.deriver import Deriver
 
     next_seq = int(db.execute("select next_seq from sessions where id = ?", (session_id,)).get or 0)

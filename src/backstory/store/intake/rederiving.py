@@ -81,7 +81,7 @@ def drop_reported(db: apsw.Connection, log_id: int) -> None:
 
 
 def unlogged(db: apsw.Connection, session_id: int) -> RecordBatch | None:
-    """What events say that no log holds: the prompts of runs, and how they ended."""
+    """Return the part of a session that no log holds: the prompts of runs, and how they ended."""
     rows = fetch(
         db,
         tuple[int, int, int | None, bytes | str, str | None, str | None, str],
@@ -176,7 +176,7 @@ def mark_missing(db: apsw.Connection, log_ids: list[int], now: int) -> int:
 
 
 def counts(db: apsw.Connection) -> dict[str, int]:
-    """How many rows the store has, by what they are."""
+    """Return the number of rows by their kind."""
     tables = {"sessions": "sessions", "turns": "turns", "events": "events", "files": "session_files",
               "refs": "session_refs", "checkpoints": "checkpoints"}  # fmt: skip
     return {name: int(db.execute(f"select count(*) from {table}").get) for name, table in tables.items()}

@@ -112,7 +112,7 @@ def links(db: apsw.Connection) -> Links | None:
 
 
 def link(db: apsw.Connection, found: Links) -> None:
-    """Have turns that were retold be those of the logs."""
+    """Link turns that were retold to those of the logs."""
     for each in found.turns:
         written.rename(db, each.retold, each.logged)
     db.execute("insert or replace into meta(key, value) values (?, ?)", (LINKED, str(found.newest)))
@@ -158,7 +158,7 @@ class _Linking:
             yield from self._among(mine[len(behind) :])
 
     def _among(self, mine: list[_Turn]) -> Iterator[Link]:
-        """Of turns of which none is linked those that begin a log, with what follows in it."""
+        """Yield, of turns of which none is linked, those that begin a log, with those that follow in it."""
         place = 0
         while place < len(mine):
             theirs = self._log_from(mine[place:]) if mine[place].words in self._folder.logs else []
@@ -210,7 +210,7 @@ class _Linking:
         return bool(self._calls(mine) & self._calls(theirs))
 
     def _answer(self, turn: _Turn) -> str:
-        """What the model said last in a turn; of a session that is not indexed only its events say it."""
+        """Return the model's last words in a turn; of a session that is not indexed only its events have them."""
         known: str | None = self._db.execute("select answer from turn_texts where turn_id = ?", (turn.id,)).get
         if known is not None or coverage.is_covered(self._db, turn.session_id):
             return (known or "").strip()

@@ -1,4 +1,4 @@
-"""What the agents' own logs say of our runs and the runs' streams do not. Functions take the connection, never commit.
+"""Facts of our runs that the agents' own logs have and the streams lack. Functions take the connection, never commit.
 
 What is said of a turn stands in its row: model, tokens, cost, latency. What is said of its events, times and what edits
 changed, is kept as a sidecar of the run's stream and put into the events; ``apply`` does that whenever they are derived
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import apsw
 
 SUFFIX = ".facts"
-"""How the sidecar's name ends; it begins with the name of the run's stream."""
+"""The end of the sidecar's name; it begins with the name of the run's stream."""
 FROM_LOG = "log"
 """The source of tokens that only the agent's own log of a run has."""
 GIVEN = "facts "
@@ -49,11 +49,11 @@ class _KeptFacts(Struct, frozen=True):
 _decoder = msgspec.json.Decoder(_KeptFacts)
 _input_decoder = msgspec.json.Decoder(dict[str, Any])
 _NOT_OURS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What reading a sidecar raises that came with a store of a stranger's: nothing is known from it."""
+"""The errors of reading a sidecar that came with a store of a stranger's: nothing is known from it."""
 
 
 class TurnFacts(Struct, frozen=True):
-    """What may be known of a turn from more than one place; the fields are the columns."""
+    """Facts of a turn that may be known from more than one place; the fields are the columns."""
 
     model: str | None
     api_latency_ms: int | None
@@ -86,7 +86,7 @@ class Unmatched(Struct, frozen=True):
     log_id: int
     agent: str
     name: str
-    """What the sidecar is called."""
+    """The name of the sidecar."""
     last_seq: int
     mtime_ns: int
 
@@ -108,7 +108,7 @@ class _EventRow(NamedTuple):
 
 
 def improved(known: TurnFacts, given: TurnFacts) -> TurnFacts:
-    """What is known of a turn together with what is given of it; what its stream counted stays."""
+    """Return the known facts of a turn together with given ones; the counts of its stream stay."""
     better: dict[str, Any] = {
         "model": given.model or known.model,
         "api_latency_ms": given.api_latency_ms if known.api_latency_ms is None else known.api_latency_ms,
@@ -259,7 +259,7 @@ def _sidecar(db: apsw.Connection, log_id: int) -> sidecars.StoredSidecar | None:
 
 
 def of_owner(db: apsw.Connection, owner: str) -> list[LoggedRun]:
-    """What is known of the runs of another store's sessions since the agents' own logs of them were read."""
+    """Return the facts of another store's runs that became known since the agents' own logs of them were read."""
     rows: list[Any] = db.execute(
         f"select o.uid, r.uid, {', '.join(f'r.{name}' for name in _TURN)}, c.sha256 from sessions o "
         "join turns r on r.session_id = o.id left join logs st on st.session_id = o.id and st.turn_uid = r.uid "
@@ -277,7 +277,7 @@ def digest(runs: Sequence[LoggedRun]) -> str:
 
 
 def given(db: apsw.Connection, store_id: str) -> str | None:
-    """What ``digest`` said of what a project's store was given last."""
+    """Return the ``digest`` of the facts that a project's store was given last."""
     found = db.execute("select value from meta where key = ?", (GIVEN + store_id,)).get
     return None if found is None else str(found)
 
@@ -305,7 +305,7 @@ def take_over(db: apsw.Connection, runs: Sequence[LoggedRun], contents: Mapping[
 
 
 def sidecar_of(db: apsw.Connection, turn_uid: str) -> sidecars.Sidecar | None:
-    """What is kept beside a run's stream, to be taken over by another store."""
+    """Return the sidecar of a run's stream, to be taken over by another store."""
     return fetch_one(
         db,
         sidecars.Sidecar,

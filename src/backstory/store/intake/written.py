@@ -28,7 +28,7 @@ TURNS_AT_ONCE = 20_000
 KEY_DIGITS, KEY_MASK = 8, (1 << 31) - 1
 """Bits that SQLite keeps in 4 bytes."""
 NO_KEY = -1
-"""Of a turn from a store that nobody has trusted: it is no copy of ours, and none of ours is one of it."""
+"""The key of a turn from a store that nobody has trusted: it is no copy of ours, and none of ours is one of it."""
 _IS_WRITTEN = "length({turn}native_id) = 36 and substr({turn}native_id, 15, 1) = '5'"
 """As the index ``idx_turns_written`` says it."""
 
@@ -42,7 +42,7 @@ def is_written(turn: str) -> str:
 
 
 def precedes(turn: str, session: str, other_turn: str, other_session: str) -> str:
-    """Of two copies of a turn, each with its session: whether the first is the one that counts.
+    """Return SQL that is true if the first of two copies of a turn, each with its session, is the one that counts.
 
     One that another program retold comes after all others, before that one of a log that we wrote; then the session
     with the smallest uid comes first.

@@ -38,7 +38,7 @@ _THIS = "repository = ? and branch = ? and src = ? and name = ? and not removed"
 
 
 class NewItem(NamedTuple):
-    """What is to be written, cleaned and within its limits. ``author``: the agent that writes; None: a person."""
+    """An item to be written, cleaned and within its limits. ``author``: the agent that writes; None: a person."""
 
     src: Src
     name: str
@@ -64,12 +64,12 @@ class ItemCopy(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What it is filed under."""
+        """The key that it is filed under."""
         return self.repository, self.branch, self.src, self.name
 
     @property
     def said(self) -> tuple[str, str, str]:
-        """What it says, and who says so."""
+        """Its text and its author."""
         return self.description, self.content, self.author or ""
 
     @property
@@ -123,7 +123,7 @@ def _recorded(db: apsw.Connection, key: BoardKey, moves: Moves) -> list[ItemCopy
 
 
 def _began(db: apsw.Connection, key: BoardKey, moves: Moves) -> list[str]:
-    """When the sessions of a board began, the earliest first."""
+    """Return the times when the sessions of a board began, the earliest first."""
     folder = key.folder
     if folder is None:
         rows = fetch(db, tuple[str, str], _BEGAN, (key.repository, key.branch))
@@ -134,7 +134,7 @@ def _began(db: apsw.Connection, key: BoardKey, moves: Moves) -> list[str]:
 
 
 def gather(db: apsw.Connection, key: BoardKey, moves: Moves) -> None:
-    """Have the rows of a board, before it is changed, be filed under the folder that it is in now."""
+    """File the rows of a board, before it is changed, under the folder that it is in now."""
     rows = _recorded(db, key, moves) if moves and key.folder is not None else []
     for row in rows:
         if row.repository != key.repository:
@@ -223,7 +223,7 @@ def adopt(db: apsw.Connection, theirs: Iterable[ItemCopy]) -> int:
 
 
 def merged(mine: ItemCopy, other: ItemCopy) -> ItemCopy:
-    """Of two copies of an item the one that was changed later, in whichever order they meet.
+    """Return the copy of an item that was changed later, in whichever order they meet.
 
     Reads that were counted in both are not added: what was read since a copy was made cannot be told from it.
     """

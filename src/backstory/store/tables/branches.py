@@ -76,7 +76,7 @@ class _TurnOfRecord(NamedTuple):
 
 
 class TreePosition(Struct, frozen=True):
-    """Where a record is in the tree. ``asked`` differs where it lay between a tool's call and its result."""
+    """The place of a record in the tree. ``asked`` differs where it lay between a tool's call and its result."""
 
     point: Point
     asked: int
@@ -148,7 +148,7 @@ def leaf(db: apsw.Connection, session_id: int) -> Point | None:
 
 
 def length(db: apsw.Connection, session_id: int, to: Point | None) -> int:
-    """How many turns lead to a record, the one that holds it included."""
+    """Return the number of turns that lead to a record, the one that holds it included."""
     if to is None:
         return 0
     rows = fetch(
@@ -167,7 +167,7 @@ def length(db: apsw.Connection, session_id: int, to: Point | None) -> int:
 
 
 def place(db: apsw.Connection, session_id: int, seq: int) -> TreePosition:
-    """Where a record is; between a tool's call and its result that is before the call.
+    """Return the place of a record; between a tool's call and its result that is before the call.
 
     Raises RecordNotFound, BranchRemoved.
     """
@@ -220,7 +220,7 @@ def _before_open_calls(db: apsw.Connection, session_id: int, turn_id: int, first
 
 
 def check_out(db: apsw.Connection, session_id: int, point: Point, now: int) -> None:
-    """Have the next prompt follow this record; raises RecordNotFound."""
+    """Let the next prompt follow this record; raises RecordNotFound."""
     _last_record(db, session_id, point)
     db.execute(
         "update sessions set leaf_uid = ?, leaf_seq = ?, leaf_at = ? where id = ?",
@@ -232,7 +232,7 @@ def check_out(db: apsw.Connection, session_id: int, point: Point, now: int) -> N
 
 
 def names(db: apsw.Connection, session_id: int, *, removed: bool = False) -> list[Named]:
-    """What a session's branches are called; the names of removed branches only when asked for."""
+    """Return the names of a session's branches; those of removed branches only when asked for."""
     rows = fetch(
         db,
         tuple[str, str, int | None],
@@ -284,7 +284,7 @@ def unname_branch(db: apsw.Connection, session_id: int, name: str) -> None:
 
 
 def put_name(db: apsw.Connection, session_id: int, named: tuple[str, str, int | None, int, int | None]) -> None:
-    """Have a name stand where another store has it: the name, its tip's uid and record, when it was given and moved."""
+    """Put a name where another store has it: the name, its tip's uid and record, when it was given and moved."""
     db.execute(
         "insert into branches(session_id, name, leaf_uid, leaf_seq, created, moved) values (?, ?, ?, ?, ?, ?) "
         "on conflict(session_id, name) do update set leaf_uid = excluded.leaf_uid, leaf_seq = excluded.leaf_seq, "
@@ -299,7 +299,7 @@ def has_names(db: apsw.Connection, session_id: int) -> bool:
 
 
 def follow(db: apsw.Connection, session_id: int, new: Iterable[Turn]) -> None:
-    """Have names whose tip one of these new turns follows move there; they come in the order of their prompts."""
+    """Move names whose tip one of these new turns follows there; they come in the order of their prompts."""
     for turn in new:
         parent, seq = turn.parent_uid, turn.parent_seq
         if parent is None or seq is None:

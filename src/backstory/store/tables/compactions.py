@@ -50,7 +50,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
     agent: str | None = None
     model: str | None = None
     cost_usd: float | None = None
-    """What making it cost, as its agent said."""
+    """The cost of making it, in USD, as its agent reported."""
     duration_ms: int | None = None
 
 
@@ -115,7 +115,7 @@ def _counts(db: apsw.Connection, session_id: int, summary: Compaction, covered: 
 
 
 def history(db: apsw.Connection, session_id: int, budget_chars: int, to: Point | None = None) -> History:
-    """What a context of that size is built of: the summary in force, and the turns behind what it covers."""
+    """Return the parts of a context of that size: the summary in force, and the turns behind its end."""
     to = to or branches.leaf(db, session_id)
     summary = in_force(db, session_id, to)
     after = summary.after_seq if summary is not None else 0
@@ -130,7 +130,7 @@ def history(db: apsw.Connection, session_id: int, budget_chars: int, to: Point |
 
 
 def _count_behind(db: apsw.Connection, session_id: int, to: Point | None, after_seq: int) -> int:
-    """How many turns on the way to a record have something behind another record."""
+    """Return the number of turns on the way to a record that have something behind another record."""
     count = 0
     for _, turn, cut in turns.upwards(db, session_id, to):
         if cut <= after_seq:
@@ -182,7 +182,7 @@ def undo(db: apsw.Connection, session_id: int) -> Compaction | None:
 
 
 def index(db: apsw.Connection, session_id: int) -> None:
-    """Have the search index hold a session's stored summaries, without those that were taken out of force.
+    """Put a session's stored summaries into the search index, without those that were taken out of force.
 
     Another program's row, which nobody has put into the index, is put there, too.
     """

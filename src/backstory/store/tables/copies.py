@@ -1,4 +1,4 @@
-"""Which sessions hold turns of another one, as continuations and forks do. Reads only."""
+"""Sessions that hold turns of another one, as continuations and forks do. Reads only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     label: str
     """Its name, else its number, else the start of its uid."""
     shared: int
-    """How many turns that are."""
+    """The number of those turns."""
     parent: str | None
     """The identity of the session it comes from: the last 16 characters of its uid."""
 

@@ -50,7 +50,7 @@ def forget(db: apsw.Connection, uid: str) -> None:
 
 
 def times(db: apsw.Connection, uid: str) -> dict[str, int]:
-    """When a person decided what about a session, ms."""
+    """Return the times of a person's decisions about a session, ms."""
     found = db.execute("select value from meta where key = ?", (DECIDED + uid,)).get
     return _parsed(found)
 
@@ -79,7 +79,7 @@ def store_state(db: apsw.Connection, uids: Collection[str] | None = None) -> Sto
 
 
 class _DecidedTurn(NamedTuple):
-    """What a plan needs of a turn; ``removed`` and ``started`` are times in ms."""
+    """The facts of a turn that a plan needs; ``removed`` and ``started`` are times in ms."""
 
     session_id: int
     uid: str

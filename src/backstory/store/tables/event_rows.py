@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 FIRST_EVENT_ID = 1
 COLUMNS = "seq, part, turn_id, at, kind, data, char_len, log_id, position, length"
-"""Of an event's row, but for the event's id and its session's."""
+"""The columns of an event's row, without the event's id and its session's."""
 _FAR = 1 << 40
 """More than any record has parts."""
 SUMMARY = "summary"
-"""What a row of the index is that is no event's."""
+"""The mark of a row of the index that is no event's."""
 EventKey = tuple[int, int]
-"""Of an event: its record's number, and which event of the record it is."""
+"""The key of an event: its record's number, and its place in the record."""
 Text = tuple[int, int, str | None, str]
-"""What is searched of an event: the event's id, its record's number, the scope, the text."""
+"""The searched text of an event: the event's id, its record's number, the scope, the text."""
 
 
 class Waiting(Struct):

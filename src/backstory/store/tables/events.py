@@ -79,7 +79,7 @@ def of_records(db: apsw.Connection, session_id: int, seqs: Sequence[int]) -> lis
 
 
 _KEPT = "not exists (select 1 from turns t where t.id = events.turn_id and t.removed is not null)"
-"""Of a branch that a person removed nothing is read."""
+"""The condition that leaves out events of branches that a person removed."""
 
 
 def change_token(db: apsw.Connection) -> tuple[int, ...]:
@@ -158,7 +158,7 @@ class _Backwards:
         self._codecs: dict[int, codec.EventCodec] = {}
         self._waiting: dict[int | None, list[tuple[int, Event]]] = {}
         self._from, self._behind = (1, 0), 1
-        """What was read: from this (seq, part) on, up to this seq."""
+        """The range that was read: from this (seq, part) on, up to this seq."""
 
     def of_turn(self, turn_id: int, first: int, last: int) -> list[Event]:
         """The events of a turn from its record ``first`` to ``last``."""

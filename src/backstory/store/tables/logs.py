@@ -35,7 +35,7 @@ SALVAGED_MAX = 10_000_000
 """The most ids that are tried where a damaged store cannot list its logs."""
 LOGS_AT_ONCE = 500
 TAIL_BYTES = 4096
-"""How much before ``read_to`` is hashed, to distinguish an append from a rewrite."""
+"""The number of bytes before ``read_to`` that are hashed, to distinguish an append from a rewrite."""
 
 
 class Log(Struct, frozen=True):
@@ -56,18 +56,18 @@ class Log(Struct, frozen=True):
     tail_seq: int | None
     generation: int
     told_to: int | None
-    """What stands behind it is kept as bytes only, because storing what that says failed; None: all is parsed."""
+    """The end of the parsed part, if storing the events behind it failed; None: all is parsed."""
     state: bytes | None
     """None where it is not kept: what the log's bytes say is told its reader again then."""
 
     @property
     def source_kind(self) -> str:
-        """What reads it: its kind, also where its bytes are a copy."""
+        """The kind of its source, also where its bytes are a copy."""
         return self.kind.removeprefix(COPY)
 
     @property
     def told_end(self) -> int:
-        """Where what was parsed of it ends."""
+        """The end of its parsed part."""
         return self.read_to if self.told_to is None else self.told_to
 
 
@@ -111,7 +111,7 @@ class SeqRange(Struct):
 
 
 class ChunkMark(NamedTuple):
-    """Where a chunk begins, how long it is, and its checksum."""
+    """The start of a chunk, its length, and its checksum."""
 
     start: int
     length: int
@@ -126,7 +126,7 @@ _LOG_COLUMNS = (
 
 
 PLACED = "size = iif(path = ?1, size, null), path = ?1, root_chars = ?2, relpath = ?3, path_hash = ?4"
-"""How a log's row is told where its file lies now; the stamp of a file elsewhere is not this one's. See ``placed``."""
+"""Sets a log's place; the stamp of a file elsewhere is not this one's. See ``placed``."""
 _STAT = "device, inode, size, mtime_ns, ctime_ns, reason"
 _STAMPS_OF_LOGS = f"select path, agent, id, {_STAT} from logs where size is not null"
 _OTHER_STAMPS = f"select path, agent, log_id, {_STAT} from log_places"
@@ -300,7 +300,7 @@ def newest(db: apsw.Connection) -> int:
 
 
 def mark_stale(db: apsw.Connection, log_id: int) -> None:
-    """Have the next ingest derive again what a log holds."""
+    """Mark a log so that the next ingest derives its events again."""
     db.execute("update logs set derived = 0 where id = ?", (log_id,))
 
 

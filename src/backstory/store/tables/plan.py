@@ -1,4 +1,4 @@
-"""Which steps make two stores agree about the sessions that both hold: a pure plan of values.
+"""Steps that make two stores agree about the sessions that both hold: a pure plan of values.
 
 Each decision of a person is filed under what it is about (the name, one branch's name, one turn's removal) with its
 time. The later one wins; where neither has a time, the owner's. The events, and where a session continues, are the
@@ -32,19 +32,19 @@ NAME_DIGITS = 16
 
 
 def about_branch(name: str) -> str:
-    """What a branch's name is filed under: no word of it, so that nothing of a name that is taken away stays."""
+    """The key of a branch's name: no word of it, so that nothing of a name that is taken away stays."""
     return BRANCH + sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:NAME_DIGITS]
 
 
 class Decisions(Struct, frozen=True, kw_only=True):
-    """What people decided about a session. A thing that has a time and no value was taken back."""
+    """People's decisions about a session. A thing that has a time and no value was taken back."""
 
     values: Mapping[str, Value]
     at: Mapping[str, int]
-    """When it was decided, ms; what was decided by a version that noted no time is not in it."""
+    """Times of decisions, ms; one decided by a version that noted no time is not in it."""
     leaf: Leaf
     leaf_at: int | None = None
-    """When a checkout or a run decided where it goes on, ms; None: not known."""
+    """The time when a checkout or a run decided where it goes on, ms; None: not known."""
 
 
 class SessionState(Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class SessionState(Struct, frozen=True, kw_only=True):
     is_borrowed: bool
     """It was taken from a store from elsewhere, before that was trusted."""
     content: tuple[object, ...]
-    """What changes whenever events come."""
+    """A value that changes whenever events come."""
     decided: Decisions
     turns: frozenset[str]
     finished: frozenset[str]
@@ -71,7 +71,7 @@ class StoreState(Struct, frozen=True, kw_only=True):
     store_id: str
     sessions: Mapping[str, SessionState]
     removed: Mapping[str, int]
-    """When a person removed a session, by its identity."""
+    """The times when a person removed sessions, by their identity."""
 
 
 class Side(StrEnum):
@@ -198,7 +198,7 @@ def _is_about_lacking(about: str, session: SessionState) -> bool:
 
 
 def merge(owner: SessionState, copy: SessionState) -> Decisions:
-    """Of each thing the decision that was made last; the owner's where none is later. What is pruned stays removed."""
+    """Return the last decision about each thing; the owner's where none is later. What is pruned stays removed."""
     ours, theirs = owner.decided, copy.decided
     values, at = dict[str, Value](), dict[str, int]()
     for about in sorted({*ours.values, *ours.at, *theirs.values, *theirs.at}):
@@ -212,7 +212,7 @@ def merge(owner: SessionState, copy: SessionState) -> Decisions:
 
 
 def merge_alike(one: SessionState, other: SessionState) -> Decisions:
-    """Of each thing the decision that was made last, in whichever of two copies; the leaf is that of the first.
+    """Return the last decision about each thing, in whichever of two copies; the leaf is that of the first.
 
     Where both were made at one moment it is the same one, whichever copy comes first.
     """
@@ -230,7 +230,7 @@ def merge_alike(one: SessionState, other: SessionState) -> Decisions:
 
 
 def _when(decided: Decisions, about: str) -> tuple[int, bool, int, str, float]:
-    """When something was decided, and what tells two decisions of one moment apart."""
+    """Return a sort key of a decision: its time, and what tells two decisions of one moment apart."""
     value, at = decided.values.get(about), decided.at.get(about, 0)
     if not isinstance(value, tuple):
         return at, value is not None, 0, str(value), 0

@@ -74,7 +74,7 @@ _COLUMNS = "uid, session_uid, kind, content, options, queued"
 
 
 class Kind(StrEnum):
-    """What a queued text is: a message for a running agent, or the prompt of the next run."""
+    """The kind of a queued text: a message for a running agent, or the prompt of the next run."""
 
     STEER = "steer"
     FOLLOWUP = "followup"
@@ -83,7 +83,7 @@ class Kind(StrEnum):
 
 
 class Options(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a queued run is asked for; None where the session's last run decides."""
+    """Options of a queued run; None where the session's last run decides."""
 
     agent: str | None = None
     model: str | None = None
@@ -107,7 +107,7 @@ class QueuedPrompt(Struct, frozen=True, kw_only=True):
 
     @property
     def short_id(self) -> str:
-        """What people call it: the end of its uid, which is random; the beginning is the time."""
+        """The short id that people use: the end of its uid, which is random; the beginning is the time."""
         return self.uid[-SHORT_ID_CHARS:]
 
 
@@ -126,7 +126,7 @@ class Owner(Struct, frozen=True, kw_only=True):
 
 
 def path_beside(store: Path) -> Path:
-    """Where a store's queue lies."""
+    """Return the path of a store's queue."""
     return store.with_name(store.name + ".queue.db")
 
 
@@ -183,7 +183,7 @@ class Queue:
         return self._write(insert)
 
     def prompts(self, session_uid: str | None = None, kind: Kind | None = None) -> list[QueuedPrompt]:
-        """What is queued, in order; what is held only when asked for that kind."""
+        """Return the queued prompts, in order; held ones only when asked for that kind."""
 
         def select(db: apsw.Connection) -> list[QueuedPrompt]:
             rows: list[Any] = db.execute(
@@ -271,7 +271,7 @@ class Queue:
         return self._write_if_there(hold, 0)
 
     def release(self, uid: str) -> None:
-        """Have what was held be a prompt like any other."""
+        """Release a held prompt, which is then like any other."""
         self._write_if_there(
             lambda db: db.execute("update texts set kind = ? where uid = ?", (Kind.FOLLOWUP.value, uid)), None
         )
@@ -321,7 +321,7 @@ class Queue:
         self.tidy()
 
     def owner(self, session_uid: str) -> Owner | None:
-        """Who last said to run a session."""
+        """Return the last process that claimed to run a session."""
         return self._read(lambda db: _owner(db, session_uid), None)
 
     def owners(self) -> list[Owner]:
@@ -401,7 +401,7 @@ class Queue:
         return Patience(self.path, self._report, self._patience_s if seconds is None else seconds)
 
     def _waited(self, attempt: Callable[[], T], patience: Patience) -> T:
-        """What an attempt gives that finds the file free. Nothing is held in between. Raises QueueBusy."""
+        """Repeat an attempt until it finds the file free; holds nothing in between. Raises QueueBusy."""
         while True:
             try:
                 return attempt()
@@ -530,7 +530,7 @@ def _text(row: tuple[Any, ...]) -> QueuedPrompt:
 
 
 def _harmless(options: object) -> str:
-    """What a run is asked for, without what may be done unasked and where; nothing of what cannot be read."""
+    """Return a run's options without permissions and folders, and without what cannot be read."""
     try:
         known = msgspec.json.decode(str(options), type=Options)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""Where a run of ours begins in its session, and how far it is stored. Functions take the connection, never commit.
+"""The beginning of a run of ours in its session, and its stored part. Functions take the connection, never commit.
 
 A run's first batch begins its turn, the last one sets the outcome. A turn without an outcome was left by a process that
 was killed between two; the next first batch of the same run takes its place.
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 LOST = "lost"
-"""Why a turn ended that ``orphans`` closed, as its stop_reason."""
+"""The stop_reason of a turn that was found open after a crash."""
 
 
 class RunStart(Struct, frozen=True):
-    """What a store says before a run is written: the number its prompt gets, and what that follows.
+    """The state of a store before a run is written: the number of its prompt, and the point that it follows.
 
     ``was_begun``: its turn is there without an outcome, and is replaced.
     """
@@ -40,7 +40,7 @@ class RunStart(Struct, frozen=True):
 
 
 def start_of(db: apsw.Connection, session_id: int, turn_uid: str | None = None) -> RunStart:
-    """Where a run begins whose turn this is. Of a turn that was begun and left, ``leaf`` is what that followed."""
+    """Return where the run of this turn begins. For a turn that was begun and left, ``leaf`` is what that followed."""
     left = fetch_one(
         db,
         tuple[int, str | None, int],
@@ -65,7 +65,7 @@ def start_of(db: apsw.Connection, session_id: int, turn_uid: str | None = None) 
 
 
 def start_in(db: apsw.Connection, session_uid: str, turn_uid: str) -> RunStart:
-    """Where a run begins in the session with this uid; raises SessionNotFound."""
+    """Return where a run begins in the session with this uid; raises SessionNotFound."""
     session_id = db.execute("select id from sessions where uid = ?", (session_uid,)).get
     if session_id is None:
         raise SessionNotFound(session_uid)
@@ -118,7 +118,7 @@ def drop_native_ids(db: apsw.Connection, gone: dict[str, str]) -> None:
 
 
 CUT_OFF = "The run was cut off, and what it said last is lost."
-"""What a turn is closed with."""
+"""The error that closes such a turn."""
 NO_RESULT = "There is no result: the run was cut off."
 
 
@@ -156,7 +156,7 @@ def found(db: apsw.Connection, running: Container[str]) -> list[tuple[int, str, 
 
 
 def left(db: apsw.Connection, turn_id: int, turn_uid: str, session_id: int, session_uid: str) -> Left:
-    """What it takes to close one."""
+    """Return the facts needed to close one."""
     codecs: dict[int, codec.EventCodec] = {}
     rows = fetch(
         db,
@@ -178,7 +178,7 @@ def left(db: apsw.Connection, turn_id: int, turn_uid: str, session_id: int, sess
 
 
 def closing(left: Left, now: int) -> RecordBatch:
-    """What closes such a turn."""
+    """Return the batch that closes such a turn."""
     turn_uid, content = left.turn.uid, BatchContent()
     closing: list[Event] = [
         ToolResult(

@@ -1,4 +1,4 @@
-"""Which sessions are meant: a filter, and the same as conditions in SQL. Listing and searching share it."""
+"""A selection of sessions, and the same as conditions in SQL. Listing and searching share it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HASH = lazy_regex(r"[0-9a-f]{4,64}")
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """Which sessions are meant. None asks for all; times in ms since 1970; ``folder`` is a path."""
+    """The sessions that are meant. None asks for all; times in ms since 1970; ``folder`` is a path."""
 
     agent: str | None = None
     project: str | None = None
@@ -33,7 +33,7 @@ class Selection(Struct, frozen=True, kw_only=True):
     owner: str | None = None
     """Beside those of ``project`` and ``folder`` the sessions that the store with this id owns."""
     moves: Moves | None = None
-    """How the paths of the store that is asked are to be read; None: as they are recorded."""
+    """The way the paths of the store that is asked are to be read; None: as they are recorded."""
     repository: str | None = None
     """owner/name, a name, or a project's key; upper and lower case are one."""
     branch: str | None = None
@@ -61,7 +61,7 @@ class Selection(Struct, frozen=True, kw_only=True):
 
 
 class ListFilter(Selection, frozen=True, kw_only=True):
-    """Which sessions are listed: those that were active between ``since`` and ``until``, among others."""
+    """The sessions that are listed: those that were active between ``since`` and ``until``, among others."""
 
     subagents: bool = False
     """Also the sessions of subagents."""
@@ -73,7 +73,7 @@ class ListFilter(Selection, frozen=True, kw_only=True):
 
 
 class Filter(Selection, frozen=True, kw_only=True):
-    """Which events are asked for, of which sessions; ``since`` and ``until`` are about the events."""
+    """The events that are asked for, and of which sessions; ``since`` and ``until`` are about the events."""
 
     session_id: int | None = None
     without: tuple[int, ...] = ()
@@ -128,7 +128,7 @@ def listed_conditions(wanted: ListFilter) -> tuple[list[str], list[object]]:
 
 
 def condition_of(wanted: Selection) -> str:
-    """What a filter says of a session ``s`` beside its time, as one condition with its values in it; '' for nothing.
+    """Return a filter of a session ``s`` without its time, as one condition with its values in it; '' for nothing.
 
     >>> condition_of(Selection(branch="it's"))
     "(s.branch = 'it''s' or s.id in (select session_id from session_branches where branch = 'it''s'))"
@@ -151,7 +151,7 @@ FIRST_PROMPT = (
     "s.relation is 'subagent' and exists (select 1 from turns where uid = t.uid and session_id = s.parent_id), "
     "first_seq, id limit 1)"
 )
-"""What a session was asked first. A subagent may have been given its parent's turns: its task is what comes behind."""
+"""The first prompt of a session. A subagent may have been given its parent's turns: its task is what comes behind."""
 _TITLE = f"coalesce(nullif(s.name, ''), nullif(trim(s.title), ''), {FIRST_PROMPT})"
 
 
@@ -160,7 +160,7 @@ def _like_quoted(text: str) -> str:
 
 
 def _of_kind(wanted: Selection) -> tuple[list[str], list[object]]:
-    """Of a project (its key, or a folder of it), of an agent."""
+    """Return the conditions for a project (its key, or a folder of it) and for an agent."""
     conditions, values = list[str](), list[object]()
     agent = wanted.agent
     if wanted.project is not None or wanted.folder is not None:

@@ -72,17 +72,17 @@ class Session(Struct, frozen=True, kw_only=True):
     root: str | None = None
     """The root of the worktree that it began in, as this machine had it."""
     outcome: str | None = None
-    """How its last turn ended; None while that is open."""
+    """The outcome of its last turn; None while that is open."""
     is_own: bool = False
     """True if the store that it was read from owns it: its number means it there."""
     tokens: int | None = None
-    """What its turns read and wrote, caches included, without subagents; None where nothing of it is known."""
+    """Tokens that its turns read and wrote, caches included, without subagents; None where nothing of it is known."""
     context_chars: int | None = None
     """Characters of its context since the summary in force; None: not known."""
     context_limit: int | None = None
     """From how many on that is summarised, as it was when they were counted."""
     partial_tokens: int = 0
-    """Of how many of these turns a count is missing, or was lost: ``tokens`` is at least what it says."""
+    """The number of these turns of which a count is missing, or was lost: ``tokens`` is then a lower bound."""
     recorded_cwd: str | None = None
     """``cwd`` as it was recorded, if the folder was moved since."""
 
@@ -98,17 +98,17 @@ class Session(Struct, frozen=True, kw_only=True):
 
     @property
     def shown_name(self) -> str:
-        """What it is called: its name, its number, or what it is about."""
+        """The name it is shown by: its own, its number, or its title."""
         return self.name or self.shown_number or self.shown_title
 
     @property
     def shown_title(self) -> str:
-        """What it is about, in a line: its name, its agent's title for it, or what its first prompt says."""
+        """The title in a line: its name, its agent's title for it, or its first prompt."""
         return naming.title_of(self.name, self.title, self.first_prompt)
 
     @property
     def shown_project(self) -> str:
-        """What its project is called."""
+        """The name of its project."""
         return naming.project_name(self.project, self.repository, self.root, self.cwd)
 
     def moved(self, moves: Moves) -> Session:
@@ -124,7 +124,7 @@ class Session(Struct, frozen=True, kw_only=True):
 
 
 Sort = Literal["cost", "turns", "time", "tokens"]
-"""What sessions can be sorted by, the greatest first; ``time`` is how long their turns took."""
+"""The values that sessions can be sorted by, the greatest first; ``time`` is how long their turns took."""
 
 
 class SortKey(Struct, frozen=True, gc=False):
@@ -136,7 +136,7 @@ class SortKey(Struct, frozen=True, gc=False):
 
 
 class Workplace(Struct, frozen=True, kw_only=True):
-    """Where a session is at work: its project's key, the branch, the folder, the root of the worktree."""
+    """The place where a session is at work: its project's key, the branch, the folder, the root of the worktree."""
 
     project: str | None = None
     branch: str | None = None
@@ -185,7 +185,7 @@ _ORDER = "s.last_active desc, s.uid desc"
 Cursor = tuple[int | None, str]
 """A place in the list of sessions: behind the one with this last_active and uid."""
 _BEHIND = ("+s.last_active < ? or s.last_active is null", "+s.last_active < ?")
-"""What is behind a session that has a time, and behind one that has none."""
+"""The condition of sessions behind one that has a time, and behind one that has none."""
 
 
 def listed(
@@ -231,7 +231,7 @@ def several(db: apsw.Connection, session_ids: Sequence[int]) -> list[Session]:
 
 
 def counts(db: apsw.Connection, wanted: ListFilter) -> dict[str | None, int]:
-    """How many sessions ``listed`` returns, by the store that owns them; None: their logs do."""
+    """Return the number of sessions that ``listed`` returns, by the store that owns them; None: their logs do."""
     conditions, values = listed_conditions(wanted)
     # Without the sign SQLite would look each of them up by the index of owners.
     rows = fetch(
@@ -273,7 +273,7 @@ def present(db: apsw.Connection, uids: Sequence[str]) -> set[str]:
 
 
 def count(db: apsw.Connection) -> int:
-    """How many sessions there are, subagents' included."""
+    """Return the number of sessions, subagents' included."""
     return int(db.execute("select count(*) from sessions").get)
 
 
@@ -349,7 +349,7 @@ def is_forgotten(db: apsw.Connection, uid: str) -> bool:
 
 
 def copy_labels(db: apsw.Connection, session: Session) -> None:
-    """Have a session be at work where it is at work for its owner."""
+    """Copy the labels of a session's place of work from its owner."""
     session_id = int(db.execute("select coalesce(max(id), 0) from sessions where uid = ?", (session.uid,)).get)
     was_covered = coverage.is_covered(db, session_id)
     db.execute(
@@ -438,7 +438,7 @@ def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
 
 
 def follow(db: apsw.Connection, owner: str, move: Move) -> None:
-    """Have the sessions of one owner be in the folder that another one was moved to."""
+    """Move the sessions of one owner to the folder that another one was moved to."""
     rows = fetch(
         db,
         tuple[int, str | None, str, str | None, str | None],
@@ -456,7 +456,7 @@ def follow(db: apsw.Connection, owner: str, move: Move) -> None:
 
 
 def choose(db: apsw.Connection, session_id: int, worktree: str) -> None:
-    """Have commands in a worktree go on with this session until another is chosen there."""
+    """Let commands in a worktree go on with this session until another is chosen there."""
     db.execute(
         "insert or replace into meta(key, value) select ?, uid from sessions where id = ?",
         (f"{CHOSEN}{worktree}", session_id),
@@ -500,7 +500,7 @@ def rename(db: apsw.Connection, session_id: int, name: str) -> None:
 
 
 def doomed(db: apsw.Connection, session_id: int) -> list[tuple[int, str]]:
-    """What goes with a session that is removed, (id, uid): itself, its runs' own logs, its subagents' sessions."""
+    """Return the sessions that go with a removed one, (id, uid): itself, its runs' own logs, its subagents."""
     roots = [session_id, *claims.logs_of(db, session_id)]
     rows = fetch(
         db,

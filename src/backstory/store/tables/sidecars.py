@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import apsw
 
 TOO_LARGE = "too_large"
-"""Why a sidecar was not stored; see log_places."""
+"""The reason why a sidecar was not stored; see log_places."""
 
 Mark = tuple[int, int]
 """A sidecar's size in bytes and its mtime in ns, which show whether it changed."""

@@ -93,7 +93,7 @@ def assign(db: apsw.Connection) -> None:
 
 
 def _titles(db: apsw.Connection) -> dict[int, tuple[int, str]]:
-    """Which summary each session is called after, with its words.
+    """Return the summary that each session is called after, with its words.
 
     It is the one whose leaf stands last in the session; of several with one leaf it is that of the session which began
     last. This looks at what the logs say alone, so that the order in which they come makes no difference.

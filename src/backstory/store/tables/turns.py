@@ -38,7 +38,7 @@ LACKING = (
     f"count(iif(tokens_source = '{PARTIAL}' or coalesce({_COUNTED}) is not null "
     "and (input_tokens is null or output_tokens is null), 1, null))"
 )
-"""Of how many turns a count is missing, or was lost, in SQL; as the sums of ``derive.tally`` have it."""
+"""Counts in SQL the turns of which a count is missing, or was lost; as the sums of ``derive.tally`` have it."""
 
 
 def upsert(db: apsw.Connection, session_id: int, turns: list[Turn]) -> dict[str, int]:
@@ -102,7 +102,7 @@ def rename(db: apsw.Connection, old: str, new: str) -> None:
 
 
 def count(db: apsw.Connection, session_id: int) -> int:
-    """How many turns a session has."""
+    """Return the number of turns of a session."""
     return int(db.execute("select count(*) from turns where session_id = ?", (session_id,)).get)
 
 
@@ -234,7 +234,7 @@ def unpack_event(db: apsw.Connection, codecs: dict[int, codec.EventCodec], data:
 
 
 def forget_context(db: apsw.Connection, session_id: int) -> None:
-    """How full a session's context is, is not known any more: what its records say is read otherwise now."""
+    """Forget the size of a session's context: its records are read in another way now."""
     db.execute("update sessions set context_chars = null where id = ? and context_chars is not null", (session_id,))
 
 
@@ -264,7 +264,7 @@ def sum_up(db: apsw.Connection, session_id: int) -> None:
 
 
 def follow(db: apsw.Connection, session_id: int, leaf: tuple[str, int] | None) -> None:
-    """Have a session that is read from a log go on where the log says: at this record of this turn, or at its end."""
+    """Let a session that is read from a log go on at the log's own point: this record of this turn, or at its end."""
     known = leaf and db.execute("select 1 from turns where session_id = ? and uid = ?", (session_id, leaf[0])).get
     uid, seq = leaf if leaf and known else (None, None)
     if uid is not None or db.execute("select leaf_seq is not null from sessions where id = ?", (session_id,)).get:
