@@ -118,7 +118,7 @@ class Ranker:
         return self._counts[expression]
 
     def held(self, expression: Expression, terms: list[str], *, of: set[int] | None = None) -> Held:
-        """Return holders of an expression that were not found before. ``terms``: its terms; ``of``: only these sessions."""
+        """Return holders of an expression that were not found before. ``of``: only these sessions."""
         hits = self.count(expression.text)
         if hits == 0:
             return NOTHING
