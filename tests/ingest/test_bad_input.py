@@ -191,7 +191,7 @@ def test_a_line_of_12_megabytes_that_is_not_finished(machine: Machine) -> None:
 def test_a_line_over_the_limit_is_one_unknown_event(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
-    monkeypatch.setattr("backstory.agents.lines.LINE_BYTES_MAX", 5_000)
+    monkeypatch.setattr("backstory.agents.jsonl.LINE_BYTES_MAX", 5_000)
     monkeypatch.setattr(log_reader, "BLOCK_BYTES", 2_000)
     data = lines(*conversation(1), claude_line("assistant", "l", "x" * 20_000), claude_line("user", "n", "next"))
     unknown = dict[str, int]()
@@ -205,7 +205,7 @@ def test_a_line_over_the_limit_is_one_unknown_event(
 def test_a_line_over_the_limit_is_unknown_when_it_is_told_again(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backstory.agents.lines.LINE_BYTES_MAX", 5_000)
+    monkeypatch.setattr("backstory.agents.jsonl.LINE_BYTES_MAX", 5_000)
     read_bytes(machine, lines(*conversation(1), claude_line("assistant", "l", "x" * 20_000)))
     reindex(machine.store, now=NOW, events_too=True)
     assert texts(machine) == ["word0 said", "<Unknown>"]

@@ -874,8 +874,8 @@ STEPS = [
     ("backstory.exchange.replication:replicate_session", "before"),
     ("backstory.runs.spool:Spool.remove", "before"),
     ("backstory.runs.spool:Spool.remove", "after"),
-    ("backstory.runs.lease:SessionLease.release", "before"),
-    ("backstory.runs.lease:SessionLease.release", "after"),
+    ("backstory.runs.lock:SessionLease.release", "before"),
+    ("backstory.runs.lock:SessionLease.release", "after"),
 ]
 
 
@@ -917,7 +917,7 @@ STEER_STEPS = [
     ("backstory.store.tables.queue:Queue.remove", "after"),
     ("backstory.store.tables.queue:Queue.make_followups", "after"),
     ("backstory.runs.spool:Spool.remove", "before"),
-    ("backstory.runs.lease:SessionLease.release", "before"),
+    ("backstory.runs.lock:SessionLease.release", "before"),
 ]
 
 
@@ -1043,7 +1043,7 @@ def test_a_row_that_a_dead_process_left_is_nobodys_though_its_id_was_given_again
 def test_an_owner_is_heard_of_while_it_runs_and_gone_afterwards(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.run("first", GOOD)
     session, clock = bench.store.session("S1"), iter(range(1_000, 10_000_000, 1_000))
-    monkeypatch.setattr("backstory.runs.lease.HEARTBEAT_S", 0.01)
+    monkeypatch.setattr("backstory.runs.lock.HEARTBEAT_S", 0.01)
     hold = SessionLease(bench.home, bench.store, session.uid, lambda: next(clock))
     assert hold.take()
     hold.show_owner()
@@ -1065,7 +1065,7 @@ def test_a_project_that_is_removed_while_it_is_worked_in_is_not_made_again_by_a_
         beats.append(now_ms())
         return beats[-1]
 
-    monkeypatch.setattr("backstory.runs.lease.HEARTBEAT_S", 0.01)
+    monkeypatch.setattr("backstory.runs.lock.HEARTBEAT_S", 0.01)
     hold = SessionLease(bench.home, bench.store, bench.store.session("S1").uid, beat)
     assert hold.take()
     hold.show_owner()

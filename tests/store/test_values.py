@@ -15,6 +15,7 @@ from backstory.exchange import merging, portable, replication
 from backstory.exchange.replicate import Taken
 from backstory.model import AssistantText, UserMessage
 from backstory.store import open_store, schema
+from backstory.store.file import connection
 from backstory.store.tables import sessions
 from tests.support.one_of_each import fill
 
@@ -198,7 +199,7 @@ def test_many_sessions_of_a_good_store_are_checked_in_one_pass_before_the_first_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[int]()
-    monkeypatch.setattr(schema, "check_session", lambda db, session_id, *_, **__: asked.append(session_id))
+    monkeypatch.setattr(connection, "check_session", lambda db, session_id, *_, **__: asked.append(session_id))
     with open_store(tmp_path / "a.bks") as ours, open_store(tmp_path / "home.db", shared=True) as home:
         for _ in range(9):
             ours.append_events(ours.create_session(), [UserMessage(content="Why?"), AssistantText(text="So.")])
