@@ -13,7 +13,7 @@ from backstory.bounds import LINE_BYTES_MAX
 from backstory.errors import SessionsNotCopied, StoreDamaged
 from backstory.exchange import merging, portable, replication
 from backstory.exchange.replicate import Taken
-from backstory.model import AssistantText, UserMessage
+from backstory.model import AssistantText, Complete, UserMessage
 from backstory.store import open_store, schema
 from backstory.store.file import connection
 from backstory.store.tables import sessions
@@ -208,3 +208,21 @@ def test_many_sessions_of_a_good_store_are_checked_in_one_pass_before_the_first_
         ours.create_session()
         assert replication.pull_sessions(home, ours) == 1
         assert asked == [10]
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        [Complete(success=True, duration_ms=-1, cost_usd=1e308)],
+        [Complete(success=True, duration_ms=2**63 - 1, cost_usd=9e18)] * 3,
+        [Complete(success=True, cost_usd=float("nan"))],
+    ],
+    ids=["no amount", "a sum that is none", "no number"],
+)
+def test_whatever_a_program_says_of_an_end_its_session_can_be_copied(tmp_path: Path, ends: list[Complete]) -> None:
+    with open_store(tmp_path / "a.db") as theirs, open_store(tmp_path / "home.db", shared=True) as ours:
+        session = theirs.create_session()
+        for end in ends:
+            theirs.append_events(session, [UserMessage(content="go"), end])
+        theirs.mark_completed(session, -1, 1e300)
+        assert replication.pull_sessions(ours, theirs) == 1

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from backstory import bounds
 from backstory.model import PARTIAL, Complete, Outcome, Tokens, Turn
 from backstory.store import codec, schema
 from backstory.store.schema import fetch
@@ -187,6 +188,7 @@ def complete(
 ) -> None:
     """Write how a session's last turn ended; a session without a turn is marked itself."""
     outcome = Outcome.COMPLETED if success else Outcome.FAILED
+    duration_ms, cost_usd = bounds.count(duration_ms), bounds.amount(cost_usd)
     last = newest(db, session_id)
     if last is None:
         db.execute(
@@ -203,12 +205,13 @@ def complete(
 
 def completed(turn: Turn, end: Complete) -> Turn:
     """A turn as ``complete`` leaves it."""
+    duration_ms, cost_usd = bounds.count(end.duration_ms), bounds.amount(end.cost_usd)
     return replace(
         turn,
         outcome=Outcome.COMPLETED if end.success else Outcome.FAILED,
-        duration_ms=end.duration_ms,
-        cost_usd=end.cost_usd,
-        cost_source=None if end.cost_usd is None else "reported",
+        duration_ms=duration_ms,
+        cost_usd=cost_usd,
+        cost_source=None if cost_usd is None else "reported",
     )
 
 
@@ -253,13 +256,13 @@ def sum_up(db: apsw.Connection, session_id: int) -> None:
         # The sum of integers is an error where it grows too large, that of floats is not.
         "duration_ms = (select iif(count(duration_ms), cast(total(duration_ms) as integer), null) "
         "from turns where session_id = ?1), "
-        "cost_usd = (select sum(cost_usd) from turns where session_id = ?1), "
+        "cost_usd = (select min(sum(cost_usd), ?6) from turns where session_id = ?1), "
         "(leaf_uid, completed) = (select iif(sessions.leaf_seq is null, uid, sessions.leaf_uid), "
         "case outcome when ?2 then 1 when ?3 then 0 when ?4 then 0 when ?5 then 0 end "
         "from turns where session_id = ?1 and removed is null "
         "order by first_seq desc, id desc limit 1) "
         "where id = ?1",
-        (session_id, Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED, Outcome.CRASHED),
+        (session_id, Outcome.COMPLETED, Outcome.FAILED, Outcome.CANCELLED, Outcome.CRASHED, float(bounds.INTEGER_MAX)),
     )
 
 
