@@ -194,7 +194,8 @@ def test_bytes_that_are_no_text_are_refused(told: Shell) -> None:
 def test_a_function_that_looks_at_no_clock_is_stopped_with_the_command(told: Shell) -> None:
     hopeless = f"select replace(hex(zeroblob(8000000)), '0', 'a') like '%{'a' * 240}b'"
     asking = (
-        "import sys\nfrom backstory.cli import main, sql_command\nsql_command.GRACE_S = 0.1\n"
+        "import sys\nfrom backstory.cli import main\nfrom backstory.cli.commands import sql_command\n"
+        "sql_command.GRACE_S = 0.1\n"
         f"sys.argv = ['backstory', 'sql', '--timeout', '0.1', {hopeless!r}]\nmain()"
     )
     done = subprocess.run([sys.executable, "-c", asking], env=told.environ, capture_output=True, text=True, timeout=120)

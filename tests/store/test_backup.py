@@ -121,7 +121,8 @@ def run_in_frozen(folder: Path, name: str, target: Path) -> subprocess.Completed
 def test_one_that_is_killed_leaves_nothing_that_looks_whole(large: Path, tmp_path: Path) -> None:
     target = tmp_path / "copies" / "copy.db"
     code = (
-        "import os, signal; from pathlib import Path; from backstory.store import backup, open_store\n"
+        "import os, signal; from pathlib import Path\n"
+        "from backstory.store import open_store; from backstory.store.file import backup\n"
         "backup._sync = lambda path: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"open_store({str(large)!r}).backup(Path({str(target)!r}))\n"
     )

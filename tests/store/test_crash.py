@@ -137,7 +137,8 @@ def test_a_first_transaction_that_was_cut_off_leaves_no_store(tmp_path: Path) ->
     path = tmp_path / "s.bks"
     code = (
         "import os, signal, sys\n"
-        "from backstory.store import migrate, open_store\n"
+        "from backstory.store import open_store\n"
+        "from backstory.store.file import migrate\n"
         "begin = migrate.begin\n"
         "def cut(db, *about):\n"
         "    begin(db, *about)\n"

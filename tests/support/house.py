@@ -196,7 +196,10 @@ def _words(path: Path) -> frozenset[str]:
 
 
 def _all_words(module: ast.Module) -> Iterator[str]:
+    docstrings = {node.value for node in ast.walk(module) if isinstance(node, ast.Expr)}
     for node in ast.walk(module):
+        if node in docstrings:
+            continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from re.findall(r"\w+", node.value)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
