@@ -30,17 +30,17 @@ __all__ = ["Added", "Board", "BoardItem", "BoardKey"]
 
 
 class Added(Struct, frozen=True, kw_only=True):
-    """What came of writing an item."""
+    """The result of writing an item."""
 
     item: BoardItem
     is_new: bool
     """False: an item of this name was written anew; its counts stay."""
     items: int
-    """How many the board has now."""
+    """The number of items that the board has now."""
 
     @property
     def warning(self) -> str | None:
-        """What the writer should know of a board that is nearly full."""
+        """A warning for the writer when a board is nearly full; else None."""
         if self.items < rules.ITEMS_WARN:
             return None
         return (
@@ -50,7 +50,7 @@ class Added(Struct, frozen=True, kw_only=True):
 
 
 def key_of(folder: Path, repository: str | None = None, branch: str | None = None) -> BoardKey:
-    """Which board belongs to a folder; ``repository`` and ``branch`` name another one.
+    """Return the key of a folder's board; ``repository`` and ``branch`` name another one.
 
     ``repository`` may be ``owner/name``, a remote's URL, ``local:FOLDER`` or a folder's path.
     """

@@ -1,4 +1,4 @@
-"""What people decide about a session: written in the store that owns it, then copied to the others that hold it.
+"""Decisions of people about a session: written in the store that owns it, then copied to the others that hold it.
 
 A store that cannot be written now is named, and catches up at the next ``backstory ingest``. Where that is the owner
 itself the machine's store is written in its place: a decision carries its time, and the later one wins.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NOT_NOW = (StoreBusy, StoreReadOnly, DiskFull, StoreFailed, StoreNotFound)
-"""What keeps a store from being written that may be written later."""
+"""Errors that keep a store from being written now, but not for good."""
 
 
 class Late(Struct, frozen=True):
@@ -49,7 +49,7 @@ class Late(Struct, frozen=True):
 
 
 class Decided(Struct, Generic[T], frozen=True):
-    """What came of a decision: what writing it returned, in which store, and which stores are late."""
+    """The result of a decision: the value that writing it returned, its store, and the stores that are late."""
 
     value: T
     store: Store
@@ -65,7 +65,7 @@ class Owner(Struct, frozen=True):
 
 
 class Decisions:
-    """Where decisions about sessions are written. ``home``: the machine's store."""
+    """Writes decisions about sessions. ``home``: the machine's store."""
 
     def __init__(self, home: Store, projects: KnownProjects) -> None:
         self.home, self.projects = home, projects

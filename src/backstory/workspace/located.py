@@ -19,5 +19,5 @@ class LocatedSession(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What the session is called in a sentence, and can be named by: its number, else the start of its uid."""
+        """The name of the session in a sentence and on a command line: its number, else the start of its uid."""
         return self.session.shown_number or self.session.uid[:12]

@@ -73,7 +73,7 @@ class Place:
         return self._read_config()
 
     def index_rule(self) -> IndexRule:
-        """What the settings say of the index."""
+        """The index rule of the settings."""
         said = self.config.settings.index
         return IndexRule(enabled=said.is_enabled, repositories=tuple(said.repositories))
 
@@ -139,7 +139,7 @@ class Place:
         return KnownProjects(self.home, self.machine_store, self.now)
 
     def verdict(self) -> Verdict:
-        """Whose the store is that acting commands write here."""
+        """The owner of the store that acting commands write here."""
         return self.known_projects.whose(self.project_store, is_named=bool(self.named))
 
     def _whose(self, store: Store) -> Verdict:
@@ -182,7 +182,7 @@ class Place:
 
     @cached_property
     def runner(self) -> Runner:
-        """What starts agents, and stores their runs."""
+        """The runner, which starts agents and stores their runs."""
         from backstory.runs.runner import Runner
 
         return Runner(
@@ -192,7 +192,7 @@ class Place:
 
     @cached_property
     def decisions(self) -> Decisions:
-        """Where a person's decisions are written: with the session's owner first, then in every store that holds it."""
+        """The writer of a person's decisions: to the session's owner first, then to every store that holds it."""
         from backstory.workspace.decisions import Decisions
 
         return Decisions(self.machine_store, self.known_projects)
@@ -214,7 +214,7 @@ class Place:
         return Board(self.home_store, key_of(folder or self.folder, repository, branch), report)
 
     def offer(self, prompt: str, folder: Path | None = None) -> Offer:
-        """What the board of a folder (None: this place's) offers for a prompt; nothing where it cannot be read."""
+        """Return a folder's board items for a prompt (None: this place's folder); none if the board cannot be read."""
         from backstory.conversation.board import NO_OFFER
 
         if not self.home_store.exists:

@@ -1,4 +1,4 @@
-"""What read-only SQL needs beside a store: events in their full form."""
+"""Read-only SQL, with the full form of events that a store alone cannot give."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _no_progress(_done: int, _total: int) -> None:
 
 
 class Reader:
-    """What the stores of a place say."""
+    """Answers from the stores of a place."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -75,11 +75,11 @@ class Reader:
         return self._listing.pages(wanted, first)
 
     def count(self, wanted: SessionFilter | None = None) -> int:
-        """How many sessions the whole list has."""
+        """Return the number of sessions in the whole list."""
         return self._listing.count(wanted)
 
     def stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> Stats:
-        """What the turns of listed sessions come to, each turn once; ``report`` receives (done, total) turns."""
+        """Return sums over the turns of listed sessions, each turn once; ``report`` receives (done, total) turns."""
         from backstory.workspace.history.stats import count_turns
 
         return count_turns(self._listing, query, report)
@@ -93,11 +93,11 @@ class Reader:
         return count_turns_by(self._listing, query, groupings, report)
 
     def condition_of(self, wanted: SessionFilter) -> str:
-        """What a filter says of a session ``s`` of ``main.sessions`` beside its time, for ``backstory sql``."""
+        """Return a filter's condition on ``s`` of ``main.sessions`` besides its time, for ``backstory sql``."""
         return self._listing.condition_of(wanted)
 
     def work(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> tuple[SessionWork, ...]:
-        """What was done in the sessions that were active in some time, each turn once, the last active first.
+        """Return the work in sessions that were active in some time, each turn once, the last active first.
 
         ``report`` receives (done, total) sessions.
         """
@@ -106,7 +106,7 @@ class Reader:
         return done_in(self._listing, wanted, report)
 
     def work_of(self, located: LocatedSession) -> SessionWork:
-        """What was done in one session, in all of its turns."""
+        """Return the work in one session, in all of its turns."""
         from backstory.workspace.history.work import work_of
 
         return work_of(located.store, located.session, self.session(located.store, located.session))
@@ -116,7 +116,7 @@ class Reader:
         return located.store.ask(derived_tables.checkpoints_of, located.session.id)
 
     def habits(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> Habits:
-        """What was done with agents in some time, each turn once; ``report`` receives (done, total) steps."""
+        """Return the work with agents in some time, each turn once; ``report`` receives (done, total) steps."""
         from backstory.workspace.history.habits import habits_of
 
         return habits_of(self._listing, wanted, report)
@@ -124,7 +124,7 @@ class Reader:
     def attempts(
         self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress
     ) -> tuple[SessionAttempts, ...]:
-        """What was tried in the sessions that were active in some time, each turn once, the first begun first.
+        """Return the attempts in sessions that were active in some time, each turn once, the first begun first.
 
         ``report``: (done, total) sessions.
         """
@@ -133,7 +133,7 @@ class Reader:
         return tried_in(self._listing, wanted, report)
 
     def authorship(self) -> Authorship:
-        """Who changed the files of the project here, made its commits and named its pull requests."""
+        """The authors of the files, commits and pull requests of the project here."""
         from backstory.projects import git
         from backstory.workspace.history.authorship import Authorship
 
@@ -142,7 +142,7 @@ class Reader:
         return Authorship(self._listing, sources.project_key, list(map(str, roots)))
 
     def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
-        """How often tools were called in listed sessions, each call once; ``report``: (done, total) sessions."""
+        """Return the calls of tools in listed sessions, each call once; ``report``: (done, total) sessions."""
         from backstory.workspace.history.stats import count_calls
 
         return count_calls(self._listing, query, report)
@@ -162,7 +162,7 @@ class Reader:
         return self._listing.sessions_of(uids)
 
     def labels(self, uids: Sequence[str]) -> dict[str, str]:
-        """What commands take for each of these sessions in any folder: so much of its uid as is its own."""
+        """Return each session's label that commands take in any folder: the shortest part of its uid that is its own."""
         return self._listing.labels(uids)
 
     def change_token(self) -> tuple[Hashable, ...]:
@@ -291,7 +291,7 @@ class Reader:
     def context(
         self, located: LocatedSession, budget: int, *, explain: bool = False, offer: Offer | None = None
     ) -> SessionContext:
-        """What the next run of a session receives before its prompt, in at most ``budget`` characters.
+        """Return the text that the next run of a session receives before its prompt, in at most ``budget`` characters.
 
         ``offer``: with these notes of the board.
         """
@@ -300,7 +300,7 @@ class Reader:
         return session_context(located, budget, explain=explain, offer=offer)
 
     def search(self, query: SearchQuery, cancellation: Cancellation | None = None) -> SearchResult:
-        """What the home store has of it. Raises Cancelled where another thread asked for the ``cancellation``."""
+        """Search the home store. Raises Cancelled if another thread asked for the ``cancellation``."""
         from backstory.store.intake.coverage import Coverage
         from backstory.workspace.history.searching import SearchResult, search
 

@@ -50,21 +50,21 @@ class Workspace(Place):
 
     @cached_property
     def reader(self) -> Reader:
-        """What the stores to read from say."""
+        """The reader of the stores here."""
         from backstory.workspace.reader import Reader
 
         return Reader(self)
 
     @cached_property
     def history(self) -> GitHistory:
-        """What git says of the repository that the folder is in."""
+        """The git history of the repository that the folder is in."""
         from backstory.projects.git_history import GitHistory
 
         return GitHistory(self.folder, self.environ)
 
     @cached_property
     def scheduler(self) -> Scheduler:
-        """What runs agents, and queues prompts for them."""
+        """The scheduler, which runs agents and queues prompts for them."""
         from backstory.workspace.runs.scheduler import Scheduler
 
         return Scheduler(self)

@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from backstory.export.rewriting import FoundFile
 
 NAME = "backstory"
-"""What the server is called in settings."""
+"""The name of the server in settings."""
 NOT_SHARED = "The entry names a path of this machine, so it is of no use to others who share this project."
 
 
 class ServerProgram(Struct, frozen=True, kw_only=True):
-    """How a client starts the server: absolute words, and variables beyond those that it gives every server."""
+    """The command by which a client starts the server, and variables beyond those that it gives every server."""
 
     command: tuple[str, ...]
     environ: dict[str, str]
 
 
 class _Place(Struct, frozen=True, kw_only=True):
-    """Where an agent's entry is, and what stands there."""
+    """The place of an agent's entry, and its present content."""
 
     agent: str
     scope: str
@@ -68,7 +68,7 @@ class AgentServers:
         self._notes = InstallNotes(home)
 
     def plan_install(self, agent: str, scope: str, program: ServerProgram) -> SettingsChange:
-        """What puts the server into an agent's settings; nothing where it is there.
+        """Return the change that adds the server to an agent's settings; an empty one if it is there.
 
         Raises UnknownAgent, AgentWithout, SettingsUnusable, SettingsReadOnly, EntryNotOurs, InstallNoteUnreadable.
         """
@@ -85,7 +85,7 @@ class AgentServers:
         return self._added(place, entry, UPDATE, applied(place.text, cut), cut)
 
     def plan_uninstall(self, agent: str, scope: str, program: ServerProgram) -> SettingsChange:
-        """What removes the server from an agent's settings, as it was added.
+        """Return the change that removes the server from an agent's settings, as it was added.
 
         Raises NotInstalled, and what ``plan_install`` raises.
         """
@@ -163,7 +163,7 @@ class AgentServers:
 
 
 def _removed(place: _Place) -> tuple[Edit, ...]:
-    """What takes the entry away that is there. Raises SettingsUnusable."""
+    """Return the edits that take the present entry away. Raises SettingsUnusable."""
     inserted, with_table = (place.note.inserted, place.note.has_own_table) if place.note is not None else ("", False)
     try:
         return tuple(removed(place.text, place.file, NAME, inserted, with_table=with_table))

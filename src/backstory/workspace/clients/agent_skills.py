@@ -42,7 +42,7 @@ class AgentSkills:
         self._notes = InstallNotes(home)
 
     def plan_install(self, agent: str, scope: str) -> SettingsChange:
-        """What puts the skill where an agent's client looks; nothing where it is there.
+        """Return the change that adds the skill for an agent's client; an empty one if it is there.
 
         Raises UnknownAgent, AgentWithout, SettingsUnusable, SettingsReadOnly, SkillNotOurs, InstallNoteUnreadable.
         """
@@ -63,7 +63,7 @@ class AgentSkills:
         )  # fmt: skip
 
     def plan_uninstall(self, agent: str, scope: str) -> SettingsChange:
-        """What removes the skill again. Raises NotInstalled, and what ``plan_install`` raises."""
+        """Return the change that removes the skill. Raises NotInstalled, and what ``plan_install`` raises."""
         path, found, note = self._place(agent, scope)
         if found.data is None:
             raise NotInstalled(FILE, path.parent)

@@ -27,7 +27,7 @@ class ClientIndex:
     def enter(
         self, part: ResumePart, log: Path, root: Path, native_id: str, earlier: PutNote, *, put: bool
     ) -> str | None:
-        """Have the agent's database lead to a log, and note it; returns the database, if it was changed.
+        """Make the agent's database lead to a log, and note it; returns the database, if it was changed.
 
         ``earlier``: the note about what was put for it. If it was ``put`` now, it is taken away again on a failure.
         Raises IndexFailed, CannotWrite, DiskFull.
@@ -71,7 +71,7 @@ class ClientIndex:
 
 @contextmanager
 def index_errors(agent: str) -> Iterator[None]:
-    """What a database refuses, as an error of ours."""
+    """Raise what a database refuses as an error of ours."""
     try:
         yield
     except (sqlite3.Error, OSError) as refused:

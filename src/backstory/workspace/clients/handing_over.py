@@ -1,4 +1,4 @@
-"""What handing a session over to an agent's own client asks of every session: trust, a client, a folder."""
+"""Checks before a session goes to an agent's own client: trust, a client, a folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARENTS_MAX = 64
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """What the system refuses for a file, as an error of ours; ``path``: where it does not say for which one."""
+    """Raise what the system refuses for a file as an error of ours; ``path``: the file, if the system names none."""
     try:
         yield
     except OSError as refused:
@@ -67,7 +67,7 @@ def real_folder(session: Session, cwd: Path | None) -> Path:
 
 
 def program_name(workspace: Workspace, part: ResumePart, agent: str) -> str:
-    """What the client is called: as a person has set it, else by its own name."""
+    """Return the command of the client: the one in the settings, else its own name."""
     named = workspace.config.settings.program_of(agent) if agents.load(agent).run is not None else ""
     return named or part.executable
 

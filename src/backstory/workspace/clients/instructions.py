@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Instructions(Struct, frozen=True, kw_only=True):
-    """What agents are told in a repository. ``file``: the one that is added to, and ``why`` that one.
+    """The instructions for agents in a repository. ``file``: the one that is added to, and ``why`` that one.
 
     ``texts``: what stands in all of them, so that nothing is said twice.
     """
@@ -43,7 +43,7 @@ class Instructions(Struct, frozen=True, kw_only=True):
         return (self.root / below).exists()
 
     def uncommitted(self, environ: Mapping[str, str]) -> str | None:
-        """Why git could not bring the file back as it is, as a clause; None if it could."""
+        """Return the reason why git could not bring the file back as it is, as a clause; None if it could."""
         return uncommitted(self.root, self.file.target, environ)
 
     def write(self, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Which files of a session that an agent wrote are gone, and where its client looks for them."""
+"""Files of a session that its agent wrote and that are gone, and the places where its client looks for them."""
 
 from __future__ import annotations
 

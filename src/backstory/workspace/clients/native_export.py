@@ -73,12 +73,12 @@ class NativePlan(Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> Path:
-        """Where the log is, or would be written."""
+        """The place of the log, whether it is written yet or not."""
         return next((each for each in self.places if kind_of(each) is not None), self.places[0])
 
     @property
     def resumption(self) -> Resumption:
-        """How its client continues it, once it is written."""
+        """Return how its client continues the session, once the log is written."""
         return Resumption(
             located=self.located, agent=self.agent, native_id=self.native_id, original=str(self.path),
             folder=self.folder, root=self.root, log=self.path, places=self.places, written=self.native_id,
@@ -108,7 +108,7 @@ class NativeExports:
         self, located: LocatedSession, agent: str, *, cwd: Path | None = None, to: Point | None = None,
         redactor: Redactor | None = None,
     ) -> NativePlan:  # fmt: skip
-        """What would be written, where, and what becomes of each record; nothing is written.
+        """Plan the log, its place, and the fate of each record; writes nothing.
 
         ``to``: the last record; None: where the session stands. Raises CannotResume, FolderGone, OtherLogThere,
         RunMissing, SessionNotTrusted, WrittenLogWrong.
@@ -222,7 +222,7 @@ class NativeExports:
 
 
 def report_as_json(report: Fidelity) -> dict[str, Any]:
-    """What became of every record, as ``export --json`` prints it."""
+    """Return the fate of every record, as ``export --json`` prints it."""
     return {**report.counts, "records": [to_builtins(each) for each in report.records]}
 
 

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 
 class Resumption(Struct, frozen=True, kw_only=True):
-    """How a session is resumed. ``log``: where the client looks for it. ``missing``: the files to put back."""
+    """The way to resume a session. ``log``: the file that the client reads. ``missing``: the files to put back."""
 
     located: LocatedSession
     agent: str
     native_id: str
     original: str
-    """Where the log was last seen."""
+    """The last known place of the log."""
     folder: Path
     root: Path
     log: Path
@@ -57,7 +57,7 @@ class Resumption(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """What it is held and noted by."""
+        """The key of its lock and of its note."""
         return key_of(self.located.session.uid, self.written)
 
     @property
@@ -67,7 +67,7 @@ class Resumption(Struct, frozen=True, kw_only=True):
 
 
 class PutBack(Struct, frozen=True, kw_only=True):
-    """What was put back now. ``index``: the agent's database that leads to the log since then."""
+    """The files that were put back now. ``index``: the agent's database that leads to the log since then."""
 
     files: tuple[PutFile, ...] = ()
     index: str | None = None
@@ -83,7 +83,7 @@ class Resuming:
         self._lock: HandoverLock | None = None
 
     def plan(self, located: LocatedSession, cwd: Path | None = None) -> Resumption:
-        """How a session is resumed, in ``cwd`` or in its own folder; a subagent's session as its parent.
+        """Return the way to resume a session in ``cwd`` or in its own folder; a subagent's session as its parent.
 
         Raises RunsContinue, CannotResume, SessionNotTrusted, FolderGone, NotAPlace, LogDiffers, LogNotRead,
         CannotWrite.
@@ -192,7 +192,7 @@ class Resuming:
         return [claim for root in sorted(roots) for claim in part.in_use(root, native_id)]
 
     def _use_of(self, resumption: Resumption) -> str | None:
-        """How a session is in use now, as a clause; None if it is not."""
+        """Return the present use of a session, as a clause; None if it is not in use."""
         part = resume_part(resumption.located, resumption.agent)
         # A project that moved has its log at two places, and the client may still write the earlier one.
         earlier = [Path(log.path) for log in own_logs(resumption.located)[2]] if resumption.written is None else []

@@ -34,7 +34,7 @@ class ShownEdit(Struct, frozen=True, kw_only=True):
 
 
 class SettingsChange(Struct, frozen=True, kw_only=True):
-    """What is to be done to one file. ``data``: its bytes afterwards, None for no file.
+    """The change of one file. ``data``: its bytes afterwards, None for no file.
 
     ``path``: the file as the agent's client names it. ``remarks``: what a person should know. ``note``: what is noted
     of it, None where it is removed; ``earlier``: what was noted before.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 SQL_TIMEOUT_S = 10.0
 EXCERPT_CHARS_MAX = 500_000
-"""Of a longer text only so much is looked at for the words around a hit."""
+"""The part of a longer text, in characters, that is searched for the words around a hit."""
 
 
 class ReadSession(Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class ReadSession(Struct, frozen=True, kw_only=True):
 
 
 class AgentHistory:
-    """What the agent asks that was started in a workspace's folder. ``user_home``: where agents keep their logs.
+    """Answers the questions of an agent that was started in a workspace's folder. ``user_home``: the home of its logs.
 
     ``around``: who started the server, ``said``: what came with the question; both may say which session asks.
     """
@@ -72,7 +72,7 @@ class AgentHistory:
 
     @cached_property
     def scope(self) -> Scope:
-        """Whose history is answered from."""
+        """The sessions that answers are made from."""
         return scope_of(self._workspace)
 
     @cached_property
@@ -113,7 +113,7 @@ class AgentHistory:
         return self._workspace.reader.search(self._limited(query))
 
     def left_out(self, result: SearchResult) -> Iterator[str]:
-        """What the index does not cover; sessions elsewhere are not counted for one who may not ask of them."""
+        """Name the gaps of the index; sessions elsewhere are not counted for one who may not read them."""
         coverage = result.coverage
         if self.scope.is_here and coverage.uncovered:
             coverage = replace(coverage, uncovered=0)
@@ -136,7 +136,7 @@ class AgentHistory:
         return replace(query, here=self.scope.is_here, without=own)
 
     def fixes(self, error: str, limit: int) -> list[Fix]:
-        """Where an error or a failing command was met before, and what worked."""
+        """Find earlier places of an error or a failing command, and the steps that worked."""
         store = self._workspace.home_store
         wanted = filter_of(self._workspace, self._limited(SearchQuery(scopes=("tool_input", "tool_output"))))
         return find_fixes(store, wanted, error, limit) if store.exists else []
@@ -200,7 +200,7 @@ class AgentHistory:
 
     @property
     def agent(self) -> str:
-        """Who asks, as notes name their writer."""
+        """The agent that asks, as notes name their writer."""
         return self.asking.agents[-1] if self.asking is not None and self.asking.agents else AGENT
 
     def board(self, branch: str | None, report: Callable[[str], None]) -> Board:
@@ -208,11 +208,11 @@ class AgentHistory:
         return self._workspace.board(branch=branch, report=report)
 
     def labels(self, uids: Sequence[str]) -> dict[str, str]:
-        """What every tool takes for these sessions, by their uids."""
+        """Return the labels of these sessions that every tool takes, by their uids."""
         return self._workspace.reader.labels(uids)
 
     def label(self, located: LocatedSession) -> str:
-        """What every tool takes for a session."""
+        """Return the label of a session that every tool takes."""
         return self.labels([located.session.uid])[located.session.uid]
 
 
@@ -225,7 +225,7 @@ CANDIDATES_MAX = 10
 
 
 class Scope(Struct, frozen=True, kw_only=True):
-    """Which sessions may be asked for. ``wanted``: as a filter; ``name``: of the repository or folder, None for all."""
+    """The sessions that may be read. ``wanted``: as a filter; ``name``: of the repository or folder, None for all."""
 
     wanted: Selection
     name: str | None

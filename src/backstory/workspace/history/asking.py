@@ -1,4 +1,4 @@
-"""Which session asks for history: it is not told of itself.
+"""Finds the session that asks for history, so that it is kept out of the answers.
 
 It is known by the variable that our runner sets for an agent, else by what the agent itself says, else it is the
 session of the folder whose log grew last, if that was within a minute.
@@ -29,7 +29,7 @@ GREW_WITHIN_MS = 60_000
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
-    """Who started a server; that stays while it runs. ``run``: the turn's uid of the run it belongs to."""
+    """The process that started a server; it stays while that runs. ``run``: the turn's uid of the run it belongs to."""
 
     run: str | None
     processes: Sequence[tuple[int, str]]

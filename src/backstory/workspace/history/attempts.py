@@ -1,4 +1,4 @@
-"""What was tried in the sessions of a list: their turns, and calls with how each ended. Each turn counts once."""
+"""Attempts in the sessions of a list: their turns, and calls with how each ended. Each turn counts once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SessionAttempts(Struct, frozen=True, kw_only=True):
 def tried_in(
     listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]
 ) -> tuple[SessionAttempts, ...]:
-    """What was tried in the sessions of a list, the first begun first; ``report``: (done, total) sessions."""
+    """Return the attempts in listed sessions, the first begun first; ``report``: (done, total) sessions."""
     placed = listing.placed(wanted)
     found, met = list[SessionAttempts](), set[str]()
     # The original of a copied turn has the smaller uid.

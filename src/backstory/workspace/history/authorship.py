@@ -1,4 +1,4 @@
-"""What the stores of a place say of who changed a file, made a commit, or named a pull request.
+"""Answers from the stores of a place: who changed a file, made a commit, or named a pull request.
 
 Every act is told of the session that is listed: of a subagent's, its parent, beside its own record. A call that several
 sessions hold, because one was resumed or forked, is of the one with the smallest uid, where it was first.
@@ -150,7 +150,7 @@ class Authorship:
             better.append(store)
 
     def trailers(self, commit: Commit) -> tuple[Trailer, ...]:
-        """What the message of a commit says of agents and of their sessions."""
+        """Return the agents and sessions that the message of a commit names."""
         if commit.hash == UNCOMMITTED:
             return ()
         lines = (TRAILER.match(line) for line in commit.message.splitlines())
@@ -173,7 +173,7 @@ class Authorship:
         return None
 
     def _at_work(self, native_id: str, at: int) -> Act | None:
-        """What the session that an agent calls by this id did at a time."""
+        """Return the act, at a time, of the session that an agent calls by this id."""
         for store in self._stores:
             for session_id in store.ask_or(list[int](), lambda db: authorship.sessions_with(db, native_id)):
                 if (doing := _at_work(store, session_id, at)) is not None:

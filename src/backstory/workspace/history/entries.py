@@ -1,4 +1,4 @@
-"""What happened in a session, as a face that scrolls asks for it: an outline of all, and some entries in full."""
+"""The content of a session for a face that scrolls: an outline of all, and some entries in full."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 Form = Literal["compact", "words", "full"]
-"""How much of an event is read: what lines need of it; that, but a call whole if the compact form does not say what it
-is about; everything, read again from the bytes that are kept."""
+"""The part of an event that is read: ``compact`` is enough for lines; ``words`` is that, but has a call whole if its
+compact form does not say its subject; ``full`` is everything, read again from the bytes that are kept."""
 
 
 WINDOW = 500
@@ -38,7 +38,7 @@ class OutlineEntry(Struct, frozen=True, kw_only=True):
     turn: int | None
     at: int | None
     chars: int
-    """How many characters the original event has."""
+    """The number of characters that the original event has."""
 
 
 class Entry(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What worked when a command or an error was met before.
+"""Finds the steps that worked when a command or an error was met before.
 
 No model is asked: a fix is a call that failed, the same call that succeeded later in the session, and what was changed
 and run between the two.
@@ -44,9 +44,9 @@ CALLS_BEHIND = 150
 CALLS_AT_ONCE = 30
 STEPS_MAX = 8
 NEXT_MAX = 3
-"""Where nothing worked, so many of the calls that came next are shown."""
+"""The number of calls shown that came next, if nothing worked."""
 NOT_RUN = ("Sibling tool call errored", "<tool_use_error>Sibling tool call")
-"""How a result begins of a call that was not made because another one failed."""
+"""First words of the result of a call that was not made because another one failed."""
 LINES_ASKED = 3
 WORDS_ASKED = (6, 3)
 CHANGES = (Tool.EDIT, Tool.WRITE)
@@ -70,7 +70,7 @@ class Fix(Struct, frozen=True, kw_only=True):
 
 
 def find_fixes(store: Store, wanted: Filter, error: str, limit: int) -> list[Fix]:
-    """Where an error or a failed command was met in the sessions that are wanted: the likeliest first, fixes before."""
+    """Find places of an error or a failed command in the wanted sessions: the likeliest first, fixes before."""
     kept, seen = list[Fix](), set[object]()
     for each in sorted(_Search(store, wanted, error).fixes(), key=_rank, reverse=True):
         # A session that was resumed or forked has a copy of it.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 WAIT_S = 0.2
 """The interval at which a log, a run and the store are asked for changes."""
 STORE_REST = 10
-"""What came is stored at once; a storing that took t is followed by a rest of so many t."""
+"""The rest after a storing, as a multiple of the time that it took. New records are stored at once."""
 CHANGES = {
     REPLACED: "The log was replaced by another one. What was shown stays; what is new in it follows.",
     GONE: "The log was deleted. What was shown stays; it is followed again if it comes back.",
@@ -59,7 +59,7 @@ class FollowedEvent(Struct, frozen=True, kw_only=True):
 
 
 class Grown(Struct, frozen=True, kw_only=True):
-    """What came since the last of these; the remark is about what came before it."""
+    """The records since the last of these; the remark is about those before it."""
 
     turns: tuple[ListedTurn, ...] = ()
     """Turns that began, or of which more is known."""
@@ -109,7 +109,7 @@ class Following:
         return self._storing is not None
 
     def grown(self, shown_to: int, shown_turns: Collection[str]) -> Generator[Grown]:
-        """What comes, for as long as it is asked for; the stored records up to ``shown_to``, and these turns, came.
+        """Yield new records until stopped; the stored records up to ``shown_to``, and these turns, came before.
 
         Between two looks nothing is open.
         """
@@ -134,7 +134,7 @@ class Following:
             self._store.close()
 
     def _of_log(self, growth: Growth) -> Grown:
-        """What came in the log. That it is to be stored is noted."""
+        """Return the new records of the log, and note that they are to be stored."""
         turns, ended = self._turns.touched(growth.turns)
         events = tuple(
             FollowedEvent(turn=self._turns.number(found.turn_uid), event=event, seq=seq, part=part, at=found.at)
@@ -214,7 +214,7 @@ class _Runs:
             each.close()
 
     def grown(self) -> Iterator[Grown]:
-        """What came of runs since the last call."""
+        """Yield the new records of runs since the last call."""
         for uid, (spool, run) in followed_runs(self._spools, self._located.session.uid).items():
             if uid in self._done or uid in self._shown:
                 continue
@@ -244,7 +244,7 @@ class _Runs:
             self._stamp = None
 
     def _store_stamp(self) -> object:
-        """What changes when the store is written."""
+        """Return a value that changes when the store is written."""
         path = self._located.store.path
         return tuple(_written(each) for each in (path, path.with_name(f"{path.name}-wal")))
 
@@ -274,7 +274,7 @@ def _is_news(event: Event, shown: Sequence[Event]) -> bool:
 
 
 def _begun(followed: FollowedRun) -> Turn:
-    """What is known of a run's turn when it begins."""
+    """Return the known facts of a run's turn when it begins."""
     run = followed.run
     return Turn(
         uid=run.turn_uid, agent=run.agent, native_id=run.native_id or "", prompt=run.prompt, model=run.model,

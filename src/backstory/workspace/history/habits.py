@@ -1,4 +1,4 @@
-"""What a person did with agents, of several stores together: the values that reports look for what recurs in."""
+"""The work of a person with agents, of several stores together, as reports search it for what recurs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Guide(Struct, frozen=True, kw_only=True):
-    """Where a person writes down what an agent shall do."""
+    """A file in which a person writes rules for an agent."""
 
     title: str
     instructions: str | None
@@ -39,7 +39,7 @@ class Guide(Struct, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> str:
-        """Where its allow rules stand."""
+        """The file that holds its allow rules."""
         return "" if self.part is None else self.part.settings
 
     def allow_rule(self, tool_name: str, words: tuple[str, ...]) -> str | None:
@@ -47,12 +47,12 @@ class Guide(Struct, frozen=True, kw_only=True):
         return None if self.part is None else self.part.allow_rule(tool_name, words)
 
     def why_not_run(self, output: str) -> NotRun | None:
-        """Why the call that returned this as an error did not run; None if it did, or nobody knows."""
+        """Return the reason why a call with this error did not run; None if it ran, or nobody knows."""
         return None if self.part is None else self.part.why_not_run(output)
 
 
 class Habits(Struct, frozen=True, kw_only=True):
-    """What was done. Sessions are uids of listed ones, contexts uids of the session whose conversation it is.
+    """The acts found. Sessions are uids of listed ones, contexts uids of the session that holds the conversation.
 
     ``turns`` and ``calls`` of one context are in the order of their records; ``refused`` calls are not among ``calls``.
     """
@@ -70,12 +70,12 @@ class Habits(Struct, frozen=True, kw_only=True):
     prices: PriceTable
 
     def place(self, session: str) -> str:
-        """What tells the repository or project of a session from others."""
+        """Return the key of a session's repository or project."""
         found = self.places.get(session)
         return "" if found is None else found.key
 
     def named(self, place: str) -> str:
-        """What a place is called."""
+        """Return the name of a place."""
         found = (each.name for each in self.places.values() if each.key == place and each.name)
         return next(found, "no repository")
 
@@ -86,7 +86,7 @@ class Habits(Struct, frozen=True, kw_only=True):
 
 
 def habits_of(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> Habits:
-    """What was done in the listed sessions in the time that is asked for."""
+    """Read the acts in the listed sessions, in the wanted time."""
     asked = asked_of_each(listing, StatsQuery(wanted=wanted, is_estimated=False), ("repository",), report)
     found = [
         store.ask_or(habits.HabitRows(), habits.rows, costs.price_table(store.prices_file), each)

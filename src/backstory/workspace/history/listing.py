@@ -83,7 +83,7 @@ class Listing:
             yield page
 
     def count(self, wanted: SessionFilter | None = None) -> int:
-        """How many sessions the whole list has."""
+        """Return the number of sessions in the whole list."""
         wanted = wanted or SessionFilter()
         return self._total(self.stores(everywhere=wanted.everywhere), wanted)
 
@@ -107,7 +107,7 @@ class Listing:
         return self.values(stores, found, running, running, everywhere=True)
 
     def labels(self, uids: Sequence[str]) -> dict[str, str]:
-        """What commands take for each of these sessions in any folder: so much of its uid as is its own."""
+        """Return each session's label that commands take in any folder: the shortest part of its uid that is its own."""
         return _labels(self.stores(everywhere=True), uids)
 
     def stores(self, *, everywhere: bool) -> list[Store]:
@@ -124,7 +124,7 @@ class Listing:
         return [*better, *(store for store in near if store is home)]
 
     def filter_of(self, store: Store, wanted: SessionFilter) -> ListFilter:
-        """What one of these stores is asked for."""
+        """Return the filter for one of these stores."""
         # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
         if wanted.everywhere or store.path == self._place.project_store.path:
             return store.as_recorded(wanted)
@@ -134,7 +134,7 @@ class Listing:
         )
 
     def condition_of(self, wanted: SessionFilter) -> str:
-        """What a filter says of a session of the home store beside its time, in SQL; '' for nothing."""
+        """Return a filter's condition on a session of the home store besides its time, in SQL; '' for none."""
         home = self._place.home_store
         return session_filter.condition_of(self.filter_of(home, wanted))
 
@@ -202,7 +202,7 @@ class Listing:
         return set(store.uids()) - (self._place.conflicts if store.is_elsewhere else set())
 
     def _total(self, stores: list[Store], wanted: SessionFilter) -> int:
-        """Of each owner's sessions one store has all; counting them there needs no uid to be compared."""
+        """Count all sessions of owners that have a store here; no uid needs to be compared for it."""
         counts = [store.ask_or({}, stored_sessions.counts, self.filter_of(store, wanted)) for store in stores]
         owners = {owner for each in counts for owner in each}
         in_conflict = len(self._place.conflicts) if any(store.is_elsewhere for store in stores) else 0
@@ -278,7 +278,7 @@ def _dearest(found: Sequence[_Keyed]) -> Iterator[_Keyed]:
 
 
 def _costs(found: Sequence[_Keyed]) -> list[float]:
-    """What each of these sessions costs at least; less than nothing where nothing is known of it."""
+    """Return the least cost of each session; below zero if nothing is known."""
     by_store: dict[int, tuple[Store, list[int]]] = {}
     for store, key in found:
         if key.value is not None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Role(Enum):
-    """Who or what a record is of."""
+    """The speaker of a record."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -61,7 +61,7 @@ def path_records(located: LocatedSession, spans: Sequence[Span], turns: Iterable
 
 
 def record_of(stored: StoredEvent) -> Record | None:
-    """What an event says, and who says it; None for one that is about neither."""
+    """Return the text of an event and its speaker; None if it has neither."""
     match event := stored.event:
         case model.UserMessage():
             said = Role.USER, event.content

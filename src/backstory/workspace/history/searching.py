@@ -35,7 +35,7 @@ else:
 
 
 class Mode(Enum):
-    """How the text of a search is read."""
+    """The way in which the text of a search is read."""
 
     WORDS = "words"
     EXACT = "exact"
@@ -45,7 +45,7 @@ class Mode(Enum):
 
 
 class SearchQuery(Selection, frozen=True, kw_only=True):
-    """What is searched for, and where. Without ``text`` sessions are listed that the filters let through."""
+    """The text to find, and the sessions to look in. Without ``text`` those sessions are listed."""
 
     text: str = ""
     mode: Mode = Mode.WORDS
@@ -70,18 +70,18 @@ class SearchQuery(Selection, frozen=True, kw_only=True):
 
 
 class SearchResult(Struct, frozen=True, kw_only=True):
-    """What was found. ``labels``: what commands take for each session in any folder, by uid."""
+    """The hits. ``labels``: the label of each session that commands take in any folder, by uid."""
 
     query: SearchQuery
     findings: Findings
     labels: dict[str, str]
     coverage: Coverage = Coverage()
     missing_store: Path | None = None
-    """Where the home store would be, if nothing was imported yet."""
+    """The path of the home store, if nothing was imported yet."""
 
 
 def left_out(coverage: Coverage) -> Iterator[str]:
-    """What the index does not cover, and what can be done about it."""
+    """Name the gaps of the index, and how to close them."""
     if count := coverage.uncovered:
         what = f"{count:,} {'session is' if count == 1 else 'sessions are'} not covered"
         yield f"{what} by index.repositories. To change that: backstory config set index.repositories NAMES"
@@ -111,7 +111,7 @@ class Cancellation:
 
 
 def search(place: Place, query: SearchQuery, cancellation: Cancellation | None) -> Findings:
-    """What the home store has of it. A filter that cannot be read is refused also where there is no store yet."""
+    """Search the home store. A filter that cannot be read is refused also if there is no store yet."""
     store, wanted = place.home_store, filter_of(place, query)
     if not store.exists:
         return Findings(total=0, truncated=False, excerpts=[])
@@ -179,7 +179,7 @@ def _own(folder: Path, home: Store, query: SearchQuery) -> tuple[int, ...]:
 
 
 def as_json(result: SearchResult) -> dict[str, Any]:
-    """What was found as ``search --json`` prints it."""
+    """Return the hits as ``search --json`` prints them."""
     findings = result.findings
     return {
         "query": result.query.text,

@@ -25,7 +25,7 @@ UID_SHOWN = 12
 
 
 class SessionFilter(ListFilter, frozen=True, kw_only=True):
-    """Which sessions are listed. Of which project is known from the folder that is asked from."""
+    """The sessions to list. Their project is that of the folder of the question."""
 
     everywhere: bool = False
     """Every project's, not only those of the folder that is asked from."""
@@ -45,7 +45,7 @@ class SessionFilter(ListFilter, frozen=True, kw_only=True):
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """Which part of a list: so many sessions (0: all), from the top or behind one that was listed.
+    """The part of a list: a number of sessions (0: all), from the top or behind one that was listed.
 
     ``sort``: the greatest come first; None: the last active do.
     """
@@ -61,7 +61,7 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     label: str
     """Its number where commands here take that for this session, else so much of its uid as is its own."""
     heading: str
-    """What it is about, in a line; '' where nobody asked for anything."""
+    """The subject in a line; '' for a session without a prompt."""
     project_name: str
     uid: str
     number: str | None
@@ -81,18 +81,18 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     events: int
     completed: bool | None
     outcome: str | None
-    """How its last turn ended; None while that is open, or the session runs."""
+    """The end of its last turn; None while that is open, or the session runs."""
     duration_ms: int | None
     tokens: int | None
-    """What its turns read and wrote, caches included, without subagents; None where nothing of it is known."""
+    """Tokens that its turns read and wrote, caches included, without subagents; None if nothing is known."""
     partial_tokens: int
-    """Of how many of these turns a count is missing, or was lost: ``tokens`` is at least what it says."""
+    """The number of these turns of which a count is missing or was lost: ``tokens`` is at least the value given."""
     cost: Cost
     last_duration_ms: int | None
     last_cost: Cost
-    """Of its last turn alone; the others are of all its turns."""
+    """The cost of its last turn alone; the others are of all its turns."""
     meter: Meter | None
-    """How full its context is; None where that was not counted."""
+    """The fill of its context; None if that was not counted."""
     native_id: str | None
     parent_uid: str | None
     relation: str | None
@@ -109,7 +109,7 @@ class ListedSession(Struct, frozen=True, kw_only=True):
 
 
 class LastTurn(Struct, frozen=True):
-    """What the last turn of a session took."""
+    """The cost and tokens of a session's last turn."""
 
     duration_ms: int | None
     cost: Cost
@@ -120,7 +120,7 @@ class SessionPage(Struct, frozen=True, kw_only=True):
 
     sessions: tuple[ListedSession, ...]
     total: int
-    """How many sessions the whole list has."""
+    """The number of sessions in the whole list."""
     has_more: bool
 
 

@@ -1,4 +1,4 @@
-"""What agents did in numbers: sums over the turns of several stores, each turn once, and the same as JSON."""
+"""Figures of agents' work: sums over the turns of several stores, each turn once, and the same as JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ else:
 
 
 class StatsQuery(Struct, frozen=True, kw_only=True):
-    """What is counted: turns that began between ``since`` and ``until``, of sessions that the other filters choose.
+    """The turns to count: those that began between ``since`` and ``until``, of sessions that the other filters choose.
 
     ``zone``: where days begin; None: the system's. ``is_estimated``: also what lower bounds of costs may come to.
     """
@@ -48,7 +48,7 @@ class StatsGroup(Struct, frozen=True, kw_only=True):
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """What was counted: days in their order, other groups with the dearest first. ``undated`` turns have no time.
+    """The figures: days in their order, other groups with the dearest first. ``undated`` turns have no time.
 
     ``is_counted_earlier``: an earlier version derived some of what is there, so sums may be other ones.
     """
@@ -61,7 +61,7 @@ class Stats(Struct, frozen=True, kw_only=True):
 
 
 class ToolFigures(Struct, frozen=True, kw_only=True):
-    """How often a tool was called, in how many sessions; ``tool`` is its agent's name for it."""
+    """The number of calls of a tool, and of sessions with it; ``tool`` is its agent's name for it."""
 
     tool: str
     calls: int
@@ -128,7 +128,7 @@ def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int]
 def asked_of_each(
     listing: Listing, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None]
 ) -> list[tuple[Store, Asked]]:
-    """What each store is asked for. What a better store has is counted there."""
+    """Return the question for each store. Sessions that a better store has are counted there."""
     found, sessions, turns = list[tuple["Store", Asked]](), frozenset[str](), frozenset[str]()
     stores = listing.stores(everywhere=query.wanted.everywhere)
     for store in stores:
@@ -154,7 +154,7 @@ def _by_cost(group: StatsGroup) -> tuple[float, int, str]:
 
 
 def used(figures: Figures) -> int:
-    """How many tokens there were of any kind."""
+    """Return the number of tokens of any kind."""
     return sum(each or 0 for each in (figures.input, figures.output, figures.cache_read, figures.cache_write))
 
 

@@ -1,4 +1,4 @@
-"""Which record of a session a person names, and which branch."""
+"""Finds the record of a session that a person names, and its branch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEQ_MAX = (1 << 63) - 1
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """What a person named: a record of a session, and the branch whose tip it is if they named that."""
+    """A record of a session that a person named, and the branch whose tip it is if they named that."""
 
     located: LocatedSession
     point: Point
@@ -74,7 +74,7 @@ def current_target(located: LocatedSession) -> Target:
 
 
 def current_point(located: LocatedSession) -> Point:
-    """Where a session's next prompt goes. Raises NoBranches where it has no turns."""
+    """Return the place of a session's next prompt. Raises NoBranches for a session without turns."""
     point = located.store.leaf(located.session)
     if point is None:
         raise NoBranches(located.label, "turns")

@@ -48,7 +48,7 @@ class ListedTurn(Struct, frozen=True, kw_only=True):
     is_rewound: bool = False
     """True if a rewind or another branch left it behind."""
     removed: int | None = None
-    """When a person removed its branch, in ms since 1970."""
+    """The time at which a person removed its branch, in ms since 1970."""
     shown_in: str | None = None
     """The uid of the session that shows what happened in it, where it is a run of that one, or a copy."""
     live: str | None = None
@@ -189,7 +189,7 @@ class ShownSummary(Struct, frozen=True, kw_only=True):
     after_seq: int
     first_seq: int
     exchanges: int
-    """How many prompts there are up to it, with what followed each."""
+    """The number of prompts up to it, each with the records that followed."""
     summary: str
     agent: str | None
     created: str | None

@@ -30,13 +30,13 @@ class SessionTree(Struct, frozen=True, kw_only=True):
     located: LocatedSession
     tree: Tree[TreeTurn]
     current: Point | None
-    """Where the next prompt goes; None in a session without turns."""
+    """The place of the next prompt; None in a session without turns."""
     on_path: frozenset[str]
     """The uids of the turns that lead there."""
     tips: Mapping[str, tuple[Branch, ...]]
     """The branches whose tips are turns, by the turns' uids."""
     costs: Mapping[str, Cost]
-    """What turns cost, by uid; nothing where that was not asked for."""
+    """The cost of turns, by uid; empty if that was not asked for."""
 
 
 class Side(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What was done in the sessions of a list: turns, and what a person would report of them. Each turn counts once."""
+"""Work in the sessions of a list: turns, and what a person would report of them. Each turn counts once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SessionWork(Struct, frozen=True, kw_only=True):
 
 
 def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> tuple[SessionWork, ...]:
-    """What was done in the sessions of a list, in its order; those without a turn of their own in the time left out.
+    """Return the work in listed sessions, in their order; those without a turn of their own in the time are left out.
 
     ``report`` receives how many sessions were read, of how many.
     """
@@ -67,7 +67,7 @@ def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int]
 
 
 def work_of(store: Store, session: Session, value: ListedSession) -> SessionWork:
-    """What was done in one session, with all of its turns, copies of others' too, and what its commits are called."""
+    """Return the work in one session, with all its turns, copies of others' too, and the names of its commits."""
     turns, deeds = store.ask(work.of_session, session.id)
     return _work(store, session, value, turns, deeds, is_named=True)
 

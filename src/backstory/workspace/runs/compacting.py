@@ -41,7 +41,7 @@ PIECE_CHARS_MIN = 2_000
 
 
 class CompactionPlan(Struct, frozen=True, kw_only=True):
-    """How full a session's context is, and what a summary made now would cover."""
+    """The fill of a session's context, and the turns that a summary made now would cover."""
 
     chars: int
     """Characters of the context since the summary in force, nothing cut."""
@@ -62,7 +62,7 @@ class CompactionPlan(Struct, frozen=True, kw_only=True):
 
 
 class _Spent:
-    """What the answers for one summary took together; not known where it is not of one of them."""
+    """The sums of the answers for one summary; unknown if one of them is."""
 
     def __init__(self) -> None:
         self._answers: list[Answer] = []
@@ -94,7 +94,7 @@ class Compactor:
         self._place, self._store, self._session, self._to = place, store, session, to
 
     def plan(self) -> CompactionPlan:
-        """What a summary made now would cover."""
+        """Return the turns that a summary made now would cover."""
         history = self._store.ask(compactions.history, self._session.id, NO_LIMIT, self._to)
         exchanges = exchanges_of(history.turns)
         limit = self._limit(history.turns)
@@ -183,7 +183,7 @@ class Compactor:
         return done
 
     def _piece_chars(self, plan: CompactionPlan, agent: str) -> int:
-        """How much one question may hold: not more than whoever writes the summary can take."""
+        """Return the most characters of one question: no more than the writer of the summary can take."""
         model = self._place.config.settings.compaction.model or None
         limit = limit_of(self._place, self._store, self._session, agent, model)
         return min(plan.limit or limit, limit)
@@ -224,7 +224,7 @@ class Compactor:
         return self._store.ask(branches.touched, self._session.id, spans)
 
     def retention(self, found: Compaction) -> tuple[Kept, ...]:
-        """What a summary still names of the facts in all that it covers."""
+        """Return the facts of all covered turns that a summary still names."""
         turns = self._store.turns(self._session)
         last = next((each for each in turns if each.first_seq <= found.after_seq <= each.last_seq), None)
         if last is None:
@@ -265,7 +265,7 @@ def _covered(turns: Sequence[TurnWithEvents], after_seq: int) -> list[TurnWithEv
 
 
 def _pieces(turns: Sequence[TurnWithEvents], limit: int) -> list[str]:
-    """What is to be summarised, in pieces that leave room for the summary before each."""
+    """Divide the text to summarise into pieces that leave room for the summary before each."""
     blocks = [block for turn in rendered_blocks(turns) for block in turn]
     room = max(limit - SUMMARY_CHARS_MAX, PIECE_CHARS_MIN)
     return list(compaction.steps(blocks, room))

@@ -19,7 +19,7 @@ NO_LIMIT = 1 << 60
 
 
 State = Literal["sent", "in brief", "left out", "summarised"]
-"""What becomes of a turn in a context. A turn that a summary covers in part is sent as far as it is not covered."""
+"""The fate of a turn in a context. A turn that a summary covers in part is sent as far as it is not covered."""
 
 
 class ContextTurn(Struct, frozen=True, kw_only=True):
@@ -34,7 +34,7 @@ class ContextTurn(Struct, frozen=True, kw_only=True):
 
 
 class SessionContext(Struct, frozen=True, kw_only=True):
-    """What a session's next run receives of it, in at most ``budget`` characters."""
+    """The text of a session that its next run receives, in at most ``budget`` characters."""
 
     uid: str
     text: str
@@ -46,11 +46,11 @@ class SessionContext(Struct, frozen=True, kw_only=True):
     results_left_out: int
     """Results of tools that gave way because a summary is in force."""
     summary: Compaction | None
-    """What stands for the turns before them."""
+    """The summary that stands for the turns before them."""
     board: tuple[str, ...]
     """The notes of the board that stand before it, by name."""
     prefix_chars: int
-    """How many characters go before the prompt, with the tags around the text."""
+    """The number of characters before the prompt, with the tags around the text."""
     explained: tuple[ContextTurn, ...] | None
     """Every turn, the oldest first; None where that was not asked for."""
 
@@ -99,7 +99,7 @@ def _explained(located: LocatedSession, context: Context, summary: Compaction | 
 
 
 def _state(from_end: int, is_covered: bool, context: Context) -> State:
-    """What becomes of the turn that is so many from the end, the last being 1."""
+    """Return the fate of a turn; ``from_end``: its number from the end, the last being 1."""
     if is_covered:
         return "summarised"
     if from_end <= context.turns:

@@ -116,12 +116,12 @@ class MidTurn:
 
 
 WAIT_S = 60.0
-"""How long a run waits for a summary under way, where its context would be cut without it."""
+"""The time that a run waits for a summary under way, if its context would be cut without it."""
 POLL_S = 0.2
 
 
 def make_room(place: Place, store: Store, session: Session, request: Request) -> Iterator[RunEvent]:
-    """Have a summary before a run whose context would be cut; an interrupt has it run with a cut one."""
+    """Make a summary before a run whose context would be cut; after an interrupt the run gets a cut one."""
     if not _would_be_cut(store, session, request):
         yield from _begin_again(place, store, session, request)
         return

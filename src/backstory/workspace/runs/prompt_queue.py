@@ -30,13 +30,13 @@ class ListedPrompt(Struct, frozen=True, kw_only=True):
 
     prompt: QueuedPrompt
     session: str
-    """What its session is called; the start of its uid, where it is gone."""
+    """The name of its session; the start of its uid, if it is gone."""
     is_held: bool
     """True if it runs only when a person releases it: it came with a store from elsewhere, or is still in one."""
 
     @property
     def kind(self) -> str:
-        """What it waits for, in a word."""
+        """The reason why it waits, in a word."""
         return Kind.HELD.value if self.is_held else self.prompt.kind.value
 
 

@@ -1,4 +1,4 @@
-"""What a prompt asks for, where little is said: the settings and the session's last turn decide the rest."""
+"""Completes what a prompt asks for from the settings and the session's last turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens while prompts run: values that every face draws, and the JSON lines of each.
+"""Events while prompts run: values that every face draws, and the JSON lines of each.
 
 ``Started``, ``Shown``, ``Steered`` and ``Ended`` are of one turn, in this order; the others come between turns.
 """
@@ -45,13 +45,13 @@ class Queued(Struct, frozen=True, kw_only=True):
     """A prompt or a message was queued, because its session runs or because nothing was to be started."""
 
     session: str
-    """What the session is called in a sentence."""
+    """The name of the session in a sentence."""
     prompt: QueuedPrompt
     position: int
     """Its place among the session's queued prompts, from 1."""
     is_running: bool
     holder: str = ""
-    """Who runs the session, where that is no process of this machine."""
+    """The runner of the session, if that is no process of this machine."""
     is_heard: bool = False
     """True if the agent that runs takes messages while it works."""
 
@@ -80,7 +80,7 @@ class Steered(Struct, frozen=True, kw_only=True):
 
 
 class Whole(Struct, frozen=True, kw_only=True):
-    """What all turns of a session took together."""
+    """The sums over all turns of a session."""
 
     turns: int
     duration_ms: int | None
@@ -105,9 +105,9 @@ class Ended(Struct, frozen=True, kw_only=True):
     context_chars: int = 0
     context_max: int = 0
     meter: Meter | None = None
-    """How full the session's context is now; None where the turn is not stored here."""
+    """The fill of the session's context now; None if the turn is not stored here."""
     whole: Whole | None = None
-    """What the whole session took; None likewise."""
+    """The sums of the whole session; None likewise."""
     offered: tuple[str, ...] = ()
     """The notes of the board that its agent was offered, by name."""
     was_elsewhere: bool = False
@@ -115,7 +115,7 @@ class Ended(Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> model.Outcome:
-        """How it ended."""
+        """The end of the run."""
         return model.Outcome(self.turn.outcome or model.Outcome.CRASHED)
 
 
@@ -131,7 +131,7 @@ class Waiting(Struct, frozen=True, kw_only=True):
 
     session: str
     prompt: QueuedPrompt | None = None
-    """What waits for its turn, if that is a prompt."""
+    """The prompt that waits for its turn, if that is a prompt."""
 
 
 class Notice(Struct, frozen=True):
@@ -204,7 +204,7 @@ def as_json(event: RunEvent) -> list[dict[str, Any]]:
 
 
 def compacted_fields(event: Compacted) -> dict[str, Any]:
-    """What came of a compaction, as ``compact --json`` prints it."""
+    """Return the result of a compaction, as ``compact --json`` prints it."""
     return {
         "uid": event.session.uid,
         "after_seq": event.after_seq,

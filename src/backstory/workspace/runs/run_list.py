@@ -1,4 +1,4 @@
-"""What runs: agents at work, finished runs that are not stored yet, and queued prompts."""
+"""Lists agents at work, finished runs that are not stored yet, and queued prompts."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ class ListedRun(Struct, frozen=True, kw_only=True):
     """running, waiting (to be stored), queued, summarising or unreadable."""
     pid: int | None = None
     owner: Owner | None = None
-    """Who runs the session."""
+    """The runner of the session."""
     queued: int = 0
-    """How many prompts are queued for the session."""
+    """The number of prompts queued for the session."""
     started: int | None = None
     cwd: str | None = None
     prompt: str | None = None
     folder: str | None = None
     problem: str | None = None
-    """Why it could not be stored, or not be read."""
+    """The reason why it could not be stored, or not be read."""
 
 
 def as_json(run: ListedRun) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def call_at_work(run: ListedRun) -> ToolCall | None:
 
 
 def list_runs(place: Place, session_uid: str | None = None) -> list[ListedRun]:
-    """What runs on this machine, and what is queued in this project for sessions that are not running."""
+    """Return the runs of this machine, and the queued prompts of this project for sessions that are not running."""
     queues = _Queues(place)
     spools = list_spools(place.home / SPOOLS)
     runs = [_of_run(place, spool, run, queues) for spool in spools if (run := spool.run) is not None]
@@ -99,14 +99,14 @@ def list_runs(place: Place, session_uid: str | None = None) -> list[ListedRun]:
 
 
 class _Queues:
-    """What is queued beside every store that is asked for, and who runs what; a queue is read once."""
+    """Queued prompts beside every store asked for, and the runners; reads a queue once."""
 
     def __init__(self, place: Place) -> None:
         self._home, self._report, self._now = place.home, place.report, place.now
         self._known: dict[Path, tuple[Counter[str], dict[str, Owner]]] = {}
 
     def of(self, store: Path) -> tuple[Counter[str], dict[str, Owner]]:
-        """How many prompts are queued for each session of a store, and the owners' rows."""
+        """Return the number of prompts queued for each session of a store, and the owners' rows."""
         if store not in self._known:
             counts, owners = Counter[str](), dict[str, Owner]()
             try:
@@ -166,7 +166,7 @@ def _summarising(place: Place) -> list[ListedRun]:
 
 
 def _only_queued(place: Place, queues: _Queues, running: set[str | None]) -> list[ListedRun]:
-    """What is queued in this project for sessions that are not running."""
+    """Return the queued prompts of this project for sessions that are not running."""
     store = place.project_store
     if store.is_elsewhere:
         # What is queued there is run by nobody before it is released.

@@ -35,7 +35,7 @@ class PendingRun(Struct, frozen=True, kw_only=True):
     session_uid: str | None
     is_running: bool
     trouble: str = ""
-    """Why it could not be stored the last time; '' where nobody tried."""
+    """The reason why it could not be stored the last time; '' if nobody tried."""
 
 
 def pending_runs(home: Path) -> tuple[PendingRun, ...]:
@@ -108,7 +108,7 @@ class Meter(Struct, frozen=True, kw_only=True):
 
     @property
     def percent(self) -> int:
-        """How much of the limit is used: from 0 to 100.
+        """The used part of the limit, from 0 to 100.
 
         >>> Meter(used=120_000, limit=400_000).percent, Meter(used=9, limit=4).percent
         (30, 100)
@@ -117,7 +117,7 @@ class Meter(Struct, frozen=True, kw_only=True):
 
 
 def meter_of(session: Session) -> Meter | None:
-    """What was counted of a session when its last turn was stored; None where that is not known."""
+    """Return the meter of a session as its last turn was stored; None if unknown."""
     if session.context_chars is None or not session.context_limit:
         return None
     return Meter(used=session.context_chars, limit=session.context_limit)
@@ -194,7 +194,7 @@ def _note_in_home(place: Place, store: Store, session: Session, meter: Meter) ->
 
 
 class LiveMeter:
-    """How full the context of a session becomes while a turn of it runs.
+    """The fill of a session's context while a turn of it runs.
 
     ``limit_for``: the limit for a model, asked as soon as the agent says which one answers. ``more_before``: counts
     what the context had beside ``before``, asked once the turn has grown enough for that to be said.
@@ -210,7 +210,7 @@ class LiveMeter:
 
     @property
     def meter(self) -> Meter:
-        """How full it is now."""
+        """Return the present fill."""
         return Meter(used=self._used, limit=self._limit)
 
     def counting(self, events: Iterable[Event]) -> Iterator[Event]:

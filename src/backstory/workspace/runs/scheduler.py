@@ -58,7 +58,7 @@ __all__ = ["Cancelled", "Destination", "IfBusy", "IfIdle", "Kind", "Options", "S
 
 
 class IfIdle(StrEnum):
-    """What a message or a follow-up may start if its session is not running."""
+    """The choice whether a message or a follow-up may start a run if its session is not running."""
 
     ASK = "ask"
     RUN = "run"
@@ -77,20 +77,20 @@ class Destination(Struct, frozen=True, kw_only=True):
 
 
 class Cancelled(Struct, frozen=True, kw_only=True):
-    """What stopping a session's run came to."""
+    """The result of stopping a session's run."""
 
     was_running: bool
     was_summarising: bool = False
     """True if nothing ran, and a summary of the session was being made."""
     dropped: int
     left: int
-    """How many prompts are still queued."""
+    """The number of prompts still queued."""
     trouble: str = ""
-    """Why the queue could not be read."""
+    """The reason why the queue could not be read."""
 
 
 class Scheduler:
-    """What runs in one person's place. ``before_turn`` and ``after_turn``: called with each turn that runs here.
+    """Runs the prompts of one person's place. ``before_turn`` and ``after_turn``: called with each turn that runs here.
 
     They are called while the session is held, so they may write it. What ``before_turn`` raises keeps the turn from
     being run.
@@ -109,7 +109,7 @@ class Scheduler:
         return PromptQueue(self.place, self._hooks)
 
     def runs(self, session_uid: str | None = None) -> list[ListedRun]:
-        """What runs on this machine, finished runs that are not stored yet, and queued prompts of this project."""
+        """Return the runs of this machine, finished runs not stored yet, and queued prompts of this project."""
         from backstory.workspace.runs.run_list import list_runs
 
         return list_runs(self.place, session_uid)
@@ -268,7 +268,7 @@ class Scheduler:
         yield from runs.queued(prompts, before, holder)
 
     def _checked(self, messages: Sequence[tuple[Kind, str]], options: Options) -> Options:
-        """What messages ask for. Whoever asks for an agent that is not there learns it now, not when it is its turn."""
+        """Return the options of messages. An agent that is not there is refused now, not when its turn comes."""
         for _, text in messages:
             check_text(text)
         options = self._with_folder(options)
@@ -283,7 +283,7 @@ class Scheduler:
         return True
 
     def _runs_of(self, located: LocatedSession) -> Generator[Notice, None, SessionRuns]:
-        """What runs a session, in the store that it is run in."""
+        """Return the runner of a session, in the store that it is run in."""
         place, store = self.place, store_of(self.place, located)
         # The machine's store has copies of what projects own: where the project is gone, it continues in this one.
         own = (place.project_store.path, place.machine_store.path)

@@ -59,19 +59,19 @@ if TYPE_CHECKING:
     from backstory.workspace.runs.run_events import RunEvent
 
 WAIT_POLL_S = 0.1
-"""How often a prompt that waits for its turn is looked for."""
+"""The time between two looks for a prompt that waits for its turn."""
 TAKE_BACK_S = 3.0
-"""How long the queue is waited for by a person who takes a prompt back."""
+"""The longest wait for the queue when a person takes a prompt back."""
 CANCELLED_S = 30.0
-"""How long a runner whose agent was stopped may take to store its run."""
+"""The longest wait for a runner, whose agent was stopped, to store its run."""
 SUMMARY_CHARS = 40
 PARTS_MAX = (1 << 31) - 1
 """No record has so many parts."""
 
 IfBusy: TypeAlias = Literal["queue", "wait", "cancel", "fail"]
-"""What becomes of a prompt for a session that runs; ``cancel`` stops what runs first."""
+"""The fate of a prompt for a session that runs; ``cancel`` stops the present run first."""
 Outcomes: TypeAlias = "Generator[RunEvent, None, Outcome | None]"
-"""What happens, and how the last turn ended; None where none was run."""
+"""Run events, and then the end of the last turn; None if none was run."""
 
 
 class ScheduledTurn(Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ class SessionRuns:
         self._place, self._hooks, self._store, self._session = place, hooks, store, session
         self._runner, self._home, self._report = place.runner, place.home, place.report
         self._outcomes: dict[str, Outcome] = {}
-        """How each queued prompt ended that was run here, by its uid."""
+        """The end of each queued prompt that was run here, by its uid."""
         self._is_stuck = False
         """True if the first queued prompt could not be run."""
         self._may_be_queued = False
@@ -106,7 +106,7 @@ class SessionRuns:
 
     @property
     def label(self) -> str:
-        """What the session is called in a sentence."""
+        """The name of the session in a sentence."""
         return self._session.shown_number or self._session.uid[:12]
 
     # submitted ------------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class SessionRuns:
             self._report(f"The queue: {refused} To take out what was queued: backstory queue drop {drop}")
 
     def _as_what_runs(self, options: Options) -> Options:
-        """What a message asks for, should it become a run of its own: the same as the run that it is for."""
+        """Return the options of a message, should it become a run of its own: those of the run that it is for."""
         spools = stopping.running(self._home, self._session.uid)
         run = next((run for spool in spools if (run := spool.run) is not None), None)
         if run is None:
@@ -245,7 +245,7 @@ class SessionRuns:
         return Options(agent=run.agent, model=run.model, permissions=run.permissions, cwd=run.cwd)
 
     def queued(self, prompts: Sequence[QueuedPrompt], before: int, holder: str) -> Iterator[Queued]:
-        """What was queued, with its place. ``holder`` runs the session; '' where nobody does."""
+        """Yield the queued prompts, with their places. ``holder`` runs the session; '' if nobody does."""
         is_here = holder.endswith(f" on {host()}")
         is_heard = self._is_heard(holder)
         for position, prompt in enumerate(prompts, before + 1):
@@ -300,7 +300,7 @@ class SessionRuns:
         return lease, ""
 
     def _patience_s(self) -> float:
-        """How long the session is waited for: while an agent works there is no use in it."""
+        """Return the longest wait for the session: none while an agent works, since that will not end soon."""
         return 0.0 if self._is_at_work() else LOCK_S
 
     def _owner_elsewhere(self) -> str:
@@ -430,14 +430,14 @@ class SessionRuns:
         return not self._is_stuck
 
     def _options(self, prompt: QueuedPrompt) -> Options:
-        """What a queued prompt asks for; its folder may have been moved since it was queued."""
+        """Return the options of a queued prompt; its folder may have been moved since it was queued."""
         folder = prompt.options.cwd
         if folder is None:
             return prompt.options
         return msgspec.structs.replace(prompt.options, cwd=self._store.moves.here(folder, iso(prompt.queued)))
 
     def _next(self, lease: SessionLease, asked: Sequence[str]) -> Generator[RunEvent, None, QueuedPrompt | None]:
-        """What is to be run next; nothing for a session that was removed, and nothing that was run here before."""
+        """Take the next prompt; None for a session that was removed, and for a prompt that was run here before."""
         try:
             if self._store.ask_or(False, sessions.is_forgotten, self._session.uid):
                 lease.queue.remove([each.uid for each in lease.queue.prompts(self._session.uid)])
@@ -558,7 +558,7 @@ class SessionRuns:
     def _continued(
         self, lease: SessionLease, request: Request, stopped: Turn
     ) -> Generator[RunEvent, None, tuple[Request, Finished]]:
-        """Have the agent continue a turn that was stopped for a summary."""
+        """Make the agent continue a turn that was stopped for a summary."""
         yield Continued(session=self._session, stopped=stopped)
         noted, end = compactor.stopped_of(self._home, self._session.uid), Point(stopped.uid, stopped.last_seq)
         again = msgspec.structs.replace(
@@ -615,7 +615,7 @@ class SessionRuns:
         )
 
     def _whole(self) -> Whole | None:
-        """What the session took so far, with all of its turns and subagents."""
+        """Return the sums of the session to this moment, with all of its turns and subagents."""
         with suppress(BackstoryError):
             session = self._store.session(self._session.id)
             cost = self._store.ask(costs.by_session, costs.price_table(self._store.prices_file), [session.id])[
@@ -625,7 +625,7 @@ class SessionRuns:
         return None
 
     def _cost(self, turn: model.Turn) -> Cost:
-        """What a run cost. A file of prices that cannot be read does not spoil what was run."""
+        """Return the cost of a run. A file of prices that cannot be read does not spoil the run."""
         if turn.cost_usd is not None:
             return of_turn(turn, PriceTable(Prices()))
         try:
@@ -681,7 +681,7 @@ class SessionRuns:
 
 
 def still_queued(left: int, session: str) -> str:
-    """How many prompts are still queued for a session, and what can be done with them."""
+    """Say the number of prompts still queued for a session, and what can be done with them."""
     them = "them" if left > 1 else "it"
     return (
         f"{left} queued prompt{'s' * (left != 1)} left for {session}: `backstory queue run {session}` runs {them}, "

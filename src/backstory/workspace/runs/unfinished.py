@@ -1,4 +1,4 @@
-"""What a command that was killed left to be done by itself: a summary, or a turn that was stopped for one.
+"""Work that a killed command left to be done by itself: a summary, or a turn that was stopped for one.
 
 Each is taken up by a process of its own, which makes sure, while it holds the session, that there is still something to
 do: two commands that begin it at once do it once.
@@ -75,7 +75,7 @@ def take_up_unfinished(place: Place, besides: str = "") -> Iterator[str]:
 
 
 def _or_later(sentences: Iterator[str]) -> Iterator[str]:
-    """What cannot be begun now, because a store is locked or damaged, keeps this command from nothing."""
+    """Yield the work; if it cannot begin now, because a store is locked or damaged, the command goes on."""
     with suppress(BackstoryError, OSError):
         yield from sentences
 

@@ -1,4 +1,4 @@
-"""How to queue again what could not be queued: the command line, with the text in it or in a file beside the store.
+"""Writes how to queue a prompt again: the command line, with its text in it or in a file beside the store.
 
 Such a file belongs to its session, by name, and is removed with it.
 """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Lacking(Struct, frozen=True):
-    """What came to a session since the one that continues it was made."""
+    """The records of a session since another one continued it."""
 
     turns: int
     seq: int
@@ -88,12 +88,12 @@ def ensure_writable_session(place: Place, located: LocatedSession, holding: Poin
 
 
 def restored_sentence(store: Path, sessions: int) -> str:
-    """That a store was gone, and how many sessions were brought back."""
+    """Say that a store was gone, and the number of sessions brought back."""
     return f"{store} was gone; its {sessions} sessions were brought back."
 
 
 def held_sentences(store: Path, held: int) -> Iterator[str]:
-    """That prompts were queued where a store was made, if any were."""
+    """Say that prompts were queued in the place of a new store, if any were."""
     if held:
         yield f"{held} queued in {store.parent} wait until you release them: backstory queue list"
 
@@ -114,7 +114,7 @@ def _lacking(located: LocatedSession, store: Store, session: Session) -> Lacking
 
 
 def workplace(place: Place) -> Workplace:
-    """Where a session is at work that acts from here."""
+    """Return the workplace of a session that acts from here."""
     folder = str(place.folder)
     return Workplace(
         project=place.project_key,
@@ -140,7 +140,7 @@ def prepare_store(place: Place) -> int:
 
 
 def hold_queue(store: Store) -> int:
-    """Have each prompt in a store's queue run only when it is released; returns how many there are."""
+    """Hold each prompt in a store's queue until it is released; returns their number."""
     with Queue(store.path) as queue:
         return queue.hold_all()
 

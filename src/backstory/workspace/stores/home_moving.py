@@ -49,7 +49,7 @@ NAMED_MAX = 8
 
 
 class MovedHome(Struct, frozen=True, kw_only=True):
-    """What a move did. Paths in ``moved``, ``skipped`` and ``left`` are below the home."""
+    """The result of a move. Paths in ``moved``, ``skipped`` and ``left`` are below the home."""
 
     source: Path
     to: Path
@@ -142,7 +142,7 @@ def _begun(source: Path, real: Path, to: Path, *, is_over: bool, symlink: bool, 
 
 
 def _kept(real: Path, to: Path, earlier: MovedFrom | None, *, is_over: bool) -> frozenset[str]:
-    """What was in the new folder before the move began."""
+    """Return the files of the new folder from before the move."""
     if earlier is not None:
         if earlier.source != real:
             raise HomeNotWhole(to, earlier.source, to / moves.MOVED_FROM)
@@ -157,7 +157,7 @@ def _kept(real: Path, to: Path, earlier: MovedFrom | None, *, is_over: bool) -> 
 
 
 def _carry_over(move: Move, progress: Progress, stack: ExitStack) -> None:
-    """Have the new folder hold all of it, checked, and the old one say so."""
+    """Copy all of it to the new folder, check it, and note that in the old one."""
     moving = Moving(move.source, move.to_name)
     stack.callback(moving.close)
     try:

@@ -51,7 +51,7 @@ def no_progress(_phase: str) -> AbstractContextManager[Callable[[int, int], None
 
 
 class Machine(Struct, frozen=True, kw_only=True):
-    """Where logs are looked for. ``only``: the agents to read; without one those of the settings, else all."""
+    """The places of logs. ``only``: the agents to read; without one those of the settings, else all."""
 
     user_home: Path
     only: tuple[str, ...] = ()
@@ -174,7 +174,7 @@ def derive_all(
 def watch_all(
     workspace: Place, machine: Machine, report: Callable[[str], None], read_all: Callable[[], Report]
 ) -> Watch:
-    """What follows the logs as they grow. ``read_all`` is a whole ingest, which comes first."""
+    """Follow the logs as they grow. ``read_all`` is a whole ingest, which comes first."""
     from backstory.ingest.watch import Watch
 
     return Watch(

@@ -39,7 +39,7 @@ class Failed(Struct, frozen=True, kw_only=True):
 
 
 class Imported(Struct, kw_only=True):
-    """What came of an import. The lists are uids."""
+    """The result of an import. The lists are uids."""
 
     file: str
     sessions: int
@@ -48,14 +48,14 @@ class Imported(Struct, kw_only=True):
     redacted: bool
     trusted: bool
     came: dict[str, list[str]]
-    """What came of each session, by the words of ``Came``."""
+    """The result for each session, by the words of ``Came``."""
     removed: int
-    """How many sessions were removed here, because they were removed where the export was made."""
+    """The number of sessions removed here because they were removed in the exporting store."""
     failed: list[Failed]
     damaged: list[Damaged] = []
     """The sessions that are left out because a line of theirs is wrong."""
     board_items: int = 0
-    """How many items of context boards came, changed or went."""
+    """The number of items of context boards that came, changed or went."""
 
 
 def import_json(
@@ -109,6 +109,6 @@ def _take(store: Store, staged: Staging, uid: str, path: Path, done: Imported) -
 
 
 def as_json(done: Imported) -> dict[str, object]:
-    """What ``backstory import --json`` prints."""
+    """Return the result as ``backstory import --json`` prints it."""
     found: dict[str, object] = msgspec.to_builtins(done)
     return found

@@ -53,11 +53,11 @@ ASIDE = "merging"
 """The folder below our home where the other store is copied to; what a killed merge left is removed by the next."""
 LOCK = "merging"
 INDEX = "search index"
-"""How a problem begins that concerns only what is made anew here."""
+"""First words of a problem that concerns only what is made anew here."""
 
 
 class Merged(Struct, kw_only=True):
-    """What came of a merge; sessions by their uids."""
+    """The result of a merge; sessions by their uids."""
 
     store: Path
     other: Path
@@ -67,15 +67,15 @@ class Merged(Struct, kw_only=True):
     """Those that changed here."""
     removed: list[str] = field(default_factory=list)
     board_items: int = 0
-    """How many items of context boards came, changed or went."""
+    """The number of items of context boards that came, changed or went."""
     queued: list[QueuedPrompt] = field(default_factory=list)
-    """What is queued in the other store, and stays there."""
+    """Prompts that are queued in the other store, and stay there."""
     problems: list[str] = field(default_factory=list)
-    """What could not be done after the merge, in sentences: the next ingest does it."""
+    """Problems after the merge, in sentences: the next ingest does that work."""
 
 
 def as_json(merged: Merged) -> dict[str, Any]:
-    """What came of a merge as ``merge --json`` prints it."""
+    """Return the result of a merge as ``merge --json`` prints it."""
     return {
         "store": _as_text(merged.store),
         "other": _as_text(merged.other),
@@ -191,7 +191,7 @@ def _copied_aside(workspace: Workspace, path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _named(path: Path, copy: Path) -> Iterator[None]:
-    """What is wrong with the copy is said of the store that a person named."""
+    """Name in errors about the copy the store that a person named."""
     try:
         yield
     except BackstoryError as refused:
@@ -284,7 +284,7 @@ def _held(workspace: Workspace, uid: str) -> Iterator[None]:
 
 
 def _tell_home(workspace: Workspace, ours: Store, merged: Merged, their_id: str, report: Callable[[str], None]) -> None:
-    """Have the home store hold what is here now; a store of ours that was merged is not read again."""
+    """Make the home store hold the new state; a store of ours that was merged is not read again."""
     home, projects = workspace.machine_store, workspace.known_projects
     if ours.path == home.path or not ours.exists or not workspace.config.settings.store.is_enabled:
         return

@@ -36,7 +36,7 @@ class MovedFolder(Struct, frozen=True, kw_only=True):
 
 
 def move(workspace: Workspace, old: Path, new: Path) -> MovedFolder:
-    """Have the sessions of a folder be listed, and resumed, in the one that it was moved to.
+    """Make the sessions of a moved folder appear, and resume, in its new place.
 
     Raises MoveRefused, FolderNotKnown, and what writing the home store raises.
     """
@@ -88,7 +88,7 @@ def _check(old: Path, new: Path) -> None:
 
 
 def _count(home: Store, folder: str) -> int:
-    """How many sessions are in a folder, as far as it is known where they are now."""
+    """Return the number of sessions in a folder, as far as their present place is known."""
     wanted = ListFilter(project=folder, folder=folder, subagents=True, unread=True)
     return sum(home.ask_or({}, stored_sessions.counts, home.as_recorded(wanted)).values())
 

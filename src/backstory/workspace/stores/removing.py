@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 class Removed(Struct, kw_only=True):
-    """What came of a removal."""
+    """The result of a removal."""
 
     late: list[Late]
     problems: list[BackstoryError]
     prompts: list[str]
-    """What was queued for the sessions, and is dropped."""
+    """Prompts that were queued for the sessions, and are dropped."""
     running: list[Path]
     """The spools of runs that are not over."""
 
@@ -50,7 +50,7 @@ class Removal:
         self.copies, self.sources = copies.split(self.uids, _holders(self.stores, self.uids))
 
     def _ordered(self, project: Store | None) -> list[Store]:
-        """Where a session or a copy of it may be: its owner, the machine's store, where it was found, the projects'."""
+        """Return the stores that may hold a session: its owner, the machine's, where it was found, the projects'."""
         owners = [owner.store for owner in self._owners.values() if owner.store is not None]
         everywhere = [*owners, self._decisions.home, *(store for store, _ in self._found)]
         everywhere += [*([project] if project is not None else []), *self._decisions.projects.stores()]
@@ -120,7 +120,7 @@ class Removal:
         return refused
 
     def _have_owner_looked_at(self, uid: str, store: Store) -> None:
-        """Have the owner's store looked into at the next ingest, where another one is written before it, or instead."""
+        """Note that the next ingest reads the owner's store, if another one is written before it, or instead."""
         owner = self._owners[uid]
         if owner.id is not None and store is not owner.store:
             self._decisions.projects.look_again(owner.id)
