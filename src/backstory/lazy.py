@@ -51,5 +51,5 @@ class LazyRegex:
 
 
 def lazy_regex(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """What ``re.compile`` returns, except that compiling waits for the first use."""
+    """Return a pattern like ``re.compile``, but compile it on its first use."""
     return cast("re.Pattern[AnyStr]", LazyRegex(pattern, flags))

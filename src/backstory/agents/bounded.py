@@ -43,7 +43,7 @@ def stream_reader(agent: Agent) -> StreamReader:
 
 
 class _Counted:
-    """How often something could not be kept, by its name, beside what the reader within does not know."""
+    """The number of values that could not be kept, by name, besides those that the reader within does not know."""
 
     def __init__(self, reader: LogReader | StreamReader) -> None:
         self._within, self._unfit = reader, dict[str, int]()
@@ -186,7 +186,7 @@ def _fitting_tokens(tokens: Tokens, names: list[str]) -> Tokens:
 
 
 def _source_of(counted: Turn | Ending, kept: Tokens) -> str | None:
-    """How the tokens are known: a sum that lacks a part says at least so much, and never all."""
+    """Return the source of the tokens: a sum that lacks a part is a lower bound, and never whole."""
     return counted.tokens_source if kept is counted.tokens else PARTIAL
 
 

@@ -85,7 +85,7 @@ ODD_LINES = (
 )  # fmt: skip
 """Lines that no agent writes, and every reader may meet."""
 RANDOM_CUTS = 20
-"""How often a log is read with new readers from random places on."""
+"""The number of times that a log is read with new readers from random places on."""
 EXITS = (
     Exit(code=0), Exit(code=1), Exit(signal=9), Exit(signal=2, was_cancelled=True), Exit(code=1, was_cancelled=True),
     Exit(code=0, was_seen=False),
@@ -113,7 +113,7 @@ def check(name: str, logs: Iterable[Path] = (), outputs: Iterable[Path] = ()) ->
 
 
 def part_faults(agent: Agent) -> list[str]:
-    """What is wrong with an agent's names, and with the members of its parts and readers."""
+    """Return the faults of an agent's names, and of the members of its parts and readers."""
     faults = list(_name_faults(agent))
     for field, kind in _parts().items():
         part: Any = getattr(agent, field)
@@ -149,7 +149,7 @@ def _name_faults(agent: Agent) -> Iterator[str]:
 
 
 def member_faults(given: object, kind: type, where: str) -> list[str]:
-    """How the public members of an object differ from those of a class of the contract."""
+    """Return how the public members of an object differ from those of a class of the contract."""
     wanted = {name: member for name, member in vars(kind).items() if not name.startswith("_")}
     present = {name for name in dir(given) if not name.startswith("_")}
     missing, unknown = sorted(wanted.keys() - present), sorted(present - wanted.keys())
@@ -171,7 +171,7 @@ def member_faults(given: object, kind: type, where: str) -> list[str]:
 
 
 def _shape(function: Any) -> list[tuple[str, Any, Any]]:
-    """How a function can be called: its parameters, without their types, which mypy compares."""
+    """Return the parameters of a function, without their types, which mypy compares."""
     return [(each.name, each.kind, each.default) for each in inspect.signature(function).parameters.values()]
 
 
@@ -179,7 +179,7 @@ def _shape(function: Any) -> list[tuple[str, Any, Any]]:
 
 
 def behaviour_faults(agent: Agent) -> list[str]:
-    """What is wrong with what an agent's parts return, where no recording is needed to see it."""
+    """Return the faults of the values that an agent's parts return, as far as no recording is needed."""
     faults = [*_root_faults(agent), *_stranger_faults(agent), *_odd_line_faults(agent)]
     if agent.sidecars is not None:
         faults += _sidecar_faults(agent.sidecars)
@@ -418,11 +418,11 @@ class _Reading(Struct):
     session: dict[str, Any]
     unknown: dict[str, int]
     beside: list[tuple[int, Any, Any, Any, bool]]
-    """What records say beside their events: refs, summaries, record ids, and whether they hold reports."""
+    """Values of records besides their events: refs, summaries, record ids, and whether they hold reports."""
     faults: list[str]
 
     def difference(self, other: _Reading) -> str:
-        """Where two readings of a log first differ; empty when they say the same."""
+        """Return the first difference of two readings of a log; empty if there is none."""
         for mine, others in zip(self.rows, other.rows, strict=False):
             if mine != others:
                 return f"record {mine[0]} says {mine!r}, not {others!r}"
@@ -433,7 +433,7 @@ class _Reading(Struct):
 
 
 def log_faults(agent: Agent, path: Path) -> list[str]:
-    """What is wrong with how an agent reads a recorded log of it."""
+    """Return the faults of an agent's reading of a recorded log."""
     data = path.read_bytes()
     if agent.log.roots({}, HOME) and not agent.log.is_log(path):
         return ["log.is_log: is not taken for a log by its name"]
@@ -468,7 +468,7 @@ def _records(agent: Agent, path: Path, data: bytes) -> list[bytes]:
 
 
 def _read(agent: Agent, identity: LogIdentity, lines: Sequence[bytes], cuts: Iterable[int] = ()) -> _Reading:
-    """What a log says, read whole, or by a new reader after each of the records in ``cuts``."""
+    """Read a log whole, or with a new reader after each of the records in ``cuts``."""
     reading = _Reading(rows=[], turns={}, session={}, unknown={}, beside=[], faults=[])
     reader, cut_after = agent.log.reader(identity, None, tuple), set(cuts)
     for seq, line in enumerate(lines, start=1):
@@ -517,7 +517,7 @@ def _event_faults(events: Sequence[tuple[int, Event]]) -> Iterator[str]:
 
 
 def _source_faults(lines: Sequence[bytes], events: Sequence[tuple[int, Event]]) -> Iterator[str]:
-    """What a person or the model is said to have said stands in the last record, word by word.
+    """Yield the words of a person or the model that the last record does not hold word by word.
 
     A prompt before the record's own events, whose parts count from ``OWN_PARTS_FROM`` then, is in an earlier one.
     """
@@ -629,7 +629,7 @@ def _storable_faults(agent: Agent, identity: LogIdentity, lines: Sequence[bytes]
 
 
 def output_faults(agent: Agent, path: Path) -> list[str]:
-    """What is wrong with how an agent reads the recorded stdout of a run of it."""
+    """Return the faults of an agent's reading of the recorded stdout of a run."""
     lines = path.read_bytes().splitlines()
     return list(_stream_faults(agent, lines))
 

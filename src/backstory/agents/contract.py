@@ -1,4 +1,4 @@
-"""What an agent is to backstory: an ``Agent`` is a value whose parts say what can be done with it.
+"""The contract of an agent: an ``Agent`` is a value whose parts give its abilities.
 
 Only ``log`` is required. A part that an agent does not have is None, so callers ask ``agent.steer is not None``.
 Each part is an object with exactly the members of its class here; ``conformance`` tests that, and what they return.
@@ -53,7 +53,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     session_export: SessionExportPart | None = None
     commits: CommitPart | None = None
     instruction_files: tuple[str, ...] = ()
-    """Where it reads instructions of a repository, as paths below the root; the first is where new ones go."""
+    """Files of a repository's instructions that it reads, as paths below the root; new ones go to the first."""
     guide: GuidePart | None = None
     retention: RetentionPart | None = None
     servers: ServerPart | None = None
@@ -74,13 +74,13 @@ class LogPart(Protocol):
     """The agent's logs: where they are, whose each is, and how one is read."""
 
     def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
-        """Where this agent's logs would be, whether or not the folders exist."""
+        """Return the folders of this agent's logs, whether or not they exist."""
 
     def is_log(self, path: Path) -> bool:
         """Return True if a file below one of the roots is meant to be a log, by its name alone."""
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
-        """Whose log it is, from the file's path and its first 64 KB; None when they hold no record of the agent."""
+        """Return a log's owner, from the file's path and its first 64 KB; None if they hold no record of the agent."""
 
     def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> LogReader:
         """A reader that continues from ``state`` (None: from the start).
@@ -100,7 +100,7 @@ class LogReader(Protocol):
 
     @property
     def session(self) -> SessionFacts:
-        """What the records so far say about the session."""
+        """Return the facts of the session in the records so far."""
 
     @property
     def unknown(self) -> Mapping[str, int]:
@@ -123,10 +123,10 @@ class DocumentPart(Protocol):
         """Return True if a log is such a document, by its name alone; in others each line is a record."""
 
     def record_end(self, head: bytes) -> re.Pattern[bytes]:
-        """What the last line of every record of a document matches, from its beginning."""
+        """Return the pattern of the last line of every record of a document, from its beginning."""
 
     def started_ms(self, head: bytes) -> int:
-        """When the session of a document began, ms since 1970, from its beginning; 0 when that is not known."""
+        """Return the begin of a document's session, ms since 1970, from its first bytes; 0 if that is unknown."""
 
 
 class ReportPart(Protocol):
@@ -136,14 +136,14 @@ class ReportPart(Protocol):
         """The subagents, by their ids, that a line of a log reports, each with the record of its own log."""
 
     def own_logs(self, path: Path, subagent: str) -> list[Path]:
-        """Where the own log of a subagent of the log at ``path`` may lie."""
+        """Return the possible places of the own log of a subagent of the log at ``path``."""
 
 
 # beside logs ----------------------------------------------------------------------------------------------------
 
 
 class SidecarContent(Struct, frozen=True, kw_only=True):
-    """What a file beside a log says about the session; None where it says nothing."""
+    """The facts of a session in a file beside its log; None for those that it does not give."""
 
     title: str | None = None
     is_title_given: bool = False
@@ -169,7 +169,7 @@ class SidecarPart(Protocol):
         """Return True if a sidecar of this name (its path below the log's folder) may tell of the session."""
 
     def read(self, name: str, content: bytes) -> SidecarContent:
-        """What a sidecar says; nothing when its content is not what its name promises."""
+        """Return the content of a sidecar; empty if it is not what its name promises."""
 
     def spilled_to(self, result: ToolResult) -> str | None:
         """The end of a sidecar's name, when a result is stored there and the log has only its beginning."""
@@ -183,7 +183,7 @@ class SessionRows(Struct, frozen=True, kw_only=True):
 
 
 class UnreadRows(Struct, frozen=True, kw_only=True):
-    """What of a database could not be read, and why. ``native_id``: the session's, where it is of one."""
+    """Rows of a database that could not be read, and the reason. ``native_id``: the session's, if they are of one."""
 
     native_id: str | None = None
     reason: str
@@ -199,7 +199,7 @@ class DatabasePart(Protocol):
     """Databases of sessions, which may hold what logs no longer do."""
 
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
-        """Where such databases would be in a person's home, whether or not they exist."""
+        """Return the places of such databases in a person's home, whether or not they exist."""
 
     def databases_in(self, place: Path) -> list[Path]:
         """The databases of a folder that the agent was used in, or the one at this path; often none."""
@@ -221,11 +221,11 @@ class DatabasePart(Protocol):
 
 
 CUT_OFF = "The run was cut off; how it ended is not known."
-"""What is said of a run whose runner was killed, and whose agent did not say how it ended."""
+"""The error of a run whose runner was killed, and whose agent did not name its end."""
 
 
 class Exit(Struct, frozen=True, kw_only=True):
-    """How an agent's process ended: its exit code, or the signal that ended it; whether we had asked it to stop."""
+    """The end of an agent's process: its exit code, or the signal that ended it; True if we had asked it to stop."""
 
     code: int | None = None
     signal: int | None = None
@@ -235,7 +235,7 @@ class Exit(Struct, frozen=True, kw_only=True):
 
     @property
     def in_words(self) -> str:
-        """Why a run failed of which nothing else says why."""
+        """Return the reason of a failed run that gave none."""
         if not self.was_seen:
             return CUT_OFF
         return f"signal {self.signal}" if self.signal is not None else f"exit code {self.code}"
@@ -246,11 +246,11 @@ class Exit(Struct, frozen=True, kw_only=True):
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """What a run came to, from its events and its exit together."""
+    """The end of a run, from its events and its exit together."""
 
     outcome: str
     error: str | None = None
-    """Why it failed, where no event said so."""
+    """The reason why it failed, if no event gave one."""
     duration_ms: int | None = None
     api_latency_ms: int | None = None
     stop_reason: str | None = None
@@ -260,13 +260,13 @@ class Ending(Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     cost_source: str | None = None
     context_window: int | None = None
-    """What its model can take, in tokens."""
+    """The most tokens that its model takes."""
     refused: list[ToolCall] = field(default_factory=list)
     """Calls that the agent's permissions did not let through, as far as its output says which."""
 
 
 class Streamed(Struct, frozen=True):
-    """What one line of a run's output says."""
+    """The content of one line of a run's output."""
 
     events: list[tuple[int, Event]]
     takes_number: bool = True
@@ -274,11 +274,11 @@ class Streamed(Struct, frozen=True):
     delta: str = ""
     """Text to show at once; it comes again as part of an AssistantText."""
     at: int | None = None
-    """When it was made, in ms since 1970, where the line says so itself."""
+    """Its time, in ms since 1970, if the line itself gives it."""
 
 
 class SteerState(Struct, kw_only=True):
-    """What a running agent has said so far about the messages it is sent."""
+    """Reports of a running agent about the messages it is sent."""
 
     acknowledges: bool = False
     """True if the agent, as it said, reports which messages it takes; until then none is sent."""
@@ -295,7 +295,7 @@ class RunPart(Protocol):
 
     @property
     def executable(self) -> str:
-        """What its program is called on PATH."""
+        """The name of its program on PATH."""
 
     @property
     def prompt_chars_max(self) -> int | None:
@@ -329,7 +329,7 @@ class StreamReader(Protocol):
 
     @property
     def steering(self) -> SteerState | None:
-        """What lines so far said about messages; None for an agent that takes none while it runs."""
+        """Return the reports about messages in the lines so far; None for an agent that takes none while it runs."""
 
     def read(self, line: bytes) -> Streamed:
         """Take a line of stdout, without its end."""
@@ -338,7 +338,7 @@ class StreamReader(Protocol):
         """Take a line of stderr: an error that stdout does not report."""
 
     def ended(self, exit: Exit) -> Ending:
-        """What it all came to."""
+        """Return the end of the run."""
 
 
 class SteerPart(Protocol):
@@ -358,7 +358,7 @@ class OwnLogPart(Protocol):
     """The agent's own log of a run, for what the run's stream does not say."""
 
     def run_facts(self, stream: Iterable[tuple[int, bytes]], log: Iterable[bytes]) -> RunFacts:
-        """What the log says of the stream's records.
+        """Return the log's facts about the stream's records.
 
         ``stream``: the lines of the run's stdout, each with its offset. ``log``: the lines of the log up to the end of
         the run's turn. A record that is not found in the log is left out; nothing is raised for lines that are odd.
@@ -379,7 +379,7 @@ class InUse(Struct, frozen=True, kw_only=True):
 
 
 class IndexChange(Struct, frozen=True, kw_only=True):
-    """What was changed in the agent's own database so that it leads to a log, and what stood there before.
+    """The change of the agent's own database that makes it lead to a log, and its earlier content.
 
     ``before`` is None where a row was added.
     """
@@ -395,13 +395,13 @@ class ResumePart(Protocol):
 
     @property
     def executable(self) -> str:
-        """What its client is called on PATH."""
+        """The name of its client on PATH."""
 
     def command(self, executable: str, native_id: str) -> list[str]:
         """The command line that continues a session; further words of a person follow it."""
 
     def log_names(self, relpath: PurePath, folder: str) -> list[PurePath]:
-        """Where the client looks for a log, below its own folder, if it is started in ``folder`` (a real path).
+        """Return the client's places of a log, below its own folder, if it is started in ``folder`` (a real path).
 
         ``relpath``: where the log lay, below the agent's own folder. It is put in the first of these places if it is in
         none of them. Empty if the client cannot continue such a log.
@@ -413,7 +413,7 @@ class ResumePart(Protocol):
     def enter(
         self, environ: Mapping[str, str], log: Path, root: Path, native_id: str, aside: Callable[[Path], None]
     ) -> IndexChange | None:
-        """Have the agent's own database lead to a log, in one transaction; None if nothing had to be changed.
+        """Make the agent's own database lead to a log, in one transaction; None if nothing had to be changed.
 
         ``aside`` is called with the database before it is changed. Raises OSError, sqlite3.Error.
         """
@@ -426,7 +426,7 @@ class ResumePart(Protocol):
 
 
 class Asker(Struct, frozen=True, kw_only=True):
-    """What is known of a client that asks a server which it started itself.
+    """The facts of a client that asks a server which it started itself.
 
     ``environ``: the server's; ``processes``: those above the server, the nearest first, each with its birth in the
     system's format; ``said``: what came with the question, as the client wrote it; ``home``: the person's home folder.
@@ -457,28 +457,28 @@ class WritePart(Protocol):
 
     @property
     def window_chars(self) -> int:
-        """How many characters of a conversation its models hold at least."""
+        """Return the least characters of a conversation that its models hold."""
 
     def images(self, line: bytes) -> list[Image]:
         """The images that a record of this agent holds, in order."""
 
     def action_of(self, call: ToolCall) -> Action | None:
-        """What a call of this agent does; None if that has no name of ours."""
+        """Return the action of a call of this agent; None if that has no name of ours."""
 
     def own_call(self, call: ToolCall) -> tuple[str, Any] | None:
-        """How a call of this agent stands in its log; None if that is not known."""
+        """Return the form of a call of this agent in its log; None if that is unknown."""
 
     def call_for(self, action: Action, folder: str) -> tuple[str, Any] | None:
         """The agent's own call that does this in a session of ``folder``; None if it has no tool for it."""
 
     def settings(self, environ: Mapping[str, str], root: Path) -> dict[str, str]:
-        """What the client on this machine is set to, as far as a log must say so to be continued."""
+        """Return the settings of the client on this machine that a log must hold to be continued."""
 
     def obstacle(self, environ: Mapping[str, str], root: Path) -> str | None:
-        """What would keep the client on this machine from a log that is written now, as a clause; None if nothing."""
+        """Return the obstacle that would keep the client here from a log written now, as a clause; None for none."""
 
     def log_name(self, session: CarriedSession) -> PurePath:
-        """Where the client looks for the log, below its own folder."""
+        """Return the client's place of the log, below its own folder."""
 
     def lines(self, session: CarriedSession, turns: Iterable[CarriedTurn], summary: str | None) -> Iterator[bytes]:
         """The log's lines, each with its end. ``summary`` stands for the turns before them.
@@ -513,7 +513,7 @@ class ExportSource(Protocol):
     """Sessions of one of our stores, for an agent to write in its own form."""
 
     def rows(self, view: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """What a view that ``backstory sql`` shows has of these sessions, in the order of its ``id``."""
+        """Yield these sessions' rows of a view that ``backstory sql`` shows, in the order of its ``id``."""
 
     def logs(self) -> Iterator[KeptLog]:
         """The agents' own logs of these sessions; where a log was rewritten, what it was before comes first."""
@@ -536,7 +536,7 @@ class SessionFile(Struct, frozen=True, kw_only=True):
 
 
 class StoreContent(Struct, frozen=True, kw_only=True):
-    """What a store was filled with: how many rows of each kind, and how often it has no place for something we have."""
+    """The content of a filled store: the rows of each kind, and the number of values that it has no place for."""
 
     rows: dict[str, int]
     reduced: dict[str, int] = field(default_factory=dict)
@@ -547,7 +547,7 @@ class ExportPart(Protocol):
 
     @property
     def format(self) -> str:
-        """What that form is called."""
+        """The name of that form."""
 
     def write_store(self, path: Path, sources: Iterable[ExportSource], *, exact: bool, now: int) -> StoreContent:
         """Fill the empty file at ``path``; returns what it has.
@@ -568,7 +568,7 @@ class SessionExportPart(Protocol):
 
 
 class CommitPart(Protocol):
-    """What the agent writes below the message of a commit that it makes, each line ``KEY: VALUE``."""
+    """The lines that the agent writes below the message of a commit that it makes, each ``KEY: VALUE``."""
 
     def names_session(self, key: str) -> bool:
         """Return True if such a line names a session of this agent."""
@@ -595,7 +595,7 @@ class ServerFile(Struct, frozen=True, kw_only=True):
     has_comments: bool = True
     """True if the client reads a file with comments; else one with comments is broken for it."""
     remark: str = ""
-    """What a person still has to do before the client starts a server of this file; empty where nothing."""
+    """The steps that a person must still take before the client starts a server of this file; empty for none."""
     wait: tuple[str, int] | None = None
     """A setting beside the table, in TOML, and the value with which the client waits for a server that starts."""
 
@@ -624,7 +624,7 @@ class SkillPart(Protocol):
 
 
 class NotRun(StrEnum):
-    """Why a call did not run."""
+    """The reason why a call did not run."""
 
     REFUSED = "refused"
     """A person said no."""
@@ -633,22 +633,22 @@ class NotRun(StrEnum):
 
 
 class RetentionPart(Protocol):
-    """How long the agent keeps its logs: its client deletes older ones by itself."""
+    """The time for which the agent keeps its logs: its client deletes older ones by itself."""
 
     @property
     def setting(self) -> str:
-        """Where a person sets that: the name of a setting, and its file."""
+        """The place where a person sets that: the name of a setting, and its file."""
 
     def days(self, environ: Mapping[str, str], home: Path) -> int | None:
         """After how many days without a change a log is deleted, as it is set here; None where none is."""
 
 
 class GuidePart(Protocol):
-    """Which calls the agent asks a person about, and how it is told not to."""
+    """The calls that the agent asks a person about, and the way to make it stop asking."""
 
     @property
     def settings(self) -> str:
-        """Where its allow rules stand: a file and a key in it, or an option of its command line."""
+        """The place of its allow rules: a file and a key in it, or an option of its command line."""
 
     def allow_rule(self, tool_name: str, words: Sequence[str]) -> str | None:
         """The rule by which it asks no more about calls of a tool; None if there is none.
@@ -657,4 +657,4 @@ class GuidePart(Protocol):
         """
 
     def why_not_run(self, output: str) -> NotRun | None:
-        """Why the call that returned this as an error did not run; None if it did. ``output`` may be cut off."""
+        """Return the reason why a call with this error did not run; None if it ran. ``output`` may be cut off."""

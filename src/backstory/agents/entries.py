@@ -29,7 +29,7 @@ def has_table(text: str, file: ServerFile) -> bool:
 
 
 def added(text: str, file: ServerFile, name: str, entry: Mapping[str, Any]) -> Edit:
-    """What adds an entry to settings that have none of this name. Raises NotEditable."""
+    """Return the edit that adds an entry to settings that have none of this name. Raises NotEditable."""
     from backstory.agents import json_text, toml_text
 
     before = _parsed(text, file)
@@ -42,7 +42,7 @@ def added(text: str, file: ServerFile, name: str, entry: Mapping[str, Any]) -> E
 
 
 def waiting(text: str, file: ServerFile) -> Edit | None:
-    """What has a client wait for its servers, as the first line; None where its settings or itself need none."""
+    """Return the edit, a first line, that makes a client wait for its servers; None if none is needed."""
     before = _parsed(text, file)
     if file.wait is None or file.wait[0] in before:
         return None
@@ -51,13 +51,13 @@ def waiting(text: str, file: ServerFile) -> Edit | None:
 
 
 def waiting_no_more(text: str, inserted: str) -> list[Edit]:
-    """What removes the line that ``waiting`` inserted, where it still stands as it was."""
+    """Return the edits that remove the line of ``waiting``, if it is unchanged."""
     at = 0 if text.startswith(inserted) else text.find(f"\n{inserted}") + 1
     return [Edit(at, at + len(inserted))] if inserted and (at or text.startswith(inserted)) else []
 
 
 def removed(text: str, file: ServerFile, name: str, inserted: str = "", *, with_table: bool = False) -> list[Edit]:
-    """What removes an entry. ``inserted``: what was added for it then, to be cut out as it is where it still stands.
+    """Return the edits that remove an entry. ``inserted``: its first text, which is cut out if it is unchanged.
 
     ``with_table``: its table goes, too, where nothing else is in it. Raises NotEditable.
     """

@@ -1,4 +1,4 @@
-"""Why a request to a model failed, in the words that agents share: what its HTTP status means, and what was said."""
+"""Explains why a request to a model failed, in words that agents share: its HTTP status and message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_ANSWER = "no answer"
 
 
 def of_status(status: int, detail: str = "") -> str:
-    """What a status means, and what was said with it.
+    """Return the meaning of a status, and the message with it.
 
     >>> of_status(429, "Too many tokens.")
     'rate limit (429): Too many tokens'
@@ -28,7 +28,7 @@ def of_status(status: int, detail: str = "") -> str:
 
 
 def no_answer(why: str = "") -> str:
-    """That nothing came back, and why as far as that is known.
+    """Say that no answer came, and why as far as that is known.
 
     >>> no_answer("connection refused")
     'no answer (connection refused)'

@@ -28,10 +28,10 @@ Row = dict[str, Any]
 VALUE_BYTES_MAX = 32 * 1024 * 1024
 """A larger value is left out, which is reported."""
 SESSION_BYTES_MAX = 128 * 1024 * 1024
-"""What is in memory of one session, counted with CELL_BYTES for each value beside its own length."""
+"""The most bytes in memory of one session, counted with CELL_BYTES for each value besides its own length."""
 CELL_BYTES = 64
 HEAP_BYTES = 4 * VALUE_BYTES_MAX
-"""What SQLite may use beside what it used before."""
+"""The most bytes that SQLite may use besides those that it used before."""
 COMPUTING_S_MAX = 30.0
 """The processor time for the questions to one database; waiting does not count."""
 STEPS_BETWEEN_LOOKS = 5_000
@@ -39,10 +39,10 @@ STEPS_BETWEEN_LOOKS = 5_000
 WORDS_MAX = 200
 JOURNAL = "-journal"
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
-"""What a rollback journal begins with, and ends with only when it names another file."""
+"""The first bytes of a rollback journal, and its last ones only if it names another file."""
 _IS_TABLE = lazy_regex(r"create\s+table\b", re.IGNORECASE)
 _GIVEN = 0
-"""What SQLite says of a column that is neither generated nor hidden."""
+"""SQLite's mark of a column that is neither generated nor hidden."""
 
 
 class TooLarge(UnreadableDatabase):
@@ -50,7 +50,7 @@ class TooLarge(UnreadableDatabase):
 
 
 class Journal(Enum):
-    """What a rollback journal asks for."""
+    """The action that a rollback journal asks for."""
 
     NOTHING = "nothing"
     ROLLBACK = "rollback"
@@ -58,7 +58,7 @@ class Journal(Enum):
 
 
 def asks_for(first: bytes, last: bytes) -> Journal:
-    """What a journal with these first and last eight bytes asks for."""
+    """Return the action that a journal with these first and last eight bytes asks for."""
     # One that was settled is emptied, or only its first bytes are.
     if first[:1] in (b"", b"\0"):
         return Journal.NOTHING
@@ -69,7 +69,7 @@ class ForeignDatabase:
     """A database that nobody else has open. See ``opened``."""
 
     left_out: int
-    """How many values were too large since the last ``begin_session``."""
+    """The number of values since the last ``begin_session`` that were too large."""
 
     def __init__(self, db: apsw.Connection, text: Callable[[bytes], Any]) -> None:
         self._db, self._text = db, text
@@ -82,7 +82,7 @@ class ForeignDatabase:
         self._codec = "" if encoding == "UTF-8" else "utf-16-be" if encoding.endswith("be") else "utf-16-le"
 
     def begin_session(self) -> None:
-        """What is read from now on belongs to another session, with limits of its own."""
+        """Begin another session, with limits of its own."""
         self._room = SESSION_BYTES_MAX
         self.left_out = 0
 
@@ -159,7 +159,7 @@ class ForeignDatabase:
 
 
 def left_out(db: ForeignDatabase) -> str:
-    """What is said of a session of which values were left out."""
+    """Return the remark on a session of which values were left out."""
     values = "1 value" if db.left_out == 1 else f"{db.left_out} values"
     return f"{values} of more than {VALUE_BYTES_MAX >> 20} MB left out"
 
@@ -224,7 +224,7 @@ def _bind(db: apsw.Connection) -> None:
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """What SQLite says as UnreadableDatabase."""
+    """Raise errors of SQLite as UnreadableDatabase."""
     try:
         yield
     except apsw.InterruptError as late:

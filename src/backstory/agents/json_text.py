@@ -25,7 +25,7 @@ INDENT = "  "
 
 
 class _Member(NamedTuple):
-    """Where a member stands. ``comma``: behind its comma; its end where it has none."""
+    """The place of a member. ``comma``: behind its comma; its end if it has none."""
 
     key: str
     start: int
@@ -82,7 +82,7 @@ def _without_comments(text: str) -> Iterator[str]:
 
 
 def insertion(text: str, table: str, name: str, value: Any) -> Edit:
-    """What adds a member ``name`` to the object ``table`` of a text, and that object if it is missing.
+    """Return the edit that adds a member ``name`` to the object ``table`` of a text, and that object if it is missing.
 
     Raises NotEditable where the text is no object, or ``table`` none.
     """
@@ -97,8 +97,8 @@ def insertion(text: str, table: str, name: str, value: Any) -> Edit:
 
 
 def removal(text: str, table: str, name: str, *, with_table: bool) -> list[Edit]:
-    """What removes a member ``name`` of the object ``table``; ``with_table``: also that, where nothing else, no comment
-    either, is in it.
+    """Return the edits that remove a member ``name`` of the object ``table``; ``with_table``: also that, if it holds
+    nothing else, not even a comment.
 
     Raises NotEditable where there is none.
     """
@@ -184,14 +184,14 @@ def _compact(text: str, key: str, value: Any) -> str:
 
 
 def _unit(text: str) -> str:
-    """What the text indents by."""
+    """Return the text's unit of indentation."""
     top = _top(text)
     line = _LINE_BEFORE.search(text, top.open, top.members[0].start) if top.members else None
     return (line[1] if line is not None else "") or INDENT
 
 
 def _indent_at(text: str, at: int) -> str:
-    """What the line of a place begins with."""
+    """Return the first characters of the line of a place."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -202,7 +202,7 @@ def _is_alone(text: str, within: _Object, member: _Member) -> bool:
 
 
 def _cut(text: str, within: _Object, member: _Member) -> list[Edit]:
-    """What takes a member away, with its line and the comma that would be one too many."""
+    """Return the edits that take a member away, with its line and the comma that would be one too many."""
     at = within.members.index(member)
     is_last = at == len(within.members) - 1
     if _is_alone(text, within, member):

@@ -111,7 +111,7 @@ BLANK = b"\0 \t\r"
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """A longer line is kept like any other, and parsed as one Unknown event."""
 Line = tuple[int, int, bytes | None]
-"""Where a line begins, where the next one does, and what it holds without its end; None: it is too long."""
+"""A line: its start, the start of the next one, and its content without its end; None: it is too long."""
 
 
 class LineReader:
@@ -125,7 +125,7 @@ class LineReader:
         self, at: int = 0, carry: bytes = b"", *, carried: int = 0, record_end: re.Pattern[bytes] | None = None
     ) -> None:
         self.start = at
-        """Where the line begins that has not ended."""
+        """The start of the line that has not ended."""
         self._record_end = record_end
         self._pieces = [carry] if carry else []
         self._held = carried or len(carry)
@@ -134,7 +134,7 @@ class LineReader:
 
     @property
     def read_to(self) -> int:
-        """Where what it was fed ends."""
+        """The end of the bytes it was fed."""
         return self.start + self._held
 
     @property

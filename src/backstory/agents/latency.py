@@ -1,4 +1,4 @@
-"""How long the model took in a turn, where an agent writes only a running total when its process ends."""
+"""The time of the model in a turn, for an agent that writes only a running total when its process ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Total(Struct):
     turns: int = 0
 
     def grown_ms(self, total_ms: int | None, turns: int, *, is_anew: bool = False) -> int | None:
-        """What the turn that has begun since took of a new total; None where it is not one turn, or not known.
+        """Return the turn's part of a new total since it began; None if that is not one turn, or unknown.
 
         ``is_anew``: the total was counted from zero. A total that has not grown is no measurement: agents do not
         count requests that failed or were cut off.

@@ -18,7 +18,7 @@ COUNTED_MAX = 9_999
 
 
 def logs_of_others(home: Path) -> dict[str, int]:
-    """How many logs there are of each agent that is not read, those with logs only, by name."""
+    """Return the number of logs of each agent that is not read, those with logs only, by name."""
     places = msgspec.json.decode(PLACES.read_bytes(), type=dict[str, list[str]])
     read = agents.names()
     counts = {name: _count(home, patterns) for name, patterns in places.items() if name not in read}

@@ -30,5 +30,5 @@ def applied(text: str, edits: Iterable[Edit]) -> str:
 
 
 def newline_of(text: str) -> str:
-    """How the lines of a text end."""
+    """Return the line end of a text."""
     return "\r\n" if "\r\n" in text else "\n"

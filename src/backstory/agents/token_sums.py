@@ -28,7 +28,7 @@ def sum_of(one: Tokens, other: Tokens) -> Tokens:
 
 
 def difference(one: Tokens, other: Tokens) -> Tokens:
-    """What ``one`` has more, which may be below zero."""
+    """Return the part by which ``one`` is larger, which may be below zero."""
     return each(_less, one, other)
 
 

@@ -22,7 +22,7 @@ def parse(text: str) -> Any:
 
 
 def insertion(text: str, table: str, name: str, value: dict[str, Any]) -> Edit:
-    """What adds a table ``[table.name]`` behind all that is there."""
+    """Return the edit that adds a table ``[table.name]`` at the end."""
     newline = newline_of(text)
     ended = "" if not text or text.endswith("\n") else newline
     blank = newline if text.strip() and not (text + ended).endswith(newline * 2) else ""
@@ -31,7 +31,7 @@ def insertion(text: str, table: str, name: str, value: dict[str, Any]) -> Edit:
 
 
 def removal(text: str, table: str, name: str) -> list[Edit]:
-    """What removes the table ``[table.name]`` and those below it. Comments behind them stay.
+    """Return the edits that remove the table ``[table.name]`` and those below it. Comments behind them stay.
 
     Raises NotEditable where it stands there in another form.
     """
@@ -48,7 +48,7 @@ def removal(text: str, table: str, name: str) -> list[Edit]:
 
 
 def _end(text: str, start: int, end: int) -> int:
-    """Where the last line with a key ends: comments and empty lines behind it are of what follows."""
+    """Return the end of the last line with a key: comments and empty lines behind it belong to the next table."""
     lines = text[start:end].splitlines(keepends=True)
     while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
         end -= len(lines.pop())
@@ -56,7 +56,7 @@ def _end(text: str, start: int, end: int) -> int:
 
 
 def _start(text: str, start: int, end: int) -> int:
-    """Where a table begins, with an empty line before it where another one, or nothing, follows."""
+    """Return the start of a table, with an empty line before it if another one, or nothing, follows."""
     if text[end:] and not text[end:].startswith(("\n", "\r\n")):
         return start
     blank = _BLANK_LINE_BEFORE.search(text, 0, start)

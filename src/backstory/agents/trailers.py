@@ -1,4 +1,4 @@
-"""What agents write below the message of a commit: who helped, and the session, named by its id."""
+"""Reads the lines that agents write below the message of a commit: who helped, and the session, named by its id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers of all agents' logs do alike: the turn that goes on, open calls, counts of what is not understood.
+"""The work that readers of all agents' logs share: the present turn, open calls, counts of unknown records.
 
 An agent's reader inherits ``TurnFold`` and adds ``read``; its state adds to ``TurnState`` what else it must remember.
 Agents differ in how they say that a turn ended, what makes it longer and which one a prompt follows: that is theirs.
@@ -25,7 +25,7 @@ CALLS_OPEN_MAX = 2_000
 
 
 class UnknownCounts(Counter[str]):
-    """How often each type came that the adapter does not understand. See ``contract.LogReader.unknown``."""
+    """The number of records of each type that the adapter does not understand. See ``contract.LogReader.unknown``."""
 
     def emit(self, kind: str) -> Unknown:
         """Count one more, and return the event that says so."""
@@ -34,7 +34,7 @@ class UnknownCounts(Counter[str]):
 
 
 class OpenCall(Struct, array_like=True):
-    """What a call says of its result, which comes later and names no tool."""
+    """The facts of a call that its result, which comes later and names no tool, needs."""
 
     name: str = ""
     tool: str = ""
@@ -70,7 +70,7 @@ class OpenCalls(Struct):
 
 
 class TurnState(Struct, kw_only=True):
-    """What every reader needs to go on; bounded, whatever the log's size."""
+    """The state of every reader between two readings; bounded, whatever the log's size."""
 
     session: SessionFacts = field(default_factory=SessionFacts)
     turn: Turn | None = None
@@ -155,7 +155,7 @@ def without_prompt(turn: Turn) -> Turn:
 
 
 def end_of(turn: Turn | None) -> tuple[str | None, int | None]:
-    """What follows a turn follows this: the turn, by its uid, and its last record."""
+    """Return the place behind a turn: the turn, by its uid, and its last record."""
     return (turn.uid, turn.last_seq) if turn is not None else (None, None)
 
 

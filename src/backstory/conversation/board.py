@@ -39,7 +39,7 @@ _LINE_ENDS = lazy_regex(r"\r\n?|[\x85\u2028\u2029]")
 
 
 class BoardKey(Struct, frozen=True):
-    """Which board: ``owner/name`` or ``local:`` and a folder; a git branch or ``default``."""
+    """The key of a board: ``owner/name`` or ``local:`` and a folder; a git branch or ``default``."""
 
     repository: str
     branch: str = DEFAULT_BRANCH
@@ -63,7 +63,7 @@ class BoardItem(Struct, frozen=True, kw_only=True):
     """The agent that wrote it; None: a person."""
     read_count: int
     count: int
-    """How many sessions began on this board since the item was made."""
+    """The number of sessions that began on this board since the item was made."""
     created: int
     changed: int
 
@@ -74,7 +74,7 @@ class BoardItem(Struct, frozen=True, kw_only=True):
 
 
 class Offer(Struct, frozen=True):
-    """What a run is offered of a board: a text, and the names of the notes in it."""
+    """The notes of a board that a run is offered: a text, and their names."""
 
     text: str = ""
     names: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ def cleaned_line(text: str) -> str:
 
 
 def to_prune(items: Sequence[BoardItem], keep: int = ITEMS_KEPT) -> list[BoardItem]:
-    """Which items go so that ``keep`` stay: agents' only, those with the fewest reads per session first.
+    """Return the items to delete so that ``keep`` stay: agents' only, those with the fewest reads per session first.
 
     Of equal ones those go first that more sessions could have read, then those that changed longest ago.
     """

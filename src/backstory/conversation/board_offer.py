@@ -1,4 +1,4 @@
-"""Which notes of a board a run is offered for its prompt, and the text that they are offered in.
+"""Chooses the notes of a board that a run is offered for its prompt, and writes the text of the offer.
 
 What notes say is text of others. Each of their lines is quoted, so none can be taken for a line of ours or of the
 history, and it is escaped as history is, so none can end the context that it stands in.
@@ -29,13 +29,13 @@ SHARE_LEAST = 320
 CUT_LEAST = 200
 """Less of a note than this is not offered."""
 PROMPT_CHARS = 20_000
-"""Of a longer prompt so much of its beginning and of its end is compared."""
+"""The characters of a longer prompt that are compared, of its beginning and again of its end."""
 WORD_LETTERS_LEAST = 3
 FILE_CHARS_MAX = 255
 WORDS_KNOWN_MAX = 20_000
 """The most words that are remembered with their form."""
 NAMED_WORTH, SAID_WORTH, PATH_WORTH = 2.0, 1.0, 3.0
-"""What a shared word counts in a name or description, and in the text of a note; and what a shared path counts."""
+"""The weight of a shared word in a name or description, of one in the text of a note, and of a shared path."""
 WORTH_LEAST = 2.0
 
 _HEAD = (

@@ -54,7 +54,7 @@ Action = RunCommand | ReplaceText | WriteFile
 
 
 class Answer(Struct, frozen=True):
-    """What the model said."""
+    """Words of the model."""
 
     text: str
 
@@ -71,7 +71,7 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """What the model said and called at once; the results of the calls follow it. ``at``: ms since 1970."""
+    """Words and calls of the model in one message; the results of the calls follow it. ``at``: ms since 1970."""
 
     parts: tuple[Answer | Call, ...]
     at: int | None
@@ -86,7 +86,7 @@ class Words(Struct, frozen=True, kw_only=True):
 
 
 class Remark(Struct, frozen=True, kw_only=True):
-    """What the target has no form for, as text in the user's place that nobody typed."""
+    """A record that the target has no form for, as text in the user's place that nobody typed."""
 
     text: str
     at: int | None
@@ -117,27 +117,27 @@ class CarriedTurn(Struct, frozen=True, kw_only=True):
 
     @property
     def last_answer(self) -> str:
-        """What the model said last; empty where it said nothing."""
+        """Return the last words of the model; empty if there are none."""
         parts = [part for step in self.steps if isinstance(step, Message) for part in step.parts]
         return next((part.text for part in reversed(parts) if isinstance(part, Answer)), "")
 
 
 class CarriedSession(Struct, frozen=True, kw_only=True):
-    """Whose conversation it is, and where it goes on: what stands in every record of a log, or at its head."""
+    """The conversation and the place where it continues: the values in every record of a log, or at its head."""
 
     native_id: str
     folder: str
     branch: str | None
     started: int
     settings: dict[str, str] = field(default_factory=dict)
-    """What the target's client is set to on this machine, as far as its log must say so."""
+    """The settings of the target's client on this machine, as far as its log must give them."""
 
 
 # what became of it ------------------------------------------------------------------------------------------------
 
 
 class Fate(StrEnum):
-    """What became of a record: the later a value stands, the less of the record is left."""
+    """The fate of a record: the later a value stands, the less of the record is left."""
 
     KEPT = "kept"
     CONVERTED = "converted"
@@ -146,7 +146,7 @@ class Fate(StrEnum):
 
 
 class EventFate(Struct, frozen=True, kw_only=True):
-    """What became of one event: its kind, and why where it is not as it was."""
+    """The fate of one event: its kind, and why it is not as it was."""
 
     kind: str
     fate: Fate
@@ -154,7 +154,7 @@ class EventFate(Struct, frozen=True, kw_only=True):
 
 
 class RecordFate(Struct, frozen=True, kw_only=True):
-    """What became of the record ``seq``: the fate of the event of which least is left; ``parts``: that of each event.
+    """The fate of the record ``seq``: that of the event of which least is left; ``parts``: that of each event.
 
     A record with one event, or none, has no ``parts``.
     """
@@ -167,7 +167,7 @@ class RecordFate(Struct, frozen=True, kw_only=True):
 
 
 class Fidelity:
-    """What became of every record, each once, and of every event in it."""
+    """The fate of every record, each once, and of every event in it."""
 
     def __init__(self) -> None:
         self._found: dict[int, dict[int, EventFate]] = {}
@@ -184,7 +184,7 @@ class Fidelity:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many records had each fate; all four are there."""
+        """Return the number of records with each fate; all four are there."""
         found = {fate.value: 0 for fate in Fate}
         for parts in self._found.values():
             found[_least(parts.values()).fate.value] += 1

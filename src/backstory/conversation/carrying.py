@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from backstory.conversation.carried import Fidelity, Image, Step
 
 NO_RESULT = "[The session's log holds no result of this call: it was still open there.]"
-"""What closes a call of which no result is known; agents' services refuse one that is open."""
+"""The result for a call of which none is known; agents' services refuse an open call."""
 NO_PROMPT = "[The session's log begins here, in the midst of a conversation.]"
 CALL_AS_TEXT = "Called the {name} tool of {agent} with the following input: {input}"
 RESULT_AS_TEXT = "Result of calling the {name} tool: {result}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backstory.model import Event
 
 THOUGHT_CHARS = 240
-"""Of a thought the beginning is kept in the compact form; these rules know no thoughts, so this one is ours."""
+"""The first characters of a thought that the compact form keeps; the documented rules know no thoughts."""
 REMINDER = "<system-reminder>"
 _HEADER_STARTS = ("Chunk ID: ", "Exit code: ", "Script ", "Wall time")
 _HEADER = lazy_regex(
@@ -30,17 +30,17 @@ _HEADER = lazy_regex(
     r"|Process (?:exited with code|running with session ID) -?\d+"
     r"|(?:Original token count|Total output lines): \d+)\n){1,8}Output:(?:\n+|\Z)"
 )
-"""What some agents put before the output of a command, a patch, a script, or another's tool."""
+"""Lines that some agents put before the output of a command, a patch, a script, or another's tool."""
 _LASTED = lazy_regex(r"^(?:Wall time|Duration)", re.MULTILINE)
 _PLAIN_HEADER = lazy_regex(
     r"(?:Chunk|Wall|Duration|Original|Total|Output)|Script completed|(?:Exit|Process exited with) code:? 0$"
 )
 """Its lines that say nothing to a person: the command went well."""
 _TRAILER = lazy_regex(r"\s*<shellId: \S+ completed with exit code 0>\s*\Z")
-"""What some put behind the output of a command that went well."""
+"""Lines that some agents put behind the output of a command that went well."""
 _TRAILER_CHARS_MAX = 200
 _SPILLED = lazy_regex(r"<persisted-output>\n(Output too large[^\n]*)\n+(?:Preview[^\n]*\n)?([^\n]*)")
-"""What stands for an output that was put into a file of its own: where it is, and how it begins."""
+"""The text for an output that was put into a file of its own: its path, and its beginning."""
 _ERROR_MARKS = "<tool_use_error>", "</tool_use_error>"
 _COMMENT_STARTS = ("//", "#", "/*", '"""')
 # Rust's White_Space, which is what the rules were written against; str.strip() would also take \x1c-\x1f.
@@ -80,7 +80,7 @@ def compact_result(tool_name: str, tool: str, content: str) -> str:
 
 
 def without_wrapping(content: str) -> str:
-    """What a tool printed, without what an agent puts around it for the model; how it failed stays.
+    """Return the output of a tool without the lines that an agent puts around it for the model; a failure stays.
 
     >>> without_wrapping("Exit code: 1\\nWall time: 0.1 seconds\\nOutput:\\nno such file")
     'Exit code: 1\\nno such file'

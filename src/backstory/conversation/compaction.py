@@ -31,7 +31,7 @@ _AGENT_ERROR = lazy_regex(
     r"You(?:'|\u2019)ve (?:hit|reached) your|Execution error\W*$|There(?:'|\u2019)s an issue with the selected model|"
     r"Internal server error\W*$|stream (?:error|disconnected)|unexpected status)",
 )
-"""How agents' own error texts begin, which some of them print where an answer is expected."""
+"""First words of agents' own error texts, which some of them print where an answer is expected."""
 _REFUSAL = lazy_regex(
     r"\W*(?i:(?:I(?:'|\u2019)?m|I am) (?:(?:very |so )?sorry|not able|unable|not going|going to decline)|"
     r"I (?:must )?apologi[sz]e|My apologies|Sorry|I (?:can(?:'|\u2019)t|cannot|can not|won(?:'|\u2019)t|will not)|"
@@ -60,16 +60,16 @@ class Exchange(Struct, frozen=True, kw_only=True):
     last_seq: int
     """The last record of it that the branch has."""
     chars: int
-    """What it takes of a context that nothing was cut from."""
+    """The characters that it takes in a context without cuts."""
 
 
 class Boundary(Struct, frozen=True, kw_only=True):
-    """Where a summary ends and the exchanges that stay as they are begin."""
+    """The end of a summary, and the beginning of the exchanges that stay as they are."""
 
     after_seq: int
     summarized: int
     kept: int
-    """How many exchanges are on each side."""
+    """The number of exchanges on each side."""
     kept_chars: int
 
 
@@ -87,7 +87,7 @@ def threshold(chars: int, context_window: int | None = None) -> int:
 
 
 def boundary(exchanges: Sequence[Exchange], limit: int) -> Boundary | None:
-    """Where to compact exchanges, oldest first; None where the first is the only one.
+    """Return the place to compact exchanges at, oldest first; None if the first is the only one.
 
     The last 3 stay; 2, else 1, where there are no more or where those alone are over half of ``limit`` characters.
     """
@@ -120,12 +120,12 @@ def steps(blocks: Sequence[str], limit: int) -> Iterator[str]:
 
 
 def summary_prompt(context: str) -> str:
-    """What the agent that writes a summary is sent: the history as a context, whose tags are escaped, and the task."""
+    """Return the prompt for a summary: the history as a context, whose tags are escaped, and the task."""
     return context_prefix(context) + _TASK
 
 
 def problem_with(summary: str, touched: Collection[str]) -> str | None:
-    """Why a text is no summary, as half a sentence; None for one that counts. ``touched``: paths of what it covers."""
+    """Return why a text is no summary, as half a sentence; None if it is one. ``touched``: paths it covers."""
     text = summary.strip()
     if _AGENT_ERROR.match(text):
         return "it is an error of the agent"
@@ -141,7 +141,7 @@ def problem_with(summary: str, touched: Collection[str]) -> str | None:
 
 
 class Kept(Struct, frozen=True, kw_only=True):
-    """How many facts of one kind a summary still names, of those that its span had."""
+    """The number of facts of one kind that a summary still names, of those in its span."""
 
     kind: str
     named: int
@@ -149,7 +149,7 @@ class Kept(Struct, frozen=True, kw_only=True):
 
 
 def retention(summary: str, facts: Mapping[str, Collection[str]]) -> tuple[Kept, ...]:
-    """What a summary still names of the facts of its span, by kind; see ``retention.facts_of``.
+    """Return the facts of its span that a summary still names, by kind; see ``retention.facts_of``.
 
     A path counts by its file's name, too; a decision if half of its words of some length are there.
     """

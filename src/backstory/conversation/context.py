@@ -33,16 +33,16 @@ CONTINUE_PROMPT = f"""\
 Your work on the last request was interrupted to shorten the context above. It has the request and your work so far. \
 Continue that work from where it stands. This is no new request: the objectives and instructions are unchanged.
 </{AUTO_CONTINUE}>"""
-"""What an agent is sent to continue a turn that was stopped for a summary. No person typed it or is shown it."""
+"""The prompt to continue a turn that was stopped for a summary. No person typed it or is shown it."""
 
 SUMMARY_HEADER = "[Previous conversation summary]"
 RESULT_CHARS_MAX = 600
 FAILURE_CHARS_MAX = 3_000
-"""What went wrong gets more room than what went well."""
+"""The most characters of a failed result; failures get more room than successes."""
 EDIT_CHARS_MAX = 4_000
 INPUT_CHARS_MAX = 500
 BRIEF_SHARE = 10
-"""Where not all turns fit, one part in so many of a context is for those before the ones that are whole."""
+"""The divisor of a context's length that gives the room of earlier turns, if not all turns fit."""
 BRIEF_ROOM_LEAST = 4_000
 """A smaller context has whole turns only."""
 
@@ -59,7 +59,7 @@ _LIKE_TAGS = lazy_regex(
     + "))",
     re.IGNORECASE,
 )
-"""Where anything begins that could be taken for a tag of a context, however it goes on."""
+"""The start of any text that could be taken for a tag of a context, however it continues."""
 
 
 _IN_BRIEF = (
@@ -77,11 +77,11 @@ class _Block(Struct, frozen=True):
 
 
 class History(Struct, frozen=True, kw_only=True):
-    """What a context is built of: a summary, if one is in force, and the turns behind what it covers, oldest first."""
+    """The parts of a context: a summary, if one is in force, and the turns behind those it covers, oldest first."""
 
     turns: Sequence[model.TurnWithEvents]
     turn_count: int
-    """How many turns there are behind the summary; not all of them may be given."""
+    """The number of turns behind the summary; not all of them may be given."""
     summary: str | None = None
 
 
@@ -90,7 +90,7 @@ class Context(Struct, frozen=True, kw_only=True):
 
     text: str
     turns: int
-    """How many are whole, or cut if there is only one."""
+    """The number of whole turns, or cut ones if there is only one."""
     turns_left_out: int
     turns_in_brief: int = 0
     """Turns before those of which only prompts, decisions, edits, commands and failures are given, shortened."""
@@ -176,7 +176,7 @@ def _joined(blocks: Iterable[_Block]) -> str:
 
 
 def rendered_blocks(history: Sequence[model.TurnWithEvents]) -> list[list[str]]:
-    """What each turn is in a context that nothing is cut from: a text for its prompt, and for each of its events."""
+    """Return each turn as a context without cuts has it: a text for its prompt, and one for each of its events."""
     return [[block.text for block in _rendered(each)] for each in history]
 
 
@@ -209,7 +209,7 @@ def _leave_results_out(rendered: list[list[_Block]], room: int) -> int:
 
 
 def chars_at_least(event: model.Event) -> int:
-    """How many characters of a context an event takes at the least; quick to count, to know when enough is read."""
+    """Return the least characters of a context that an event takes; quick to count, to know when enough is read."""
     match event:
         case model.AssistantText():
             return len(event.text)
@@ -243,7 +243,7 @@ def context_prefix(context: str) -> str:
 
 
 PREFIX_CHARS = len(context_prefix(".")) - 1
-"""How many characters of a prompt go to what stands around a context."""
+"""The characters of a prompt that the text around a context takes."""
 
 
 def strip_context(text: str) -> str:
@@ -262,7 +262,7 @@ def strip_context(text: str) -> str:
 
 
 def told_as(prompt: str) -> tuple[str, model.UserMessage | model.Hook]:
-    """What a person typed of a prompt without its context, and its event; of what no person typed, nothing is.
+    """Return the typed part of a prompt, without its context, and its event; a prompt that no person typed has none.
 
     >>> told_as("Go on")[0], told_as("<azureal-internal-auto-continue>Go on</azureal-internal-auto-continue>")[0]
     ('Go on', '')
@@ -290,7 +290,7 @@ def _cut(text: str, room: int) -> str:
 
 
 def event_chars(event: model.Event) -> int:
-    """How many characters of a context an event takes, nothing cut."""
+    """Return the characters of a context that an event takes, nothing cut."""
     text = _event(event)
     return len(escaped(text)) + 2 if text else 0
 
@@ -345,12 +345,12 @@ def _call(call: model.ToolCall) -> str:
 
 SAID_CHARS = 600
 PASSING_CHARS = 200
-"""Of what an agent says between two steps, unless it decides something."""
+"""The most characters of words between two steps, unless they decide something."""
 EDIT_CHARS = 200
 COMMAND_CHARS = 150
 FAILURE_CHARS = 300
 OUTLINE_CHARS = 160
-"""Of a prompt and of the last answer, where a turn is only outlined."""
+"""The most characters of a prompt and of the last answer, if a turn is only outlined."""
 
 _DECIDES = lazy_regex(
     r"\b(?:decid(?:e|ed|ing|es)|decision|instead of|rather than|we(?:'ll| will| should)|i(?:'ll| will) (?:use|keep|go)|"

@@ -23,7 +23,7 @@ HELD_MAX = 500
 """The most events that wait for results of the calls before them."""
 CALLS_KNOWN_MAX = 1_000
 SAID = tuple(each for each in kinds_of(KindClass.SAID) if each is not Thinking)
-"""What was said, by a person, the model, or about both, keeps its place among calls and results."""
+"""Kinds of words, by a person, the model, or about both, that keep their place among calls and results."""
 
 SUMMING_UP = frozenset({"task_complete"})
 """Tools by which a model says that it is done. What it says is repeated as their result, and as its answer."""
@@ -97,7 +97,7 @@ def results_below_calls(
 def told_once(
     pairs: Iterable[tuple[T, ToolCall | None]], event_of: Callable[[T], Event], with_event: Callable[[T, Event], T]
 ) -> Iterator[tuple[T, ToolCall | None]]:
-    """What ``results_below_calls`` gives, without the words of a call, and the result, that the next event repeats."""
+    """Yield like ``results_below_calls``, without a call's words, and the result, that the next event repeats."""
     held: tuple[T, ToolCall | None] | None = None
     call = ToolCall(tool_name="")
     for pair in pairs:
@@ -120,7 +120,7 @@ def told_once(
 def with_answers(
     pairs: Iterable[tuple[T, ToolCall | None]], event_of: Callable[[T], Event]
 ) -> Iterator[tuple[T, ToolCall | None, T | None]]:
-    """What ``results_below_calls`` gives, each call together with the result that stands right below it."""
+    """Yield as ``results_below_calls`` does, each call together with the result right below it."""
     held: T | None = None
     for item, answered in pairs:
         event = event_of(item)

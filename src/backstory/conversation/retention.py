@@ -1,4 +1,4 @@
-"""What a summary may keep of the turns that it covers: the decisions, files, commands and numbers in them."""
+"""Facts that a summary should keep of the turns it covers: the decisions, files, commands and numbers in them."""
 
 from __future__ import annotations
 

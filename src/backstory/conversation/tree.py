@@ -13,7 +13,7 @@ from msgspec import Struct
 
 
 class Node(Protocol):
-    """What a tree needs to know of a turn; ``model.Turn`` is one."""
+    """The fields of a turn that a tree needs; ``model.Turn`` has them."""
 
     @property
     def uid(self) -> str: ...
@@ -46,7 +46,7 @@ class Span(Struct, frozen=True):
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """Where two paths part, and what each holds from there on. ``fork`` is None where they share nothing."""
+    """The place where two paths part, and the turns of each from there on. ``fork`` is None if they share nothing."""
 
     fork: Point | None
     left: list[Span]
@@ -126,7 +126,7 @@ class Tree(Generic[N]):
         return found[::-1]
 
     def depth(self, uid: str) -> int:
-        """How many turns are above this one: 0 for a root."""
+        """Return the number of turns above this one: 0 for a root."""
         return max(len(self.ancestry(uid)) - 1, 0)
 
     def depths(self) -> dict[str, int]:
@@ -203,7 +203,7 @@ class Tree(Generic[N]):
 
 
 def diff(left: Sequence[Span], right: Sequence[Span]) -> Difference:
-    """Where two paths part. Turns are compared by uid, and how far into them by counting from their first records.
+    """Compare two paths: turns by uid, and how far into them by counting from their first records.
 
     >>> diff([Span("a", 1, 4), Span("b", 5, 6)], [Span("a", 1, 2), Span("c", 7, 9)])
     Difference(fork=Point(uid='a', seq=2), left=[Span(uid='a', first=3, last=4), Span(uid='b', first=5, last=6)], \

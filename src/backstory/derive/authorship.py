@@ -1,4 +1,4 @@
-"""Which edit put a line where it is: lines as git blames them, beside the lines that edits put there. Pure.
+"""Finds the edit that put a line where it is: lines as git blames them, beside the lines that edits put there. Pure.
 
 A line is an edit's if its text is one that the edit put into the file before the commit that the line came with, and
 nothing took that text away in between: no later edit, no later file written whole, no commit. A line that says little
@@ -68,7 +68,7 @@ def written_by_edits(
     committed: Mapping[str, int],
     history: Iterable[FileChange],
 ) -> list[int | None]:
-    """Of each line the number of the edit that put it there; None for none.
+    """Return for each line the number of the edit that put it there; None for none.
 
     ``edits``: in the order of their times. ``committed``: when each commit was made. ``history``: what commits did to
     the file, for the lines that they took away.
@@ -81,7 +81,7 @@ class _Event(Struct, frozen=True):
 
     at: int
     order: int
-    """Of what happened at one time: the number of the edit."""
+    """The order of events at one time: the number of the edit."""
     edit: int | None = None
     count: int | None = None
     commit: str | None = None
@@ -131,7 +131,7 @@ class _Matching:
         return self._owners
 
     def _one_of(self, edits: Sequence[int], place: int) -> int:
-        """Which of several edits that wrote a text wrote it here: the nearest line's, else the last one."""
+        """Return the edit that wrote a text here, of several that wrote it: the nearest line's, else the last one."""
         bound = self._kept_by.get(place, len(self._edits))
         edits = [each for each in edits if each < bound] or edits
         near = self._nearest(place)
@@ -150,7 +150,7 @@ class _Matching:
             self._owners[place] = alive[place][-1]
 
     def _what_happened(self, history: Sequence[FileChange]) -> dict[str, list[_Event]]:
-        """What happened to each text of the file, in order."""
+        """Return the events of each text of the file, in order."""
         events: dict[str, list[_Event]] = defaultdict(list)
         for number, (edit, more) in enumerate(zip(self._edits, self._completed(history), strict=True)):
             counts: dict[tuple[str, str], int] = defaultdict(int)

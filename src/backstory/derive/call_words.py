@@ -1,4 +1,4 @@
-"""What a tool call was about in a few words that recur: a command without its arguments, an error without its details.
+"""The subject of a tool call in a few words that recur: a command without its arguments, an error without its details.
 
 Pure. Calls with the same words are the same thing done again, for reports that look for what recurs.
 """
@@ -57,7 +57,7 @@ _PREFIX = lazy_regex(r"(?:<tool_use_error>|Error: |Exit code \d+\s+)+", re.IGNOR
 
 
 def script_words(call: ToolCall) -> tuple[str, ...]:
-    """What the script of a call is for: the words that its last command begins with, filters left out; () for none.
+    """Return the purpose of a call's script: the first words of its last command, filters left out; () for none.
 
     >>> from backstory.model import ToolCall
     >>> given = {"command": "cd x && go test ./... 2>&1 | tail -5"}

@@ -1,4 +1,4 @@
-"""Which programs test and build: by their names, the words behind them, and the programs that run another one. Pure."""
+"""Programs that test and build: by their names, the words behind them, and the programs that run another one. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from backstory.lazy import lazy_regex
 
 
 class DeedKind(StrEnum):
-    """What was done."""
+    """The kinds of acts."""
 
     EDIT = "edit"
     COMMIT = "commit"
@@ -45,7 +45,7 @@ VERBS: dict[str, dict[str, DeedKind]] = {
     "uv": {"build": _BUILD}, "poetry": {"build": _BUILD}, "pdm": {"build": _BUILD}, "hatch": _BOTH, "rye": _BOTH,
     "flit": {"build": _BUILD},
 }  # fmt: skip
-"""What a program does by the first word behind it that is no option."""
+"""The act of a program by the first word behind it that is no option."""
 SEVERAL_GOALS = frozenset({"mvn", "mvnw", "gradle", "gradlew", "sbt", "zig", "ninja", "rake", "turbo", "nx"})
 """These take several goals, any of which counts; of the others only the first word is what is done."""
 TASK_RUNNERS = frozenset({"make", "gmake", "just", "task", "mise"})

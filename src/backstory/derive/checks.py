@@ -1,4 +1,4 @@
-"""Which commands check work: runs of tests, builds, linters; and how such a command begins. Pure."""
+"""Recognises commands that check work: tests, builds, linters; and the first words of such a command. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CheckKind(StrEnum):
-    """What a check is of. The value stands in sentences."""
+    """The kinds of checks. The value stands in sentences."""
 
     TEST = "tests"
     BUILD = "builds"
@@ -41,14 +41,14 @@ _GOALS_OF = {
     **dict.fromkeys(("lint", "linter", "typecheck", "type-check", "check-types", "vet", "clippy"), CheckKind.LINT),
     "test": CheckKind.TEST, "tests": CheckKind.TEST, "build": CheckKind.BUILD,
 }  # fmt: skip
-"""What a task is for, by its name before a colon: ``test:ci`` runs tests."""
+"""The purpose of a task by its name before a colon: ``test:ci`` runs tests."""
 _VERBS = {"cargo": {"clippy"}, "go": {"vet"}, "deno": {"lint"}, "dotnet": {"format"}}
 _KINDS = {DeedKind.TEST: CheckKind.TEST, DeedKind.BUILD: CheckKind.BUILD}
 _VERB = lazy_regex(r"[A-Za-z][\w:.-]*")
 _FILE = lazy_regex(r"\.\w{1,4}$")
 HEAD_WORDS_MAX = 4
 GIT_WORDS = 2
-"""What stands behind a verb of git is mostly a commit or a branch."""
+"""The verbs kept of a git command; the word behind them is mostly a commit or a branch."""
 _GOALS = 2
 """The number of words behind a program that may tell its action."""
 
@@ -63,7 +63,7 @@ def checks_in(script: str) -> list[Check]:
 
 
 def check_of(words: Sequence[str | None]) -> Check | None:
-    """What a simple command checks; None if it checks nothing, or asks only for help."""
+    """Return the check that a simple command makes; None if it makes none, or asks only for help."""
     kind = _kind(words)
     if kind is None:
         return None
@@ -71,7 +71,7 @@ def check_of(words: Sequence[str | None]) -> Check | None:
 
 
 def head_of(words: Sequence[str | None]) -> str:
-    """How a command begins: its program and the verbs behind it, without options, files and names of tests.
+    """Return the first words of a command: its program and the verbs behind it, no options, files or names of tests.
 
     >>> head_of(["go", "test", "-v", "./cmd/...", "-run", "TestX"]), head_of(["npm", "run", "test:unit", "--", "a.ts"])
     ('go test', 'npm run test:unit')

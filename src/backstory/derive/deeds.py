@@ -1,4 +1,4 @@
-"""What a tool call does that a person would report: an edit, a commit, a pull request, a run of tests. Pure.
+"""Acts of a tool call that a person would report: an edit, a commit, a pull request, a run of tests. Pure.
 
 Only what a command's words surely say counts. Where a script of several commands fails, nobody says which of them did:
 a commit is then known by what git prints for it.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 CHECKS = (DeedKind.TEST, DeedKind.BUILD)
-"""What succeeds or fails."""
+"""The acts that succeed or fail."""
 
 
 class Deed(Struct, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ def may_do(script: str) -> bool:
 
 
 def commands_of(call: ToolCall) -> list[Deed]:
-    """What a call does beside its edits: of a shell command all that counts in it, in order.
+    """Return the acts of a call besides its edits: of a shell command all that count, in order.
 
     >>> from backstory.model import ToolCall
     >>> call = ToolCall(tool_name="Bash", tool="SHELL", input={"command": "uv run tox; ls"})
@@ -90,7 +90,7 @@ def _exit_code_of(commands: Sequence[shell_parse.Simple]) -> tuple[bool, bool]:
 
 
 def _folder(begun: str, simple: shell_parse.Simple) -> str:
-    """Where a command runs, as far as its script says; '' where nobody knows."""
+    """Return the folder that a command runs in, as far as its script says; '' if unknown."""
     folder = simple.folder
     if simple.words[:1] == ["git"]:
         there, _, _ = shell_parse.git_words(simple.words[1:])
@@ -129,7 +129,7 @@ _FAILURES = lazy_regex(
     re.MULTILINE,
 )
 _COMMITTED = lazy_regex(r"^\[\S+(?: [^\]\n]*)? [0-9a-f]{7,40}\] |^Merge made by ", re.MULTILINE)
-"""What git prints for a commit."""
+"""The line that git prints for a commit."""
 _COMMITTED_AS = lazy_regex(r"^\[\S+(?: [^\]\n]*)? ([0-9a-f]{7,40})\] (.*)$", re.MULTILINE)
 _PROPOSED = lazy_regex(r"^https://\S+/(?:pull|merge_requests)/\d+", re.MULTILINE)
 _NOT_COMMITTED = lazy_regex(
@@ -139,7 +139,7 @@ _NOT_COMMITTED = lazy_regex(
 )
 _IN_BACKGROUND = lazy_regex(r"running in background|Process running with session ID|started in (?:the )?background")
 HEAD_CHARS = 400
-"""So near its beginning a result says that the command still runs."""
+"""The first characters of a result in which it says that the command still runs."""
 TAIL_CHARS = 4_000
 """The most of the end of an output that is looked at for its verdict."""
 
@@ -179,7 +179,7 @@ def succeeded(deed: Deed, failed: bool | None, output: str | None) -> bool | Non
 
 
 def made(kind: DeedKind, output: str | None) -> str:
-    """What was made, as the output says: a commit's hash and subject, the address of a pull request; '' for nothing.
+    """Return the thing made, from the output: a commit's hash and subject, a pull request's address; '' for none.
 
     >>> made(DeedKind.COMMIT, "[main (root-commit) 1a2b3c4] Fix it\\n 1 file changed")
     '1a2b3c4 Fix it'
@@ -197,7 +197,7 @@ def _was_committed(failed: bool | None, said: str) -> bool | None:
 
 
 def kind_of(words: Sequence[str | None]) -> DeedKind | None:
-    """What a simple command does; None if nothing that a person would report."""
+    """Return the act of a simple command; None if it is none that a person would report."""
     program, *rest = run_by(words) or [None]
     if program is None or not programs.ASKING.isdisjoint(rest):
         return None
@@ -300,7 +300,7 @@ def _plain(words: Sequence[str | None]) -> Iterator[str]:
 
 
 def _of_script(rest: list[str | None]) -> DeedKind | None:
-    """What a script of a package does, by its name: ``test``, ``test:unit``, ``run build``; or a program it runs."""
+    """Return the act of a package's script, by its name: ``test``, ``test:unit``, ``run build``; or by its program."""
     left = _behind(rest, programs.SCRIPT_OPTIONS, ("run", "run-script", "exec", "x", "dlx", "recursive"))
     if left[:1] == ["workspace"]:
         left = left[2:]
@@ -326,6 +326,6 @@ def _of_tasks(name: str, rest: list[str | None]) -> DeedKind | None:
 
 
 def _named(name: str, kinds: dict[str, DeedKind]) -> DeedKind | None:
-    """What a task is, by the first part of its name, if the second says nothing else."""
+    """Return the act of a task, by the first part of its name, if the second says nothing else."""
     first, *more = re.split(r"[:_-]", name)
     return kinds.get(first) if programs.NO_CHECKS.isdisjoint(more) else None

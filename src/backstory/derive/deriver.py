@@ -80,7 +80,7 @@ class Deriver:
                 self._found.checkpoints.append(FoundCheckpoint(where, event.summary))
 
     def cut(self, cwd: str | None) -> DerivedFacts:
-        """What was found since the last cut; relative paths begin in ``cwd``."""
+        """Return the facts found since the last cut; relative paths begin in ``cwd``."""
         found, self._found = self._found, DerivedFacts()
         if not found.touches:
             return found
@@ -144,7 +144,7 @@ def _shortened(waiting: _Waiting) -> _Waiting:
 
 
 def refs_in_command(command: str, output: str, *, repository: str | None = None, host: str | None = None) -> list[Ref]:
-    """What a shell command of git or of a forge names, and what its output says that it made.
+    """Return the things that a shell command of git or of a forge names, and those that its output says it made.
 
     >>> refs_in_command("git commit -qam x; git commit -m y", "[main 1a2b3c4] y")
     [Ref(type='commit', value='1a2b3c4', host=None, repository=None)]
@@ -161,8 +161,8 @@ def refs_in_command(command: str, output: str, *, repository: str | None = None,
 def refs_in_call(
     call: ToolCall, result: ToolResult | None, *, repository: str | None = None, host: str | None = None
 ) -> list[Ref]:
-    """What a tool call names: a shell command, a page it fetches, an address it writes, or a forge's tool with its
-    arguments."""
+    """Return the things that a tool call names: in a shell command, in the address of a page, in an address that
+    it writes, or in the arguments of a forge's tool."""
     given: dict[str, Any] = call.input if isinstance(call.input, dict) else {}
     script = shell_parse.script_of(given)
     if script is not None and shell_parse.is_shell(call.tool_name, call.tool):
@@ -188,7 +188,7 @@ def _may_name(command: str) -> bool:
 
 
 class _Made(Struct):
-    """What to look for in the output of a command."""
+    """The things to look for in the output of a command."""
 
     commits: bool = False
     pushes: bool = False

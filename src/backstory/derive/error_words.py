@@ -1,4 +1,4 @@
-"""What two errors, or two commands, have in common: without what differs each time. Pure.
+"""Compares two errors, or two commands, without the parts that differ each time. Pure.
 
 Paths are their last part, and numbers, hashes, times and places in files are all alike. So the same error is known
 again in another folder, on another day.
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 LINES_LOOKED_AT = 400
-"""Of a long output so many lines at its beginning, and so many at its end, are looked at."""
+"""The lines of a long output that are compared, at its beginning and again at its end."""
 LINE_CHARS_MAX = 500
 TEXT_CHARS_MAX = 4_000_000
 KEY_LINES_MAX = 6
 SAME_SHARE = 0.6
 """Two commands are the same if they share so many of their words."""
 COMMON_WEIGHT = 0.25
-"""What a word counts that is in most errors; any other counts 1."""
+"""The weight of a word that is in most errors; any other weighs 1."""
 
 _TELLS = lazy_regex(
     r"\b(?:errors?|fail(?:ed|ure|s|ing)?|exceptions?|panic|traceback|cannot|can't|could ?n.t|unable|undefined|"
@@ -66,7 +66,7 @@ _PASSING = frozenset({"cd", "echo", "export", "source", "set", "sleep", "pwd", "
 _FILTERS = frozenset(
     {"tail", "head", "grep", "egrep", "rg", "sed", "awk", "tee", "less", "sort", "uniq", "wc", "cut", "cat"}
 )
-"""What only shortens the output of the command before it."""
+"""Programs that only shorten the output of the command before them."""
 
 
 def normal(line: str) -> str:
@@ -99,13 +99,13 @@ def key_lines(text: str) -> list[str]:
 
 
 class Alike(Struct, frozen=True):
-    """How much of each of some lines is in a text, from 0 to 1, and the line of it that is most like one of them."""
+    """The share of each of some lines that a text holds, from 0 to 1, and its line most like one of them."""
 
     shares: tuple[float, ...]
     line: str
 
     def score(self, weights: Sequence[float] = ()) -> float:
-        """How much of all of them, from 0 to 1; of several lines one may say it all. ``weights``: what each says."""
+        """Return the share of all lines, from 0 to 1; one line may be enough. ``weights``: the weight of each."""
         weights = weights or [1.0] * len(self.shares)
         if not sum(weights):
             return 0.0
@@ -114,7 +114,7 @@ class Alike(Struct, frozen=True):
 
 
 def alike(asked: Sequence[frozenset[str]], text: str) -> Alike:
-    """How much of some lines, each given by its words, is in a text."""
+    """Return the share of some lines, each given by its words, that a text holds."""
     best = [0.0] * len(asked)
     at, most = "", 0.0
     for line in _some(text):
@@ -133,14 +133,14 @@ def says_failure(text: str) -> bool:
 
 
 class CommandWords(Struct, frozen=True):
-    """What a command is about. ``parts``: its programs, each with what it is told to do; ``words``: all its words."""
+    """The subject of a command. ``parts``: its programs, each with its words; ``words``: all its words."""
 
     parts: frozenset[str]
     words: frozenset[str]
 
 
 def command_words(command: str) -> CommandWords:
-    """What a command is about: without the folder it goes to, and without filters of its output.
+    """Return the subject of a command: without the folder it goes to, and without filters of its output.
 
     >>> found = command_words("cd /w/x && GOFLAGS=-v go test ./cmd/... 2>&1 | tail -20")
     >>> sorted(found.parts), sorted(found.words)

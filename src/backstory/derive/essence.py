@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 SCANNED_CHARS_MAX = 200_000
-"""Of a script or a patch so much is looked at for commands and files."""
+"""The most characters of a script or a patch that are searched for commands and files."""
 WORDS_CHARS_MAX = 2_000
 """A longer text is no line that a person would read; its first line may be."""
 COMPARED_MAX = 4_000
 """The most pairs of lines that are compared to find those that an edit keeps."""
 NUMBERS_SHOWN_MAX = 6
-"""Of an input without words so many numbers are shown."""
+"""The most numbers that are shown of an input without words."""
 CODE_KEYS = ("input", "script", "code")
 
 _COMMANDS = ("command", "cmd")
@@ -53,7 +53,7 @@ _TERMINAL_CODE = lazy_regex(
 
 
 def essence(call: ToolCall) -> str:
-    """What a call is about: its command, its path, what it looks for or asks; nothing where it has no input.
+    """Return the subject of a call: its command, its path, the words it looks for or asks; '' without an input.
 
     >>> from backstory.model import ToolCall
     >>> essence(ToolCall(tool_name="TaskUpdate", input={"taskId": "2", "status": "completed"}))
@@ -266,7 +266,7 @@ def _of_plan(given: dict[str, Any]) -> str:
 
 
 def _lines_written(call: ToolCall, given: dict[str, Any]) -> str:
-    """How much a file is given, where the compact form says so."""
+    """Return the number of lines that a file is given, if the compact form gives it."""
     count = given.get("_lines")
     if call.tool != Tool.WRITE or not isinstance(count, int):
         return ""
@@ -326,7 +326,7 @@ def _changes(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _shared_behind(old: list[str], new: list[str]) -> list[list[int]]:
-    """How many lines two texts share, in order, from each line of one and each of the other on."""
+    """Return the numbers of lines that two texts share, in order, from each line of one and each of the other on."""
     shared = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
     for m in range(len(old) - 1, -1, -1):
         for n in range(len(new) - 1, -1, -1):
@@ -340,16 +340,16 @@ def _shared_behind(old: list[str], new: list[str]) -> list[list[int]]:
 _EXIT = lazy_regex(r"(?:Exit code:?|Process exited with code) (-?\d{1,10})\b")
 _EXIT_LINE = lazy_regex(r"^(?:Exit code:?|Process exited with code) -?\d{1,10}$", re.MULTILINE)
 HEAD_CHARS = 400
-"""Of a result so much is looked at for its exit code."""
+"""The first characters of a result that are searched for its exit code."""
 _COUNTED = lazy_regex(r"\n {2}\((\d+) lines\)\n")
-"""How many lines the compact form left out of what was read."""
+"""The number of lines that the compact form left out of a read file."""
 _NUMBERED = lazy_regex(r" *(\d+)(?:→|\t|\. )")
-"""How some agents number the lines of a file."""
+"""The ways in which agents number the lines of a file."""
 _FILES = lazy_regex(r"\d+ files")
 
 
 def call_facts(call: ToolCall) -> str:
-    """What a call itself says: the lines that an edit adds and removes, or that a written file has.
+    """Return the facts of a call itself: the lines that an edit adds and removes, or that a written file has.
 
     >>> from backstory.model import ToolCall
     >>> call_facts(ToolCall(tool_name="Edit", tool="EDIT", input={"old_string": "a", "new_string": "b\\nc"}))
@@ -365,7 +365,7 @@ def call_facts(call: ToolCall) -> str:
 
 
 def result_facts(result: ToolResult) -> str:
-    """What a result comes to: ``ok``, ``exit 1``, ``984 lines``, ``refused``; '' where its own lines say more."""
+    """Return a result in short: ``ok``, ``exit 1``, ``984 lines``, ``refused``; '' if its own lines say more."""
     if result.is_error:
         if is_refusal(result.content):
             return "refused"
@@ -412,7 +412,7 @@ def _written(given: Any) -> int | None:
 
 
 def _lines_read(content: str) -> str:
-    """How many lines of a file were read; which, if that was not its beginning."""
+    """Return the number of lines of a file that were read; also which, if not from its beginning."""
     lines = _lines_of(content)
     first = _NUMBERED.match(lines[0]) if lines else None
     last = _NUMBERED.match(lines[-1]) if lines else None
@@ -445,7 +445,7 @@ _MARK = lazy_regex(r"</?[a-z][a-z_-]*>")
 
 
 def why(message: str) -> str:
-    """Why a request failed: of an answer in JSON its status and its innermost message.
+    """Return the reason why a request failed: of an answer in JSON its status and its innermost message.
 
     >>> why('429 {"error": {"message": "Too many."}}')
     '429 Too many.'
@@ -464,7 +464,7 @@ def why(message: str) -> str:
 
 
 def noted(text: str) -> str:
-    """What a notification says: its summary, else its words without the marks around them."""
+    """Return the message of a notification: its summary, else its words without the marks around them."""
     if len(text) > READ_CHARS_MAX or not (marked := _MARKED.fullmatch(text.strip())):
         return text
     summary = _SUMMARY.search(marked.group(2))

@@ -1,4 +1,4 @@
-"""What can be found in events, as values: refs, touches, results, checkpoints. ``deriver`` finds them."""
+"""Facts that can be found in events, as values: refs, touches, results, checkpoints. ``deriver`` finds them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FoundTouch(Struct, frozen=True):
 
 
 class FoundResult(Struct, frozen=True):
-    """What came of the call at ``call``: the record and part of its result."""
+    """The result of the call at ``call``: the record and part of its result."""
 
     call: tuple[int, int]
     result: tuple[int, int]
@@ -52,7 +52,7 @@ class DerivedFacts(Struct, kw_only=True):
 
 
 class RecordFacts:
-    """What records say beside their events and turns, gathered until it is added to what was found."""
+    """Facts of records besides their events and turns, gathered until they are added to those found."""
 
     def __init__(self) -> None:
         self._refs, self._summaries, self._record_ids = list[FoundRef](), list[FoundSummary](), list[str]()

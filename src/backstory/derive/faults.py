@@ -1,4 +1,4 @@
-"""Why a command could not work, whatever the code is like: no such program, option, task or module. Pure.
+"""Finds why a command could not work, whatever the code is like: no such program, option, task or module. Pure.
 
 What a tool returned only decides which of these it was: every word of a fault stands in the command itself.
 """
@@ -25,7 +25,7 @@ READ_CHARS = 4_000
 
 
 class FaultKind(StrEnum):
-    """What was missing."""
+    """The kinds of missing things."""
 
     PROGRAM = "no such program"
     OPTION = "no such option"
@@ -59,7 +59,7 @@ NO_PATH = lazy_regex(r"does not exist|no such file or directory|ENOENT|cannot fi
 
 
 def fault_in(script: str, output: str) -> Fault | None:
-    """Why a script that failed could not work; None where that is not known, or it was something else.
+    """Return the reason why a failed script could not work; None if it is unknown, or was something else.
 
     >>> fault_in("gh pr diff 88 --stat", "unknown flag: --stat")
     Fault(kind=<FaultKind.OPTION: 'no such option'>, head='gh pr diff', word='--stat')

@@ -1,4 +1,4 @@
-"""Which files an event touched, as its record says: tools' inputs, patches, and what shell commands surely do.
+"""Files that an event touched, as its record says: tools' inputs, patches, and the certain acts of shell commands.
 
 Nothing here looks at a disk, so a write to a file that was not there is an edit unless the record says "created".
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Action(StrEnum):
-    """What was done to a file."""
+    """The kinds of acts on a file."""
 
     READ = "read"
     EDIT = "edit"
@@ -45,7 +45,7 @@ class Touch(Struct, frozen=True):
 
 
 def touches(event: Event, cwd: str | None = None) -> list[Touch]:
-    """What a tool call was to touch, each file and action once, in order; nothing for other events.
+    """Return the files that a tool call was to touch, each file and action once, in order; none for other events.
 
     ``cwd`` is the session's folder: relative paths of a call that ran elsewhere are joined to where it ran.
 
@@ -59,7 +59,7 @@ def touches(event: Event, cwd: str | None = None) -> list[Touch]:
 
 
 def resolve_touches(call: ToolCall, result: ToolResult, cwd: str | None = None) -> list[Touch]:
-    """What the call touched, now that its result is known: nothing if it failed, "create" where the result says so.
+    """Return the files that a call touched, given its result: none if it failed, "create" if the result says so.
 
     A shell command that failed may have done its part before, so only files that its output complains about are
     left out; one that was refused, and so never ran, touched nothing.
@@ -77,7 +77,7 @@ def resolve_touches(call: ToolCall, result: ToolResult, cwd: str | None = None) 
 
 
 def _as_agent_saw(call: ToolCall, claimed: list[_Claim], changes: dict[str, str], cwd: str | None) -> list[Touch]:
-    """What a command changed as the agent that watched the files says; what it read or renamed as the command says."""
+    """Join the files that the watching agent saw change with those that the command itself read or renamed."""
     said = [each.touch for each in claimed if each.touch.action in (Action.READ, Action.RENAME)]
     renamed = {place(path, cwd, None)[0] for each in said if each.to for path in (each.path, each.to)}
     seen = [Touch(path, action, call.tool_name) for path, action in changes.items()]
@@ -210,7 +210,7 @@ def _is_a_file(path: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _handling(tool_name: str, tool: str) -> str | None:
-    """How a tool's calls are read: as a shell's, as an editor's of several commands, as one action; None: not."""
+    """Return how to read a tool's calls: as a shell's, as an editor's of several commands, as one action; None: not."""
     name = _squashed(tool_name)
     if shell_parse.is_shell(tool_name, tool):
         return _SHELL

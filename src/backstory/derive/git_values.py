@@ -1,4 +1,4 @@
-"""What git says of files and commits, as values. ``projects/git_history.py`` asks it. Times are in ms since 1970."""
+"""Answers of git about files and commits, as values. ``projects/git_history.py`` asks. Times: ms since 1970."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 UNCOMMITTED = "0" * 40
-"""What git calls the commit of a line that is in the file and not committed yet."""
+"""The id that git gives the commit of a line that is in the file and not committed yet."""
 _HUNK = lazy_regex(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
@@ -48,7 +48,7 @@ class Commit(Struct, frozen=True, kw_only=True):
 
 
 class FileChange(Struct, frozen=True, kw_only=True):
-    """What a commit did to a file.
+    """The change of a file by a commit.
 
     ``old_path``: what the file was called before, if that was something else. ``is_binary``: no lines are known.
     ``hunks``: git's difference without context, as one text: its lines as values take ten times the memory.

@@ -1,4 +1,4 @@
-"""What is derived from an event: the text that is searched, its scope, and its length. Pure functions."""
+"""Values derived from an event: the text that is searched, its scope, and its length. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 INDEXED_CHARS_MAX = 1_000_000
-"""Of one event at most this many characters are searched; its bytes are kept whole."""
+"""The most characters of one event that are searched; its bytes are kept whole."""
 IDENTIFIERS_MAX = 2_000
 """The most different identifiers of one event that are found by their parts."""
 WORDS_KNOWN_MAX = 100_000
@@ -27,11 +27,11 @@ PART_SIGN = "\ue000"
 
 
 class Scope(StrEnum):
-    """Where in a session a text stands."""
+    """The part of a session that a text stands in."""
 
     PROMPT = "prompt"
     COMMAND = "command"
-    """What a person typed that is a command, not a prompt; what it printed is the system's."""
+    """Text of a person that is a command, not a prompt; its output is the system's."""
     ANSWER = "answer"
     THINKING = "thinking"
     TOOL_INPUT = "tool_input"
@@ -40,7 +40,7 @@ class Scope(StrEnum):
 
 
 NAMING_SCOPES = frozenset({Scope.PROMPT, Scope.ANSWER, Scope.TOOL_INPUT})
-"""Where identifiers are found by their parts; what tools print is long, and mostly names things in passing."""
+"""Scopes in which identifiers are found by their parts; tools print much, and name most things in passing."""
 
 
 def searchable(event: model.Event) -> tuple[str, str] | None:
@@ -121,7 +121,7 @@ _parts_of = _PartsOf()
 
 
 def char_len(event: model.Event) -> int:
-    """How many characters the event had before it was compacted: its text, or its tool's name and input as JSON."""
+    """Return the characters of the event before it was compacted: its text, or its tool's name and input as JSON."""
     measure = _MEASURED.get(type(event))
     return measure(event) if measure else 0
 
@@ -151,7 +151,7 @@ _LINE_NUMBER = lazy_regex(r"\n *\d+[→\t]")
 _IDENTIFIER = lazy_regex(rb"[A-Z]*+[a-z0-9]++[A-Z]|[A-Z]{2,}+[a-z]{2}")
 _WORDS_ONLY = bytes(code if code < 128 and chr(code).isalnum() else 32 for code in range(256))
 _BELOW_CJK = bytes(code for code in range(256) if not 0xE3 <= code <= 0xF0)
-"""What is left of UTF-8 without these are the first bytes of CJK characters, and of some others."""
+"""The bytes to remove from UTF-8 to keep the first bytes of CJK characters, and of some others."""
 # Each way begins with the sign, which is rare, and then looks back for one letter.
 _SIGN = lazy_regex(r"\+\+(?<=[A-Za-z]\+\+)(?<![A-Za-z0-9]{2}\+\+)(?!\+)|#(?<=[A-Za-z]#)(?<![A-Za-z0-9]{2}#)(?![\w#])")
 _SIGN_WORDS = {"++": "plusplus", "#": "sharp"}

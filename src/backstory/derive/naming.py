@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 NO_PROMPT = "(no prompt)"
-"""What a session is listed as in which nobody asked for anything: one that its agent goes on with by itself."""
+"""The title of a session in which nobody asked for anything: one that its agent continues by itself."""
 SHORT_CHARS = 16
 """A line that is shorter says too little: what follows it is read with it."""
 _HANDED_OVER = lazy_regex(r"implement (?:the following|this) plan:?", re.IGNORECASE)
@@ -58,7 +58,7 @@ def _without_mark(line: str) -> str:
 
 
 def title_of(name: str | None, title: str | None, first_prompt: str | None) -> str:
-    """What a session is about, in a line: its name, its agent's title for it, or what its first prompt says."""
+    """Return the title of a session in a line: its name, its agent's title for it, or the start of its first prompt."""
     return name or " ".join((title or "").split()) or headline(first_prompt or "")
 
 

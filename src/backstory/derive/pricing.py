@@ -1,4 +1,4 @@
-"""What tokens cost by a table of prices. Pure: the table comes in as a value, and nothing is guessed.
+"""Costs of tokens by a table of prices. Pure: the table comes in as a value, and nothing is guessed.
 
 A model without a price on its day costs nobody knows what. Where the output is known to be at least so much, where it
 is not known how long a cache was to hold what was written, or whether a request was so long that it cost more, the cost
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
 CHARS_PER_TOKEN = 3
-"""How many characters a token of output holds, for the estimate of output that was not counted."""
+"""The characters of output per token, for the estimate of output that was not counted."""
 MILLION = 1_000_000
 REPORTED = "reported"
 _DAY = r"\d{4}-\d\d-\d\d"
@@ -31,7 +31,7 @@ _DATED = lazy_regex(rf"-(?:20\d{{6}}|{_DAY})$")
 
 
 class Kind(StrEnum):
-    """How a cost is known."""
+    """The ways in which a cost is known."""
 
     EXACT = "exact"
     COMPUTED = "computed"
@@ -55,7 +55,7 @@ INCLUDED = Cost(kind=Kind.INCLUDED)
 
 
 class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a million tokens cost; None where that is not known."""
+    """The prices of a million tokens; None for an unknown one."""
 
     input: float | None = None
     output: float | None = None
@@ -65,13 +65,13 @@ class Rates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LongRates(Rates, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What all tokens of a request cost whose input, caches included, is larger than ``over``."""
+    """The prices of all tokens of a request whose input, caches included, is larger than ``over``."""
 
     over: int
 
 
 class Price(Rates, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a million tokens of some models cost, from one day to another, both included."""
+    """The price of a million tokens of some models, from one day to another, both included."""
 
     models: list[str]
     input: float
@@ -130,7 +130,7 @@ def cost_of(
     is_exact: bool = True,
     chars: int = 0,
 ) -> Cost:
-    """What a turn cost: as reported, else by its tokens. ``chars``: the length of its output, where that is partial.
+    """Return the cost of a turn: as reported, else by its tokens. ``chars``: the length of its partial output.
 
     ``is_exact``: what was reported is the agent's own word, and nothing that another program computed.
 
@@ -162,7 +162,7 @@ def is_counted(tokens: Tokens) -> bool:
 
 
 def total(costs: Iterable[Cost]) -> Cost:
-    """What several turns cost together; estimates are not added up."""
+    """Return the cost of several turns together; estimates are not added up."""
     known = [each for each in costs if each.kind is not Kind.INCLUDED]
     return summed({each.kind for each in known}, [each.low_usd for each in known if each.low_usd is not None])
 
@@ -212,7 +212,7 @@ def _amounts(rates: Rates) -> tuple[float | None, ...]:
 
 
 def _rates(tokens: Tokens, price: Price) -> tuple[Rates, Rates]:
-    """What these tokens cost at least and at most; the same where it is known which requests were long."""
+    """Return the least and the highest prices of these tokens; the same if it is known which requests were long."""
     long = price.long
     if long is None:
         return price, price
@@ -246,7 +246,7 @@ def _can_be_estimated(tokens: Tokens, source: str | None) -> bool:
 
 
 def _estimate(tokens: Tokens, rates: Rates, missing_output: int) -> float | None:
-    """What a lower bound comes to with the output that was not counted, and caches that hold for an hour."""
+    """Return the lower bound plus the output that was not counted, with caches held for an hour."""
     if rates.input is None or rates.output is None:
         return None
     written_1h = tokens.cache_write if tokens.cache_write_1h is None else tokens.cache_write_1h

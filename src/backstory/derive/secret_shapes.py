@@ -1,4 +1,4 @@
-"""What secrets look like: the shapes that ``secrets`` looks for, each with a name. Pure.
+"""Shapes of secrets that ``secrets`` looks for, each with a name. Pure.
 
 A *token* begins with letters that only its issuer uses, so it is known wherever it stands: inside JSON escapes, in a
 URL, or cut in two by the width of a terminal. A *named* secret is known by the name before it, such as ``password=``.
@@ -30,12 +30,12 @@ KEY_CHARS_MAX = 20_000
 BREAKS_MAX = 8
 """A token that is cut more often is none."""
 _BREAK = lazy_regex(r"[ \t]*+(?:[│┃|][ \t]*+)?\\?(?:\r?\n|(?:\\r)?\\n)[ \t]*[│┃|>+]?[ \t]*")
-"""Where a terminal, a mail or a person cut a line; in JSON inside JSON the line's end is two letters."""
+"""A cut of a line by a terminal, a mail or a person; in JSON inside JSON the line's end is two letters."""
 _BREAKS = frozenset(" \t\r\n\\│┃|")
 _ESCAPED = lazy_regex(
     r"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|(?:\x1b|\\u001[bB]|\\x1[bB]|\\033|\\e)\[[0-9;]{0,12}m)\Z"
 )
-"""What stands right before a word although it ends in a letter: an escape, a colour."""
+"""Characters right before a word although they end in a letter: an escape, a colour."""
 _ESCAPE_ENDS = frozenset("nrtbfm0123456789abcdefABCDEF")
 _PLACEHOLDER_LETTERS = frozenset("xX*.-_0…")
 FORM_CHARS_MIN = 26
@@ -155,7 +155,7 @@ def _begins_a_word(text: str, start: int) -> bool:
 
 
 def _body(text: str, start: int, at: int, token: Token) -> tuple[str, int]:
-    """What stands behind the beginning, without line breaks, and where it ends."""
+    """Return the characters behind the beginning, without line breaks, and their end."""
     pieces: list[str] = []
     count = 0
     for _ in range(BREAKS_MAX):
@@ -270,7 +270,7 @@ def lines_of_key(secret: str) -> list[str]:
 _HOMES = ("/home/", "/users/", "\\users\\", "%2fhome%2f", "%2fusers%2f")
 _ROOT = lazy_regex(r"(?:(?:^|[^\w.~-])(?:/mnt/[a-z]|/[a-z]|/var|/export|/private|/System/Volumes/Data)?|"
                    r"(?:^|[^A-Za-z])[A-Za-z]:|[A-Za-z]:\\{1,3}|\\[nrt]|%[0-9A-Fa-f]{2}|\\|\.\.)\Z")  # fmt: skip
-"""What stands before the folder of all people's folders."""
+"""The path before the folder of all people's folders."""
 _PERSON = lazy_regex(r"""[\\]{0,3}([A-Za-z0-9_](?:[\w.@+-]{0,62}[A-Za-z0-9_])?)(?![\w@+])""")
 _BUCKET = lazy_regex(r"projects/-(?:home|Users)-([A-Za-z0-9_.]{1,64})")
 NOBODY = frozenset({"user", "username", "you", "name", "me", "someone", "shared", "public", "default", "runner", "node",

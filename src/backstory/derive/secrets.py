@@ -34,7 +34,7 @@ MASK_CHARS_MAX = 60
 ROUNDS_MAX = 8
 _BASE64 = lazy_regex(r"[A-Za-z0-9+/]{14,}={0,2}")
 _ENDS = lazy_regex(r"""\Z|[\s"'`,;|)\]}>]|/(?!home/|users/|var/|export/|mnt/|system/|private/|[a-z]/)""", re.IGNORECASE)
-"""What may stand behind a secret without beginning another one."""
+"""Characters that may follow a secret without beginning another one."""
 _OPTION = lazy_regex(r"--?[A-Za-z][\w.-]*")
 _UNSAFE = lazy_regex(r"[^A-Za-z0-9_.~-]")
 _SEPARATORS = {ord(sign): None for sign in "-_. "}
@@ -53,7 +53,7 @@ class Redactor:
     def __init__(self, home: str = "", *, people: bool = True) -> None:
         self._people = people
         self.counts: dict[str, int] = {}
-        """How many times something was masked, by the name of its shape."""
+        """The number of masked places, by the name of the secret's shape."""
         self._masks: dict[tuple[bool, str], str] = {}
         self._given: set[str] = set()
         self._kinds: dict[str, int] = {}
@@ -257,7 +257,7 @@ class KnownSecrets:
         self._begun: dict[str, list[str]] = {}
         """Secrets in order, by as many of their letters as are masked where the rest is cut off."""
         self._lengths: dict[str, set[int]] = {}
-        """How long those beginnings are, by their first letters."""
+        """The lengths of those beginnings, by their first letters."""
 
     def __len__(self) -> int:
         return len(self._found)
@@ -272,7 +272,7 @@ class KnownSecrets:
         self._lengths.setdefault(begun[:KNOWN_CHARS_MIN], set()).add(len(begun))
 
     def places_in(self, text: str) -> Iterator[tuple[int, int, str, Finding]]:
-        """Where a known secret begins and ends, the one that agrees with the text longest, and what it is."""
+        """Yield the start and end of each known secret, the longest that the text agrees with, and its finding."""
         behind = 0
         for at in self._heads_in(text):
             if at < behind:
@@ -285,7 +285,7 @@ class KnownSecrets:
                     yield at, at + same, secret, self._found[secret]
 
     def _heads_in(self, text: str) -> Iterable[int]:
-        """Where the first letters of any known secret are."""
+        """Yield the places of the first letters of any known secret."""
         heads, size = self._lengths, KNOWN_CHARS_MIN
         if len(heads) > HEADS_SOUGHT_MAX:
             return [at for at in range(len(text) - size + 1) if text[at : at + size] in heads]
@@ -300,7 +300,7 @@ def _all_of(head: str, text: str) -> Iterator[int]:
 
 
 def _longest(alike: list[str], text: str, at: int) -> tuple[int, str]:
-    """How long a place of a text agrees with secrets that begin alike, and with which of them (they are in order)."""
+    """Return how far a text agrees with secrets that begin alike, and with which one (they are in order)."""
     near = bisect_left(alike, text[at : at + NAMED_CHARS_MAX]) if len(alike) > 1 else 0
     return max((_same(text, at, each), each) for each in alike[max(near - 1, 0) : near + 1])
 
@@ -312,7 +312,7 @@ def _is_plain(secret: str) -> bool:
 
 
 def _same(text: str, at: int, secret: str) -> int:
-    """How many letters of a secret stand at this place."""
+    """Return the number of letters of a secret at this place."""
     part = text[at : at + len(secret)]
     if part == secret:
         return len(secret)

@@ -1,4 +1,4 @@
-"""What a shell command surely runs: its simple commands, their words and redirections. Nothing is run or expanded.
+"""Reads the certain parts of a shell command: its simple commands, words and redirections. Runs and expands nothing.
 
 A word that only a shell could know (a variable, a glob, a command's output) is None. Text that is not understood
 yields fewer commands, never wrong ones. Time is linear in the length of the text.
@@ -115,7 +115,7 @@ def without_heredocs(script: str) -> str:
 
 
 def _heredoc_end(script: str, start: int, found: re.Match[str]) -> int:
-    """Where the line after the one that holds nothing but the end word begins."""
+    """Return the start of the line after the one that holds nothing but the end word."""
     word = found.group(2) or found.group(3) or found.group(4)
     at = script.find(word, start)
     while at >= 0:
@@ -155,7 +155,7 @@ def _commands(script: str, folder: str | None, inside: int) -> Iterator[Simple]:
 
 
 def _inner_script(words: list[str | None]) -> str | None:
-    """What ``bash -c`` is to run."""
+    """Return the script of ``bash -c``."""
     if len(words) < 3 or (words[0] or "").rpartition("/")[2] not in _SHELLS:
         return None
     flag = words[1] or ""
@@ -278,7 +278,7 @@ def _without_wrappers(words: list[str | None]) -> list[str | None]:
 
 
 def _moved(folder: str | None, words: list[str | None]) -> str | None:
-    """Where ``cd`` leads from a folder; None where only a shell would know."""
+    """Return the folder that ``cd`` leads to from a folder; None if only a shell would know."""
     targets = [word for word in words[1:] if word is None or not word.startswith("-")]
     if words[0] == "popd" or len(targets) != len(words) - 1 or len(targets) > 1:
         return None
@@ -309,7 +309,7 @@ def operands(
 
 
 def git_words(words: list[str | None]) -> tuple[str | None, str, list[str | None]]:
-    """What follows ``git``: the folder of its ``-C`` ("" without one, None if unknown), its verb, the verb's words."""
+    """Return the words after ``git``: the folder of ``-C`` ("": none, None: unknown), its verb, the verb's words."""
     folder: str | None = ""
     rest = iter(words)
     for word in rest:
@@ -380,7 +380,7 @@ def _word(text: str, at: int) -> tuple[str | None, int]:
 
 
 def _double_quoted(text: str, at: int) -> tuple[str | None, int]:
-    """What stands between double quotes from ``at`` on, and where it ends, past the quote."""
+    """Return the text between double quotes from ``at`` on, and its end, past the quote."""
     pieces: list[str] = []
     sure = True
     while at < len(text) and (char := text[at]) != '"':
@@ -398,7 +398,7 @@ def _double_quoted(text: str, at: int) -> tuple[str | None, int]:
 
 
 def _past_expansion(text: str, at: int) -> int:
-    """Where a ``$…`` or a backquoted command ends; the text's end for one that does not."""
+    """Return the end of a ``$…`` or a backquoted command; the text's end for one without."""
     if text.startswith("$(", at):
         return _past_substitution(text, at + 2)
     if text.startswith("$'", at):
@@ -412,7 +412,7 @@ def _past_expansion(text: str, at: int) -> int:
 
 
 def _past_substitution(text: str, at: int) -> int:
-    """Where ``$(…)`` ends, quotes and commands inside it counted."""
+    """Return the end of ``$(…)``, quotes and commands inside it counted."""
     open_marks = [")"]
     while open_marks and (found := _NESTING.search(text, at)) is not None:
         mark, at = found.group(), found.end()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class GroupKey(Struct, frozen=True, kw_only=True):
-    """What the turns of a group have in common.
+    """The values that the turns of a group share.
 
     ``value``: a day, model, agent, tool, branch, a session's uid, or the name of a repository (owner/name) or project.
 
@@ -31,7 +31,7 @@ class GroupKey(Struct, frozen=True, kw_only=True):
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """What some turns come to. A sum is over what is known, None where nothing is; ``without_…`` counts the rest.
+    """The sums of some turns. A sum is over known values, None if there are none; ``without_…`` counts the rest.
 
     ``turns`` and ``duration_ms`` are without those of subagents, whose work is part of a turn; tokens and costs are
     with them. ``cost.high_usd`` is what a lower bound may come to, where that can be estimated of every turn;
@@ -50,7 +50,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     duration_ms: int | None
     without_tokens: int
     partial_tokens: int
-    """Of how many turns a count is missing, or was lost: the sums are at least what they say."""
+    """The number of turns of which a count is missing or was lost: the sums are at least the values given."""
     without_cost: int
     without_duration: int
 
@@ -134,7 +134,7 @@ class Group(Struct, kw_only=True):
 
     @property
     def figures(self) -> Figures:
-        """What it comes to."""
+        """Return the sums."""
         return Figures(
             sessions=len(self.sessions),
             turns=self.turns,

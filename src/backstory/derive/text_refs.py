@@ -1,4 +1,4 @@
-"""Which pull requests, issues and commits a text names: by their addresses, by words, by hashes.
+"""Finds the pull requests, issues and commits that a text names: by their addresses, by words, by hashes.
 
 Everything here takes time linear in the text.
 """
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 LISTED_MAX = 9
 """Up to this number, "issue #2" is more often a point in a list than an issue of a repository."""
 NAMES_MAX = 10_000
-"""Of each way to name something, at most this many are looked at in one text: one with more was not written."""
+"""The most names of each kind that are looked at in one text: one with more was not written by hand."""
 
 
 def refs_in_text(text: str, *, repository: str | None = None, host: str | None = None) -> list[Ref]:
-    """What a text names, each once, in order. ``repository`` is the session's: "owner/repo", or a remote's URL.
+    """Return the things that a text names, each once, in order. ``repository``: "owner/repo", or a remote's URL.
 
     >>> [each.value for each in refs_in_text("PR #12 fixes #30 since commit 1a2b3c4, see #5")]
     ['12', '30', '1a2b3c4']
@@ -84,7 +84,7 @@ def in_urls(text: str) -> Iterator[tuple[int, Named]]:
 
 
 def _in_path(host: str, path: str) -> Iterator[Named]:
-    """What a forge's page is about."""
+    """Yield the things that a forge's page is about."""
     if "/_git/" in f"/{path}" or "/_workitems/" in path:
         yield from _in_azure(host, path)
     elif "/repos/" in f"/{path}":
@@ -164,7 +164,7 @@ def in_numbers(text: str) -> Iterator[tuple[int, Named]]:
 
 
 def _numbered(text: str, start: int, number: str) -> Named | None:
-    """What ``#12`` is after the words before it; None where they do not say."""
+    """Return the kind of ``#12`` by the words before it; None if they do not give it."""
     before = _BEFORE.search(text, max(start - _BEFORE_MAX, 0), start) if _may_name(text, start) else None
     if before is None:
         return None
@@ -196,7 +196,7 @@ _NO_TRACKERS = frozenset(
         "SSE", "SSL", "TCP", "TLS", "UCS", "UDP", "UINT", "US", "USB", "UTC", "UTF", "UUID", "WIN", "XTERM",
     }
 )  # fmt: skip
-"""What stands before a number in names of standards, encodings and the like."""
+"""Words before a number in names of standards, encodings and the like."""
 
 
 def in_keys(text: str) -> Iterator[tuple[int, Named]]:
@@ -218,7 +218,7 @@ _COMMITTED = lazy_regex(
 _AND_HASH = lazy_regex(r"[`*'\"]{0,3}(?:[ \t]*,[ \t]*(?:and[ \t]+)?|[ \t]+(?:and|or|&)[ \t]+)[`*'\"]{0,3}" + _HASH)
 _LOGGED = lazy_regex(r"(?: \([^)\n]{0,500}\))?\r?\n(?:Author|Merge|tree|parent|Reflog)\b")
 _EXAMPLES = ("deadbeef", "cafebabe", "badc0de", "c0ffee", "8badf00d", "deadc0de", "feedface", "abcdef", "abc123")
-"""What people write for a hash that is none."""
+"""Examples that people write for a hash."""
 
 
 def in_commits(text: str) -> Iterator[tuple[int, Named]]:

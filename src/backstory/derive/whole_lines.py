@@ -27,7 +27,7 @@ class Gone(NamedTuple):
 def completed(
     edits: Sequence[tuple[int, WrittenLines]], gone: Iterable[Gone], times: Mapping[str, int]
 ) -> list[list[tuple[str, str]]]:
-    """Of each edit (its time, what it wrote) the whole lines that its parts changed: a sign and a text each.
+    """Return, for each edit (its time, its texts), the whole lines that its parts changed: a sign and a text each.
 
     ``edits`` are in the order of their times. ``times``: how often a line stands in the file: what an edit changed
     wherever it stood, it put there as often.

@@ -54,7 +54,7 @@ def forms(word: str) -> list[str]:
 
 
 def _bases(word: str) -> list[str]:
-    """What a word may be a form of."""
+    """Return the words that a word may be a form of."""
     found = list[str]()
     if word.endswith(("ies", "ied")) and len(word) > 4:
         found.append(f"{word[:-3]}y")

@@ -1,4 +1,4 @@
-"""Which lines a call put into which file, and which it took away: edits, patches and whole files. Pure.
+"""Lines that a call put into a file, and lines that it took away: edits, patches and whole files. Pure.
 
 Only what stands in the call's input counts. What a program did that a shell ran is not known, but for patches.
 """
@@ -57,7 +57,7 @@ class LinePart(Struct, frozen=True, kw_only=True):
 
 
 class WrittenLines(Struct, frozen=True, kw_only=True):
-    """What a call did to a file. ``path``: as the call has it; '' for its only one.
+    """The change of a file by a call. ``path``: as the call has it; '' for its only one.
 
     ``lines``: a sign and a text each, in order: ``+`` put there, ``-`` taken away, a blank for one that stays.
     ``is_whole``: nothing else is in the file then. ``parts``: what it changed inside of lines that it has not whole.
@@ -70,7 +70,7 @@ class WrittenLines(Struct, frozen=True, kw_only=True):
 
 
 def written_by(call: ToolCall) -> list[WrittenLines]:
-    """What a call did to files, as far as its input says so; nothing where that does not hold the text.
+    """Return the changes of files by a call, as far as its input holds the text.
 
     >>> from backstory.model import ToolCall
     >>> given = {"file_path": "a.py", "old_string": "x = 1\\ny = 2", "new_string": "x = 1\\ny = 3"}
@@ -96,7 +96,7 @@ def written_by(call: ToolCall) -> list[WrittenLines]:
 
 
 def of_path(found: Sequence[WrittenLines], path: str) -> WrittenLines | None:
-    """What of it is about the file at an absolute path, by the end of that."""
+    """Return the part about the file at an absolute path, by the end of that."""
     if len(found) == 1 and not found[0].path:
         return found[0]
     about = [each for each in found if path == each.path or path.endswith(f"/{posixpath.normpath(each.path)}")]
@@ -150,7 +150,7 @@ def _edited(edit: dict[str, Any]) -> tuple[str, str, bool] | None:
 
 
 def parts_of(old: str, new: str, *, everywhere: bool = False) -> Iterator[LinePart]:
-    """What a replacement of texts may change inside of lines: where it begins, and where it ends.
+    """Yield the changes that a replacement of texts may make inside lines: their start and end.
 
     >>> [part.applied("x = one + 1") for part in parts_of("one", "two")]
     ['x = two + 1']

@@ -1,4 +1,4 @@
-"""What a command that reads takes in first: the logs that are new, as far as a moment allows."""
+"""Takes in new logs at the start of a command that reads, as far as a moment allows."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Selected(Struct, frozen=True, kw_only=True):
 
 
 class TakenIn(Struct, frozen=True, kw_only=True):
-    """What was taken in. ``left``: how many logs are known to be newer than the store; ``unread``: files to look at
-    again."""
+    """The result of taking in. ``left``: the number of logs known to be newer than the store; ``unread``: files to
+    look at again."""
 
     has_stored: bool = False
     left: int = 0

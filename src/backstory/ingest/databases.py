@@ -35,11 +35,11 @@ _BINARY = getattr(os, "O_BINARY", 0)
 _FROM = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY
 _TO = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
 ROWS_OF = "#"
-"""What stands between a database's name and its session's id in the name of a log of rows."""
+"""The separator between a database's name and its session's id in the name of a log of rows."""
 NAME_BYTES_MAX = 200
 """A longer name of a log of rows is shortened, because a file that it is restored to must be possible."""
 READ = "database"
-"""Why a database itself is no log; see log_places."""
+"""The reason why a database itself is no log; see log_places."""
 
 
 class Rows(Struct, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ def _sessions_in(agent: Agent, database: Path, copy: Path, files: list[FileStamp
 
 
 def row_log_name(database: str, native_id: str) -> str:
-    """What the log of a session's rows is called: a name for a file, whatever the session's id is."""
+    """Return the name of the log of a session's rows: a name for a file, whatever the session's id is."""
     safe = "".join(letter if _is_plain(letter) else _escaped(letter) for letter in native_id)
     name = f"{database}{ROWS_OF}{safe}"
     if len(os.fsencode(name)) <= NAME_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""Where agents' logs lie on this machine, and what lies beside them. Looks at folders and names, opens nothing."""
+"""Finds agents' logs on this machine, and the files beside them. Looks at folders and names, opens nothing."""
 
 from __future__ import annotations
 

@@ -70,12 +70,12 @@ BATCH_LOGS = 400
 STAMPS_AT_ONCE = 1_000
 """The most files that are compared with what the store knows of them at a time."""
 TRIES = 4
-"""How often a log is read again when another process was faster."""
+"""The number of readings of a log when another process was faster."""
 IDLE_MS = 24 * 3600 * 1000
 
 BYTES_ONLY = "its bytes are kept, but not what they say"
 KEPT_SO_FAR = "{}: kept as far as it can be read"
-"""Of a compressed log that is not whole."""
+"""The remark for a compressed log that is not whole."""
 
 
 def ingest(
@@ -169,7 +169,7 @@ class _Ingest(Notes):
         """Read what is new or changed, and what another process changed meanwhile once more."""
         changed: list[Candidate] = []
         beside: list[Candidate] = []
-        """What is to be looked at for its sidecars."""
+        """The logs whose sidecars are still to be read."""
         every = iter(candidates)
         # Of the many files that are as they were no more than these are in memory.
         while some := list(islice(every, STAMPS_AT_ONCE)):
@@ -360,7 +360,7 @@ class _Ingest(Notes):
         self._read_as(each, identity or unread.identity_of(relpath(each)), head, file)
 
     def _understand(self, each: Candidate, identity: LogIdentity, file: IO[bytes]) -> None:
-        """What is kept of a file from when nobody understood it becomes the beginning of the log that it is."""
+        """Turn the kept bytes of a file that nobody understood into the beginning of the log that it is now."""
         seen = self._stamp(each.path)
         if seen is None or seen.log_id is None or not seen.reason:
             return
@@ -425,7 +425,7 @@ class _Ingest(Notes):
         self._read_here(reading, source, log, first_hash, file)
 
     def _kept_logs(self, agent: Agent, native_id: str, *, reported_too: bool) -> list[Log]:
-        """What is kept of a session's logs; what another log reported of it gives way to a log of its own."""
+        """Return the kept logs of a session; a session that another log reported gives way to a log of its own."""
         kept = self.store.ask_or([], logs.of_native_id, agent.name, native_id)
         reported = [log.id for log in kept if is_reported(log.relpath)]
         if reported_too or not reported:
@@ -534,7 +534,7 @@ class _Ingest(Notes):
         self._take(reading, outcome)
 
     def _read_here_again(self, undone: Iterable[Reading]) -> None:
-        """What another process left undone is read in this one."""
+        """Read in this process what another one left undone."""
         self._again += [reading.each for reading in undone]
 
     def _end_readers(self) -> None:
@@ -655,7 +655,7 @@ class _Ingest(Notes):
             self.report.unknown_records[kind] = self.report.unknown_records.get(kind, 0) + count
 
     def _drop_superseded(self, reading: Reading) -> None:
-        """Of a log that was rewritten the old bytes stay only if they hold a record that the new ones lack."""
+        """Drop the old bytes of a log that was rewritten, unless they hold a record that the new ones lack."""
         each = reading.each
         new = self.store.log(reading.log_id) if reading.log_id is not None else None
         if new is None:

@@ -22,7 +22,7 @@ BLOCK_BYTES = codec.CHUNK_BYTES
 
 
 class Wrong(Exception):
-    """What a line says cannot be: why."""
+    """A reason why a value in a line cannot be."""
 
 
 class StagedLog:
@@ -140,7 +140,7 @@ class _Bytes:
 
     @property
     def end(self) -> int:
-        """How many there are."""
+        """The number of lines."""
         return self._packed_to + len(self._held)
 
     def add(self, data: bytes, rows: Rows) -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES = codec.CHUNK_BYTES
 SLICE_BYTES = 16 * 1024 * 1024
 STATELESS_BYTES = 8 * 1024
-"""Of a log that is not longer no state is kept: its reader is told its lines again when more of it comes."""
+"""The size below which no state of a log is kept: its reader gets its lines again when more of it comes."""
 BEGINNING_BYTES = 4096
 """Bytes of a log that show how its records end."""
 
@@ -51,7 +51,7 @@ def never() -> bool:
 
 
 class Pace(Struct, frozen=True, kw_only=True):
-    """How much of a log is read and stored at once, and when reading ends before its end."""
+    """The amount of a log that is read and stored at once, and the condition to end before its end."""
 
     slice_bytes: int
     block_bytes: int
@@ -71,15 +71,15 @@ class Source(Struct, frozen=True, kw_only=True):
     identity: LogIdentity
     session_uid: str
     created: int
-    """When its session began, as its beginning says; 0 where that says nothing."""
-    """When its session began, as its beginning says; 0 where that says nothing."""
+    """The begin of its session, as its first lines give it; 0 if they do not."""
+    """The begin of its session, as its first lines give it; 0 if they do not."""
     path: Path
     relpath: str
     place: FileStamp
 
 
 class Start(Struct, kw_only=True):
-    """Where reading starts: the log as the store has it (None: new), and how its records are numbered."""
+    """The start of a reading: the log as the store has it (None: new), and the numbers of its records."""
 
     log: Log | None
     next_seq: int
@@ -88,16 +88,16 @@ class Start(Struct, kw_only=True):
     carry: bytes = b""
     tail: bytes = b""
     pending: bytes | None = None
-    """What the deriver of an earlier reading left."""
+    """The calls that an earlier reading's deriver left waiting."""
     state: Callable[[], bytes | None] = lambda: None
-    """What its reader made of it so far."""
+    """The state of its reader after all earlier lines."""
     known: dict[str, deque[int]] | None = None
     """Numbers of records that other logs of the session hold, by their key; None when there are none."""
     earlier: Callable[[], Iterable[bytes]] = tuple
 
 
 def state_of(store: Store, log: Log) -> bytes | None:
-    """What the reader of a log made of it up to ``parsed_to``, where that is not kept made again; None: nothing yet."""
+    """Return the state of a log's reader at ``parsed_to``, made again if it is not kept; None: nothing yet."""
     if log.state is not None or not log.parsed_to or log.source_kind != FILE or is_unread(log.native_id):
         return log.state
     agent = agents.load(log.agent)
@@ -143,7 +143,7 @@ class Slicer:
 
     @property
     def problem(self) -> str | None:
-        """What kept a record from being understood, the last time that happened."""
+        """The last reason why a record was not understood."""
         return self._content.problem
 
     def batches(self, file: IO[bytes]) -> Iterator[RecordBatch]:
@@ -282,7 +282,7 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def missing_of(file: IO[bytes]) -> str | None:
-    """Why a file that ``opened`` gave ends before its log does; None where it does not."""
+    """Return the reason why a file that ``opened`` gave ends before its log does; None if it does not."""
     return getattr(file, "missing", None)
 
 
@@ -341,7 +341,7 @@ class _KeptBytes(io.RawIOBase):
 
 
 def record_end_of(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[bytes] | None:
-    """What the last line of every record matches; None where each line is one. The file is left as it stands."""
+    """Return the pattern of the last line of every record; None if each line is one. Keeps the file's position."""
     keeper = agent.documents
     if keeper is None or not keeper.is_document(path):
         return None

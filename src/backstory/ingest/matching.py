@@ -1,4 +1,4 @@
-"""Whose log a file is, which of the kept ones it goes on from, and where reading it goes on.
+"""Decides whose log a file is, which of the kept ones it continues, and at which byte reading continues.
 
 A file is compared by its size and hashes first, and byte for byte where they do not decide.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def whose_log(agent: Agent, path: str, file: IO[bytes]) -> tuple[LogIdentity | None, bytes]:
-    """Whose log a file is, None where its agent does not say, and its beginning; see ``unread.identified``."""
+    """Return a file's owner, None if its agent does not give one, and its first bytes; see ``unread.identified``."""
 
     def read(at: int, length: int) -> bytes:
         file.seek(at)
@@ -58,7 +58,7 @@ def matching_log(
 def start_of(
     store: Store, source: Source, log: Log | None, first_hash: bytes | None, others: list[Log], file: IO[bytes]
 ) -> Start:
-    """Where reading a log goes on, with ``file`` standing there; ``log`` is what is kept of it."""
+    """Return where reading a log continues, with ``file`` standing there; ``log``: its kept part."""
     known = None
     if others:
         ranges = store.ask(logs.seq_ranges, log.id) if log else []
@@ -149,7 +149,7 @@ def _digest(store: Store, log: Log, start: int, stop: int) -> bytes:
 
 
 def size_of(file: IO[bytes]) -> int:
-    """How long a file is; it stays where it stands."""
+    """Return the length of a file; keeps its position."""
     at = file.tell()
     size = file.seek(0, os.SEEK_END)
     file.seek(at)

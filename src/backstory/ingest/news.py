@@ -33,7 +33,7 @@ FOLDERS_MAX = 5_000
 FILES_MAX = 2_000
 """The most new files that are looked at more closely."""
 STATTED_MAX = 1_000
-"""Of a folder with more files only the names are compared with those that are known."""
+"""The number of files in a folder above which only their names are compared with the known ones."""
 ENTRIES_BETWEEN_LOOKS = 256
 """Between so many files of a folder it may be time to end."""
 
@@ -49,12 +49,12 @@ class Budget:
         return self.remaining_s() <= 0 or time.monotonic() > self._end
 
     def remaining_s(self) -> float:
-        """How much of it is left."""
+        """The time that is left."""
         return self._until - time.process_time()
 
 
 class News(Struct, kw_only=True):
-    """What may be new."""
+    """Logs that may be new."""
 
     files: dict[str, str] = field(default_factory=dict)
     """Files that the store does not know, or knows otherwise, each with the agent whose folder it is in."""
@@ -65,7 +65,7 @@ class News(Struct, kw_only=True):
 
 
 def look(store: Store, folders: Folders, is_wanted: Callable[[str, str], bool], budget: Budget) -> News:
-    """What may be new. ``folders``: as last looked through; ``is_wanted``: whether an agent's file is read at all."""
+    """Find logs that may be new. ``folders``: as last seen; ``is_wanted``: True for an agent's file that is read."""
     news = News()
     for stamp in store.ask_or([], logs.recent_stamps, RECENT_LOGS):
         if is_wanted(stamp.agent, stamp.path) and _is_changed(stamp):
@@ -192,7 +192,7 @@ UNSURE = -2
 """The same of one that changed a moment ago: what comes to it within one tick of the file system's clock changes no
 time."""
 RENEW_S = 43_200.0
-"""Where nothing is new the file is touched only after so many seconds: half a day, as agents keep logs for days."""
+"""The least seconds between two updates of the file if nothing is new: half a day, as agents keep logs for days."""
 TICK_NS = 2_000_000_000
 
 Folders = dict[str, dict[str, int]]
@@ -200,7 +200,7 @@ Folders = dict[str, dict[str, int]]
 
 
 class SeenFolders(Struct, kw_only=True):
-    """What the file holds. ``store_id``, ``newest_log``: the store that knew all logs in these folders."""
+    """The content of the file. ``store_id``, ``newest_log``: the store that knew all logs in these folders."""
 
     version: int = VERSION
     store_id: str = ""
@@ -233,7 +233,7 @@ def read(home: Path, store: Store) -> Folders | None:
 
 
 def noted_s(home: Path) -> float | None:
-    """When all logs in these folders were last known, in seconds since 1970; None where it is not known."""
+    """Return the last time when all logs in these folders were known, in seconds since 1970; None if unknown."""
     try:
         return (home / FILE_NAME).stat().st_mtime
     except OSError:

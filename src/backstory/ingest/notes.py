@@ -1,4 +1,4 @@
-"""What an ingest finds out of files: which are as they were, which gave nothing and why, what could not be stored."""
+"""Notes of an ingest about files: unchanged ones, those that gave nothing and why, those that could not be stored."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Notes:
         self._failed: set[str] = set()
         """Paths of what could not be stored."""
         self._ctimes: dict[str, int] = {}
-        """Of files that are as they were, as far as an earlier version noted it."""
+        """Files without a change since an earlier version noted them, with their times."""
         self._not_understood: dict[str, str] = {}
-        """Of each file that is kept though not all of it is understood, why that is."""
+        """Files that are kept but not wholly understood, each with the reason."""
         self._read_now: dict[str, int] = {}
         """The log's id of each path that was read, or compared, in this ingest."""
         self._sessions: dict[str, set[tuple[int, bool]]] = {}
@@ -70,7 +70,7 @@ class Notes:
         self._new_places.append(place_of(each, log_id, self._why(each)))
 
     def _why(self, each: Candidate) -> str | None:
-        """Why a file is kept, but not understood or not whole; None for one that is both."""
+        """Return the reason why a file is kept, but not understood or not whole; None for one that is both."""
         return self._not_understood.get(each.path) or None
 
     def _gave_nothing(self, each: Candidate, reason: str) -> None:

@@ -29,9 +29,9 @@ else:
     run_facts = lazy_module("backstory.store.intake.run_facts")
 
 INPUTS_BYTES_MAX = 8 * 1024 * 1024
-"""Of what a run's edits changed at most so much is kept a second time; all of it is in the log."""
+"""The most bytes, of those that a run's edits changed, that are kept a second time; all of them are in the log."""
 TIMES_MAX = 250_000
-"""Of so many records at most; each takes up to 36 bytes."""
+"""The most records with a time; each takes up to 36 bytes."""
 
 
 def match_runs(store: Store, report: Report) -> None:

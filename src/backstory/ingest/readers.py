@@ -27,7 +27,7 @@ AHEAD_BYTES = 32 * 1024 * 1024
 
 
 def count_for(to_do: int, processors: int | None = None) -> int:
-    """How many processes read along where so many bytes are new: at least one, and a processor is left to write.
+    """Return the number of processes that read this many new bytes: at least one, and a processor is left to write.
 
     >>> [count_for(1 << 30, processors) for processors in (1, 2, 4, 64)], count_for(1 << 20, 64)
     ([1, 1, 3, 3], 1)

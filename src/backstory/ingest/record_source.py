@@ -1,4 +1,4 @@
-"""What reads the records of a log, by the kind of log that it is: decided here, for all who read any."""
+"""Chooses the reader of a log's records by the kind of log, for every caller."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def record_source(
     cwd: str | None = None,
     reader: StreamReader | None = None,
 ) -> RecordSource:
-    """What reads a log of this kind, from ``state`` on.
+    """Return the reader of a log of this kind, from ``state`` on.
 
     Of a run's outputs it is the ``reader`` that both have in common, else a new one; ``turn_uid`` is the run's turn.
     """
@@ -65,7 +65,7 @@ class RecordSource:
         return self._cwd
 
     def read(self, line: bytes, seq: int) -> Record:
-        """What a record says, whose number is ``seq``."""
+        """Return the content of a record whose number is ``seq``."""
         raise NotImplementedError
 
     def turns(self) -> list[Turn]:

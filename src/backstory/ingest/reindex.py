@@ -165,7 +165,7 @@ def _rederived(store: Store, session: Session, log: Log, source: RecordSource, c
 
 
 def _arrivals(store: Store, log: Log) -> Arrivals:
-    """When the lines of a log came, where it is a run's output that somebody watched."""
+    """Return the times when the lines of a log came, if it is a run's output that somebody watched."""
     noted = () if log.source_kind == FILE else store.ask(stored_sidecars.of_log, log.id)
     found = next((each for each in noted if each.name.endswith(SUFFIX)), None)
     return Arrivals() if found is None else Arrivals(store.ask(stored_sidecars.read, found.id))
@@ -177,7 +177,7 @@ def _cut(batch: RecordBatch, content: BatchContent, source: RecordSource, cwd: s
 
 
 def _source(store: Store, session: Session, log: Log) -> tuple[RecordSource, int]:
-    """What reads a kept log again from its beginning, and when its session began; 0 where that does not say so."""
+    """Return the reader of a kept log from its beginning, and the begin of its session; 0 if it gives none."""
     identity, created = LogIdentity(native_id=log.native_id), 0
     cwd = store.ask(stored_logs.run_folder, log.id) or session.said_folder or None
     if log.source_kind == FILE and not is_unread(log.native_id):

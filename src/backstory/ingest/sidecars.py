@@ -36,7 +36,7 @@ HASHED_BYTES_MAX = 1024 * 1024 * 1024
 BATCH_BYTES = 16 * 1024 * 1024
 BATCH_LOGS = 400
 READS_MAX = 3
-"""How often a file that changes meanwhile is read; then the next ingest reads it."""
+"""The number of readings of a file that changes meanwhile; then the next ingest reads it."""
 FILE = "file"
 """The kind of log that may have sidecars."""
 _SNIFFED_BYTES = 8 * 1024

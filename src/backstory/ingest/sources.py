@@ -33,7 +33,7 @@ class Reading(Struct, kw_only=True):
     is_kept: bool = False
     """It is read from what the store keeps of it, not from its file."""
     parent: Candidate | None = None
-    """Of a log that is made of what another one reports, that one."""
+    """The log that reported this one, if it has none of its own."""
 
 
 def source_of(each: Candidate, identity: LogIdentity, head: bytes, log: Log | None) -> Source:
@@ -47,7 +47,7 @@ def source_of(each: Candidate, identity: LogIdentity, head: bytes, log: Log | No
 
 
 def created_ms(agent: Agent, path: str, head: bytes) -> int:
-    """When a log says by its beginning that its session began; 0 where it does not."""
+    """Return the begin of a log's session from its first bytes; 0 if they do not give it."""
     return _started_ms(agent, path, head) or ids.first_own_time_ms(head)
 
 
@@ -91,7 +91,7 @@ def rows_candidate(rows: Rows) -> Candidate:
 
 
 def relpath(each: Candidate) -> str:
-    """Where a log lies below its agent's own folder, whether it is compressed or not."""
+    """Return the path of a log below its agent's own folder, compressed or not."""
     return each.relpath.removesuffix(".zst")
 
 

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from backstory.store import Log, Session, Store
 
 REPLACED, GONE = "replaced", "deleted"
-"""What became of a log that is not the same file with more in it."""
+"""Reasons why a log is not the same file with more in it."""
 
 
 class Growth(Struct, frozen=True, kw_only=True):
-    """What came since the last look. ``turns``: those that began or changed, as they are now."""
+    """New records since the last look. ``turns``: those that began or changed, as they are now."""
 
     records: tuple[tuple[int, Record], ...] = ()
     """Each with its number in the session."""
@@ -73,12 +73,12 @@ class LogTail:
         self._source: RecordSource | None = None
         self._lines = LineReader(self._at)
         self._provisional: int | None = None
-        """Where the last line begins, if it was read before its end came: it held a whole record."""
+        """The start of the last line, if it was read before its end came: it held a whole record."""
         self._stamp: tuple[int, int, int] | None = None
         self._is_gone = False
 
     def look(self) -> Growth | None:
-        """What came since the last look; None if nothing did."""
+        """Return the new records since the last look; None if there are none."""
         try:
             found = self.path.stat()
             stamp = (found.st_ino, found.st_size, found.st_mtime_ns)

@@ -29,7 +29,7 @@ LOOKED_AT_BYTES = 4 * 1024 * 1024
 
 
 def identity_of(relpath: str) -> LogIdentity:
-    """Whose log a file is that nobody understands: its own."""
+    """Return the identity of a file that nobody understands: its own."""
     return LogIdentity(native_id=f"{PREFIX}{relpath}", relation=Relation.UNREAD)
 
 
@@ -39,7 +39,7 @@ def is_unread(native_id: str) -> bool:
 
 
 def identified(agent: Agent, path: Path, read: Callable[[int, int], bytes]) -> tuple[LogIdentity | None, bytes]:
-    """Whose log a file is, None where its agent does not say, and its beginning: what it holds behind blank space.
+    """Return the owner of a file, None if its agent does not give one, and its first bytes after blank space.
 
     The beginning is empty where the file holds nothing. ``read`` gives so many bytes from an offset on.
     """
@@ -51,7 +51,7 @@ def identified(agent: Agent, path: Path, read: Callable[[int, int], bytes]) -> t
 
 
 def _beginning(read: Callable[[int, int], bytes]) -> tuple[int, bytes]:
-    """Where a log begins to hold something, and 64 KB from there; from 0 on if that is within the first 64 KB."""
+    """Return where a log begins to hold text, and 64 KB from there; from 0 on if that is within the first 64 KB."""
     at = 0
     while (block := read(at, ids.HEAD_BYTES)) and at <= LINE_BYTES_MAX:
         if rest := block.lstrip(BLANK + b"\n"):

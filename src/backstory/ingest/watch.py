@@ -53,17 +53,17 @@ OPEN_S = 1.0
 """The time that the store stays open after it was written; then it is one file again."""
 RETRY_S = 2.0
 FAILING_S = 60.0
-"""What fails twice within this time is not relied on for a while."""
+"""The time within which two failures of a watch make it unreliable for a while."""
 REST = 3
 """After a batch that took t there is a rest of so many t, at most …"""
 REST_MAX_S = 0.4
 POLL_LEAST_S = 1.0
 POLL_MOST_S = 10.0
 POLL_REST = 50
-"""Where nothing is reported, a look at everything that took t is followed by a rest of so many t, within bounds."""
+"""The rest after a look at everything, as a multiple of its time, within bounds; used where nothing is reported."""
 
 PASSING = (StoreBusy, DiskFull, StoreReadOnly, StoreFailed, StoreNotFound, CannotWrite, OSError)
-"""What may be over in a moment: it is reported, and tried again."""
+"""Errors that may be over in a moment: they are reported, and the work is tried again."""
 
 
 class Spot(Struct, frozen=True):
@@ -74,7 +74,7 @@ class Spot(Struct, frozen=True):
 
 
 class Changed(Struct, kw_only=True):
-    """What changed files come to."""
+    """The logs that changed files belong to."""
 
     logs: list[Candidate]
     early: set[str]
@@ -122,7 +122,7 @@ class Watch:
         self._pending: set[str] = set()
         self._early: set[str] = set()
         self._held: set[str] = set()
-        """What changed while runs went on: a log that belongs to one is not read before the run is stored."""
+        """Logs that changed while runs went on: one that belongs to a run is not read before that is stored."""
         self._settling: dict[str, float] = {}
         self._held_for: set[tuple[str, str]] = set()
         """Those runs."""
@@ -139,7 +139,7 @@ class Watch:
         return self._sight.folders
 
     def batches(self) -> Generator[Report]:
-        """What each reading gave: first everything, then what changed, for as long as it is asked for.
+        """Yield the report of each reading: first of everything, then of changes, until stopped.
 
         An interrupt ends it; the store is closed then. Errors of the first reading, and those that will not pass, are
         raised; the others are reported and tried again.
@@ -171,7 +171,7 @@ class Watch:
             self._sight.distrust()
 
     def _next_due(self) -> Callable[[], Report | None] | None:
-        """What is to be done now, the most urgent first."""
+        """Return the next work that is due, the most urgent first."""
         clock = time.monotonic()
         if clock < self._retry_at:
             return None
@@ -245,7 +245,7 @@ class Watch:
         return report
 
     def _settle(self, looked_through: set[str], clock: float) -> None:
-        """Have new folders looked through once more; those for which that is done should be watched by now."""
+        """Look through new folders once more; those for which that is done should be watched by now."""
         settled = {folder for folder, at in self._settling.items() if clock >= at}
         new = dict.fromkeys(looked_through - self._settling.keys(), clock + SETTLE_S)
         self._settling = {folder: at for folder, at in self._settling.items() if folder not in settled} | new
@@ -269,7 +269,7 @@ class Watch:
         self._held, self._held_for, self._is_all_held = set(), set(), False
 
     def _state_of_runs(self) -> tuple[object, ...]:
-        """What changes when there is a run to take up, or something to exchange with a project's store."""
+        """Return a value that changes when a run is to be stored, or a project's store has something to exchange."""
         stores = [(note.name, _changed_ns(Path(place.path))) for note, place in noted(self._home / POINTERS)]
         return self._machine_runs.spooled(), stores
 
@@ -503,7 +503,7 @@ def _files_below(folder: str) -> Iterator[str]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What distinguishes a file or folder from another one of its name; None when there is none."""
+    """Return the identity of a file or folder, different from another one of its name; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -517,7 +517,7 @@ def _refused(report: Report) -> set[str]:
 
 
 def _changed_ns(store: Path) -> int:
-    """When a project's store was last written."""
+    """Return the time of the last write to a project's store."""
     try:
         return store.stat().st_mtime_ns
     except (OSError, ValueError):

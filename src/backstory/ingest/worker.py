@@ -44,7 +44,7 @@ MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(
 COMMAND = (sys.executable, "-c", "from backstory.ingest.worker import serve; serve()")
 _FRAME = b"bksf"
 _HEAD = struct.Struct("<4sII")
-"""What a frame begins with, its length, the CRC-32 of what follows."""
+"""The head of a frame: its magic, its length, the CRC-32 of its content."""
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -118,7 +118,7 @@ def outcomes(slicer: Slicer, file: IO[bytes]) -> Iterator[Outcome]:
 
 
 class Waiting:
-    """What came from all processes and waits to be written: its bytes are bounded together, however many there are."""
+    """Frames of all processes that wait to be written; one bound on their bytes, for any number of processes."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -130,7 +130,7 @@ class Waiting:
             self._changed.wait_for(is_so)
 
     def put(self, frames: deque[bytes | None], frame: bytes | None, is_over: Callable[[], bool]) -> None:
-        """Have a frame wait with others, as soon as there is room for it, or nobody wants it any more."""
+        """Queue a frame with others, as soon as there is room for it, or nobody wants it any more."""
         with self._changed:
             self._changed.wait_for(lambda: self._bytes < WAITING_BYTES_MAX or is_over())
             frames.append(frame)
@@ -212,7 +212,7 @@ class Worker:
             pass
 
     def _put(self, frame: bytes | None) -> bool:
-        """Have a frame wait to be taken; whether another one may follow."""
+        """Queue a frame to be taken; returns whether another one may follow."""
         self._waiting.put(self._frames, frame, lambda: self._is_over)
         return frame is not None and not self._is_over
 

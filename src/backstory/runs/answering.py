@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from backstory.model import Event
 
 GRACE_S = 5.0
-"""How long an agent that is told to end may take."""
+"""The time in which an agent must end after it was asked to."""
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 """An agent that writes more than this for one answer is ended."""
 LOOK_S = 0.5
@@ -43,7 +43,7 @@ LEFT_S = 3_600.0
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What an agent is asked. ``executable``: its program, where one is set; ``timeout_s``: how long it may take."""
+    """A question to an agent. ``executable``: its program, if set; ``timeout_s``: the most time for the answer."""
 
     agent: str
     prompt: str
@@ -53,7 +53,7 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What an agent answered, and what that took. ``error``: why there is no answer; None where it ended well.
+    """An agent's answer, its tokens and cost. ``error``: the reason why there is none; None if it ended well.
 
     ``tokens`` has all of them, or none: of a part it is not known how many there were.
     """

@@ -1,4 +1,4 @@
-"""Which version an agent's client is of, as it says itself."""
+"""Reads the version of an agent's client from the client itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_version(agent: str, program: str, least: str, environ: Mapping[str, st
 
 
 def version_of(program: str, environ: Mapping[str, str]) -> str | None:
-    """What a client prints as its version; None where it prints none within a while."""
+    """Return the version that a client prints; None if it prints none within a while."""
     try:
         done = subprocess.run(
             [program, "--version"], env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, timeout=WAIT_S,

@@ -143,7 +143,7 @@ def _unfinished(pid: int) -> str:
 
 
 def trouble(home: Path, session_uid: str) -> str:
-    """Why the last summary of a session could not be made; '' where nothing was in the way."""
+    """Return the reason why the last summary of a session could not be made; '' if nothing was in the way."""
     try:
         return (home / TROUBLES / session_uid).read_text("utf-8")
     except OSError:
@@ -170,7 +170,7 @@ class StoppedTurn(Struct, frozen=True, kw_only=True):
 
 
 def stopped_turn(run: Run, now: int) -> StoppedTurn:
-    """What is noted of a run that is about to be stopped."""
+    """Return the note about a run that is about to be stopped."""
     options = Options(agent=run.agent, model=run.model, permissions=run.permissions, cwd=run.cwd)
     return StoppedTurn(
         store=run.store, session_uid=run.session_uid, turn_uid=run.turn_uid, options=options,
@@ -189,7 +189,7 @@ def note_stopped(home: Path, stopped: StoppedTurn) -> None:
 
 
 def stopped_of(home: Path, session_uid: str) -> StoppedTurn | None:
-    """What is noted of a session; None where nothing is to be continued."""
+    """Return the note about a session; None if nothing is to be continued."""
     try:
         return msgspec.json.decode(_file(home, session_uid).read_bytes(), type=StoppedTurn)
     except (OSError, msgspec.MsgspecError):

@@ -46,7 +46,7 @@ class LiveRun:
             spooled.read()
         self._error = spooled.end_error
         self.turn = spooled.turn
-        """What is known of its turn; how it ended only if it is over."""
+        """The known facts of its turn; its end only if it is over."""
 
     def events(self) -> Iterator[Event]:
         """Its events, once: at the end also the text of an answer that was not finished."""
@@ -174,7 +174,7 @@ def _size(path: Path) -> int:
 
 
 def _last_written(spool: Spool, now: int) -> int:
-    """When an agent that is over wrote its last line, in ms."""
+    """Return the time of the last line of an agent that is over, in ms."""
     try:
         return spool.stdout.stat().st_mtime_ns // 1_000_000
     except OSError:

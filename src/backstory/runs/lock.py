@@ -156,7 +156,7 @@ class SessionLease:
 
     @property
     def holder(self) -> str:
-        """Who holds the lock, as they wrote it."""
+        """The holder of the lock, as it named itself."""
         return self._lock.holder
 
     def take(self) -> bool:
@@ -216,7 +216,7 @@ def _heard_of(owner: Owner, now: int) -> Owner:
 
 
 def host() -> str:
-    """What this machine is called."""
+    """Return the name of this machine."""
     return os.uname().nodename
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import signal
 
 PROC = Path("/proc")
-"""Where Linux has files about processes."""
+"""The folder in which Linux has files about processes."""
 
 
 def marked(mark: bytes) -> list[int]:

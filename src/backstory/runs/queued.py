@@ -46,7 +46,7 @@ def is_queued(store: Store, uid: str, report: Callable[[str], None]) -> bool:
 
 
 def queued_prompts(home: Path, queue: Queue, session_uid: str | None = None) -> list[QueuedPrompt]:
-    """What is queued, in order, without the follow-ups that run just now."""
+    """Return the queued prompts in order, without the follow-ups that run just now."""
     prompts = queue.prompts(session_uid)
     if not prompts:
         return []

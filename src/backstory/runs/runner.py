@@ -69,13 +69,13 @@ if TYPE_CHECKING:
 
 READ_BYTES = 1024 * 1024
 Came: TypeAlias = "Shown | UserMessage"
-"""What a run yields: what its agent said, or a message that the agent has received while it ran."""
+"""An item that a run yields: an event of its agent, or a message that the agent received while it ran."""
 ORPHANED = "an agent whose backstory was killed"
 """The holder of a session whose agent lives and whose runner does not: it hands nothing over and runs nothing more."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What a run is asked for. ``context_chars``: the longest context that the agent receives."""
+    """The settings of a run. ``context_chars``: the longest context that the agent receives."""
 
     agent: str
     prompt: str
@@ -94,12 +94,12 @@ class Request(Struct, frozen=True, kw_only=True):
 
     @property
     def history_chars(self) -> int:
-        """How much of the session the context may hold."""
+        """The most characters of the session that the context may hold."""
         return self.context_chars - len(self.offer.within(self.context_chars).text)
 
 
 class Finished(Struct, frozen=True, kw_only=True):
-    """What a run came to."""
+    """The result of a run."""
 
     turn: Turn
     context_chars: int
@@ -108,9 +108,9 @@ class Finished(Struct, frozen=True, kw_only=True):
     """Calls that the agent's permissions refused."""
     error: str | None = None
     waits: str | None = None
-    """Why it could not be stored yet; it waits in the spool for the next command."""
+    """The reason why it could not be stored yet; it waits in the spool for the next command."""
     moved: str | None = None
-    """Where it was stored instead, if its project was moved or removed meanwhile."""
+    """The store that it went to instead, if its project was moved or removed meanwhile."""
 
 
 class Unstored(str):
@@ -534,7 +534,7 @@ class Runner:
 
 @contextmanager
 def _outliving(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Where the block is left before the agent ends, wait for its end aside: no process that is over stays behind."""
+    """Wait for the process aside if the block is left before it ends, so that no dead process stays behind."""
     try:
         yield
     finally:
@@ -661,13 +661,13 @@ def _is_level(home: Store, uid: str, next_seq: int) -> bool:
 
 
 def last_word_ms(spool: Spool) -> int:
-    """When a run last wrote something, as far as is known: what was seen to come came before that."""
+    """Return the last time when a run wrote, as far as is known: no event was seen later."""
     seen = (Arrivals(read_notes(output)[0]).last for output in (spool.stdout, spool.stderr))
     return max(spool.last_word_ms(), *(at for at in seen if at is not None), 0)
 
 
 def exit_unseen(spool: Spool) -> Exit:
-    """How an agent ended, if its runner noted it; if nobody saw it, only what it said counts."""
+    """Return how an agent ended, if its runner noted it; if nobody saw it, only its own events count."""
     noted = spool.exit
     code, number = noted or (0, None)
     return Exit(code=code, signal=number, was_cancelled=spool.was_cancelled, was_seen=noted is not None)

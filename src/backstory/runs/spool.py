@@ -253,7 +253,7 @@ class Spool:
 
     @property
     def why_cancelled(self) -> str:
-        """Why it was stopped, if not by a person."""
+        """The reason why it was stopped, if not by a person."""
         try:
             return (self.folder / "cancelled").read_text("utf-8")
         except OSError:
@@ -271,7 +271,7 @@ class Spool:
 
     @property
     def trouble(self) -> str:
-        """Why the run could not be stored the last time; '' before the first try, or if the store was busy."""
+        """The last reason why the run could not be stored; '' before the first try, or if the store was busy."""
         try:
             return (self.folder / "trouble").read_text("utf-8", "replace")
         except OSError:

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 LOOK_S = 0.1
-"""How often a run checks for messages for its agent."""
+"""The time between two checks of a run for messages to its agent."""
 QUIET_S = 1.0
-"""How long an agent that has read its prompt may be idle before it confirms that it accepts messages. Then its stdin is
-closed: some agents answer only at the end of their input."""
+"""The longest wait, from the end of a prompt's reading, for an idle agent to confirm that it accepts messages. Then its
+stdin is closed: some agents answer only at the end of their input."""
 QUIET_KNOWN_S = 10.0
 """The same for a program that accepted messages in an earlier run."""
 LISTENS_S = 30.0
@@ -65,7 +65,7 @@ class Steering:
         """True if the queue changed and could not be read."""
         self._looked = 0.0
         self._prompted: float | None = None
-        """When the agent was first seen to have read its prompt."""
+        """The time when the agent was first seen to have read its prompt."""
         self._signs: object = None
         self._quiet_since = self._probed = 0.0
         self._waiting: deque[QueuedPrompt] = deque()

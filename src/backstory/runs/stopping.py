@@ -26,7 +26,7 @@ DISK_BYTES_LEAST = 64 * 1024 * 1024
 """With less free space on the disk an agent is stopped, so that its output can still be stored."""
 INTERRUPTS_MAX = 2
 INTERRUPT_S = 5.0
-"""How long an agent may take to stop; then it is killed with all its child processes."""
+"""The time in which an agent must stop; then it is killed with all its child processes."""
 
 
 class Terminated(KeyboardInterrupt):

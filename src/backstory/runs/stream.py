@@ -132,12 +132,12 @@ class Lines:
 
     @property
     def size(self) -> int:
-        """How long the file is, also if it was removed since it was opened."""
+        """The length of the file, also if it was removed since it was opened."""
         return os.fstat(self._file.fileno()).st_size if self._file is not None else 0
 
     @property
     def read_to(self) -> int:
-        """How many bytes were read."""
+        """The number of bytes read."""
         return self._reader.read_to
 
     @property
@@ -189,7 +189,7 @@ class Followed:
 
     @property
     def size(self) -> int:
-        """How long the output is by now."""
+        """The present length of the output."""
         return self._lines.size
 
     @property
@@ -263,7 +263,7 @@ class SpooledRun:
         self.refused: list[ToolCall] = []
         """Calls that the agent's permissions refused; complete after the last batch."""
         self.error: str | None = None
-        """Why it failed; known after the last batch."""
+        """The reason why it failed; known after the last batch."""
         self.end_error: str | None = None
         """The same, if no event of the agent contains it."""
         requested = Point(run.parent_uid, run.parent_seq) if run.parent_uid and run.parent_seq else None

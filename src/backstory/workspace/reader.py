@@ -162,7 +162,7 @@ class Reader:
         return self._listing.sessions_of(uids)
 
     def labels(self, uids: Sequence[str]) -> dict[str, str]:
-        """Return each session's label that commands take in any folder: the shortest part of its uid that is its own."""
+        """Return each session's label that commands take in any folder: the shortest part of its uid of its own."""
         return self._listing.labels(uids)
 
     def change_token(self) -> tuple[Hashable, ...]:

@@ -75,7 +75,7 @@ _COLUMNS = {
 }  # fmt: skip
 _NOT_NULL: Row = {"role": "", "seq": 0, "created_at": 0, "block_type": "", "event_type": "", "content": None}
 _STOPS = {Outcome.COMPLETED: "end_turn", Outcome.CANCELLED: "interrupted", Outcome.FAILED: "error"}
-"""How a run of its agent ended. One that crashed writes nothing."""
+"""The end of a run, as its agent names it. One that crashed writes nothing."""
 _GIVEN = ("block_type", "content", "tool_id", "tool_name", "tool_input", "tool_output", "is_error", "duration_ms")
 
 
@@ -109,7 +109,7 @@ class _Whole(Struct, frozen=True):
 
 
 def _called(whole: _Whole) -> str | None:
-    """What a person called the session here."""
+    """Return the name that a person gave the session here."""
     return whole.name if whole.name and whole.name != f"S{whole.number}" else None
 
 
@@ -233,7 +233,7 @@ def write_kept(path: Path, logs: Sequence[KeptLog], called: str | None = None) -
 
 
 def _places(times: Iterable[Any]) -> list[int]:
-    """Where messages stood that were written at these times: the branch that continues was written last."""
+    """Return the order of messages by their times: the branch that continues was written last."""
     numbered = [(at if isinstance(at, int) else 0, place) for place, at in enumerate(times)]
     order = sorted(range(len(numbered)), key=lambda place: numbered[place])
     rowids = [0] * len(numbered)
@@ -456,7 +456,7 @@ class _Telling:
             self._by_event |= {event.id: self._current[-1].id for event in answer}
 
     def _came_back(self, seq: int, calls: list[_Call]) -> None:
-        """What came of calls. It stands for the record of the calls: who forks from there takes the results along."""
+        """Write results in the place of their calls' record, so that a fork from there takes them along."""
         message = self._message(seq, f"results {calls[0].tool_id} {seq}", "user")
         for place, call in enumerate(calls):
             output, is_error = NO_RESULT, 1
@@ -479,7 +479,7 @@ class _Telling:
         self._came_back(event.seq, [_Call(tool_id, event.id, None)])
 
     def _end(self, turn: _Turn) -> None:
-        """What the turn used, on its last answer, and how it ended."""
+        """Write the tokens of the turn on its last answer, and how it ended."""
         self._at = turn.ended or self._at
         ending = _STOPS.get(Outcome(turn.outcome)) if turn.outcome else None
         if self._last_answer is not None:
@@ -546,12 +546,12 @@ class _Telling:
         self._file.insert("events", {**row, "details": details})
 
     def _given(self, event_id: int, *columns: str) -> tuple[Any, ...]:
-        """What an event's block holds."""
+        """Return the values of an event's block."""
         found = self._file.db.execute(f"select {', '.join(columns)} from given where id = ?", (event_id,)).fetchone()
         return found if found is not None else (None,) * len(columns)
 
     def _call_of(self, event: _EventRow) -> str:
-        """What a call and its result have in common; where they have no id, the turn."""
+        """Return the id that a call and its result share; without one, the turn."""
         return self._given(event.id, "tool_id")[0] or f"turn {event.turn_id}"
 
     def _id(self, key: str) -> str:
@@ -563,7 +563,7 @@ def _order(event: _EventRow) -> tuple[int, int]:
 
 
 def _as_object(given: Any) -> str:
-    """What a call was given, as the JSON object that it has to be."""
+    """Return the input of a call, as the JSON object that it has to be."""
     try:
         is_object = isinstance(msgspec.json.decode(given or "{}"), dict)
     except (msgspec.DecodeError, RecursionError):

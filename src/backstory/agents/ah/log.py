@@ -72,7 +72,7 @@ STEERING, SUMMARY, LOOP = files.STEERING, files.SUMMARY, "[LOOP DETECTED]"
 _SQLITE = b"SQLite format 3\0"
 _REMINDER = lazy_regex(r"You must write the file `[^`]*` before finishing\. Please produce it now\.$")
 _IMAGE = '{"__image__":'
-"""How a result that is a picture begins."""
+"""The first characters of a result that is a picture."""
 
 MESSAGES_KNOWN_MAX = 20_000
 """The number of messages back at which a fork is still known; one from before begins at a root."""
@@ -90,7 +90,7 @@ class _Line(Struct):
 
 
 class _Message(Struct, array_like=True):
-    """What is remembered of a message: its record's number, its turn, and how deep it stands."""
+    """The remembered facts of a message: its record's number, its turn, and its depth."""
 
     seq: int
     turn_uid: str | None
@@ -98,7 +98,7 @@ class _Message(Struct, array_like=True):
 
 
 class _State(TurnState, kw_only=True):
-    """What a reader needs to go on: bounded, whatever the log's size."""
+    """The state of a reader between two readings: bounded, whatever the log's size."""
 
     messages: dict[str, _Message] = field(default_factory=dict)
     earlier: dict[str, Turn] = field(default_factory=dict)
@@ -292,7 +292,7 @@ class Reader(TurnFold[_State]):
             del messages[next(iter(messages))]
 
     def _answered(self, turn: Turn | None, native_id: str, row: dict[str, Any]) -> list[Event]:
-        """What an answer's own columns say: how it ended, who gave it, and what it cost until its event has more."""
+        """Return the events of an answer's own columns: its end, its author, and its cost until its event has more."""
         stop = _text(row.get("stop_reason"))
         counts = (
             numbers.tokens(row.get("input_tokens"), "input_tokens"),
@@ -355,7 +355,7 @@ class Reader(TurnFold[_State]):
         return self._state.turn if found is None else self._open_turn(found.turn_uid)
 
     def _beside(self, table: str, row: dict[str, Any], turn: Turn | None) -> list[Event]:
-        """What records that are no messages say."""
+        """Return the events of records that are no messages."""
         match table:
             case rows.SESSION:
                 cwd = _text(row.get("cwd"))
@@ -516,7 +516,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def _given(value: Any) -> dict[str, Any]:
-    """What stands in a column as JSON; what is no object of it as ``input``."""
+    """Return a column's JSON object; any other value as ``input``."""
     text = _plain(value)
     try:
         found = _any_decoder.decode(text) if text else {}
@@ -554,7 +554,7 @@ def _told_tokens(row: dict[str, Any], name: str) -> int | None:
 
 
 def _instead(told: int | None, given: int | None) -> int | None:
-    """What is to be added so that one count takes the place of another; nobody knows where either was lost."""
+    """Return the difference by which one count takes the place of another; None if either was lost."""
     if given is None:
         return told
     return LOST if told is None or LOST in (told, given) else told - given

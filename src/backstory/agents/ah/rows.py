@@ -39,7 +39,7 @@ CURRENT, STATE, NAME = "current_message", "session_state", "session_name"
 CLOSED, IDLE = "closed", "idle"
 FOLLOWUP = "followup"
 TEXT_BYTES, BLOB, REAL = "text_base64", "blob_base64", "real"
-"""How a value is written that JSON has no form for: bytes that should be text, others, and an infinite number."""
+"""The keys of values that JSON has no form for: bytes that should be text, others, and an infinite number."""
 _DELIVERED_S = 5
 """Between taking a text from the queue and writing it as a message there is no more than this."""
 _OF_SESSION = {"conversation_id": CONVERSATIONS, "session_id": "sessions"}
@@ -109,7 +109,7 @@ class _Tables:
             db.begin_session()
 
     def left_out(self) -> list[str]:
-        """What is said of values that were left out."""
+        """Return the remarks about values that were left out."""
         return [left_out(db) for db in dict.fromkeys((self.db, self.queue_db)) if db.left_out]
 
     def _found(self, table: str, which: str, *values: Any) -> list[Row]:
@@ -177,7 +177,7 @@ def _sessions(database: Database, tables: _Tables) -> Iterator[SessionRows | Unr
 
 
 def _owners(tables: _Tables, column: str) -> list[tuple[str, str]]:
-    """Whose rows stand in a file of several sessions: also those of which nothing else is left."""
+    """Return the sessions with rows in a file of several: also those of which nothing else is left."""
     table = _OF_SESSION[column]
     found = [row["id"] for row in tables.rows(table, None)] if tables.has(table) else []
     for each in (MESSAGES, EVENTS, QUEUE, ITERATIONS):
@@ -352,7 +352,7 @@ def _follows(session: _Session, blocks: Mapping[Any, list[Row]]) -> dict[Any, An
 
 
 def _unimplied(session: _Session, ordered: list[Row]) -> Iterator[bytes]:
-    """What is known of a session as a whole and does not follow from the lines before, with messages in this order."""
+    """Yield facts of a whole session that do not follow from the lines before, with messages in this order."""
     context, last = session.context, ordered[-1]["id"] if ordered else None
     if (session.has_context and context.get(CURRENT) != last) and (session.owner is None or CURRENT in context):
         yield _line(CONTEXT, {"key": CURRENT, "value": context.get(CURRENT)})

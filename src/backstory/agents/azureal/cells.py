@@ -20,7 +20,7 @@ LEVEL = 3
 WINDOW_BYTES_MAX = 32 * 1024 * 1024
 """A frame that asks for more memory to be unpacked is none of AZUREAL's, which ask for 2 MB."""
 FRAME = bytes.fromhex("28b52ffd")
-"""How a frame begins."""
+"""The first bytes of a frame."""
 
 
 class Encoder:
@@ -43,7 +43,7 @@ class Cells:
         self._decoder = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
 
     def json(self, cell: Any) -> bytes:
-        """What a cell holds, whether or not it is JSON; raises TooLarge."""
+        """Return the content of a cell, whether or not it is JSON; raises TooLarge."""
         data = cell.encode() if isinstance(cell, str) else cell if isinstance(cell, bytes) else b""
         if data.startswith(FRAME):
             data = self._unpacked(data)

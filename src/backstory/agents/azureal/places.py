@@ -1,4 +1,4 @@
-"""Where AZUREAL keeps its sessions: a file in each worktree that it is used in."""
+"""The places of AZUREAL's sessions: a file in each worktree that it is used in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rows of a session say: events, turns, facts. See ``rows`` for their lines.
+"""Reads the rows of a session: events, turns, facts. See ``rows`` for their lines.
 
 A prompt begins a turn, and a ``Complete`` ends one. What an agent was told before a prompt may stand in rows that an
 early build wrote, whole or in pieces; it is no prompt. Calls and results are what AZUREAL keeps of them, so they are
@@ -47,7 +47,7 @@ TOOLS = {
 _OPEN, _CLOSE = f"<{FOREIGN_TAG}>", f"</{FOREIGN_TAG}>"
 _INSTRUCTIONS = "# AGENTS.md instructions for "
 _NO_MODELS = ("", "unknown", "codex")
-"""What stands for a model where none is known."""
+"""The values in the place of a model if none is known."""
 _FLAT_PRICED = ("gpt-", "codex")
 """Models whose turns it prices itself."""
 _NEEDED = {
@@ -69,7 +69,7 @@ class Line(Struct):
 
 
 class _State(TurnState, kw_only=True):
-    """What a reader needs to go on: bounded, whatever the log's size."""
+    """The state of a reader between two readings: bounded, whatever the log's size."""
 
     model: str | None = None
     """The model that answers from here on, as far as it was said."""

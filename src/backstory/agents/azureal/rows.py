@@ -133,7 +133,7 @@ class _Sessions:
         return self._db.rows(table, f"where t.session_id = ? order by {by}t.rowid", (number,))
 
     def _name(self, session: _Session) -> str:
-        """What a session is known by: the same in every copy of the file, and in no other session."""
+        """Return the id of a session: the same in every copy of the file, and in no other session."""
         first = next((json for row, json in session.events if row.get("kind") == _PROMPT), None)
         rest = session.events[0][1] if session.events else str(session.compactions[0].get("summary")).encode()
         created = _plain(session.of.get("created"))

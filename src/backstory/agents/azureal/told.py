@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 THOUGHTS, CALLS, RESULTS, SUMMARIES, OTHERS = "thoughts", "full_calls", "full_results", "summaries", "unknown_records"
-"""What an event may lose."""
+"""The parts that an event may lose."""
 CONTENT_KINDS = frozenset({"Init", "UserMessage", "Command", "Plan", "AssistantText", "ToolCall", "ToolResult"})
 """A session whose last event of these follows its last ``Complete`` has no badge."""
 
@@ -33,7 +33,7 @@ class Told(Struct, frozen=True):
 
 
 def told(event: model.Event) -> Iterator[Told]:
-    """What an event becomes: often one, and none where it has no place."""
+    """Return the records that an event becomes: often one, and none if it has no place."""
     match event:
         case model.Init():
             yield _event("Init", {"cwd": event.cwd, "model": event.model or "unknown"})
@@ -63,12 +63,12 @@ def told(event: model.Event) -> Iterator[Told]:
 
 
 def complete(success: bool, duration_ms: int | None, cost_usd: float | None) -> Told:
-    """How a turn ended; 0 where nothing is known, as AZUREAL has it."""
+    """Return the record of a turn's end; 0 for unknown values, as AZUREAL has it."""
     return _event("Complete", {"success": success, "duration_ms": duration_ms or 0, "cost_usd": float(cost_usd or 0)})
 
 
 def loses(event: model.Event, chars: int) -> str | None:
-    """What of an event is not in the file; None where all of it is. ``chars``: its length before it was compact."""
+    """Return the part of an event that the file lacks, or None. ``chars``: its length before it was compact."""
     match event:
         case model.Thinking():
             return THOUGHTS

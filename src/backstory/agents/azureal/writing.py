@@ -115,7 +115,7 @@ _RESTS_LEFT = """
 select count(*) from path p join turn t on t.number = ?1 and t.id = p.turn_id where p.upto < p.last_seq
   and not exists (select 1 from turn c where c.number = ?1 and c.parent_uid = t.uid and c.parent_seq > p.upto)
 """
-"""What stands in a turn behind the record that it is left at is a branch, too, where no turn follows it."""
+"""A branch may also begin in a turn, behind the record that it is left at, with no turn after it."""
 
 
 def write(path: Path, sources: Iterable[ExportSource], *, exact: bool) -> StoreContent:
@@ -139,7 +139,7 @@ class _Session(Struct, frozen=True):
     """A session that is written. All but its first fields are columns."""
 
     number: int
-    """What it is called in the file."""
+    """The number of the session in the file."""
     staged: int
     """Its number in the temporary tables."""
     source: int
@@ -153,7 +153,7 @@ class _Session(Struct, frozen=True):
 
 
 class _Ending(Struct, frozen=True):
-    """What a badge says. Its fields are columns."""
+    """The content of a badge. Its fields are columns."""
 
     completed: int | None = None
     duration_ms: int | None = None

@@ -1,4 +1,4 @@
-"""What calls do, whatever a tool is called: this agent's own calls as actions, and actions as its calls."""
+"""The calls of this agent as actions, whatever a tool is called, and actions as its calls."""
 
 from __future__ import annotations
 

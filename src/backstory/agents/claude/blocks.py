@@ -26,7 +26,7 @@ class Blocks:
         self._calls, self._plans, self._unknown = calls, plans, unknown
 
     def answer(self, content: Content) -> list[Event]:
-        """What a message of the model holds."""
+        """Return the events of a message of the model."""
         if isinstance(content, str):
             return [AssistantText(text=content)] if content.strip() else []
         events: list[Event] = []

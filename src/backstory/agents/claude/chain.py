@@ -72,7 +72,7 @@ class _Chain:
         return self._record("user", name, {"role": "user", "content": content}, at, **more)
 
     def step(self, name: str, step: Step) -> Iterator[bytes]:
-        """What followed the prompt; ``name`` is another one for each step."""
+        """Yield the records after the prompt; ``name`` is another one for each step."""
         match step:
             case Message():
                 yield from self._message(name, step)

@@ -25,7 +25,7 @@ class _ShellResult(Struct):
 
 
 def changes(tool_use_result: bytes) -> dict[str, str]:
-    """What a result of the shell says was done to each path: ``create``, ``edit`` or ``delete``."""
+    """Return the change of each path by a shell's result: ``create``, ``edit`` or ``delete``."""
     try:
         seen = msgspec.json.decode(tool_use_result, type=_ShellResult).diff
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""What stands below the message of a commit: who helped, and the session.
+"""The trailers of a commit's message: who helped, and the session.
 
 Web and remote sessions name the address of a page, whose id no log has.
 """

@@ -1,4 +1,4 @@
-"""What the log of a run says of the records that ``claude -p`` prints: when each was. They share their uuids."""
+"""Reads the times of records that ``claude -p`` prints from the log of the run. They share their uuids."""
 
 from __future__ import annotations
 

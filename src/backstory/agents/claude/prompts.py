@@ -1,4 +1,4 @@
-"""What stands in the user's place in a log of messages: prompts, commands, and what nobody typed."""
+"""Tells apart the texts in the user's place: prompts, commands, and those that nobody typed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_compaction_summary(text: str) -> bool:
 
 
 def command_event(text: str) -> Command:
-    """What the client ran by itself, or what it printed."""
+    """Return the event of a command that the client ran by itself, or of its output."""
     name = _COMMAND_NAME.search(text)
     if name:
         args = _COMMAND_ARGS.search(text)

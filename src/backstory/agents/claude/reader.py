@@ -117,7 +117,7 @@ class Reader(TurnFold[State]):
                 session.on_branch(record.git_branch)
 
     def _control(self, record: Record) -> list[Event]:
-        """What a record beside the conversation says: of the session, the queue, running totals."""
+        """Return the events of a record besides the conversation: of the session, the queue, running totals."""
         kind = record.type
         if kind == "summary":
             self._note_summary(record)
@@ -191,7 +191,7 @@ class Reader(TurnFold[State]):
         return typed + events if typed and isinstance(typed[0], UserMessage) else events + typed
 
     def _typed(self, record: Record, text: str, at: int | None, seq: int, anchor: str | None) -> list[Event]:
-        """What stands in the user's place: a prompt begins a turn, the rest belongs to the one that goes on."""
+        """Return the events of a text in the user's place: a prompt begins a turn, others belong to the present one."""
         if not text.strip():
             return []
         if aside := prompts.untyped_event(text):
@@ -212,7 +212,7 @@ class Reader(TurnFold[State]):
         return [event]
 
     def _expansion(self, record: Record, text: str, seq: int, anchor: str | None) -> list[Event]:
-        """What the agent is given in the user's place: the command before it, such as /goal, was a prompt then."""
+        """Return the events of a text in the user's place that a command, such as /goal, brought: that was a prompt."""
         if self._state.command is None or not text.strip() or text.lstrip().startswith(_NOT_AN_EXPANSION):
             return []
         (native_id, typed, at), self._state.command = self._state.command, None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _CANONICAL = "canonicalModel"
 Counted = tuple[int, ...]
-"""Of one message: input, output, read from a cache, written to one, and of that what is held for an hour."""
+"""A message's counts: input, output, read from a cache, written to one, and of that the part held for an hour."""
 
 
 class Usage(numbers.Counts):
@@ -28,7 +28,7 @@ class Usage(numbers.Counts):
     cache_read_input_tokens: numbers.Count = None
     cache_creation_input_tokens: numbers.Count = None
     cache_write_1h: Any = field(default=None, name="cache_creation")
-    """When it is read, the part that is held for an hour; None where the periods do not add up to what was written."""
+    """The part held for an hour, set on reading; None if the periods do not add up to the tokens that were written."""
 
     def __post_init__(self) -> None:
         periods, self.cache_write_1h = self.cache_write_1h, None
@@ -48,7 +48,7 @@ def _held_for_an_hour(periods: object, written: int | None) -> int | None:
 
 
 def add_record(tokens: Tokens, before: Counted | None, usage: Usage) -> tuple[Counted, Tokens]:
-    """What a message counted and a turn's tokens after one more record of it; ``before``: what it counted so far.
+    """Return a message's counts and a turn's tokens after one more record of it; ``before``: its counts so far.
 
     A count of a cache that is not there is 0, as a client writes none of what it does not use; input or output that is
     not there is not known. A count that was lost stays lost.
@@ -90,7 +90,7 @@ def tokens_of(usage: Usage) -> Tokens:
 
 
 def larger_counts(one: Tokens, other: Tokens) -> Tokens:
-    """Of two countings of the same the larger of each number."""
+    """Return the larger of each number of two countings of the same."""
     tokens = Tokens(
         input=_max(one.input, other.input),
         output=_max(one.output, other.output),
@@ -111,7 +111,7 @@ def is_whole(usage: Usage) -> bool:
 
 
 def tokens_of_run(messages: Iterable[Tokens], results: Iterable[Tokens]) -> Tokens | None:
-    """What a run used, by its messages, a request each, and by its results.
+    """Return the tokens of a run, by its messages, a request each, and by its results.
 
     Messages miss the requests that were not streamed; results miss the answers that were cut off. Neither counts
     anything twice, so the larger number is the nearer one.
@@ -148,7 +148,7 @@ def _added(one: int | None, other: int | None) -> int | None:
 
 
 def context_window(model_usage: object, model: str | None) -> int | None:
-    """What a model can take, in tokens, as a result says beside what each model used.
+    """Return the most tokens that a model takes, as a result gives it beside each model's use.
 
     A model may stand there with a suffix, ``[1m]``; a single one is that of the turn.
     """
@@ -176,7 +176,7 @@ class Block(Struct):
 
 
 Content = str | list[Block | str] | None
-"""What a message holds."""
+"""The content of a message."""
 
 
 class Message(Struct):
@@ -246,7 +246,7 @@ def plain_text(value: Any) -> str:
 
 
 def text_of(content: Content) -> str:
-    """What a message says in words, its tool results left out; an image is named."""
+    """Return the words of a message, its tool results left out; an image is named."""
     if content is None or isinstance(content, str):
         return content or ""
     said = []

@@ -1,4 +1,4 @@
-"""What a log reports of its subagents: several builds repeat each record of theirs in a ``progress`` record.
+"""Reads a log's reports of its subagents: several builds repeat each record of theirs in a ``progress`` record.
 
 Such a record holds the message, its uuid and its time; the folder, the branch and the session are those of the parent.
 Put together again it is the record that the subagent's own log would have.

@@ -58,7 +58,7 @@ def _status(value: Any) -> int:
 
 
 def _detail(given: dict[str, Any], status: int) -> str:
-    """What the server said, without the status that stands before it."""
+    """Return the server's message, without the status before it."""
     formatted = given.get("formatted")
     text = formatted if isinstance(formatted, str) and formatted else why(plain_text(given))
     return text.strip().removeprefix(str(status))

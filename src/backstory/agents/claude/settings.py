@@ -1,4 +1,4 @@
-"""Where Claude Code looks for MCP servers and skills, and how long it keeps its logs.
+"""The places of Claude Code's MCP servers and skills, and the days for which it keeps its logs.
 
 The person's servers are in ``.claude.json``: beside the folder of logs, but in it where CLAUDE_CONFIG_DIR names that.
 A ``.config.json`` that an old build left in that folder is read instead. The client parses both as plain JSON.

@@ -1,4 +1,4 @@
-"""What lies beside a log: what a subagent was started as, results too long for the log, and workflows."""
+"""Reads the files beside a log: a subagent's definition, results too long for the log, and workflows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PERSISTED_OUTPUT = lazy_regex(r"<persisted-output>\nOutput too large [^\n]*[/\\
 
 
 class _SubagentMeta(Struct):
-    """What lies beside a subagent's log."""
+    """The file beside a subagent's log."""
 
     description: str = ""
 

@@ -1,4 +1,4 @@
-"""What a turn cost: tokens message by message, money and the model's time also by running totals."""
+"""Counts the cost of a turn: tokens message by message, money and the model's time also by running totals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a log that goes on, so that reading what was appended costs no more than that."""
+"""The kept state of a log's reader, so that reading new records costs no more than their length."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from backstory.agents.turn_fold import TurnState
 
 
 class State(TurnState, kw_only=True):
-    """What a reader needs to go on: bounded, whatever the log's size."""
+    """The state of a reader between two readings: bounded, whatever the log's size."""
 
     title_rank: int = 0
     usage: dict[str, Counted] = field(default_factory=dict)
-    """What the last messages of the turn counted so far, by message and request."""
+    """The counts of the turn's last messages so far, by message and request."""
     unfinished: dict[str, bool] = field(default_factory=dict)
     """Messages of the turn whose final count has not come, in order; some of them, where there are many."""
     finished: list[str] = field(default_factory=list)

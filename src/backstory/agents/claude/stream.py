@@ -1,4 +1,4 @@
-"""What a run prints while it goes on, and what it came to.
+"""Reads the output of a run while it goes on, and its result.
 
 A run is ``claude -p`` with ``stream-json``: the blocks of messages are those of the log, but a message's true usage
 is only in its ``stream_event`` records. One run may print several ``init`` and ``result`` records, and ends when the
@@ -286,7 +286,7 @@ class StreamReader:
         return tokens_of_run(self._messages.values(), self._result_tokens())
 
     def _tokens_source(self) -> str:
-        """How they are known: by messages that ended or by results, all of one of them with input and output."""
+        """Return their source: messages that ended or results, all of one of them with input and output."""
         is_known = any(
             counted and all(map(_is_whole, counted))
             for counted in (list(self._messages.values()), self._result_tokens())

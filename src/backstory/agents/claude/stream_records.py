@@ -58,7 +58,7 @@ class StreamRecord(Struct):
     usage: Usage | None = None
     permission_denials: Any = None
     model_usage: Any = field(default=None, name="modelUsage")
-    """Of each model that was asked, what it used and can take."""
+    """The tokens that each model used, and the most that it takes."""
 
 
 stream_decoder = msgspec.json.Decoder(StreamRecord)

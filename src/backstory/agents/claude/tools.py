@@ -44,7 +44,7 @@ class _QuestionResult(Struct):
 
 
 def tool_of(name: str) -> Tool:
-    """What kind of tool it is."""
+    """Return the kind of a tool."""
     return TOOLS.get(name, Tool.OTHER)
 
 
@@ -55,13 +55,13 @@ def path_in(given: dict[str, Any]) -> str | None:
 
 
 def refusal(result: ToolResult) -> str:
-    """What the user said when refusing a call."""
+    """Return the user's words on refusing a call."""
     found = _WORDS_OF_REFUSAL.search(result.content)
     return found.group(1).strip() if found else ""
 
 
 def answers(result: ToolResult, tool_use_result: bytes) -> list[str]:
-    """What the user answered to the agent's questions."""
+    """Return the user's answers to the agent's questions."""
     if result.tool_name != _QUESTION_TOOL and not result.content.startswith(_ANSWERED_START):
         return []
     try:

@@ -1,4 +1,4 @@
-"""What stands below the message of a commit: who helped. It names no session."""
+"""The trailers of a commit's message: who helped. It names no session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a thread comes to, record by record: its tasks, turns and their tree, calls, tokens."""
+"""Folds a thread record by record: its tasks, turns and their tree, calls, tokens."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _OVER_MAX = 200
 
 
 class State(TurnState, kw_only=True):
-    """What a reader needs to go on: bounded, whatever the log's size."""
+    """The state of a reader between two readings: bounded, whatever the log's size."""
 
     thread: str | None = None
     has_copies: bool = False
     has_events: bool = False
     model: str | None = None
     window: int | None = None
-    """What the model can take, in tokens."""
+    """The most tokens that the model takes."""
     task: str | None = None
     task_root: str | None = None
     """The turn that a task is a part of, such as the review that it makes."""
@@ -62,7 +62,7 @@ class State(TurnState, kw_only=True):
     path_copied: list[tuple[str, int]] = field(default_factory=list)
     """The path as it was when copies began."""
     untold: list[tuple[str, int]] = field(default_factory=list)
-    """What the model was sent as the user's words, and how many images, while no other record has the prompt."""
+    """The user's words that the model was sent, and the number of images, while no other record has the prompt."""
 
 
 class Fold(TurnFold[State]):
@@ -113,7 +113,7 @@ class Fold(TurnFold[State]):
         return turn
 
     def _note_window(self, given: object) -> None:
-        """What the model can take, as a task's begin and each count of tokens say."""
+        """Note the most tokens that the model takes, as a task's begin and each count of tokens give it."""
         state, window = self._state, numbers.count(given, "context_window")
         state.window = window or state.window
         if window and state.turn is not None and state.task == state.turn_task:

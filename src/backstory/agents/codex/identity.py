@@ -1,4 +1,4 @@
-"""Whose log a file is: the thread, and the one that it was forked or spawned from."""
+"""Finds the owner of a file: the thread, and the one that it was forked or spawned from."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def identify(path: Path, head: bytes) -> LogIdentity | None:
 
 
 def _first_meta(head: bytes) -> SessionMeta:
-    """What the first session_meta says, and no later one: a fork repeats its parent's after its own."""
+    """Return the content of the first session_meta, and no later one: a fork repeats its parent's after its own."""
     line = next((line for line in jsonl.lines_in(head) if _META.search(line)), b"")
     try:
         record = records_on(line)[0]

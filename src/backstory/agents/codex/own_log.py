@@ -111,7 +111,7 @@ class _Logged:
             call.done = call.done or at
 
     def _item(self, item: TurnItem, began: int | None, at: int | None) -> None:
-        """What was done, which may be a while after the model asked for it."""
+        """Note an item's end, which may be a while after the model asked for it."""
         call = self._calls.get(item.id or "")
         match item.type:
             case "FileChange":
@@ -163,7 +163,7 @@ def _found_in(logged: _Logged, stream: Iterable[tuple[int, bytes]]) -> RunFacts:
 
 
 def _key(event: Event) -> Key | None:
-    """What something that was printed is about."""
+    """Return the key of the printed item that an event is about."""
     match event:
         case Init():
             return _BEGIN

@@ -1,4 +1,4 @@
-"""Which service the client on this machine asks: it continues no log of another one."""
+"""Finds the service that the client on this machine asks: it continues no log of another one."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def _begins_a_task(record: Record) -> bool:
 
 
 def _answer(text: str) -> list[Event | None]:
-    """What the model said, and the plan it put before the user where it says so."""
+    """Return the events of the model's words, and of the plan that it put before the user."""
     found = _PROPOSED.search(text)
     if found is None:
         return [AssistantText(text=text)] if text else []

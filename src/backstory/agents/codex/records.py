@@ -29,7 +29,7 @@ class SubAgent(Struct):
 
 
 class Source(Struct):
-    """What a thread came from, where that is more than a word."""
+    """The source of a thread, if it is more than a word."""
 
     subagent: SubAgent | str | None = None
 
@@ -61,7 +61,7 @@ class TurnContext(Struct):
 
 
 class Origin(Struct):
-    """Whose words each part of a message is, as newer builds say."""
+    """The author of each part of a message, as newer builds note it."""
 
     content_item_kinds: list[str] | None = None
 

@@ -36,7 +36,7 @@ def retry_of(message: str) -> Retry:
 
 
 def reason(text: str) -> str:
-    """Why a request failed, in words.
+    """Return the reason why a request failed, in words.
 
     >>> reason("exceeded retry limit, last status: 429 Too Many Requests")
     'rate limit (429)'

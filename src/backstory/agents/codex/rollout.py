@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ABORTED = "<turn_aborted>\nThe user interrupted the previous turn on purpose.\n</turn_aborted>"
 TYPED, NOT_TYPED = "user.text", "unknown"
-"""Whose words a part of a message is, as the client notes it."""
+"""The author of a part of a message, as the client notes it."""
 
 
 def log_name(session: CarriedSession) -> PurePath:
@@ -79,14 +79,14 @@ class _Rollout:
         )  # fmt: skip
 
     def prompt(self, turn: CarriedTurn) -> Iterator[bytes]:
-        """What was typed, for the model and for the screen."""
+        """Yield the typed prompt, for the model and for the screen."""
         if turn.prompt or turn.images:
             yield self.words(turn.prompt, turn.started, TYPED, turn.images)
             shown = [images.url_of(each) for each in turn.images]
             yield self._event("user_message", turn.started, message=turn.prompt, images=shown, local_images=[])
 
     def step(self, step: Step) -> Iterator[bytes]:
-        """What followed it."""
+        """Yield the records after it."""
         match step:
             case Message(parts=parts):
                 yield from (self._part(part, step.at) for part in parts)

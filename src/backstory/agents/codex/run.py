@@ -1,4 +1,4 @@
-"""How Codex is run: ``codex exec --json``, its prompt on stdin."""
+"""Runs Codex: ``codex exec --json``, its prompt on stdin."""
 
 from __future__ import annotations
 

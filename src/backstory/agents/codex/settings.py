@@ -1,4 +1,4 @@
-"""Where Codex CLI looks for MCP servers and skills.
+"""The places of Codex CLI's MCP servers and skills.
 
 The client gives a server few variables of its own environment, so what a server needs stands in its entry.
 """

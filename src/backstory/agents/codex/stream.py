@@ -1,4 +1,4 @@
-"""What a run of ``codex exec --json`` prints: items with a short id each, printed when they start and end.
+"""Reads the output of ``codex exec --json``: items with a short id each, printed when they start and end.
 
 Only ``turn.completed`` and ``turn.failed`` say how it ended; calls that Codex refused are named on stderr alone.
 """

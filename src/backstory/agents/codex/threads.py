@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 3.0
 RECORDS_MAX = 200
-"""What a row says stands in so many of a log's first records."""
+"""The number of a log's first records that hold the values of a row."""
 TITLE_CHARS_MAX = 1_000
 LED_BACK = ("rollout_path", "archived", "archived_at")
 """The columns that keep the client from a log."""
@@ -125,7 +125,7 @@ def _write(db: sqlite3.Connection, native_id: str, values: dict[str, Any], led_b
 
 
 def _values(log: Path, native_id: str) -> dict[str, Any]:
-    """What the columns of a new row say, from the beginning of its log."""
+    """Return the values of a new row's columns, from the first records of its log."""
     meta: dict[str, Any] = {}
     turn: dict[str, Any] = {}
     prompt = ""
@@ -167,7 +167,7 @@ def _records(log: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
 
 
 def _prompt(line: bytes) -> str:
-    """What a person typed, if a record is that: older builds wrote it as an event, too."""
+    """Return the typed text if a record is a prompt: older builds wrote it as an event, too."""
     try:
         records = records_on(line)
     except jsonl.NotJson:

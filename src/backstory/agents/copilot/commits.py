@@ -1,4 +1,4 @@
-"""What stands below the message of a commit: who helped, and the session.
+"""The trailers of a commit's message: who helped, and the session.
 
 Of a session that is also in the cloud that may be its id there, which no log has.
 """

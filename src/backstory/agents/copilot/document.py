@@ -27,7 +27,7 @@ _any = msgspec.json.Decoder()
 
 
 class Piece(Struct, kw_only=True):
-    """What a record holds: elements of the two lists, and the rest by its names."""
+    """The content of a record: elements of the two lists, and the rest by its names."""
 
     rest: dict[str, Any] = field(default_factory=dict)
     messages: list[Any] = field(default_factory=list)
@@ -37,7 +37,7 @@ class Piece(Struct, kw_only=True):
 
 
 def record_end(head: bytes) -> re.Pattern[bytes]:
-    """What the last line of each record looks like, from the document's beginning."""
+    """Return the pattern of the last line of each record, from the document's beginning."""
     indent = _INDENT.match(head)
     element = rb"(?:%b\},?|\}|\{.*\})\s*\Z" % re.escape(indent.group(1) * 2) if indent else rb"\}\s*\Z|\{.*\}\s*\Z"
     return re.compile(element)
@@ -52,7 +52,7 @@ def session_of(head: bytes) -> str | None:
 
 
 def started_ms(head: bytes) -> int:
-    """When the session began, ms since 1970; 0 when the document's beginning does not say."""
+    """Return the begin of the session, ms since 1970; 0 if the document's beginning does not give it."""
     found = _STARTED.search(head) if _OPENING.match(head) else None
     return ids.parse_time_ms(found.group(1).decode("utf-8", "replace")) or 0 if found else 0
 
@@ -81,7 +81,7 @@ def native_id_of(record: bytes) -> str | None:
 
 
 def piece(record: bytes) -> Piece | None:
-    """What a record holds; None when it is no part of a document."""
+    """Return the content of a record; None if it is no part of a document."""
     text = record.removeprefix(_BOM).strip(b"\0 \t\r\n").removesuffix(b",")
     goes_on = text.startswith(b"]")
     if goes_on:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MESSAGES_BYTES_MAX = 4 * 1024 * 1024
 """The most bytes of a document's messages that wait for a timeline that repeats them."""
 _ADDED = lazy_regex(r"\s*<(current_datetime|reminder)>.*?</\1>", re.DOTALL)
-"""What the earliest builds put behind a prompt."""
+"""Text that the earliest builds put behind a prompt."""
 
 
 class DocumentFold(Fold):
@@ -64,7 +64,7 @@ class DocumentFold(Fold):
             state.turn.model = state.turn.model or state.selected
 
     def _entry(self, entry: dict[str, Any], at: int | None, seq: int) -> list[Event | None]:
-        """What an entry of the timeline says; None in the place of an event that was emitted before."""
+        """Return the events of a timeline's entry; None in the place of an event that was emitted before."""
         kind, text = as_text(entry.get("type")), as_text(entry.get("text"))
         match kind:
             case "user":
@@ -115,7 +115,7 @@ class DocumentFold(Fold):
         self._note_end(events, at)
 
     def _message(self, message: dict[str, Any], seq: int) -> list[Event]:
-        """What a message to or from the model says, in a document that has nothing better."""
+        """Return the events of a message to or from the model, in a document that has nothing better."""
         text = plain_text(message.get("content"))
         match message.get("role"):
             case "user":

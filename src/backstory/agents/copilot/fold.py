@@ -1,4 +1,4 @@
-"""What a session comes to, record by record: turns, calls, tokens."""
+"""Folds a session record by record: turns, calls, tokens."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from backstory.model import (
 
 
 class State(TurnState, kw_only=True):
-    """What a reader needs to go on: bounded, whatever the log's size."""
+    """The state of a reader between two readings: bounded, whatever the log's size."""
 
     helpers: Helpers = field(default_factory=Helpers)
     has_prompts: bool = False
@@ -64,10 +64,10 @@ class State(TurnState, kw_only=True):
     """The last request without a receipt and its output tokens: an answer may come in several records."""
     total: Tokens = field(default_factory=Tokens)
     counted: Tokens = field(default_factory=Tokens)
-    """What was given to turns since that total was written."""
+    """The tokens given to turns since that total was written."""
     turns_counted: int = 0
     counted_before: list[Tokens] = field(default_factory=list)
-    """What was counted since that total before each turn that began since, but for the first of very many."""
+    """The tokens counted since that total before each turn that began since, but for the first of very many."""
     latency: latency.Total = field(default_factory=latency.Total)
     messages: list[Any] = field(default_factory=list)
     """A document's messages, for as long as it has no timeline."""
@@ -80,7 +80,7 @@ _BESIDE = (Hook, Command, Init, ModelSwitch, Compacted, Unknown)
 
 
 class Fold(TurnFold[State]):
-    """What is known of a session, whatever its records look like. See ``contract.LogReader``."""
+    """The facts of a session, whatever form its records have. See ``contract.LogReader``."""
 
     def __init__(self, identity: LogIdentity, state: bytes | None) -> None:
         super().__init__(NAME, identity, state, State)
@@ -110,7 +110,7 @@ class Fold(TurnFold[State]):
         self._begin_turn(native_id, prompt, at, seq)
 
     def _thinking(self, kind: str, text: str) -> list[Event]:
-        """What was thought, unless the last thinking is the same, from a record of the other kind."""
+        """Return the thinking, unless the last thinking is the same, from a record of the other kind."""
         if not text:
             return []
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
@@ -204,12 +204,12 @@ class Fold(TurnFold[State]):
             self._give_latency(used.get("duration") if self._state.has_receipts else None)
 
     def _note_unknown_input(self, turn: Turn) -> None:
-        """Of a request without a receipt the input is not known until the process says what it used in all."""
+        """Note that a request without a receipt has no known input until the process gives its total."""
         if self._state.counted.output and not self._state.has_receipts and turn.tokens.input is not None:
             turn.tokens_source = PARTIAL
 
     def _note_totals(self, metrics: Any, latency_ms: Any) -> None:
-        """What a process says it used in all: from it comes what its requests did not count."""
+        """Note the total of a process: it gives the tokens that its requests did not count."""
         if not isinstance(metrics, dict) or not metrics:
             return
         state, total = self._state, Tokens()
@@ -246,7 +246,7 @@ class Fold(TurnFold[State]):
         state.total, state.counted, state.turns_counted, state.counted_before = total, Tokens(), 0, []
 
     def _counted_by(self, total: Tokens) -> tuple[Tokens, int]:
-        """What was counted of what a total holds, and in how many turns.
+        """Return the part of a total that was counted, and the number of turns with it.
 
         Of one that lacks what was counted that is what its own process counted, if it went on with a session that
         another left, or read it anew: the last turns, whose output is just its.

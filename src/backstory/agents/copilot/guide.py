@@ -31,5 +31,5 @@ class Guide:
         return f"--allow-tool 'shell({' '.join(words)}:*)'" if kind == Tool.SHELL and words else None
 
     def why_not_run(self, output: str) -> NotRun | None:
-        """Where nobody can be asked, what is not allowed is refused with this sentence."""
+        """Return REFUSED for the sentence by which the client refuses a call that nobody can be asked about."""
         return NotRun.REFUSED if _REFUSED in output else None

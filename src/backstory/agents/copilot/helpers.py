@@ -22,7 +22,7 @@ class Helpers(Struct):
     calls: dict[str, str] = field(default_factory=dict)
 
     def named(self, events: list[Event], kind: str, data: dict[str, Any], helper: Any) -> list[Event]:
-        """What a helper's record says, with the call by which it is at work where that is known."""
+        """Return the events of a helper's record, with the call by which it is at work if that is known."""
         parent, own = data.get("parentToolCallId"), helper if isinstance(helper, str) else ""
         if kind == "subagent.started" and own and isinstance(call_id := data.get("toolCallId"), str):
             self.calls[own] = call_id

@@ -221,7 +221,7 @@ class Reader(DocumentFold, RowFold):
         return events
 
     def _own(self, kind: str, data: dict[str, Any], native_id: str, at: int | None, seq: int) -> list[Event]:
-        """What the agent itself, or its user, said and did."""
+        """Return the events of the agent itself, or of its user."""
         match kind:
             case "user.message":
                 return self._user(data, native_id, at, seq)
@@ -248,7 +248,7 @@ class Reader(DocumentFold, RowFold):
                 return self._session(kind, data)
 
     def _aside(self, kind: str, data: dict[str, Any]) -> list[Event]:
-        """What a subagent was asked, said and did."""
+        """Return the events of a subagent: its prompt, words and calls."""
         match kind:
             case "user.message":
                 return hooks("subagent prompt", prompt_of(data))
@@ -273,7 +273,7 @@ class Reader(DocumentFold, RowFold):
                 return self._session(kind, data)
 
     def _session(self, kind: str, data: dict[str, Any]) -> list[Event]:
-        """What is recorded about a session, whoever is at work in it."""
+        """Return the events about a session, whoever is at work in it."""
         match kind:
             case "session.start":
                 return [self._begin_session(data)]

@@ -1,4 +1,4 @@
-"""Where Copilot keeps what, and what its files are called."""
+"""The places of Copilot's files, and their names."""
 
 from __future__ import annotations
 

@@ -61,6 +61,6 @@ def is_ours(line: bytes) -> bool:
 
 
 def session_started(line: bytes) -> dict[str, Any] | None:
-    """What the record that a session began says, where it is on this line."""
+    """Return the content of the record that a session began, if it is on this line."""
     starts = [each.data for each in records_on(line)[0] if each.type == "session.start"]
     return starts[0] if starts and isinstance(starts[0], dict) else None

@@ -1,4 +1,4 @@
-"""What an agent's own reindex would write into a session store from its logs and the files beside them.
+"""Makes the rows of a session store as the agent's own reindex would, from its logs and the files beside them.
 
 The rules of version 1.0.102, kept where they lose something: a checkpoint's title is empty, files and refs are as old
 as the reindex, a last answer that came with a call is none, and a call counts prompts that are no turns. Nothing that
@@ -39,13 +39,13 @@ _SHELL_REFS = (
      lazy_regex(r"https://github\.com/[^/\s]+/[^/\s]+/issues/(\d+)", re.ASCII), "issue"),
     (lazy_regex(r"\bgit\s+commit\b"), lazy_regex(r"\[[A-Za-z0-9_/.-]+\s+([0-9a-f]{7,40})\]"), "commit"),
 )  # fmt: skip
-"""What a command does, where its output names what it did it to, and what that is."""
+"""The reference that a command makes, if its output names the subject, and the subject's kind."""
 _CHECKPOINT = lazy_regex(r"checkpoints/[^/]+\.md$")
 _CHECKPOINT_NUMBER = lazy_regex(r"(\d{1,9})-", re.ASCII)
 _MADE = lazy_regex(r"files/[^/]+$")
 _OPENING, _CLOSING = lazy_regex(r"<(\w+)>"), lazy_regex(r"</(\w+)>")
 _BLANKS = "\t\n\v\f\r \xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000\ufeff"
-"""What JavaScript trims off."""
+"""The characters that JavaScript trims off."""
 
 
 class _Line(Struct):
@@ -162,7 +162,7 @@ def _index_checkpoints(store: SessionStore, folder: _Folder, now: str) -> None:
 
 
 def _text_of(file: KeptFile) -> str | None:
-    """What a file says; None where it is no text, which a reindex passes over."""
+    """Return the text of a file; None if it is no text, which a reindex passes over."""
     try:
         return file.read().decode()
     except UnicodeDecodeError:
@@ -170,7 +170,7 @@ def _text_of(file: KeptFile) -> str | None:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """What stands between a tag and its end, by the tag's name; nothing for blanks, the last of several."""
+    """Return the text between a tag and its end, by the tag's name; empty for blanks, the last of several."""
     ends: dict[str, list[int]] = {}
     for end in _CLOSING.finditer(text):
         ends.setdefault(end.group(1), []).append(end.start())
@@ -299,7 +299,7 @@ def _written(call: _Call, data: dict[str, Any]) -> list[str]:
 
 
 def _named(name: str, arguments: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the arguments of a call to the forge's server name."""
+    """Return the things that the arguments of a call to the forge's server name."""
     found = []
     for word, argument, kind in _FORGE_REFS:
         value = arguments.get(argument)
@@ -310,7 +310,7 @@ def _named(name: str, arguments: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _made(command: Any, output: Any) -> list[tuple[str, str]]:
-    """What a command made or looked at, as its output says."""
+    """Return the things that a command made or looked at, as its output names them."""
     if not isinstance(command, str) or not isinstance(output, str):
         return []
     said = ((how.search(command) and where.search(output), kind) for how, where, kind in _SHELL_REFS)

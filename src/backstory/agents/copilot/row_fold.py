@@ -33,7 +33,7 @@ class RowFold(Fold):
     """Folds the rows of a session whose log is gone."""
 
     def _row(self, table: str, row: dict[str, Any], at: int | None, seq: int) -> list[Event]:
-        """What a row of the database says of a session whose log is gone."""
+        """Return the events of a database's row about a session whose log is gone."""
         match table:
             case "sessions":
                 self._note_place(row)
@@ -66,7 +66,7 @@ class RowFold(Fold):
         return [ToolCall(**about, input={"path": path}), ToolResult(**about)] if path else []
 
     def _row_ref(self, row: dict[str, Any], at: int | None, seq: int) -> list[Event]:
-        """What was named. The row says in which turn, but not in which words."""
+        """Return the reference of a row, which gives the turn, but not the words."""
         kind, value = as_text(row.get("ref_type")), row.get("ref_value")
         named = as_text(value) or (str(value) if as_number(value) is not None else "")
         if kind not in REF_TYPES or not named:

@@ -32,7 +32,7 @@ _TABLES = {
 """Tables with rows of a session, and the column that orders them."""
 _TIMES = ("timestamp", "created_at", "first_seen_at")
 _LAST = 2**31
-"""Where a row stands that names no turn."""
+"""The place of a row that names no turn."""
 
 
 def sessions_in(database: Path, not_these: Container[str]) -> Iterator[SessionRows | UnreadRows]:

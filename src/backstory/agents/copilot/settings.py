@@ -1,4 +1,4 @@
-"""Where Copilot looks for MCP servers and skills.
+"""The places of Copilot's MCP servers and skills.
 
 Of a project it reads ``.mcp.json``, too; that one is another client's own, so ours is the other.
 """

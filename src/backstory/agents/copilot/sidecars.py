@@ -1,4 +1,4 @@
-"""What lies beside a log: the workspace, plans, checkpoints."""
+"""Reads the files beside a log: the workspace, plans, checkpoints."""
 
 from __future__ import annotations
 

@@ -71,11 +71,11 @@ _SECTION_TYPES = {
     "important_files": "checkpoint_files",
     "next_steps": "checkpoint_next_steps",
 }
-"""What the index calls a checkpoint's sections."""
+"""The names that the index has for a checkpoint's sections."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """What is known of a session as a whole; None where it is not."""
+    """The known facts of a whole session; None for the unknown ones."""
 
     cwd: str | None = None
     repository: str | None = None
@@ -91,7 +91,7 @@ class SessionStore:
         self._db = sqlite3.connect(path, isolation_level=None)
         self._indexed: dict[str, int] = {}
         self.counts: dict[str, int] = {}
-        """How many rows each table has, once it is whole; that of notes only where it has any."""
+        """The rows of each table, once it is whole; those of notes only if it has any."""
 
     def __enter__(self) -> SessionStore:
         # Until it is whole the file is nobody's, so it needs no journal.

@@ -45,7 +45,7 @@ TOOLS = {
     "web_search": Tool.SEARCH,
 }
 EDITOR_COMMANDS = {"view": Tool.READ, "create": Tool.WRITE}
-"""What ``str_replace_editor`` does when it does not edit."""
+"""The acts of ``str_replace_editor`` besides editing."""
 _PATH_MAX = 1_000
 _PATCHED = lazy_regex(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 _EXIT_CODE = lazy_regex(r"<(?:shellId: \S+ completed|exited) with exit code (-?\d+)>\s*$")

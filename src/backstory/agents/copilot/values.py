@@ -49,7 +49,7 @@ def hooks(name: str, output: str) -> list[Event]:
 
 
 def message_text(value: Any) -> str:
-    """What an error, or a hook's output, says."""
+    """Return the message of an error, or of a hook's output."""
     if isinstance(value, dict):
         for name in ("message", "additionalContext"):
             if isinstance(value.get(name), str):
@@ -82,7 +82,7 @@ def as_time_ms(value: Any) -> int | None:
 
 
 def tokens_in(usage: dict[str, Any]) -> Tokens:
-    """What a request, or several, used. Input and output that are not there are lost; others there may be none of."""
+    """Return the tokens of one or several requests. A missing input or output is lost; another may mean none."""
     given, output, read, written, reasoning = (numbers.tokens(usage.get(name), name) for name in _USAGE)
     given, output = (LOST if each is None else each for each in (given, output))
     return Tokens(

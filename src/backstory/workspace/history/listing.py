@@ -107,7 +107,7 @@ class Listing:
         return self.values(stores, found, running, running, everywhere=True)
 
     def labels(self, uids: Sequence[str]) -> dict[str, str]:
-        """Return each session's label that commands take in any folder: the shortest part of its uid that is its own."""
+        """Return each session's label that commands take in any folder: the shortest part of its uid of its own."""
         return _labels(self.stores(everywhere=True), uids)
 
     def stores(self, *, everywhere: bool) -> list[Store]:
