@@ -70,18 +70,8 @@ PASSING_METHODS = 36
 """Public methods that only hand their own arguments on; names that docs/api.md promises are left out."""
 LISTED_IN = {"sessions": 4, "logs": 3, "turns": 5}
 """The modules that list the columns of a table."""
-FIRST_WORDS = {
-    "Have": 54,
-    "How": 145,
-    "So": 4,
-    "Of": 61,
-    "What": 604,
-    "Where": 94,
-    "Whether": 0,
-    "Which": 37,
-    "Who": 10,
-}
-"""How often a docstring begins so, and not with a verb or a noun; it only sinks."""
+FIRST_WORDS_BANNED = {"How", "Of", "So", "That", "What", "When", "Where", "Whether", "Which", "Who", "Whose", "Why"}
+"""A docstring begins with a verb or a noun, not with a question or a part of a sentence."""
 CALLED = {
     "list": 40, "search": 48, "show": 55, "second run": 97, "ingest, nothing new": 74, "an agent's call": 57,
 }  # fmt: skip
@@ -148,7 +138,7 @@ def test_the_store_has_few_methods_of_its_own() -> None:
 
 def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     found = house.first_words()
-    assert {word: found[word] for word, most in FIRST_WORDS.items() if found[word] > most} == {}
+    assert {word: found[word] for word in FIRST_WORDS_BANNED if found[word]} == {}
 
 
 def test_few_modules_list_the_columns_of_a_table() -> None:

@@ -93,7 +93,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _behind(name: str) -> str:
-    """What git writes behind a name with blanks, so that nothing is taken for a time."""
+    """Return the end that git writes behind a name with blanks, so that nothing is taken for a time."""
     return "\t" if " " in name and not name.startswith('"') else ""
 
 

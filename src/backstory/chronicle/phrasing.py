@@ -1,4 +1,4 @@
-"""What an agent is asked for when it is to phrase a report: the facts, marked as data. Pure."""
+"""Writes the prompt for an agent that phrases a report: the facts, marked as data. Pure."""
 
 from __future__ import annotations
 

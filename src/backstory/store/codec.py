@@ -54,7 +54,7 @@ DICTIONARY_BYTES_MAX = 16 * 1024 * 1024
 """No dictionary of ours is larger; one that is stands for damage."""
 FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 BLOCK_HEAD_BYTES, CHECKSUM_BYTES, REPEATED = 3, 4, 1
-"""Numbers of a zstd frame: the length of a block's header, that of its checksum, the kind of a block of one repeated byte."""
+"""Numbers of a zstd frame: the bytes of a block's header, of its checksum, and the kind of a repeated byte."""
 CUT_SHORT = "its compressed content ends too early"
 DAMAGED = "its compressed content is damaged"
 NO_FRAME = "its compressed content goes on with something else"

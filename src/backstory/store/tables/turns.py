@@ -256,7 +256,8 @@ def sum_up(db: apsw.Connection, session_id: int) -> None:
         # The sum of integers is an error where it grows too large, that of floats is not.
         "duration_ms = (select iif(count(duration_ms), cast(total(duration_ms) as integer), null) "
         "from turns where session_id = ?1), "
-        "cost_usd = (select min(sum(cost_usd), ?6) from turns where session_id = ?1), "
+        # Not min(): a function in an update has SQLite write a journal of the statement.
+        "cost_usd = (select iif(total(cost_usd) > ?6, ?6, sum(cost_usd)) from turns where session_id = ?1), "
         "(leaf_uid, completed) = (select iif(sessions.leaf_seq is null, uid, sessions.leaf_uid), "
         "case outcome when ?2 then 1 when ?3 then 0 when ?4 then 0 when ?5 then 0 end "
         "from turns where session_id = ?1 and removed is null "
