@@ -37,6 +37,11 @@ SLOW_FIXTURES = {"bench"}
 """Of tests that run ``backstory`` and an agent, each a process of its own."""
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are processors: many tests wait for a process or a lock."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test that has one of the slow fixtures is slow; ``make quick`` leaves it out."""
     for item in items:
