@@ -17,7 +17,7 @@ from backstory.conversation.context import (
     build_context_prompt,
     context_prefix,
     strip_context,
-    told_as,
+    typed_part,
 )
 from backstory.model import (
     AssistantText,
@@ -201,8 +201,8 @@ GO_ON = (
 
 
 def test_what_another_program_says_to_have_its_agent_go_on_is_no_prompt() -> None:
-    assert told_as(GO_ON) == ("", Hook(name="azureal-internal-auto-continue", output=GO_ON))
-    assert told_as(f"\n{GO_ON}\n")[0] == ""
+    assert typed_part(GO_ON) == ("", Hook(name="azureal-internal-auto-continue", output=GO_ON))
+    assert typed_part(f"\n{GO_ON}\n")[0] == ""
 
 
 @pytest.mark.parametrize(
@@ -219,4 +219,4 @@ def test_what_another_program_says_to_have_its_agent_go_on_is_no_prompt() -> Non
     ],
 )
 def test_a_person_who_writes_the_like_stays_a_person(text: str) -> None:
-    assert told_as(text) == (text, UserMessage(content=text))
+    assert typed_part(text) == (text, UserMessage(content=text))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.conversation.pairing import HELD_MAX, results_below_calls, told_once
+from backstory.conversation.pairing import HELD_MAX, results_below_calls, without_repeats
 from backstory.model import AssistantText, Event, Hook, Thinking, ToolCall, ToolResult, UserMessage
 
 if TYPE_CHECKING:
@@ -132,4 +132,4 @@ BARE = ToolCall(tool_use_id="e", tool_name="task_complete")
 )
 def test_what_a_model_says_as_it_ends_a_task_is_told_once(told: tuple[Event, ...], shown: list[Event]) -> None:
     pairs = [(event, None) for event in told]
-    assert [event for event, _ in told_once(pairs, lambda each: each, lambda _, event: event)] == shown
+    assert [event for event, _ in without_repeats(pairs, lambda each: each, lambda _, event: event)] == shown

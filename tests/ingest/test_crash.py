@@ -16,7 +16,7 @@ import pytest
 from backstory import agents
 from backstory.errors import NotAStore, StoreNotFound
 from backstory.ingest import ingest as ingest_module
-from backstory.ingest import log_reader
+from backstory.ingest import log_reader, matching
 from backstory.ingest.ingest import ingest
 from backstory.store import open_store
 from backstory.store.tables import sessions
@@ -177,6 +177,26 @@ def test_an_ingest_beside_agents_that_write_keeps_up(disturbed: Machine, tmp_pat
     undisturbed.close()
 
 
+class Stopped(BaseException):
+    """The other process is stopped here."""
+
+
+def one_more_slice_is_stored_by_another(machine: Machine) -> None:
+    other = open_store(machine.store_path, shared=True, now=lambda: NOW)
+    write, written = other.append, list[int]()
+
+    def one_only(pieces: Any) -> Any:
+        if written:
+            raise Stopped
+        written.append(1)
+        return write(pieces)
+
+    with pytest.MonkeyPatch.context() as patched, contextlib.suppress(Stopped):
+        patched.setattr(other, "append", one_only)
+        ingest(other, [agents.load("claude")], environ={}, home=machine.home, now=NOW)
+    other.close()
+
+
 def test_a_log_that_another_process_begins_between_two_looks_is_not_begun_twice(
     disturbed: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,34 +207,43 @@ def test_a_log_that_another_process_begins_between_two_looks_is_not_begun_twice(
     monkeypatch.setattr(log_reader, "SLICE_BYTES", SMALL_SLICE)
     monkeypatch.setattr(log_reader, "BLOCK_BYTES", SMALL_SLICE)
 
-    class Stopped(BaseException):
-        pass
-
-    def begun_by_another() -> None:
-        other = open_store(shared.store_path, shared=True, now=lambda: NOW)
-        write, written = other.append, list[int]()
-
-        def one_only(pieces: Any) -> Any:
-            if written:
-                raise Stopped
-            written.append(1)
-            return write(pieces)
-
-        monkeypatch.setattr(other, "append", one_only)
-        with pytest.raises(Stopped):
-            ingest(other, [agents.load("claude")], environ={}, home=shared.home, now=NOW)
-        other.close()
-
     ask = sessions.next_seq
-    looks = [begun_by_another]
+    looks = [shared]
 
     def next_seq(db: apsw.Connection, uid: str) -> int:
         if looks:
-            looks.pop()()
+            one_more_slice_is_stored_by_another(looks.pop())
         return ask(db, uid)
 
     monkeypatch.setattr(sessions, "next_seq", next_seq)
     assert shared.read().errors == []
+    assert differences(shared.content(), alone.content()) == []
+    alone.close()
+    shared.close()
+
+
+def test_a_log_that_another_process_reads_a_slice_ahead_is_read_until_both_are_at_its_end(
+    disturbed: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, shared = Machine(tmp_path / "alone"), Machine(tmp_path / "shared")
+    for machine in (alone, shared):
+        machine.put("claude/resume")
+    alone.read()
+    monkeypatch.setattr(log_reader, "SLICE_BYTES", 1_000)
+    monkeypatch.setattr(log_reader, "BLOCK_BYTES", 1_000)
+    is_other, looks = [False], list[int]()
+
+    def start_of(*args: Any) -> Any:
+        if not is_other[0]:
+            is_other[0] = True
+            looks.append(1)
+            one_more_slice_is_stored_by_another(shared)
+            is_other[0] = False
+        return matching.start_of(*args)
+
+    monkeypatch.setattr(ingest_module, "start_of", start_of)
+    assert shared.read().errors == []
+    assert len(looks) > 4
     assert differences(shared.content(), alone.content()) == []
     alone.close()
     shared.close()

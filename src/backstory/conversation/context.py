@@ -261,10 +261,10 @@ def strip_context(text: str) -> str:
     return rest.lstrip("\n") if end else ""
 
 
-def told_as(prompt: str) -> tuple[str, model.UserMessage | model.Hook]:
+def typed_part(prompt: str) -> tuple[str, model.UserMessage | model.Hook]:
     """Return the typed part of a prompt, without its context, and its event; a prompt that no person typed has none.
 
-    >>> told_as("Go on")[0], told_as("<azureal-internal-auto-continue>Go on</azureal-internal-auto-continue>")[0]
+    >>> typed_part("Go on")[0], typed_part("<azureal-internal-auto-continue>Go on</azureal-internal-auto-continue>")[0]
     ('Go on', '')
     """
     for tag in (FOREIGN_GO_ON, AUTO_CONTINUE):

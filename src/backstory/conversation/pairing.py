@@ -94,7 +94,7 @@ def results_below_calls(
     yield from pairing.release()
 
 
-def told_once(
+def without_repeats(
     pairs: Iterable[tuple[T, ToolCall | None]], event_of: Callable[[T], Event], with_event: Callable[[T, Event], T]
 ) -> Iterator[tuple[T, ToolCall | None]]:
     """Yield like ``results_below_calls``, without a call's words, and the result, that the next event repeats."""

@@ -37,7 +37,7 @@ class FullForms:
     def __init__(self, store: Store, record: Callable[[StoredEvent], bytes] | None = None) -> None:
         self._store, self._record = store, record or self.record
         self._logs: dict[int, Log | None] = {}
-        self._told: tuple[tuple[int | None, int | None, int], Log, dict[tuple[int, str], Event]] | None = None
+        self._events: tuple[tuple[int | None, int | None, int], Log, dict[tuple[int, str], Event]] | None = None
         """The events of the record read last: its other events are asked for next."""
         self._near: tuple[int, int, bytes] = (0, 0, b"")
         """Bytes of a log from some place on."""
@@ -45,8 +45,8 @@ class FullForms:
     def expand(self, stored: StoredEvent) -> Event:
         """The event as its record has it; the compact form when its bytes are not here."""
         where = stored.log_id, stored.position, stored.seq
-        if self._told is None or self._told[0] != where:
-            self._told = None
+        if self._events is None or self._events[0] != where:
+            self._events = None
             record = self._record(stored)
             log = self._log(stored)
             if not record or log is None:
@@ -54,8 +54,8 @@ class FullForms:
             # By a reader that has seen nothing else.
             source = record_source(log.source_kind, log.agent, LogIdentity(native_id=log.native_id))
             parsed = reversed(source.read(record, stored.seq).events)
-            self._told = where, log, {(part, event.kind): event for part, event in parsed}
-        _, log, events = self._told
+            self._events = where, log, {(part, event.kind): event for part, event in parsed}
+        _, log, events = self._events
         # A reader that has seen nothing else numbers a record's own events from 0.
         event = events.get((stored.part, stored.kind)) or events.get((stored.part - OWN_PARTS_FROM, stored.kind))
         if event is None:

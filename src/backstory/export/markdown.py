@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from backstory import model
 from backstory.bounds import iso
 from backstory.conversation.compact import without_wrapping
-from backstory.conversation.pairing import results_below_calls, told_once
+from backstory.conversation.pairing import results_below_calls, without_repeats
 from backstory.derive.essence import changed_lines, essence, why, without_terminal_codes
 from backstory.export.safe_markdown import code, fenced, plain, prose, quoted, ref, summary
 from backstory.export.shared import SharedEvent
@@ -43,7 +43,7 @@ def document(
     turns = {each.number: each for each in session.turns}
     pairs = results_below_calls(events, _event_of, lambda each: each.turn)
     if not full:
-        pairs = told_once(pairs, _event_of, _with_event)
+        pairs = without_repeats(pairs, _event_of, _with_event)
     current: int | None = None
     held: list[SharedEvent] = []
     chars = 0

@@ -69,8 +69,8 @@ WORKER_BYTES = 8 * 1024 * 1024
 BATCH_LOGS = 400
 STAMPS_AT_ONCE = 1_000
 """The most files that are compared with what the store knows of them at a time."""
-TRIES = 4
-"""The number of readings of a log when another process was faster."""
+TRIES = 1_000
+"""The most readings of a log when another process was faster: each time that one has come nearer to its end."""
 IDLE_MS = 24 * 3600 * 1000
 
 BYTES_ONLY = "its bytes are kept, but not what they say"

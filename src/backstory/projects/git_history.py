@@ -94,11 +94,11 @@ class GitHistory:
         how = ["-M", "-C"] if moved else []
         # Git sorts the files of its setting, so that only an option takes back what they name.
         words = ("blame", "--porcelain", *how, "--ignore-revs-file=", "--no-textconv", "--encoding=UTF-8", "--", path)
-        told = self._git.begin(*words, share=0.5 if moved else 0.8)
-        if told.cut is not None and not (moved or told.text):
-            raise GitFailed(told.cut)
-        self._note(f"where the last lines of {path} {'moved from' if moved else 'are from'}", told.cut)
-        return tuple(_blamed(told.text if told.cut is None else told.text[: told.text.rfind("\n") + 1]))
+        output = self._git.begin(*words, share=0.5 if moved else 0.8)
+        if output.cut is not None and not (moved or output.text):
+            raise GitFailed(output.cut)
+        self._note(f"where the last lines of {path} {'moved from' if moved else 'are from'}", output.cut)
+        return tuple(_blamed(output.text if output.cut is None else output.text[: output.text.rfind("\n") + 1]))
 
     def history(self, path: str) -> tuple[FileChange, ...]:
         """Return the changes that commits made to a file, the newest first, also under its earlier names.
@@ -108,8 +108,8 @@ class GitHistory:
         if not self._has_commits:
             return ()
         now = self._diff(f"what is not committed of {path}", "diff", *_DIFF, "HEAD", "--", path)
-        told = self._log(f"older changes of {path}", "--follow", "--", path)
-        return (*_changes(now, [UNCOMMITTED, "", "", "", "", ""]), *_changes(told))
+        output = self._log(f"older changes of {path}", "--follow", "--", path)
+        return (*_changes(now, [UNCOMMITTED, "", "", "", "", ""]), *_changes(output))
 
     def history_before(self, commit: str, paths: Sequence[str]) -> tuple[FileChange, ...]:
         """Return the changes that a commit and those before it made to files of these names."""
@@ -122,13 +122,13 @@ class GitHistory:
         """The hash of the commit that is meant: by a hash, the start of one, a tag, a branch, HEAD~2; None for none."""
         if typed.startswith("-") or "\0" in typed:
             return None
-        told = self._git.ask(
+        output = self._git.ask(
             "rev-parse", "--verify", "--quiet", "--end-of-options", f"{typed}^{{commit}}", allowed=(0, 1, 128)
         )
-        if not told:
+        if not output:
             # The same exit code is that of a repository which git refuses.
             self._git.ask("rev-parse", "--git-dir")
-        return told.strip() or None
+        return output.strip() or None
 
     def commits(self, hashes: Iterable[str]) -> dict[str, Commit]:
         """These commits, by their hashes."""
@@ -136,11 +136,11 @@ class GitHistory:
         if not wanted:
             return {}
         # The message is last: it may contain anything but NUL.
-        told = self._git.ask(
+        output = self._git.ask(
             "log", "--no-walk=unsorted", "--stdin", "-z", "--encoding=UTF-8",
             "--format=%H%x02%P%x02%an%x02%ae%x02%at%x02%ct%x02%B", given="\n".join(wanted) + "\n",
         )  # fmt: skip
-        found = (each.lstrip("\n").split("\x02", 6) for each in told.split("\0") if each.strip("\n"))
+        found = (each.lstrip("\n").split("\x02", 6) for each in output.split("\0") if each.strip("\n"))
         return {fields[0]: _commit(fields) for fields in found if len(fields) == 7}
 
     def changes_of(self, commit: str) -> tuple[FileChange, ...]:
@@ -152,8 +152,8 @@ class GitHistory:
         """Those of these files that the repository's attributes call generated."""
         if not paths:
             return frozenset()
-        told = self._git.ask("check-attr", "-z", "--stdin", "linguist-generated", given="\0".join(paths))
-        fields = told.split("\0")
+        output = self._git.ask("check-attr", "-z", "--stdin", "linguist-generated", given="\0".join(paths))
+        fields = output.split("\0")
         triples = zip(fields[::3], fields[1::3], fields[2::3], strict=False)
         return frozenset(path for path, _, value in triples if value in ("set", "true"))
 
@@ -177,16 +177,16 @@ class GitHistory:
 
     def _log(self, what: str, *words: str) -> str:
         """The newest commits with their differences; ``what`` is left out if there are more."""
-        told = self._diff(what, "log", f"-n{COMMITS_MAX}", *_DIFF, _FORMAT, *words)
-        if told.count(f"\n{_MARK}") == COMMITS_MAX - 1:
+        output = self._diff(what, "log", f"-n{COMMITS_MAX}", *_DIFF, _FORMAT, *words)
+        if output.count(f"\n{_MARK}") == COMMITS_MAX - 1:
             self._note(what, f"only the newest {COMMITS_MAX:,} commits are looked at")
-        return told
+        return output
 
     def _diff(self, what: str, *words: str) -> str:
         """Differences, each of them whole; ``what`` is left out if git says more than is read, or takes too long."""
-        told = self._git.begin(*words)
-        self._note(what, told.cut)
-        return told.text if told.cut is None else told.text[: max(0, told.text.rfind("\ndiff --git "))]
+        output = self._git.begin(*words)
+        self._note(what, output.cut)
+        return output.text if output.cut is None else output.text[: max(0, output.text.rfind("\ndiff --git "))]
 
     def _note(self, what: str, why: str | None) -> None:
         if why is not None:
@@ -208,11 +208,11 @@ def _ms(seconds: str) -> int:
     return int(seconds) * 1000 if seconds.lstrip("-").isdigit() else 0
 
 
-def _blamed(told: str) -> Iterator[BlamedLine]:
+def _blamed(output: str) -> Iterator[BlamedLine]:
     paths: dict[str, str] = {}
     commit, number = UNCOMMITTED, 0
     # Only line feeds end a line here: a text may hold any other sign.
-    for line in told.split("\n"):
+    for line in output.split("\n"):
         if line.startswith("\t"):
             yield BlamedLine(number=number, text=line[1:].removesuffix("\r"), commit=commit, path=paths.get(commit, ""))
         elif (found := _LINE.fullmatch(line)) is not None:
@@ -221,9 +221,9 @@ def _blamed(told: str) -> Iterator[BlamedLine]:
             paths[commit] = _unquoted(line[9:])
 
 
-def _changes(told: str, fields: Sequence[str] = ()) -> Iterator[FileChange]:
+def _changes(output: str, fields: Sequence[str] = ()) -> Iterator[FileChange]:
     """The files of commits, from differences without context. ``fields``: the first commit's, where it is not named."""
-    for piece in re.split(rf"^(?={_MARK}|diff --git )", told, flags=re.MULTILINE):
+    for piece in re.split(rf"^(?={_MARK}|diff --git )", output, flags=re.MULTILINE):
         if piece.startswith(_MARK):
             fields = piece[1:].partition("\n")[0].split("\0")
         elif piece.startswith("diff --git ") and len(fields) == 6:

@@ -77,10 +77,10 @@ class GitProgram:
 
     def ask(self, *words: str, given: str = "", allowed: Sequence[int] = (0,)) -> str:
         """Return all that git prints, '' for an exit code other than 0. Raises NoGit and GitFailed."""
-        told = self.begin(*words, given=given, allowed=allowed, share=1)
-        if told.cut is not None:
-            raise GitFailed(told.cut)
-        return told.text
+        output = self.begin(*words, given=given, allowed=allowed, share=1)
+        if output.cut is not None:
+            raise GitFailed(output.cut)
+        return output.text
 
     def begin(
         self, *words: str, given: str = "", allowed: Sequence[int] = (0,), share: float = 0.5, bytes_max: int = 0
@@ -96,10 +96,10 @@ class GitProgram:
         """Settings that switch off what would run programs, those of this repository's own filters among them."""
         words = [word for each in _SAFE for word in ("-c", each)]
         asked = [*words, "config", "--null", "--name-only", "--get-regexp", r"^filter\."]
-        told = self._call(asked, "", (0, 1), min(self._left, SETTINGS_SECONDS), OUTPUT_BYTES_MAX)
-        if told.cut is not None:
-            raise GitFailed(f"its settings cannot be read: {told.cut}")
-        names = dict.fromkeys(found.group(1) for each in told.text.split("\0") if (found := _FILTER.fullmatch(each)))
+        output = self._call(asked, "", (0, 1), min(self._left, SETTINGS_SECONDS), OUTPUT_BYTES_MAX)
+        if output.cut is not None:
+            raise GitFailed(f"its settings cannot be read: {output.cut}")
+        names = dict.fromkeys(found.group(1) for each in output.text.split("\0") if (found := _FILTER.fullmatch(each)))
         if any("=" in name for name in names):
             # Git takes what is behind the first = for the value, so such a filter would stay on.
             raise GitFailed("a filter in its settings has = in its name")

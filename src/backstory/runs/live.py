@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from backstory import agents, model
 from backstory.agents import bounded
-from backstory.conversation.context import told_as
+from backstory.conversation.context import typed_part
 from backstory.errors import BackstoryError
 from backstory.runs.runner import exit_unseen
 from backstory.runs.spool import list_spools
@@ -50,7 +50,7 @@ class LiveRun:
 
     def events(self) -> Iterator[Event]:
         """Its events, once: at the end also the text of an answer that was not finished."""
-        yield told_as(self.run.prompt)[1]
+        yield typed_part(self.run.prompt)[1]
         unfinished = list[str]()
         for shown in self._shown():
             yield from shown.events

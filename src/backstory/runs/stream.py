@@ -14,7 +14,7 @@ from backstory import agents
 from backstory.agents.bounded import stream_reader
 from backstory.agents.contract import Ending
 from backstory.agents.jsonl import BLANK, LineReader, lines_of
-from backstory.conversation.context import told_as
+from backstory.conversation.context import typed_part
 from backstory.conversation.tree import Point
 from backstory.errors import AgentCannotRun, AgentMissing, StoreRefused, in_words
 from backstory.ingest.record_source import record_source
@@ -270,7 +270,7 @@ class SpooledRun:
         begun, leaf = (start.leaf, None) if start.was_begun else (None, start.leaf)
         self._after = begun or requested or leaf
         self._follows_leaf = not start.was_begun and requested is None
-        prompt, _ = told_as(run.prompt)
+        prompt, _ = typed_part(run.prompt)
         self.turn = Turn(
             uid=run.turn_uid, agent=run.agent, native_id=run.native_id or "", prompt=prompt, model=run.model,
             started=run.started, first_seq=start.next_seq, parent_uid=self._after.uid if self._after else None,
@@ -300,7 +300,7 @@ class SpooledRun:
 
     def _prompt(self) -> RecordBatch:
         run, content = self.run, BatchContent()
-        content.add(Record([(0, told_as(run.prompt)[1])], run.turn_uid, run.started), self._seq, run.cwd)
+        content.add(Record([(0, typed_part(run.prompt)[1])], run.turn_uid, run.started), self._seq, run.cwd)
         self._seq += 1
         batch = self._batch(content, None)
         batch.follows_leaf, batch.expected_leaf = self._follows_leaf, self._after

@@ -88,7 +88,7 @@ def files_of(session: ExportSource, agent: str, folder: str) -> list[SessionFile
     # Of a database that was written anew the last reading counts; of copies that went on apart each one does.
     own = list({log.path: log for log in session.logs() if log.agent == agent}.values())
     if not own:
-        return [SessionFile(name=f"{folder}/{whole.uid}{ENDING}", write=lambda path: _write_told(path, session, whole))]
+        return [SessionFile(name=f"{folder}/{whole.uid}{ENDING}", write=lambda path: _write(path, session, whole))]
     native_id = own[-1].native_id
     name, called = native_id if rows.is_ulid(native_id) else whole.uid, _called(whole)
     files = [SessionFile(name=f"{folder}/{name}{ENDING}", write=lambda path: write_kept(path, own, called))]
@@ -335,7 +335,7 @@ _EVENT_COLUMNS = (
 )
 
 
-def _write_told(path: Path, session: ExportSource, whole: _Whole) -> dict[str, int]:
+def _write(path: Path, session: ExportSource, whole: _Whole) -> dict[str, int]:
     with _File(path, SCHEMA) as file:
         columns = ", ".join(_GIVEN)
         # In a file of its own beside the memory: what tools gave back may be large.

@@ -248,7 +248,7 @@ def _content(database: Database, tables: _Tables, session: _Session) -> bytes:
     by_id = {row["id"]: n for n, row in enumerate(session.messages)}
     ordered = _ordered(session)
     for row in ordered:
-        more: Row = {"blocks": [_told(block) for block in blocks.pop(row["id"], [])]}
+        more: Row = {"blocks": [_row(block) for block in blocks.pop(row["id"], [])]}
         if row["id"] in follows:
             more["follows"] = follows[row["id"]]
         lines.append(_line(MESSAGES, row, row.get("created_at"), **more))
@@ -382,11 +382,11 @@ def state_after(changes: Iterable[Any]) -> str | None:
 
 
 def _line(table: str, row: Row, at: Any = None, **more: Any) -> bytes:
-    said = {"table": table, "timestamp": _iso(at, row.get("id")), "row": _told(row), **more}
+    said = {"table": table, "timestamp": _iso(at, row.get("id")), "row": _row(row), **more}
     return msgspec.json.encode(said) + b"\n"
 
 
-def _told(row: Row) -> Row:
+def _row(row: Row) -> Row:
     return {name: _value(value) for name, value in row.items()}
 
 

@@ -18,7 +18,7 @@ from backstory.agents import jsonl, numbers
 from backstory.agents.azureal import rows
 from backstory.agents.azureal.places import NAME
 from backstory.agents.turn_fold import TurnFold, TurnState
-from backstory.conversation.context import FOREIGN_TAG, strip_context, told_as
+from backstory.conversation.context import FOREIGN_TAG, strip_context, typed_part
 from backstory.model import (
     AssistantText,
     Command,
@@ -161,7 +161,7 @@ class Reader(TurnFold[_State]):
             return []
         if content.lstrip().startswith(_INSTRUCTIONS) and "<INSTRUCTIONS>" in content:
             return [Hook(name="instructions", output=content)]
-        typed, event = told_as(prompt)
+        typed, event = typed_part(prompt)
         place = row.get("seq") if isinstance(row.get("seq"), int) else seq
         digest = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
         # With the prompt, because of two copies of a file that went on apart each has another turn at this place.

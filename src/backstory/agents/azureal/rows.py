@@ -179,17 +179,17 @@ def _event(row: Row, json: bytes) -> bytes:
     try:
         msgspec.json.decode(json)
     except (msgspec.DecodeError, RecursionError):
-        return _line(EVENTS, _told(row), bytes=base64.b64encode(json).decode())
+        return _line(EVENTS, _row(row), bytes=base64.b64encode(json).decode())
     if b"\n" in json or b"\r" in json:
         json = msgspec.json.format(json, indent=-1)
-    return _line(EVENTS, _told(row), event=msgspec.Raw(json))
+    return _line(EVENTS, _row(row), event=msgspec.Raw(json))
 
 
 def _compaction(row: Row) -> bytes:
-    return _line(COMPACTIONS, _told(row), row.get("created"))
+    return _line(COMPACTIONS, _row(row), row.get("created"))
 
 
-def _told(row: Row) -> Row:
+def _row(row: Row) -> Row:
     return {name: value for name, value in row.items() if name not in _IN_FILE}
 
 

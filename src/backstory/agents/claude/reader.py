@@ -17,7 +17,7 @@ from backstory.agents.claude.spending import Spending
 from backstory.agents.claude.state import State
 from backstory.agents.claude.turns import Anchors, note_end, parent_of_prompt
 from backstory.agents.turn_fold import TurnFold
-from backstory.conversation.context import told_as
+from backstory.conversation.context import typed_part
 from backstory.lazy import lazy_regex
 from backstory.model import (
     AssistantText,
@@ -204,7 +204,7 @@ class Reader(TurnFold[State]):
             return [Hook(name="context", output=text)]
         if record.is_sidechain and not self._is_subagent:
             return [Hook(name="subagent prompt", output=prompt)]
-        prompt, event = told_as(prompt)
+        prompt, event = typed_part(prompt)
         if self._queue.is_given_here(record):
             # Words that the agent was given while it worked belong to the turn that goes on.
             return [event]

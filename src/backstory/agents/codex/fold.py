@@ -15,7 +15,7 @@ from backstory.agents.codex.records import EventMsg, ResponseItem, TokenUsageInf
 from backstory.agents.codex.tools import TOOLS, call_of, output_of
 from backstory.agents.codex.usage import NOT_KNOWN, Usage, added_to
 from backstory.agents.turn_fold import TurnFold, TurnState, lengthen
-from backstory.conversation.context import strip_context, told_as
+from backstory.conversation.context import strip_context, typed_part
 from backstory.model import (
     AssistantText,
     Error,
@@ -145,7 +145,7 @@ class Fold(TurnFold[State]):
         shown = "\n".join([text] * bool(text.strip()) + ["[image]"] * images)
         if not shown or self._is_repeated(channel, text.strip()):
             return None
-        prompt, event = told_as(shown)
+        prompt, event = typed_part(shown)
         self._begin_prompt(prompt, at, seq)
         return event
 

@@ -84,7 +84,7 @@ class Reader(Fold):
         if self._state.is_copy and not _begins_a_task(record):
             return self._copied(record)
         match record:
-            case ResponseLine(payload=item, told_cwd=cwd):
+            case ResponseLine(payload=item, own_cwd=cwd):
                 self._state.session.cwd = self._state.session.cwd or cwd
                 return self._response(item, at, seq)
             case EventLine(payload=payload):

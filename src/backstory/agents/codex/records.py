@@ -186,7 +186,7 @@ class TurnContextLine(Struct, tag="turn_context"):
 class ResponseLine(Struct, tag="response_item"):
     payload: ResponseItem
     timestamp: Any = None
-    told_cwd: str | None = None
+    own_cwd: str | None = None
     """The folder that the session is at work in, where only the model's messages name it."""
 
 

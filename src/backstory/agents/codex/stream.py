@@ -166,7 +166,7 @@ class StreamReader:
                 return [] if kind in KEPT_STREAM else [self.unknown.emit(kind or "record without a type")]
 
     def _started(self, item: _Item) -> list[Event | None]:
-        call = _call_told(item)
+        call = _call_of(item)
         if call is None:
             return [] if item.type in KEPT_STREAM_ITEMS else [self.unknown.emit(f"item/{item.type}")]
         self._calls.add(call.tool_use_id)
@@ -187,10 +187,10 @@ class StreamReader:
                 return self._call_done(item)
 
     def _call_done(self, item: _Item) -> list[Event | None]:
-        call = _call_told(item)
+        call = _call_of(item)
         if call is None:
             return [] if item.type in KEPT_STREAM_ITEMS else [self.unknown.emit(f"item/{item.type}")]
-        was_told = call.tool_use_id in self._calls
+        is_known = call.tool_use_id in self._calls
         self._calls.discard(call.tool_use_id)
         if item.status == DECLINED:
             self._refused.append(call)
@@ -199,10 +199,10 @@ class StreamReader:
             tool_name=call.tool_name,
             tool=call.tool,
             file_path=call.file_path,
-            content=_result_told(item),
+            content=_result_text(item),
             is_error=item.status in ("failed", DECLINED) or item.exit_code not in (None, 0),
         )
-        return [None if was_told else call, result]
+        return [None if is_known else call, result]
 
     def _error(self, message: str) -> list[Event | None]:
         if is_retry(message):
@@ -235,7 +235,7 @@ class StreamReader:
         return None if self._said_why and not error and exit.was_seen else exit.why(error)
 
 
-def _call_told(item: _Item) -> ToolCall | None:
+def _call_of(item: _Item) -> ToolCall | None:
     """The call that an item of a run is about; None when it is about none."""
     path, given = None, dict[str, Any]()
     match item.type:
@@ -256,7 +256,7 @@ def _call_told(item: _Item) -> ToolCall | None:
     return ToolCall(tool_use_id=item.id or "", tool_name=name, tool=tool, file_path=path, input=given)
 
 
-def _result_told(item: _Item) -> str:
+def _result_text(item: _Item) -> str:
     match item.type:
         case "command_execution":
             return item.aggregated_output or ""

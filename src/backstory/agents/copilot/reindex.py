@@ -85,8 +85,8 @@ class _Folder(Struct):
 _decoder = msgspec.json.Decoder(_Line)
 
 
-def reindex(store: SessionStore, logs: Iterable[KeptLog], told_by: Callable[[str], dict[str, str]], now: int) -> None:
-    """Write what these logs and the files beside them say, at ``now``. ``told_by``: the pairs in a workspace file."""
+def reindex(store: SessionStore, logs: Iterable[KeptLog], pairs_in: Callable[[str], dict[str, str]], now: int) -> None:
+    """Write what these logs and the files beside them say, at ``now``. ``pairs_in``: the pairs in a workspace file."""
     at = datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     folders: dict[str, _Folder] = {}
     for log in logs:
@@ -97,7 +97,7 @@ def reindex(store: SessionStore, logs: Iterable[KeptLog], told_by: Callable[[str
     found = [folders[path] for path in sorted(folders)]
     for folder in found:
         if (file := folder.files.get(WORKSPACE)) is not None and (text := _text_of(file)) is not None:
-            folder.workspace = told_by(text)
+            folder.workspace = pairs_in(text)
         _index_checkpoints(store, folder, at)
     for folder in found:
         _index_session(store, folder, at)

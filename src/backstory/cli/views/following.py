@@ -10,7 +10,7 @@ from backstory.cli import output
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.cli.views.event_view import end_line, event_lines, turn_line, unknown_line
 from backstory.conversation.compact import compact_event
-from backstory.conversation.pairing import Pairing, told_once
+from backstory.conversation.pairing import Pairing, without_repeats
 from backstory.workspace.history import transcript as turns
 from backstory.workspace.history.following import Following, following_as_json
 from backstory.workspace.stores.importing import Machine
@@ -110,7 +110,7 @@ class _Screen:
         self._turns |= {each.number: each for each in grown.turns}
         pairs = self._paired(grown)
         if not self._full:
-            pairs = told_once(pairs, _event_of, _with_event)
+            pairs = without_repeats(pairs, _event_of, _with_event)
         unknown = 0
         for each, answered in pairs:
             if each.turn != self._current and each.turn is not None and each.turn in self._turns:
