@@ -39,7 +39,7 @@ ROOMS = {
     "export": Budget(2_910, 20, "other programs' logs, restored or written"),
     "ingest": Budget(5_140, 26, "from files to batches"),
     "mcp": Budget(1_430, 12, "a module a tool"),
-    "nouns": Budget(3_620, 10, "most of it is errors.py, which has every message"),
+    "nouns": Budget(3_670, 10, "most of it is errors.py, which has every message and the commands to go on with"),
     "projects": Budget(1_790, 10, "git and the one place that starts it, the registry of stores, the move of the home"),
     "runs": Budget(3_160, 14, "a run from its prompt to its stored end"),
     "search": Budget(750, 3, "hits with their excerpts"),

@@ -6,10 +6,10 @@ where it has one, so that a script can distinguish "try again" (75) from "give m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
 REASON_CHARS_MAX = 200
@@ -30,13 +30,52 @@ def _quoted(path: Path) -> str:
     return shlex.quote(str(path))
 
 
+class Next:
+    """A command that a person can go on with, as data: each face shows it in its own words.
+
+    ``words`` are shown as they are, a path as a shell reads it; an option that is True has no value.
+
+    >>> str(Next("show", "SESSION", store="FILE"))
+    'backstory show --store FILE SESSION'
+    """
+
+    def __init__(self, command: str, *words: str | Path, **options: str | Path | Literal[True]) -> None:
+        self.command, self.words, self.options = command, words, options
+
+    def __str__(self) -> str:
+        return " ".join(["backstory", self.command, *self._option_words(), *map(_as_typed, self.words)])
+
+    def _option_words(self) -> Iterator[str]:
+        for name, value in self.options.items():
+            yield f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+            if value is not True:
+                yield _as_typed(value)
+
+
+def _as_typed(word: str | Path) -> str:
+    return word if isinstance(word, str) else _quoted(word)
+
+
 class BackstoryError(Exception):
-    """The base class. ``str(error)`` is the message to show; ``exit_code`` is the exit code of the command."""
+    """The base class: the parts of a message, in which what to do next is data.
+
+    ``str(error)`` is the message with commands for a terminal; ``exit_code`` is the exit code of the command.
+    """
 
     exit_code: ClassVar[int] = 70
     """Never 1: that means that a search found nothing, or that a check found something."""
-    below: Sequence[str] = ()
-    """Lines to show below the message, one command to copy in each."""
+    below: Sequence[str | Next] = ()
+    """The lines to show below the message, one command to copy in each."""
+
+    def __init__(self, *parts: str | Next) -> None:
+        super().__init__(*parts)
+
+    def __str__(self) -> str:
+        return self.message(str)
+
+    def message(self, shown: Callable[[Next], str]) -> str:
+        """Return the message, with each command ``shown`` as a face shows it."""
+        return "".join(shown(part) if isinstance(part, Next) else str(part) for part in self.args)
 
 
 class SessionNotFound(BackstoryError):
@@ -45,7 +84,7 @@ class SessionNotFound(BackstoryError):
     exit_code = 66
 
     def __init__(self, wanted: str) -> None:
-        super().__init__(f"No session matches {wanted!r}. Try: backstory list --all")
+        super().__init__(f"No session matches {wanted!r}. Try: ", Next("list", all=True))
 
 
 class OutOfScope(BackstoryError):
@@ -56,7 +95,8 @@ class OutOfScope(BackstoryError):
     def __init__(self, wanted: str, name: str) -> None:
         super().__init__(
             f"Session {wanted!r:.80} is not of {name}, and this server answers from that alone. "
-            "The person can widen it: backstory config set mcp.scope all"
+            "The person can widen it: ",
+            Next("config set", "mcp.scope", "all"),
         )
 
 
@@ -90,7 +130,11 @@ class SessionDiverged(BackstoryError):
     def __init__(self, uid: str) -> None:
         super().__init__(
             f"Each of two stores has turns of session {uid} that the other one lacks. Neither was replaced. "
-            f"Compare them with `backstory show {uid}` and `backstory show --store FILE {uid}`."
+            "Compare them with `",
+            Next("show", uid),
+            "` and `",
+            Next("show", uid, store="FILE"),
+            "`.",
         )
 
 
@@ -115,7 +159,9 @@ class CopiesBehind(BackstoryError):
     def __init__(self, path: Path, sessions: int, reason: str) -> None:
         super().__init__(
             f"Your changes to {sessions} session{'s' * (sessions != 1)} of {path} could not be written there "
-            f"({reason}). The next `backstory ingest` tries again."
+            f"({reason}). The next `",
+            Next("ingest"),
+            "` tries again.",
         )
 
 
@@ -149,7 +195,7 @@ class MergeDuringRun(BackstoryError):
 
     def __init__(self, uid: str, what: str) -> None:
         super().__init__(
-            f"Session {uid} {what}, so nothing was merged. Wait until it is over (backstory ps), and merge again."
+            f"Session {uid} {what}, so nothing was merged. Wait until it is over (", Next("ps"), "), and merge again."
         )
 
 
@@ -180,7 +226,7 @@ class StoreNotFound(BackstoryError):
     exit_code = 66
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"There is no store at {path}. Run `backstory ingest` to create one, or check --store.")
+        super().__init__(f"There is no store at {path}. Run `", Next("ingest"), "` to create one, or check --store.")
 
 
 class PathNotText(BackstoryError):
@@ -226,9 +272,13 @@ class StoreTooOld(BackstoryError):
     def __init__(self, path: Path, found: int, revision: str) -> None:
         super().__init__(
             f"{path} has a draft of the schema ({found}), which is no longer supported. The file was not changed. "
-            "Move it aside and run `backstory ingest`: every log that still exists is read again. Only this file has "
-            "your runs, and the logs whose files are gone. To write those out, install the revision that reads it "
-            f"(`pip install .` at {revision}) and run its `backstory restore --all --store FILE --to FOLDER`."
+            "Move it aside and run `",
+            Next("ingest"),
+            "`: every log that still exists is read again. Only this file "
+            "has your runs, and the logs whose files are gone. To write those out, install the revision that reads it "
+            f"(`pip install .` at {revision}) and run its `",
+            Next("restore", all=True, store="FILE", to="FOLDER"),
+            "`.",
         )
 
 
@@ -240,7 +290,9 @@ class NotTrusted(BackstoryError):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"{path} came from elsewhere: it was not created here, and nobody has trusted it. Nothing was changed. "
-            "Look at it with `backstory list`; to trust it, repeat the command once with --trust."
+            "Look at it with `",
+            Next("list"),
+            "`; to trust it, repeat the command once with --trust.",
         )
 
 
@@ -295,7 +347,7 @@ class NotErased(BackstoryError):
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(
-            f"{path} may still hold parts of removed sessions: {why}. `backstory optimize --store {path}` erases them."
+            f"{path} may still hold parts of removed sessions: {why}. `", Next("optimize", store=path), "` erases them."
         )
 
 
@@ -330,8 +382,11 @@ class StoreDamaged(BackstoryError):
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
-            f"{path} is damaged: {detail}. Copy it aside first. `backstory verify` lists the damage, and "
-            "`backstory restore --all` saves everything that is intact."
+            f"{path} is damaged: {detail}. Copy it aside first. `",
+            Next("verify"),
+            "` lists the damage, and `",
+            Next("restore", all=True),
+            "` saves everything that is intact.",
         )
 
 
@@ -341,8 +396,11 @@ class SessionDamaged(StoreDamaged):
     def __init__(self, path: Path, detail: str) -> None:
         BackstoryError.__init__(
             self,
-            f"A session in {path} is damaged: {detail}. Nothing of it is taken over. `backstory verify` lists such "
-            "values, and `backstory rm` takes such a session out.",
+            f"A session in {path} is damaged: {detail}. Nothing of it is taken over. `",
+            Next("verify"),
+            "` lists such values, and `",
+            Next("rm"),
+            "` takes such a session out.",
         )
 
 
@@ -479,8 +537,9 @@ class ConfigBroken(BackstoryError):
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
-            f"{path}: {detail}. Fix that line, or remove the file to restore the defaults. `backstory config list` "
-            "shows the allowed values."
+            f"{path}: {detail}. Fix that line, or remove the file to restore the defaults. `",
+            Next("config list"),
+            "` shows the allowed values.",
         )
 
 
@@ -629,7 +688,7 @@ class SessionBusy(BackstoryError):
     def __init__(self, session: str, holder: str) -> None:
         self.holder = holder
         super().__init__(
-            f"{session} is busy: {holder} is running it. Wait for it, or stop it with: backstory cancel {session}"
+            f"{session} is busy: {holder} is running it. Wait for it, or stop it with: ", Next("cancel", session)
         )
 
 
@@ -690,7 +749,8 @@ class QueueReadOnly(BackstoryError):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"{path} cannot be written: the file, its folder or its disk is read-only. Nothing was queued or changed; "
-            "fix the permissions, or run it later with: backstory run"
+            "fix the permissions, or run it later with: ",
+            Next("run"),
         )
 
 
@@ -700,7 +760,7 @@ class NotQueued(BackstoryError):
     exit_code = 66
 
     def __init__(self, wanted: str) -> None:
-        super().__init__(f"No queued prompt matches {wanted!r}. Try: backstory queue list")
+        super().__init__(f"No queued prompt matches {wanted!r}. Try: ", Next("queue list"))
 
 
 class AgentMissing(BackstoryError):
@@ -710,8 +770,8 @@ class AgentMissing(BackstoryError):
 
     def __init__(self, agent: str, executable: str) -> None:
         super().__init__(
-            f"{agent} could not be started: there is no {executable!r} on PATH. Install it, or name it with: "
-            f"backstory config set agents.{agent} /path/to/it"
+            f"{agent} could not be started: there is no {executable!r} on PATH. Install it, or name it with: ",
+            Next("config set", f"agents.{agent}", "/path/to/it"),
         )
 
 
@@ -844,8 +904,8 @@ class AgentCannotSummarise(AgentCannotRun):
     def __init__(self, agent: str) -> None:
         BackstoryError.__init__(
             self,
-            f"{agent} cannot write summaries: backstory only reads its logs. Choose another agent: "
-            "backstory config set compaction.agent NAME",
+            f"{agent} cannot write summaries: backstory only reads its logs. Choose another agent: ",
+            Next("config set", "compaction.agent", "NAME"),
         )
 
 
@@ -855,7 +915,7 @@ class EmptyPrompt(BackstoryError):
     exit_code = 64
 
     def __init__(self) -> None:
-        super().__init__('There is no prompt. Give it as an argument or on stdin: backstory run "Fix the test"')
+        super().__init__("There is no prompt. Give it as an argument or on stdin: ", Next("run", '"Fix the test"'))
 
 
 class NothingRuns(BackstoryError):
@@ -864,7 +924,7 @@ class NothingRuns(BackstoryError):
     exit_code = 66
 
     def __init__(self, session: str) -> None:
-        super().__init__(f"{session} is not running. `backstory ps` lists running sessions.")
+        super().__init__(f"{session} is not running. `", Next("ps"), "` lists running sessions.")
 
 
 class NotRunning(BackstoryError):
@@ -898,7 +958,7 @@ class CompactionRunning(BackstoryError):
 
     def __init__(self, session: str) -> None:
         super().__init__(
-            f"{session} is being summarised. `backstory ps` shows it, `backstory cancel {session}` stops it."
+            f"{session} is being summarised. `", Next("ps"), "` shows it, `", Next("cancel", session), "` stops it."
         )
 
 
@@ -909,8 +969,9 @@ class CompactionFailed(BackstoryError):
 
     def __init__(self, session: str, why: str) -> None:
         super().__init__(
-            f"No summary of {session} was stored: {why}. It is tried again after the next turn; "
-            f"`backstory compact {session} --now` tries it now, the setting compaction.agent chooses another agent."
+            f"No summary of {session} was stored: {why}. It is tried again after the next turn; `",
+            Next("compact", session, now=True),
+            "` tries it now, the setting compaction.agent chooses another agent.",
         )
 
 
@@ -1014,9 +1075,13 @@ class StoreOutdated(BackstoryError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path} has the tables of an earlier version. Update it with "
-            f"`backstory reindex --derived --store {path}`, or the home store with `backstory ingest`. "
-            f"If it cannot be written, update a copy: `backstory backup --store {path} FILE`."
+            f"{path} has the tables of an earlier version. Update it with `",
+            Next("reindex", derived=True, store=path),
+            "`, or the home store with `",
+            Next("ingest"),
+            "`. If it cannot be written, update a copy: `",
+            Next("backup", "FILE", store=path),
+            "`.",
         )
 
 
@@ -1026,7 +1091,9 @@ class SqlWrong(BackstoryError):
     exit_code = 64
 
     def __init__(self, detail: str) -> None:
-        super().__init__(f"This SQL cannot be run: {detail}. `backstory sql --schema` lists the tables and views.")
+        super().__init__(
+            f"This SQL cannot be run: {detail}. `", Next("sql", schema=True), "` lists the tables and views."
+        )
 
 
 class OnlyReading(BackstoryError):
@@ -1077,8 +1144,13 @@ class NoSessionHere(BackstoryError):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f'There is no session in {folder} yet. Start one with `backstory run -n "…"`, import what agents logged '
-            "here with `backstory ingest`, or name one that `backstory list --all` shows."
+            f"There is no session in {folder} yet. Start one with `",
+            Next("run", n='"…"'),
+            "`, import what agents logged here with `",
+            Next("ingest"),
+            "`, or name one that `",
+            Next("list", all=True),
+            "` shows.",
         )
 
 
@@ -1108,7 +1180,7 @@ class RecordNotFound(BackstoryError):
 
     def __init__(self, seq: int, *, is_before_turns: bool = False) -> None:
         why = "comes before the first prompt, so nothing can follow it" if is_before_turns else "is not in this session"
-        super().__init__(f"@{seq} {why}. `backstory tree` shows the records.")
+        super().__init__(f"@{seq} {why}. `", Next("tree"), "` shows the records.")
 
 
 class BranchNotFound(BackstoryError):
@@ -1118,7 +1190,9 @@ class BranchNotFound(BackstoryError):
 
     def __init__(self, wanted: str) -> None:
         super().__init__(
-            f"No branch is called {wanted[:80]!r}. Use a name or number from `backstory branches`, or a record: @12."
+            f"No branch is called {wanted[:80]!r}. Use a name or number from `",
+            Next("branches"),
+            "`, or a record: @12.",
         )
 
 
@@ -1128,7 +1202,9 @@ class BranchRemoved(BackstoryError):
     exit_code = 66
 
     def __init__(self, seq: int) -> None:
-        super().__init__(f"@{seq} is on a branch that was removed. Bring it back with: backstory branch restore @{seq}")
+        super().__init__(
+            f"@{seq} is on a branch that was removed. Bring it back with: ", Next("branch restore", f"@{seq}")
+        )
 
 
 class NoBranches(BackstoryError):
@@ -1166,8 +1242,11 @@ class BoardFull(BackstoryError):
 
     def __init__(self, repository: str, branch: str, items: int) -> None:
         super().__init__(
-            f"The board of {repository} ({branch}) is full: it has {items} items. Nothing was added. Make room with "
-            "`backstory board prune`, which removes the agents' items read least, or `backstory board rm NAME`."
+            f"The board of {repository} ({branch}) is full: it has {items} items. Nothing was added. Make room with `",
+            Next("board prune"),
+            "`, which removes the agents' items read least, or `",
+            Next("board rm", "NAME"),
+            "`.",
         )
 
 
@@ -1180,7 +1259,7 @@ class BoardItemNotFound(BackstoryError):
         near = nearest(name, known)
         meant = f" Did you mean {near}?" if near else ""
         super().__init__(
-            f"The board of {repository} ({branch}) has no item {name[:80]!r}.{meant} Try: backstory board list"
+            f"The board of {repository} ({branch}) has no item {name[:80]!r}.{meant} Try: ", Next("board list")
         )
 
 
@@ -1199,7 +1278,7 @@ class BranchNameTaken(BackstoryError):
     exit_code = 64
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"A branch is called {name[:80]!r}. Choose another name, or: backstory branch unname NAME")
+        super().__init__(f"A branch is called {name[:80]!r}. Choose another name, or: ", Next("branch unname", "NAME"))
 
 
 class BranchNameUnusable(BackstoryError):
@@ -1218,8 +1297,9 @@ class BranchShared(BackstoryError):
 
     def __init__(self, branch: str) -> None:
         super().__init__(
-            f"Other branches begin inside the last turn of {branch[:80]!r}, so no turn belongs to it alone. "
-            "`backstory branch rm @N` removes the turn of record N and everything after it."
+            f"Other branches begin inside the last turn of {branch[:80]!r}, so no turn belongs to it alone. `",
+            Next("branch rm", "@N"),
+            "` removes the turn of record N and everything after it.",
         )
 
 
@@ -1233,7 +1313,7 @@ class RunsContinue(BackstoryError):
             f"{session} consists of runs of backstory, so there is no log to put back. `resume` writes one for an "
             "agent's client, and `run` continues it with any agent:"
         )
-        self.below = (f"backstory resume {session}", f'backstory run -S {session} "…"')
+        self.below = (Next("resume", session), Next("run", '"…"', S=session))
 
 
 class CannotResume(BackstoryError):
@@ -1243,7 +1323,7 @@ class CannotResume(BackstoryError):
 
     def __init__(self, session: str, why: str) -> None:
         super().__init__(f"{session} cannot be resumed: {why}. `run` continues it as a session of its own:")
-        self.below = (f'backstory run -S {session} "…"',)
+        self.below = (Next("run", '"…"', S=session),)
 
 
 class ClientTooOld(BackstoryError):
@@ -1278,7 +1358,7 @@ class WrittenLogWrong(BackstoryError):
             f"{session} cannot be written as a log of {agent}: read back, {how}. Nothing was left behind. `run` "
             "continues it with any agent:"
         )
-        self.below = (f'backstory run -S {session} -a {agent} "…"',)
+        self.below = (Next("run", '"…"', S=session, a=agent),)
 
 
 class OtherLogThere(BackstoryError):
@@ -1300,10 +1380,10 @@ class RunMissing(BackstoryError):
             super().__init__(
                 f"An agent runs in {session}: what it does would be missing. Wait until it is done, or stop it:"
             )
-            self.below = (f"backstory cancel {session}",)
+            self.below = (Next("cancel", session),)
         else:
             super().__init__(f"A run of {session} is over and not stored yet. This stores it:")
-            self.below = ("backstory ingest",)
+            self.below = (Next("ingest"),)
 
 
 class SessionNotTrusted(BackstoryError):
@@ -1314,8 +1394,9 @@ class SessionNotTrusted(BackstoryError):
     def __init__(self, path: str) -> None:
         super().__init__(
             f"This session came with {path}, which was not created here and which nobody has trusted. Nothing was "
-            "started or written. Read it with `backstory show`; to trust it, repeat the command with --trust in that "
-            "project."
+            "started or written. Read it with `",
+            Next("show"),
+            "`; to trust it, repeat the command with --trust in that project.",
         )
 
 
@@ -1326,10 +1407,10 @@ class FolderGone(BackstoryError):
 
     def __init__(self, folder: str | None) -> None:
         where = f"was in {folder}, which is gone" if folder else "does not say in which folder it was"
-        import shlex  # the folder is what a log says, and the command may be pasted
+        from pathlib import Path  # the folder is what a log says, and the command may be pasted
 
-        moved = f" If it was moved: backstory project move {shlex.quote(folder)} NEW" if folder else ""
-        super().__init__(f"The session {where}. Name the folder to resume it in: --cwd DIR.{moved}")
+        moved: list[str | Next] = [" If it was moved: ", Next("project move", Path(folder), "NEW")] if folder else []
+        super().__init__(f"The session {where}. Name the folder to resume it in: --cwd DIR.", *moved)
 
 
 class HomeWasMoved(BackstoryError):
@@ -1364,8 +1445,9 @@ class HomeNotWhole(BackstoryError):
 
     def __init__(self, home: Path, source: Path, mark: Path) -> None:
         super().__init__(
-            f"{home} does not have all of {source} yet: moving it was not finished. To finish it: "
-            f"backstory migrate-home {_quoted(source)} {_quoted(home)} (to use {home} as it is, remove {mark})"
+            f"{home} does not have all of {source} yet: moving it was not finished. To finish it: ",
+            Next("migrate-home", source, home),
+            f" (to use {home} as it is, remove {mark})",
         )
 
 
@@ -1440,8 +1522,10 @@ class IndexOff(BackstoryError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The search index is off (index.enabled). Turn it on: backstory config set index.enabled true "
-            "(or unset BACKSTORY_INDEX_ENABLED). Then build it: backstory reindex"
+            "The search index is off (index.enabled). Turn it on: ",
+            Next("config set", "index.enabled", "true"),
+            " (or unset BACKSTORY_INDEX_ENABLED). Then build it: ",
+            Next("reindex"),
         )
 
 
@@ -1492,7 +1576,9 @@ class LogDiffers(BackstoryError):
         how = "is only the beginning of" if is_shorter else "differs from"
         super().__init__(
             f"{path} {how} the log that the store has, which was read from {original}. It was not changed. Compare "
-            "them with `backstory restore SESSION --to FOLDER`, and move one of them away."
+            "them with `",
+            Next("restore", "SESSION", to="FOLDER"),
+            "`, and move one of them away.",
         )
 
 
@@ -1503,7 +1589,7 @@ class LogNotRead(BackstoryError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path} has changed since it was last read. Nothing was put back; first run: backstory ingest"
+            f"{path} has changed since it was last read. Nothing was put back; first run: ", Next("ingest")
         )
 
 

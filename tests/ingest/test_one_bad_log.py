@@ -155,7 +155,7 @@ def test_what_is_wrong_with_the_store_itself_ends_the_reading(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, error: type[errors.BackstoryError]
 ) -> None:
     write_three(machine)
-    fault = Fault(monkeypatch, error(machine.store_path))
+    fault = Fault(monkeypatch, error(str(machine.store_path)))
     fault.break_(append, "insert_events")
     with pytest.raises(error):
         machine.read()

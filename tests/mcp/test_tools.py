@@ -522,6 +522,29 @@ def test_what_a_person_removed_is_not_read(history: History) -> None:
     assert not history.call("file_history", path="parser.py").history
 
 
+@pytest.mark.parametrize(
+    ("refused", "tool"),
+    [
+        (errors.SessionNotFound("nobody"), "search_sessions"),
+        (errors.RecordNotFound(90), "get_session"),
+        (errors.BoardItemNotFound("note", ["other"], "ours/it", "main"), "board action=list"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_an_error_names_the_tool_and_not_the_command_of_a_person(refused: errors.BackstoryError, tool: str) -> None:
+    from backstory.mcp.server import _refusal
+
+    text = _refusal(TOOLS["get_session"], refused)
+    assert tool in text
+    assert "backstory " not in text
+
+
+def test_every_tool_that_stands_for_a_command_exists() -> None:
+    from backstory.mcp.server import TOOL_FOR
+
+    assert {tool.split()[0] for tool in TOOL_FOR.values()} <= set(TOOLS)
+
+
 def test_titles_in_an_error_are_data_too(history: History) -> None:
     from backstory.mcp.server import _refusal
 

@@ -443,7 +443,7 @@ def test_two_stores_do_not_become_one(source: Path, to: Path) -> None:
     assert (held(source), held(to)) == before
     check_home(source)
     check_home(to)
-    assert "backstory merge" in refused.value.below[0]
+    assert "backstory merge" in str(refused.value.below[0])
 
 
 @pytest.mark.usefixtures("uid", "one_disk")

@@ -12,7 +12,7 @@ def refuse(refused: BaseException | str) -> None:
     """Print why a command failed, in one line in a pipe; below it the additional lines of the error."""
     output.talk(_broken(f"backstory: {output.one_liner(str(refused))}"))
     for line in getattr(refused, "below", ()):
-        output.talk(_broken(f"  {output.one_liner(line)}"))
+        output.talk(_broken(f"  {output.one_liner(str(line))}"))
 
 
 def refuse_usage(refused: click.ClickException) -> None:

@@ -25,7 +25,7 @@ from mcp_types import (
 )
 from mcp_types import Tool as ListedTool
 
-from backstory.errors import BackstoryError, SessionAmbiguous, SqlWrong
+from backstory.errors import BackstoryError, Next, SessionAmbiguous, SqlWrong
 from backstory.mcp.answer import CHARS_MAX, Answer, schema
 from backstory.mcp.kept import IDLE_S
 from backstory.mcp.tools import TOOLS
@@ -42,6 +42,15 @@ GRACE_S = 2.0
 """A call that lasts longer is not waited for when a signal ends the server."""
 COLLECT_EVERY = 16
 """Number of answers after which memory is searched for unused objects."""
+TOOL_FOR = {
+    "list": "search_sessions",
+    "show": "get_session",
+    "tree": "get_session",
+    "sql": "session_store_sql",
+    "board list": "board action=list",
+    "board prune": "board action=prune",
+}
+"""The tool with which an agent does what a person does with a command. Other commands are for the person."""
 INSTRUCTIONS = (
     "History of earlier coding-agent sessions on this machine. Before you debug an error or redo work, look whether "
     "it was met before: find_fix(error), search_sessions(query). Results cite `session @seq`: get_session reads "
@@ -164,9 +173,14 @@ def _refusal(tool: type[Tool], refused: BackstoryError) -> str:
     answer = Answer()
     if isinstance(refused, SqlWrong):
         # SQLite quotes values, such as a text that it took for a path into JSON.
-        answer.add_cut(str(refused))
+        answer.add_cut(refused.message(_tool_for))
         return answer.text([f"{tool.name}: the statement was not answered."])
     if isinstance(refused, SessionAmbiguous):
         answer.add_cut(str(refused))
         return answer.text([f"{tool.name}: several sessions are called so; give more of the uid."])
-    return answer.text([f"{tool.name}: {refused}"])
+    return answer.text([f"{tool.name}: {refused.message(_tool_for)}"])
+
+
+def _tool_for(command: Next) -> str:
+    """Return the tool that does for an agent what a command does for a person; else the command, for the person."""
+    return TOOL_FOR.get(command.command) or str(command)

@@ -195,7 +195,7 @@ def _named(path: Path, copy: Path) -> Iterator[None]:
     try:
         yield
     except BackstoryError as refused:
-        refused.args = tuple(str(each).replace(str(copy), str(path)) for each in refused.args)
+        refused.args = (str(refused).replace(str(copy), str(path)),)
         raise
 
 
