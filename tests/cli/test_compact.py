@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -257,6 +258,23 @@ def test_a_summary_that_a_person_stopped_is_not_begun_again_before_the_next_turn
     making.communicate(timeout=60)
     (session,) = long.store.sessions()
     assert compactor.trouble(long.home, session.uid) == ""
+
+
+BARELY_BEGUN = (
+    "import signal, sys; from pathlib import Path; from backstory.runs import compactor as it\n"
+    "home = Path(sys.argv[1]); lock = it.lock_of(home, 'UID'); assert lock.take(); it.note_begun(home, 'UID')\n"
+    "print(flush=True); signal.pause()"
+)
+"""A process that is to summarise a session, and whose agent is not asked yet: nobody hears a signal."""
+
+
+def test_a_summary_that_is_stopped_before_its_agent_starts_is_not_begun_again(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", BARELY_BEGUN, tmp_path], stdout=subprocess.PIPE) as making:
+        assert making.stdout is not None
+        making.stdout.readline()
+        assert compactor.trouble(tmp_path, "UID")
+        assert compactor.stop(tmp_path, "UID")
+    assert compactor.trouble(tmp_path, "UID") == ""
 
 
 def test_a_summary_that_is_stopped_leaves_no_agent(long: Bench, tmp_path: Path) -> None:

@@ -103,6 +103,9 @@ def stop(home: Path, session_uid: str) -> bool:
     deadline = time.monotonic() + STOP_S
     while is_under_way(home, session_uid) and time.monotonic() < deadline:
         time.sleep(POLL_S)
+    # Before its agent is asked the process does not hear the signal, and what it noted would have it begun again.
+    if trouble(home, session_uid) == _unfinished(pid):
+        note_trouble(home, session_uid, "")
     return True
 
 
