@@ -38,8 +38,8 @@ SLOW_FIXTURES = {"bench"}
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are processors: many tests wait for a process or a lock."""
-    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+    """Two workers more than there are processors: many tests wait for a process or a lock."""
+    return len(os.sched_getaffinity(0)) + 2 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
