@@ -13,7 +13,8 @@ from backstory import times
 from backstory.cli.commands.search_command import NOTHING_FOUND
 from backstory.errors import BadPattern, BadTime
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
-from backstory.runs.spool import MARKER, SPOOLS, Run, Spool
+from backstory.runs.process import MARKER
+from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.search.query import PATTERN_SECONDS_MAX, Findings, find, find_exact, find_pattern, words_of_pattern
 from backstory.store import Filter, Store, open_store
 

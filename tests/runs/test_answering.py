@@ -13,8 +13,7 @@ import pytest
 from backstory.errors import TemporaryFolderUnusable
 from backstory.runs import answering
 from backstory.runs.answering import Question, ask
-from backstory.runs.process import marked
-from backstory.runs.spool import MARKER
+from backstory.runs.process import MARKER, of_run
 from tests.support.bench import Bench
 from tests.support.running import until
 
@@ -70,7 +69,7 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(bench: Bench, mo
         os.utime(each, (1, 1))
     agent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={MARKER: used.name})
     try:
-        until(lambda: marked(f"{MARKER}={used.name}".encode()))
+        until(lambda: of_run(used.name))
         ask(Question(agent="claude", prompt="Hello"), bench.environ(ANSWER))
     finally:
         agent.communicate(b"\n")

@@ -23,8 +23,9 @@ from backstory.cli.app import now_ms
 from backstory.errors import CannotWrite
 from backstory.model import LogIdentity, UserMessage
 from backstory.runs.lock import SessionLease, SessionLock
+from backstory.runs.process import MARKER
 from backstory.runs.queued import enqueue, new_prompts
-from backstory.runs.spool import MARKER, Spool
+from backstory.runs.spool import Spool
 from backstory.runs.steering import LISTENERS, StdinPipe, Steering, accepts_messages, note_accepting
 from backstory.store import open_store
 from backstory.store.tables.queue import Kind, Options, Owner, Queue

@@ -18,8 +18,9 @@ from backstory import agents, ids
 from backstory.exchange import replication
 from backstory.model import UserMessage
 from backstory.runs import process
+from backstory.runs.process import MARKER
 from backstory.runs.runner import Request, Runner
-from backstory.runs.spool import MARKER, SPOOLS, Run, Spool
+from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.runs.steering import word_line
 from backstory.runs.stream import PIECE_BYTES
 from backstory.store import open_store
@@ -214,7 +215,7 @@ def test_a_runs_processes_are_found_by_their_mark_and_no_others(home: Path, livi
 @pytest.mark.usefixtures("system")
 def test_a_command_of_a_runs_own_agent_is_not_of_those_that_are_ended(home: Path) -> None:
     spool_of(home)
-    code = f"from backstory.runs import process; print(process.marked(b'{MARKER}={TURN}'))"
+    code = f"from backstory.runs import process; print(process.of_run('{TURN}'))"
     done = subprocess.run(
         [sys.executable, "-c", code], env={**os.environ, MARKER: TURN}, capture_output=True, text=True, check=True
     )

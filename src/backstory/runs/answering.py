@@ -22,8 +22,7 @@ from backstory.agents.contract import Exit
 from backstory.agents.jsonl import BLANK, lines_of
 from backstory.errors import AgentNotStarted, TemporaryFolderUnusable
 from backstory.model import PARTIAL, AssistantText, Complete, Error, Outcome, Tokens
-from backstory.runs.process import marked, send
-from backstory.runs.spool import MARKER
+from backstory.runs import process as processes
 from backstory.runs.stopping import Terminated
 from backstory.runs.stream import program, run_part
 
@@ -87,7 +86,7 @@ def _remove_left(folder: Path) -> None:
             found = left.lstat()
             is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
             is_old = time.time() - found.st_mtime > LEFT_S
-            if is_ours and is_old and not marked(f"{MARKER}={left.name}".encode()):
+            if is_ours and is_old and not processes.of_run(left.name):
                 shutil.rmtree(left, ignore_errors=True)
 
 
@@ -99,10 +98,7 @@ def _ask_in(folder: Path, question: Question, command: list[str], environ: Mappi
     cwd.mkdir()
     with asked.open("rb") as stdin, said.open("wb") as stdout, errors.open("wb") as stderr:
         try:
-            process = subprocess.Popen(
-                command, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True,
-                env={**environ, MARKER: folder.name},
-            )  # fmt: skip
+            process = processes.start(command, folder.name, cwd, environ, stdin=stdin, stdout=stdout, stderr=stderr)
         except OSError as refused:
             raise AgentNotStarted(question.agent, command[0], refused.strerror or str(refused)) from refused
         with _stopped_by_signals():
@@ -152,7 +148,7 @@ def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
     return True
 
 
-def _end(process: subprocess.Popen[bytes], mark: str) -> None:
+def _end(process: subprocess.Popen[bytes], run: str) -> None:
     """End an agent that still runs, and whatever it started; a further interrupt ends them at once."""
     if process.poll() is None:
         with suppress(OSError, KeyboardInterrupt):
@@ -162,9 +158,9 @@ def _end(process: subprocess.Popen[bytes], mark: str) -> None:
         with suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
     deadline = time.monotonic() + GRACE_S
-    while (left := marked(f"{MARKER}={mark}".encode())) and time.monotonic() < deadline:
+    while (left := processes.of_run(run)) and time.monotonic() < deadline:
         for pid in left:
-            send(pid, signal.SIGKILL)
+            processes.send(pid, signal.SIGKILL)
         process.poll()
     process.wait()
 

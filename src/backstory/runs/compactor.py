@@ -21,8 +21,7 @@ from backstory import ids
 from backstory.errors import BackstoryError
 from backstory.lazy import lazy_regex
 from backstory.runs.lock import LOCKS, SessionLock
-from backstory.runs.process import birth
-from backstory.runs.spool import MARKER
+from backstory.runs.process import MARKER, birth
 from backstory.store.private import make_private_folder, write_private
 from backstory.store.tables.queue import Options
 

@@ -1,4 +1,4 @@
-"""Processes of this machine: which belong to a run, when one started, whether it works, and signals to it.
+"""Processes of this machine: starting an agent, which belong to it, when one started, whether it works, signals to it.
 
 psutil knows them on every system. Importing it takes longer than the queries of a plain run, so these (the start of
 its agent, and the child processes still running) read ``/proc`` where it exists.
@@ -14,13 +14,38 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import signal
+    import subprocess
+    from collections.abc import Mapping, Sequence
+    from typing import IO
 
+MARKER = "BACKSTORY_RUN"
+"""The environment variable of an agent and its child processes: a run's is the turn's uid."""
 PROC = Path("/proc")
 """The folder in which Linux has files about processes."""
 
 
-def marked(mark: bytes) -> list[int]:
-    """Return the processes with ``NAME=value`` in their environment, except this one and its ancestors."""
+def start(
+    command: Sequence[str],
+    run: str,
+    cwd: Path,
+    environ: Mapping[str, str],
+    *,
+    stdin: IO[bytes] | int,
+    stdout: IO[bytes] | int,
+    stderr: IO[bytes] | int,
+) -> subprocess.Popen[bytes]:
+    """Start an agent in a session of its own; ``of_run`` finds it and whatever it starts. Raises OSError."""
+    from subprocess import Popen
+
+    return Popen(
+        command, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr, env={**environ, MARKER: run},
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def of_run(run: str) -> list[int]:
+    """Return the processes of a run, also those in sessions of their own, except this one and its ancestors."""
+    mark = f"{MARKER}={run}".encode()
     found = _marked_in_files(mark) if _has_files() else _marked_elsewhere(mark)
     # A command started by an agent's tool must not kill itself.
     own = _ancestors() if found else set[int]()

@@ -37,9 +37,10 @@ from backstory.errors import (
 from backstory.exchange import replication
 from backstory.model import Permissions, ToolCall, Turn, UserMessage
 from backstory.projects.registry import KnownProjects, Whereabouts, file_at
+from backstory.runs import process as processes
 from backstory.runs.lock import LOCK_S, LOCKS, POLL_S, SessionLease, SessionLock
 from backstory.runs.queued import dequeue_consumed, is_queued
-from backstory.runs.spool import MARKER, ORPHAN_S, SPOOLS, Run, Spool, list_spools
+from backstory.runs.spool import ORPHAN_S, SPOOLS, Run, Spool, list_spools
 from backstory.runs.steering import StdinPipe, Steering, accepts_messages, note_accepting
 from backstory.runs.stopping import EndOf, Stopping
 from backstory.runs.stream import (
@@ -466,14 +467,8 @@ class Runner:
         stdout, stderr = spool.open_output()
         try:
             with spool.stdin.open("rb") if feed is None else nullcontext(feed.reading) as stdin:
-                process = subprocess.Popen(
-                    command,
-                    cwd=cwd,
-                    stdin=stdin,
-                    stdout=stdout,
-                    stderr=stderr,
-                    env={**self._environ, MARKER: spool.folder.name},
-                    start_new_session=True,
+                process = processes.start(
+                    command, spool.folder.name, cwd, self._environ, stdin=stdin, stdout=stdout, stderr=stderr
                 )
         finally:
             # From here on the lock on stdout is the agent's alone.

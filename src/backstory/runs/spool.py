@@ -36,8 +36,6 @@ SPOOLS = "spool"
 """The folder below BACKSTORY_HOME with the folders of all runs."""
 RUN = "run.json"
 """The file with the prompt, the agent and the session."""
-MARKER = "BACKSTORY_RUN"
-"""The environment variable of an agent and its child processes: the turn's uid."""
 ORDER_BYTES_MAX = 16 * 1024
 """The most bytes of ``order``: of an endless stream of errors only the first keep their position."""
 ORPHAN_S = 60.0
@@ -233,8 +231,7 @@ class Spool:
 
     def family(self) -> list[int]:
         """Return the processes of this run, found by their environment: agents start tools in sessions of their own."""
-        wanted = f"{MARKER}={self.folder.name}".encode()
-        found, pid = process.marked(wanted), self.pid
+        found, pid = process.of_run(self.folder.name), self.pid
         return [*found, *([pid] if pid is not None and pid not in found else [])]
 
     def signs_of_work(self) -> object:

@@ -54,7 +54,7 @@ NOTHING_FOUND = 1
 HITS_TO_PICK = 50
 """The most hits that can be picked where no limit was given."""
 MARKER = "BACKSTORY_RUN"
-"""Names the run that asks, as ``spool.MARKER`` says; said here again so that others need not wait for ``spool``."""
+"""Names the run that asks, as ``process.MARKER`` says; said here again so that a search loads no module of runs."""
 
 
 @click.command("search")

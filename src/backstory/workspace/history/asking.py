@@ -15,7 +15,8 @@ from backstory.agents.contract import Asker
 from backstory.ask import scoped
 from backstory.errors import AgentUnusable, BackstoryError, SessionNotFound
 from backstory.runs import process
-from backstory.runs.spool import MARKER, SPOOLS, Spool
+from backstory.runs.process import MARKER
+from backstory.runs.spool import SPOOLS, Spool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

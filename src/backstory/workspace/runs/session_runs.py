@@ -20,9 +20,10 @@ from backstory.errors import BackstoryError, ConfigBroken, NotQueuedNow, QueueBu
 from backstory.model import STOPPED_TO_COMPACT, Outcome, UserMessage
 from backstory.runs import compactor, stopping
 from backstory.runs.lock import LOCK_S, host
+from backstory.runs.process import MARKER
 from backstory.runs.queued import enqueue, new_prompts, queued_prompts
 from backstory.runs.runner import ORPHANED
-from backstory.runs.spool import MARKER, SPOOLS, list_spools
+from backstory.runs.spool import SPOOLS, list_spools
 from backstory.runs.stopping import Terminated
 from backstory.store.file.waiting import WaitStopped
 from backstory.store.tables import runs as stored_runs
