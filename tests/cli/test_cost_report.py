@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory import Tokens, open_store
+from backstory.store.tables import compactions
+from backstory.store.tables.compactions import NewCompaction
 from tests.support.machines import SMALL, case
 
 if TYPE_CHECKING:
+    import apsw
+
     from tests.support.shell import Shell
 
 pytestmark = pytest.mark.slow
@@ -105,7 +110,7 @@ def test_each_number_is_what_its_sql_returns(read_once: Shell, words: tuple[str,
     (total,) = answer(read_once, asked.pop("total"))
     assert sums(total) == sums(found["total"])
     assert (total["exact_usd"], total["unknown_turns"]) == (found["exact_usd"], found["unknown_turns"])
-    assert list(asked) == [f"by {by}" for by in GROUPINGS]
+    assert list(asked) == ["summaries", *(f"by {by}" for by in GROUPINGS)]
     for by in GROUPINGS:
         groups = {(each.get("project") if by == "repository" else None) or each[by]: each for each in found[f"by_{by}"]}
         returned = {next(iter(row.values())): row for row in answer(read_once, asked[f"by {by}"])}
@@ -181,3 +186,57 @@ def test_as_markdown_every_line_of_a_table_has_as_many_cells_whatever_a_title_ho
 def test_forms_exclude_each_other(read_once: Shell) -> None:
     done = read_once("chronicle", "cost", "--md", "--json")
     assert (done.code, done.out) == (2, "")
+
+
+@pytest.fixture
+def summarised(bare: Shell) -> Shell:
+    """A machine with the recorded logs and three summaries: one taken back, one by a model without a known price."""
+    bare.put(*logs_of("claude"))
+    assert bare("ingest").code == 0
+    took = Tokens(input=700, output=90, cache_read=5)
+    with open_store(bare.store) as store:
+        (first, second, *_) = (store.session(each["uid"]) for each in bare("list", "--all", "--json").json())
+        for session, usd in ((first, 0.0008), (second, 0.0011), (second, None)):
+            last = max(turn.last_seq for turn in store.turns(session))
+            new = NewCompaction(after_seq=last, summary=f"It is done. {usd}", agent="claude", tokens=took, cost_usd=usd)
+            assert store.decide(compactions.add, session.id, new)
+            store.decide(compactions.undo, session.id)
+        store.decide(own_summary, first.id)
+    return bare
+
+
+def own_summary(db: apsw.Connection, session_id: int) -> None:
+    """A summary that another program wrote: nobody was asked for it."""
+    db.execute("insert into compactions(session_id, after_seq, summary) values (?, 1, 'Mine.')", (session_id,))
+
+
+@pytest.mark.parametrize("command", [("stats", "--all"), ("chronicle", "cost", *ALL)])
+def test_what_summaries_took_is_a_part_of_the_sums_of_its_own(summarised: Shell, command: tuple[str, ...]) -> None:
+    by = () if "cost" in command else ("--by", "agent")
+    found = summarised(*command, *by, "--json").json()
+    groups = found["groups" if by else "by_agent"]
+    made = found["summaries"]
+    assert (made["summaries"], made["low_usd"], made["cost_kind"]) == (3, pytest.approx(0.0019), "lower bound")
+    for kind in ("low_usd", *(f"{each}_tokens" if by else each for each in KINDS)):
+        parts = [each[kind] for each in (*groups, made)]
+        assert sum(each or 0 for each in parts) == pytest.approx(found["total"][kind])
+    assert found["total"]["turns"] == sum(each["turns"] for each in groups)
+
+
+def test_the_sql_of_a_cost_report_counts_summaries(summarised: Shell) -> None:
+    found, asked = cost(summarised, *ALL), queries(summarised, *ALL)
+    for part in ("total", "summaries"):
+        (returned,) = answer(summarised, asked[part])
+        assert sums(returned) == sums(found[part])
+
+
+def test_summaries_have_a_line_and_what_is_not_known_of_them_is_said(summarised: Shell) -> None:
+    done = summarised("stats", "--all")
+    assert "Summaries  3: 2100 input · 270 output · 15 cache read · – cache write, ≥ $0.002, in these sums" in done.out
+    assert "cost of 1 summary" in done.err
+
+
+def test_a_summary_counts_in_the_time_in_which_it_was_made(summarised: Shell) -> None:
+    assert cost(summarised, "--since", "2020-01-01", "--until", "2021-01-01")["summaries"]["summaries"] == 0
+    made = cost(summarised, "--since", "1h")
+    assert (made["summaries"]["summaries"], made["total"]["turns"]) == (3, 0)

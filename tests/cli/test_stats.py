@@ -14,7 +14,7 @@ import pytest
 from backstory.cli.views import stats_table
 from backstory.cli.views.counting import counting
 from backstory.derive.pricing import Cost, Kind
-from backstory.derive.tally import GroupKey, Tally
+from backstory.derive.tally import Group, GroupKey, Tally
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.history.stats import Stats, StatsGroup, StatsQuery
 from tests.support.forked import COMMAND
@@ -198,6 +198,8 @@ def test_turns_without_a_time_have_no_day_and_are_in_no_time(bare: Shell) -> Non
     assert found["undated_turns"] == 0
     since = stats(bare, "--since", "2026-01-01")
     assert (since["total"]["turns"], since["undated_turns"]) == (1, 1)
+    report = bare("chronicle", "cost", "--since", "2026-01-01", "--json").json()
+    assert (report["total"]["turns"], report["undated_turns"]) == (1, 1)
     assert "1 turn without a time left out." in bare("stats", "--all", "--since", "2026-01-01").err
 
 
@@ -291,8 +293,9 @@ def test_a_terminal_gets_the_columns_and_bars_that_it_has_room_for(
         group.add_tokens(1_234_567, 89, None, None)
     shown = tuple(StatsGroup(key=key, figures=each.figures) for key, each in tally.groups.items())
     found = Stats(
-        query=StatsQuery(wanted=SessionFilter(), by="branch"), total=tally.whole.figures, groups=shown, undated=0
-    )
+        query=StatsQuery(wanted=SessionFilter(), by="branch"), total=tally.whole.figures, groups=shown,
+        summaries=Group().figures, undated=0,
+    )  # fmt: skip
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     for width in (40, 80, 100, 160, 400):
         monkeypatch.setenv("COLUMNS", str(width))

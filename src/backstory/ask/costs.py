@@ -224,6 +224,16 @@ class Costs:
         )  # fmt: skip
         return cost_of(tokens, self._price(agent, model, started), source=source, chars=chars)
 
+    def of_summary(
+        self, agent: str, model: str | None, at: int | None, read: int | None, wrote: int | None,
+        cache_read: int | None, cache_write: int | None, usd: float | None,
+    ) -> Cost:  # fmt: skip
+        """Return the cost of a summary, given what it took and what its agent said that it cost."""
+        if usd is not None:
+            return cost_of(NOTHING, None, reported=usd, is_exact=True)
+        tokens = Tokens(input=read, output=wrote, cache_read=cache_read, cache_write=cache_write)
+        return cost_of(tokens, self._price(agent, model, at))
+
     def _price(self, agent: str, model: str | None, started: int | None) -> Price | None:
         key = (agent, model, None if started is None else started // DAY_MS)
         if key not in self._price_of:

@@ -151,9 +151,9 @@ def _roots(db: apsw.Connection, asked: Asked, tops: Collection[int]) -> dict[int
     # Which of their turns count is known from the turns.
     conditions, values = listed_conditions(replace(asked.wanted, since=None, until=None))
     if asked.wanted.since is not None:
-        recent = f"s.last_active >= ? or {_UNDATED} or s.id in (select value from json_each(?))"
+        recent = f"s.last_active >= ? or {_UNDATED} or s.id in (select value from json_each(?)) or {_SUMMARISED}"
         conditions.append(f"({recent})")
-        values += [asked.wanted.since, schema.json_list(sorted(tops))]
+        values += [asked.wanted.since, schema.json_list(sorted(tops)), asked.wanted.since]
     has_places = not {"project", "repository", "branch"}.isdisjoint(asked.groupings)
     wanted = () if not has_places else Root._fields[5:] if asked.wanted.moves else Root._fields[5:-1]
     needed = ", ".join(f"s.{name}" if name in wanted else "null" for name in Root._fields[5:])
@@ -205,6 +205,7 @@ class _Adding:
             else:
                 self._add_usage(groups, row, 0)
         self._add_partial(partial)
+        self._add_summaries()
         self._add_without_turns(self._roots.keys() - has_turns)
 
     def _groups_of(self, root: int, row: tuple[Any, ...]) -> list[Group]:
@@ -258,6 +259,21 @@ class _Adding:
         paid = {each.turn for each in known if each.is_known} | here
         counted = {each.turn for each in known if each.is_listed and each.other_turn not in self._runs}
         return paid, counted | here | self._runs
+
+    def _add_summaries(self) -> None:
+        """Add what summaries took that an agent was asked for; also those that were taken back."""
+        for session_id, key, *row in self._db.execute(_SUMMARIES, (schema.json_list(self._root_of),)):
+            for tally in self._tallies:
+                if key in tally.counted or not self._is_summary_in_time(row[2]):
+                    continue
+                tally.counted.add(key)
+                tally.summaries.sessions.add(self._number | self._root_of[session_id])
+                tally.summaries.add_turn(None)
+                tally.summaries.add_cost(self._costs.of_summary(*row))
+                tally.summaries.add_tokens(*row[3:7])
+
+    def _is_summary_in_time(self, at: int | None) -> bool:
+        return not self._asked.is_ranged or (at is not None and self._asked.includes(at))
 
     def _add_without_turns(self, roots: Iterable[int]) -> None:
         """Sessions that hold no turn: they may be marked with what they took."""
@@ -364,6 +380,15 @@ class _Groups:
 
 _UNDATED = "last_active is null or last_active <= 0"
 """The condition of a session in which nothing has a time."""
+_MADE = "cast(unixepoch(created, 'subsec') * 1000 as integer)"
+_SUMMARISED = f"s.id in (select session_id from compactions where {_MADE} >= ?)"
+"""The condition of a session of which a summary was made since then: that may be after its last record."""
+_SUMMARIES = f"""
+select session_id, json_array(created, agent, length(summary)), agent, model, {_MADE},
+  input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd
+from main.compactions where agent is not null and session_id in (select value from json_each(?)) order by id
+"""
+"""Without those that name no agent: another program put them there, and nobody was asked."""
 _COPIES = f"""
 select t.id, o.id, o.session_id,
   o.tokens_source is not null or o.cost_usd is not null or {written.is_written("o")} < {written.is_written("t")},

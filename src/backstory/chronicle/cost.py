@@ -21,14 +21,16 @@ GROUPINGS: tuple[By, ...] = ("day", "agent", "model", "repository", "session")
 
 
 class CostReport(Struct, frozen=True, kw_only=True):
-    """The sums of turns. ``groups``: days in order of time, every other grouping with the dearest first.
+    """The sums of turns, and of the summaries that agents were asked for, which are in ``total``, too.
 
+    ``groups``: days in order of time, every other grouping with the dearest first.
     ``dearest``: the sessions that cost most, by their uids. ``undated``: turns without a time, which are not counted.
     ``is_counted_earlier``: as ``Stats`` has it.
     """
 
     query: StatsQuery
     total: Figures
+    summaries: Figures
     groups: Mapping[By, tuple[StatsGroup, ...]]
     dearest: Mapping[str, ListedSession]
     undated: int
@@ -43,6 +45,7 @@ def cost_report(reader: Reader, query: StatsQuery, *, dearest: int, report: Call
     return CostReport(
         query=query,
         total=found[0].total,
+        summaries=found[0].summaries,
         groups=groups,
         dearest={each.uid: each for each in reader.sessions_of(uids)},
         undated=found[0].undated,
@@ -57,6 +60,7 @@ def as_json(report: CostReport) -> dict[str, Any]:
         "since": iso(report.query.wanted.since),
         "until": iso(report.query.wanted.until),
         "total": _figures(total),
+        "summaries": {"summaries": report.summaries.turns} | _used(report.summaries),
         **{
             f"by_{by}": [_key(by, each) | _figures(each.figures) for each in groups]
             for by, groups in report.groups.items()
@@ -78,6 +82,13 @@ def _figures(figures: Figures) -> dict[str, Any]:
     return {
         "sessions": figures.sessions,
         "turns": figures.turns,
+        **_used(figures),
+        "turns_with_partial_tokens": figures.partial_tokens,
+    }
+
+
+def _used(figures: Figures) -> dict[str, Any]:
+    return {
         "input": figures.input,
         "output": figures.output,
         "cache_read": figures.cache_read,
@@ -86,5 +97,4 @@ def _figures(figures: Figures) -> dict[str, Any]:
         "cost_kind": figures.cost.kind,
         "low_usd": figures.cost.low_usd,
         "high_usd": figures.cost.high_usd,
-        "turns_with_partial_tokens": figures.partial_tokens,
     }

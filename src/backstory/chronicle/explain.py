@@ -26,8 +26,9 @@ GROUP_COLUMNS: Mapping[By, str] = {
 def cost_queries(reader: Reader, wanted: SessionFilter) -> dict[str, str]:
     """Return the SQL query of each part of a cost report, by the part's name."""
     sessions = sessions_with_subagents(reader.condition_of(wanted))
-    return {"total": _usage(sessions, wanted, None)} | {
-        f"by {by}": _usage(sessions, wanted, column) for by, column in GROUP_COLUMNS.items()
+    both = f"(\n  {_TURNS_USED}{_in_time(wanted)}\n  union all\n  {_summaries(wanted)}\n)"
+    return {"total": _usage(sessions, both), "summaries": _usage(sessions, f"(\n  {_summaries(wanted)}\n)")} | {
+        f"by {by}": _usage(sessions, "usage", f"{column}, ", _in_time(wanted)) for by, column in GROUP_COLUMNS.items()
     }
 
 
@@ -41,7 +42,7 @@ def standup_queries(reader: Reader, wanted: SessionFilter) -> dict[str, str]:
             f"{sessions}\nselect l.uid, count(*) as turns, min(t.timestamp) as asked_at\n{turns} and not t.is_copy and "
             f"t.removed is null{_also_in_time(wanted, 't.timestamp')}\ngroup by 1 order by 1"
         ),
-        "cost": _usage(sessions, wanted, "l.uid"),
+        "cost": _usage(sessions, "usage", "l.uid, ", _in_time(wanted)),
         "refs": (
             f"{sessions}\nselect l.uid, r.ref_type, r.ref_value, r.host, r.repository, r.created_at as as_of\n{refs}"
             f"{_also_in_time(wanted, 'r.created_at')}\norder by l.uid, r.seq, r.id"
@@ -67,14 +68,28 @@ def sessions_with_subagents(condition: str = "") -> str:
     )
 
 
-def _usage(sessions: str, wanted: SessionFilter, column: str | None) -> str:
-    shown, grouped = ("", "") if column is None else (f"{column}, ", "\ngroup by 1 order by 1")
+def _usage(sessions: str, source: str, shown: str = "", condition: str = "") -> str:
+    grouped = "\ngroup by 1 order by 1" if shown else ""
     return (
         f"{sessions}\nselect {shown}sum(u.input_tokens) as input, sum(u.output_tokens) as output,\n"
         "  sum(u.cache_read_tokens) as cache_read, sum(u.cache_write_tokens) as cache_write,\n"
         "  sum(u.low_usd) as low_usd, sum(iif(u.cost_kind = 'exact', u.low_usd, null)) as exact_usd,\n"
         "  coalesce(sum(u.cost_kind = 'unknown' and u.model is not null), 0) as unknown_turns\n"
-        f"from usage u join l on l.id = u.session_id{_in_time(wanted)}{grouped}"
+        f"from {source} u join l on l.id = u.session_id{condition}{grouped}"
+    )
+
+
+_USED = "session_id, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens"
+_TURNS_USED = f"select {_USED},\n    low_usd, cost_kind, model from usage u"
+
+
+def _summaries(wanted: SessionFilter) -> str:
+    """Rows of what each summary took that an agent was asked for, in the columns of ``_TURNS_USED``; copies of one once."""
+    return (
+        f"select {_USED},\n"
+        "    cost_usd as low_usd, iif(cost_usd is null, 'unknown', 'exact') as cost_kind, null as model from compactions\n"
+        f"    where agent is not null{_also_in_time(wanted, 'created')}\n"
+        "    group by created, agent, length(summary) having id = min(id)"
     )
 
 

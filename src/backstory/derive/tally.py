@@ -132,6 +132,16 @@ class Group(Struct, kw_only=True):
         if duration_ms is not None:
             self.duration_ms = (self.duration_ms or 0) + duration_ms
 
+    def add(self, other: Group, sums: Sequence[str]) -> None:
+        """Add another group: its sessions and costs, and of its other sums these."""
+        self.sessions |= other.sessions
+        self.kinds |= other.kinds
+        self.reported += other.reported
+        self.computed += other.computed
+        self.highs += other.highs
+        for name in sums:
+            setattr(self, name, _added((getattr(self, name), getattr(other, name))))
+
     @property
     def figures(self) -> Figures:
         """Return the sums."""
@@ -160,10 +170,16 @@ class Group(Struct, kw_only=True):
 
 
 class Tally(Struct, kw_only=True):
-    """The groups there are. ``undated``: how many turns were left out because nobody knows when they began."""
+    """The groups there are. ``undated``: how many turns were left out because nobody knows when they began.
+
+    ``summaries``: what summaries took that were asked for, each as a turn; they are in no group. ``counted``: a key of
+    each, as copies of a session have the same ones.
+    """
 
     groups: dict[GroupKey, Group] = field(default_factory=dict)
     undated: int = 0
+    summaries: Group = field(default_factory=Group)
+    counted: set[object] = field(default_factory=set)
 
     def group(self, key: GroupKey) -> Group:
         """The group of a key, empty where there was none."""
@@ -174,23 +190,18 @@ class Tally(Struct, kw_only=True):
 
     @property
     def whole(self) -> Group:
-        """All groups as one; a session that is in several of them counts once."""
+        """All groups as one, with what summaries took; a session that is in several of them counts once."""
         whole = Group()
         for each in self.groups.values():
-            whole.sessions |= each.sessions
-            whole.kinds |= each.kinds
-            whole.reported += each.reported
-            whole.computed += each.computed
-            whole.highs += each.highs
-            for name in _SUMMED:
-                setattr(whole, name, _added((getattr(whole, name), getattr(each, name))))
+            whole.add(each, _SUMMED)
+        whole.add(self.summaries, _USED)
         return whole
 
 
+_USED: Sequence[str] = ("input", "output", "cache_read", "cache_write", "without_high")
+"""The sums of a summary that are part of the whole: it is no turn, and nobody waited for it."""
 _SUMMED: Sequence[str] = (
-    "turns", "input", "output", "cache_read", "cache_write", "without_high", "duration_ms", "without_tokens",
-    "partial_tokens",
-    "without_cost", "without_duration",
+    *_USED, "turns", "duration_ms", "without_tokens", "partial_tokens", "without_cost", "without_duration",
 )  # fmt: skip
 
 

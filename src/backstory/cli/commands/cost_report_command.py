@@ -69,7 +69,7 @@ def command(app: App, asked: Asked, form: Form) -> None:
         kind="a report of what agents used and cost",
     )  # fmt: skip
     if not (form.json or form.markdown):
-        print_unknown(found.total, found.undated)
+        print_unknown(found.total, found.summaries, found.undated)
 
 
 # a cost report as text and as markdown --------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ MOST_SHOWN = 10
 def text_lines(report: CostReport) -> Iterator[str]:
     """Yield the sums, then a table of each grouping."""
     yield output.style(f"Cost {window(report.query.wanted)}", bold=True)
-    yield from (f"{output.style(f'{name:<8}', dim=True)}  {value}" for name, value in _summary(report))
+    yield from stats_table.summary_lines(_summary(report))
     for by in GROUPINGS:
         shown = _shown(report, by)
         yield ""
@@ -115,7 +115,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
 
 def _summary(report: CostReport) -> Iterator[tuple[str, str]]:
     total = report.total
-    yield from stats_table.summary(total)
+    yield from stats_table.summary(total, report.summaries)
     known = [
         (total.reported_usd, "reported by agents"), (total.computed_usd, "computed from tokens and prices")
     ]  # fmt: skip
@@ -129,7 +129,10 @@ def _summary(report: CostReport) -> Iterator[tuple[str, str]]:
 def _shown(report: CostReport, by: By) -> Stats:
     groups = report.groups[by]
     shown = groups if by == "day" else groups[:MOST_SHOWN]
-    return Stats(query=replace(report.query, by=by), total=report.total, groups=shown, undated=report.undated)
+    return Stats(
+        query=replace(report.query, by=by), total=report.total, groups=shown, summaries=report.summaries,
+        undated=report.undated,
+    )  # fmt: skip
 
 
 def _left_out(report: CostReport, by: By) -> list[str]:

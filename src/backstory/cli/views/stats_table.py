@@ -9,7 +9,7 @@ from backstory.cli import output
 from backstory.workspace.history.stats import used
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from backstory.derive.pricing import Cost
     from backstory.derive.tally import Figures
@@ -28,10 +28,11 @@ NAMES = {"day": "no date", "model": "no model"}
 def print_turns(stats: Stats) -> None:
     """Print the sums, and what is not known of them."""
     if stats.query.by is None:
-        print_summary(stats.total)
+        for line in summary_lines(summary(stats.total, stats.summaries)):
+            output.data(line)
     else:
         output.pages(group_lines(stats, head=stats.query.by))
-    print_unknown(stats.total, stats.undated)
+    print_unknown(stats.total, stats.summaries, stats.undated)
 
 
 def print_tools(stats: ToolStats) -> None:
@@ -43,20 +44,27 @@ def print_tools(stats: ToolStats) -> None:
     output.pages(_table(("TOOL", "CALLS", "FAILED", "SESSIONS"), rows, [each.calls for each in stats.tools]))
 
 
-def print_summary(total: Figures) -> None:
-    """Print the sums of everything, a line each."""
-    for name, value in summary(total):
-        output.data(f"{output.style(f'{name:<8}', dim=True)}  {value}")
+def summary_lines(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A line for each sum, the values below each other."""
+    named = list(facts)
+    width = max(len(name) for name, _ in named)
+    yield from (f"{output.style(name.ljust(width), dim=True)}  {value}" for name, value in named)
 
 
-def summary(total: Figures) -> Iterator[tuple[str, str]]:
-    """The sums of everything: what each is called, and its value."""
+def summary(total: Figures, summaries: Figures) -> Iterator[tuple[str, str]]:
+    """The sums of everything: what each is called, and its value. What summaries took is part of them."""
     yield "Sessions", f"{total.sessions:,}"
     yield "Turns", f"{total.turns:,}"
-    kinds = ("input", "output", "cache read", "cache write")
-    yield "Tokens", " · ".join(map(" ".join, zip(_tokens(total), kinds, strict=True)))
+    yield "Tokens", _by_kind(total)
     yield "Cost", money(total.cost)
     yield "Time", output.duration(total.duration_ms) or output.UNKNOWN
+    if summaries.turns:
+        yield "Summaries", f"{summaries.turns:,}: {_by_kind(summaries)}, {money(summaries.cost)}, in these sums"
+
+
+def _by_kind(figures: Figures) -> str:
+    kinds = ("input", "output", "cache read", "cache write")
+    return " · ".join(map(" ".join, zip(_tokens(figures), kinds, strict=True)))
 
 
 def group_lines(stats: Stats, *, head: str, name: Callable[[StatsGroup], str] | None = None) -> list[str]:
@@ -78,7 +86,9 @@ def group_cells(
     yield (head, *HEADS)
     for each in stats.groups:
         yield (name(each) if name else _name(stats, each), *_cells(each.figures))
-    if len(stats.groups) > 1:
+    if stats.summaries.turns:
+        yield ("Summaries", *_cells(stats.summaries, is_turns=False))
+    if len(stats.groups) > 1 or stats.summaries.turns:
         yield ("Total", *_cells(stats.total))
 
 
@@ -88,10 +98,10 @@ def _name(stats: Stats, group: StatsGroup) -> str:
     return f"{name} ({group.key.project_name})" if is_elsewhere else name
 
 
-def _cells(figures: Figures) -> tuple[str, ...]:
+def _cells(figures: Figures, *, is_turns: bool = True) -> tuple[str, ...]:
     return (
         f"{figures.sessions:,}",
-        f"{figures.turns:,}",
+        f"{figures.turns:,}" if is_turns else output.UNKNOWN,
         *_tokens(figures),
         output.duration(figures.duration_ms) or output.UNKNOWN,
         money(figures.cost),
@@ -175,10 +185,12 @@ def short(count: int) -> str:
     return f"{value:,.{digits}f}{unit}"
 
 
-def print_unknown(total: Figures, undated: int) -> None:
-    """Print what is not known of turns, in a sentence, if anything is not."""
+def print_unknown(total: Figures, summaries: Figures, undated: int) -> None:
+    """Print what is not known of turns and summaries, in a sentence, if anything is not."""
     facts = [("tokens", total.without_tokens), ("cost", total.without_cost), ("duration", total.without_duration)]
     said = [f"{name} of {output.counted(count, 'turn')}" for name, count in facts if count]
+    facts = [("tokens", summaries.without_tokens), ("cost", summaries.without_cost)]
+    said += [f"{name} of {output.counted(count, 'summary', 'summaries')}" for name, count in facts if count]
     sentences = [f"Not known, and not in the sums: {', '.join(said)}."] if said else []
     if total.partial_tokens:
         turns = output.counted(total.partial_tokens, "turn")

@@ -11,7 +11,7 @@ from backstory.ask import costs
 from backstory.ask import stats as stored_stats
 from backstory.ask.stats import Asked, By
 from backstory.bounds import iso
-from backstory.derive.tally import Figures, Group, GroupKey, Tally
+from backstory.derive.tally import Figures, GroupKey, Tally
 from backstory.lazy import lazy_module
 from backstory.store.file import migrate
 
@@ -50,12 +50,14 @@ class StatsGroup(Struct, frozen=True, kw_only=True):
 class Stats(Struct, frozen=True, kw_only=True):
     """The figures: days in their order, other groups with the dearest first. ``undated`` turns have no time.
 
+    ``total`` is all groups and ``summaries``, whose turns are the summaries that an agent was asked for.
     ``is_counted_earlier``: an earlier version derived some of what is there, so sums may be other ones.
     """
 
     query: StatsQuery
     total: Figures
     groups: tuple[StatsGroup, ...]
+    summaries: Figures
     undated: int
     is_counted_earlier: bool = False
 
@@ -101,10 +103,11 @@ def count_turns_by(
 def _stats(query: StatsQuery, tally: Tally, *, is_earlier: bool) -> Stats:
     groups = [StatsGroup(key=key, figures=group.figures) for key, group in tally.groups.items()]
     groups.sort(key=_by_day if query.by == "day" else _by_cost)
-    whole = groups[0].figures if len(groups) == 1 else tally.whole.figures
     shown = () if query.by is None else tuple(groups)
-    total = whole if groups else Group().figures
-    return Stats(query=query, total=total, groups=shown, undated=tally.undated, is_counted_earlier=is_earlier)
+    return Stats(
+        query=query, total=tally.whole.figures, groups=shown, summaries=tally.summaries.figures,
+        undated=tally.undated, is_counted_earlier=is_earlier,
+    )  # fmt: skip
 
 
 def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int], None]) -> ToolStats:
@@ -167,8 +170,33 @@ def as_json(stats: Stats) -> dict[str, Any]:
         "until": iso(query.wanted.until),
         "total": figures_as_json(stats.total),
         "groups": [_key_as_json(by, each.key) | figures_as_json(each.figures) for each in stats.groups],
+        "summaries": _summaries_as_json(stats.summaries),
         "undated_turns": stats.undated,
         "counted_earlier": stats.is_counted_earlier,
+    }
+
+
+def _summaries_as_json(figures: Figures) -> dict[str, Any]:
+    return {
+        "summaries": figures.turns,
+        "sessions": figures.sessions,
+        **_used_as_json(figures),
+        "summaries_without_tokens": figures.without_tokens,
+        "summaries_without_cost": figures.without_cost,
+    }
+
+
+def _used_as_json(figures: Figures) -> dict[str, Any]:
+    cost = figures.cost
+    return {
+        "input_tokens": figures.input,
+        "output_tokens": figures.output,
+        "cache_read_tokens": figures.cache_read,
+        "cache_write_tokens": figures.cache_write,
+        "cost_usd": cost.usd,
+        "cost_kind": cost.kind,
+        "low_usd": cost.low_usd,
+        "high_usd": cost.high_usd,
     }
 
 
@@ -182,18 +210,10 @@ def _key_as_json(by: By | None, key: GroupKey) -> dict[str, Any]:
 
 def figures_as_json(figures: Figures) -> dict[str, Any]:
     """The figures of some turns; null where nothing is known."""
-    cost = figures.cost
     return {
         "sessions": figures.sessions,
         "turns": figures.turns,
-        "input_tokens": figures.input,
-        "output_tokens": figures.output,
-        "cache_read_tokens": figures.cache_read,
-        "cache_write_tokens": figures.cache_write,
-        "cost_usd": cost.usd,
-        "cost_kind": cost.kind,
-        "low_usd": cost.low_usd,
-        "high_usd": cost.high_usd,
+        **_used_as_json(figures),
         "duration_ms": figures.duration_ms,
         "turns_without_tokens": figures.without_tokens,
         "turns_with_partial_tokens": figures.partial_tokens,
