@@ -63,3 +63,26 @@ def test_a_run_of_an_agent_that_names_no_model_is_not_free(bench: Bench) -> None
     assert (total["cost_kind"], total["cost_usd"], total["low_usd"]) == ("lower bound", None, 0.04)
     (listed,) = printed(bench, "list")
     assert (listed["cost_kind"], listed["low_usd"]) == ("lower bound", 0.04)
+
+
+def answer(bench: Bench, query: str) -> int:
+    return int(printed(bench, "sql", query)["rows"][0][0])
+
+
+def test_what_ingest_and_reindex_print_is_what_sql_counts_also_where_runs_have_logs(bench: Bench) -> None:
+    bench.run("first", {"say": "the heron answer 0"}, GOOD)
+    own_log(bench, "first")
+    (read,) = {answer(bench, "select count(*) from events")}
+    imported = printed(bench, "ingest")
+    assert (imported["sessions_new"], imported["sessions_updated"], imported["events_new"]) == (0, 0, 0)
+    assert answer(bench, "select count(*) from events") == read
+    done = printed(bench, "reindex")
+    counts = {
+        "sessions": "sessions where relation is not 'subagent'", "turns": "turns where not is_copy",
+        "files": "session_files", "refs": "session_refs", "checkpoints": "checkpoints", "events": "events",
+    }  # fmt: skip
+    assert {name: done[name] for name in counts} == {
+        name: answer(bench, f"select count(*) from {rows}") for name, rows in counts.items()
+    }
+    assert (done["sessions"], done["turns"]) == (1, 1)
+    assert "complete: 1 session, 1 turn, " in bench.backstory("reindex").stdout

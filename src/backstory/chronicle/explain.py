@@ -84,11 +84,11 @@ _TURNS_USED = f"select {_USED},\n    low_usd, cost_kind, model from usage u"
 
 
 def _summaries(wanted: SessionFilter) -> str:
-    """Rows of what each summary took that an agent was asked for, in the columns of ``_TURNS_USED``; copies of one once."""
+    """Rows of what each summary took that an agent was asked for, as ``_TURNS_USED``; copies of one count once."""
     return (
         f"select {_USED},\n"
-        "    cost_usd as low_usd, iif(cost_usd is null, 'unknown', 'exact') as cost_kind, null as model from compactions\n"
-        f"    where agent is not null{_also_in_time(wanted, 'created')}\n"
+        "    cost_usd as low_usd, iif(cost_usd is null, 'unknown', 'exact') as cost_kind, null as model\n"
+        f"    from compactions where agent is not null{_also_in_time(wanted, 'created')}\n"
         "    group by created, agent, length(summary) having id = min(id)"
     )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from backstory.errors import in_words, is_for_one_only
 from backstory.ingest.report import REASONS, Problem, Report, Tally, told_in_words
 from backstory.ingest.sources import place_of
+from backstory.store.intake import claims
 from backstory.store.tables import logs, sessions
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class Notes:
         self._read_now: dict[str, int] = {}
         """The log's id of each path that was read, or compared, in this ingest."""
         self._sessions: dict[str, set[tuple[int, bool]]] = {}
+        self._events: Counter[int] = Counter()
 
     def _is_as_it_was(self, each: Candidate, seen: FileStamp | None) -> bool:
         """Return True if a file is as it was when it was ``seen``."""
@@ -117,8 +120,12 @@ class Notes:
         self.report.not_understood = [Problem(path, told_in_words(reason)) for path, reason in named]
         every = {session for touched in self._sessions.values() for session, _ in touched}
         listed = self.store.ask_or(set(), sessions.listed_among, sorted(every)) if every else set()
+        # The log of a run of ours is shown as that run.
+        claimed = set(self.store.ask_or({}, claims.shown_as_each, every)) if every else set()
         for agent, touched in self._sessions.items():
-            new = {session for session, is_new in touched if is_new}
-            updated, tally = {session for session, _ in touched} - new, self._tally(agent)
+            shown = {(session, is_new) for session, is_new in touched if session not in claimed}
+            new = {session for session, is_new in shown if is_new}
+            updated, tally = {session for session, _ in shown} - new, self._tally(agent)
+            tally.events_new = sum(self._events[session] for session in new | updated)
             tally.sessions_new, tally.sessions_updated = len(new), len(updated)
             tally.listed_new, tally.listed_updated = len(new & listed), len(updated & listed)

@@ -46,12 +46,11 @@ class Failed(Struct, frozen=True):
 
 
 class Reindexed(Struct, kw_only=True):
-    """The sessions that were derived, and that are left; ``stored`` counts the rows of the whole store by kind."""
+    """The number of sessions that were derived, that are left, and whose logs are gone, and those that failed."""
 
     sessions: int = 0
     left: int = 0
     gone: int = 0
-    stored: dict[str, int] = field(default_factory=dict)
     failed: list[Failed] = field(default_factory=list)
 
 
@@ -93,7 +92,6 @@ def reindex(
         store.change(maintenance.note_reindexed, is_whole=not only_stale)
     if not only_stale:
         done.gone = store.change(rederiving.mark_missing, [log.id for log in store.logs() if _is_gone(log)], now)
-        done.stored = store.ask(rederiving.counts)
     return done
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,8 +10,7 @@ import click
 from backstory.cli import output
 from backstory.cli.home_off import says_off
 from backstory.cli.options import json_option, store_option
-from backstory.errors import StoreNotFound
-from backstory.workspace.history.sessions import SessionFilter
+from backstory.errors import SqlTooSlow, StoreNotFound
 from backstory.workspace.stores.importing import Machine, derive_all
 
 if TYPE_CHECKING:
@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from backstory.ingest.report import Report
 
 REASONS_SHOWN_MAX = 20
-COUNTED = ("sessions", "turns", "files", "refs", "checkpoints")
+COUNTED = {
+    "sessions": "sessions where relation is not 'subagent'", "turns": "turns where not is_copy",
+    "files": "session_files", "refs": "session_refs", "checkpoints": "checkpoints", "events": "events",
+}  # fmt: skip
+"""The rows of the views of ``backstory sql`` that are counted."""
+COUNT_S = 60.0
 INCOMPLETE = 1
 
 
@@ -43,11 +48,11 @@ def command(ctx: click.Context, only_derived: bool, events_too: bool, as_json: b
     if not app.home_store.exists:
         raise StoreNotFound(app.home_store.path)
     done = derive_all(app.workspace, output.progress, events_too=events_too)
-    problems = _problems(done, report)
+    problems, counts = _problems(done, report), _counts(app)
     if as_json:
-        output.json(_as_json(done, report))
+        output.json(_as_json(done, counts, report))
     else:
-        output.data(_told(done, app.reader.count(SessionFilter(everywhere=True)), problems))
+        output.data(_in_a_line(done, counts, problems))
     for problem in problems[:REASONS_SHOWN_MAX]:
         output.talk(f"  {problem}")
     if len(problems) > REASONS_SHOWN_MAX:
@@ -60,20 +65,28 @@ def _problems(done: Reindexed, report: Report | None) -> list[str]:
     return unread + [f"session {each.session}: {each.reason}" for each in done.failed]
 
 
-def _told(done: Reindexed, listed: int, problems: list[str]) -> str:
-    """``listed``: how many sessions ``list --all`` shows."""
-    stored = done.stored | {"sessions": listed}
-    counts = ", ".join(output.counted(stored[name], name.removesuffix("s"), name) for name in COUNTED)
+def _counts(app: App) -> dict[str, int | None]:
+    """Return how many there are of each kind, null where counting takes too long."""
+    named = ", ".join(f"(select count(*) from {rows}) as {name}" for name, rows in COUNTED.items())
+    with app.home_store as store, suppress(SqlTooSlow):
+        answer = store.execute_read_only(f"select {named}", 1, timeout_s=COUNT_S)
+        return dict(zip(answer.columns, answer.rows[0], strict=True))
+    return dict.fromkeys(COUNTED)
+
+
+def _in_a_line(done: Reindexed, found: dict[str, int | None], problems: list[str]) -> str:
+    said = [(name, count) for name, count in found.items() if count is not None and name != "events"]
+    counts = ", ".join(output.counted(count, name.removesuffix("s"), name) for name, count in said)
     gone = f"; {output.counted(done.gone, 'session')} kept whose logs are gone" if done.gone else ""
     if problems:
         return f"⚠ Reindex completed with errors: {counts}{gone}. Errors: {len(problems)}"
     return f"✓ Reindex complete: {counts}{gone}"
 
 
-def _as_json(done: Reindexed, report: Report | None) -> dict[str, Any]:
+def _as_json(done: Reindexed, counts: dict[str, int | None], report: Report | None) -> dict[str, Any]:
     return {
         "complete": not done.failed and not (report and report.errors),
-        **{name: done.stored[name] for name in (*COUNTED, "events")},
+        **counts,
         "sessions_derived": done.sessions,
         "sessions_gone": done.gone,
         "logs_read": report.total("logs_read") if report else 0,

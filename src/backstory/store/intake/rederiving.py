@@ -173,10 +173,3 @@ def mark_missing(db: apsw.Connection, log_ids: list[int], now: int) -> int:
             "and not exists (select 1 from logs where session_id = s.id and gone is null)"
         ).get
     )
-
-
-def counts(db: apsw.Connection) -> dict[str, int]:
-    """Return the number of rows by their kind."""
-    tables = {"sessions": "sessions", "turns": "turns", "events": "events", "files": "session_files",
-              "refs": "session_refs", "checkpoints": "checkpoints"}  # fmt: skip
-    return {name: int(db.execute(f"select count(*) from {table}").get) for name, table in tables.items()}
