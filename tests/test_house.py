@@ -43,7 +43,9 @@ ROOMS = {
     "projects": Budget(1_790, 10, "git and the one place that starts it, the registry of stores, the move of the home"),
     "runs": Budget(3_160, 14, "a run from its prompt to its stored end"),
     "search": Budget(750, 3, "hits with their excerpts"),
-    "store": Budget(11_640, 48, "the file, its tables, the index, what is put in, removed and derived again"),
+    "store": Budget(
+        11_700, 48, "the file, its tables, the index, what is put in, removed and derived again, and one ref a thing"
+    ),
     "workspace": Budget(10_440, 60, "what faces ask, in one place for all"),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""
@@ -66,7 +68,7 @@ SHARED_NAMES = 42
 """Public class names that stand for several classes."""
 STORE_METHODS = 43
 """Public methods of ``Store``: what the API promises, and what half the package asks. Others are functions."""
-PASSING_METHODS = 36
+PASSING_METHODS = 35
 """Public methods that only hand their own arguments on; names that docs/api.md promises are left out."""
 LISTED_IN = {"sessions": 4, "logs": 3, "turns": 5}
 """The modules that list the columns of a table."""

@@ -521,6 +521,16 @@ def test_tokens_are_what_the_running_total_grew_by() -> None:
     assert first.tokens_source == "reported"
 
 
+def test_what_is_counted_before_a_prompt_that_only_the_model_was_sent_is_that_prompts() -> None:
+    first, second = said(
+        meta(), task(FIRST), user("go"), count(usage(1_200, 80)), answer("ok"),
+        task(SECOND), user("on"), count(usage(1_500, 100)), answer("and ok"), count(usage(1_540, 140)),
+    ).in_order()  # fmt: skip
+    assert (first.prompt, first.tokens.input, first.tokens.output) == ("go", 1_200, 80)
+    assert (second.prompt, second.tokens.input, second.tokens.output) == ("on", 340, 60)
+    assert second.tokens_source == "reported"
+
+
 def test_a_total_told_again_adds_nothing() -> None:
     again = count(usage(100, 10))
     (turn,) = said(meta(), task(FIRST), typed("go"), again, again, event("token_count", info=None), again).in_order()

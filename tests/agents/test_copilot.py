@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -105,6 +106,30 @@ def events(*lines: bytes) -> list[Event]:
 def outcome(*lines: bytes) -> str | None:
     (turn,) = read(start(), typed("go"), *lines).in_order()
     return turn.outcome
+
+
+# a log that repeats itself -----------------------------------------------------------------------------------------
+
+
+def test_a_record_whose_id_was_there_already_is_a_copy() -> None:
+    log = [start(), typed("go"), answer("ok"), typed("on", at=5), answer("done", at=6)]
+    once, twice = read(*log), read(*log, *log, typed("and on", at=9))
+    assert [each.prompt for each in twice.in_order()] == ["go", "on", "and on"]
+    assert [each.first_seq for each in twice.in_order()][:2] == [each.first_seq for each in once.in_order()]
+    kinds = [event.kind for *_, event in twice.events]
+    assert kinds[:-1] == [event.kind for *_, event in once.events]
+
+
+def test_a_copy_is_known_when_the_log_is_read_on_long_after() -> None:
+    log = [start(), *(typed(f"prompt {n}", at=n % 60, n=n) for n in range(40))]
+    lines = [*log, *log, typed("and on", at=9)]
+    identity, state, found = AGENT.log.identify(LOG, lines[0]), None, list[str]()
+    assert identity is not None
+    for n, line in enumerate(lines, 1):
+        reader = AGENT.log.reader(identity, state, partial(iter, lines[: n - 1]))
+        found += [event.content for _, event in reader.read(line, n).events if isinstance(event, UserMessage)]
+        state = reader.state()
+    assert found == [*(f"prompt {n}" for n in range(40)), "and on"]
 
 
 # where logs are, and whose they are -----------------------------------------------------------------------------

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from backstory.derive.essence import changed_lines, essence, without_terminal_codes
-from backstory.model import Tool, ToolCall
+from backstory.derive.essence import (
+    changed_lines,
+    essence,
+    exit_code,
+    result_body,
+    result_facts,
+    without_terminal_codes,
+)
+from backstory.model import Tool, ToolCall, ToolResult
 
 PATCH = "*** Begin Patch\n*** Add File: new.md\n+# New\n*** Update File: notes.txt\n@@\n-alpha\n+beta\n*** End Patch"
 FIRST = "*** Begin Patch\n*** Add File: new.md\n+# New\n*** End Patch"
@@ -156,3 +163,33 @@ def test_a_line_that_begins_with_more_of_these_signs_is_a_line_like_others() -> 
 )
 def test_terminal_codes_are_taken_out_of_what_was_written(text: str, plain: str) -> None:
     assert without_terminal_codes(text) == plain
+
+
+@pytest.mark.parametrize(
+    ("output", "is_error", "code"),
+    [
+        ("Exit code 2\nno such file", True, 2),
+        ("Exit code: 3", True, 3),
+        ("Exit code: 0\nWall time: 0.1 seconds\nOutput:\nok", False, 0),
+        ("Chunk ID: 8836c7\nWall time: 0.0000 seconds\nProcess exited with code 127\nOutput:\n", True, 127),
+        ("child-B-done\n<shellId: 2 completed with exit code 0>", False, 0),
+        ("x\n<exited with exit code 5>\n", True, 5),
+        # A command that prints such words fails nothing.
+        ("Exit code: 1", False, None),
+        ("exit code: 1", False, None),
+        ("Exit code 1\n", False, None),
+        ("all is well\nExit code: 1", False, None),
+        ("all is well\nExit code: 1\n", True, None),
+        ("Process exited with code 3, said the log", False, None),
+        ("EXIT_CODE=4", False, None),
+        ("<exited with exit code 5>\nand on", False, None),
+        ("Exit code: 99999999999999999999\nWall time: 1", False, None),
+    ],
+)  # fmt: skip
+def test_an_exit_code_stands_where_the_client_puts_it(output: str, is_error: bool, code: int | None) -> None:
+    assert exit_code(output, is_error=is_error) == code
+
+
+def test_a_command_that_prints_an_exit_code_did_not_fail() -> None:
+    result = ToolResult(tool_use_id="a", tool=Tool.SHELL, content="Exit code: 1")
+    assert (result_facts(result), result_body(result)) == ("ok", "Exit code: 1")

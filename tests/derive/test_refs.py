@@ -99,6 +99,9 @@ WORDS: list[tuple[str, list[str]]] = [
     ("fixes #12", ["issue 12"]),
     ("Fixes: #3, #4", ["issue 3", "issue 4"]),
     ("closes [#12]", ["issue 12"]),
+    ("fixed (#1)", ["issue 1"]),
+    ("fixed (#1, #12)", ["issue 1", "issue 12"]),
+    ("both PRs (#1, #2)", ["pr 1", "pr 2"]),
     ("Resolved #12.", ["issue 12"]),
     ("please fix #120", ["issue 120"]),
     ("GH-12", ["issue 12"]),
@@ -127,6 +130,8 @@ def test_clear_words_name_a_ref(text: str, named: list[str]) -> None:
     "text",
     [
         "#12",
+        "Fixed (#1, #2, #4)",
+        "resolved (#1 and #3)",
         "see #12",
         "issue #2 of the list above",
         "Fix #1: rename",

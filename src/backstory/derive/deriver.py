@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backstory.bounds import INTEGER_MAX
 from backstory.derive import shell_parse
+from backstory.derive.essence import exit_code
 from backstory.derive.facts import DerivedFacts, FoundCheckpoint, FoundResult, FoundTouch
 from backstory.derive.ref_values import COMMIT, ISSUE, PR, WRITTEN_MAX, Named, home_of, refs_of, unique
 from backstory.derive.text_refs import API_PATH, KEY, in_urls, is_hash, named_in, refs_in_text
@@ -44,10 +44,6 @@ WAITING_MAX = 200
 """The most calls that may wait for their results; the oldest give way."""
 WAITING_INPUT_MAX = WRITTEN_MAX
 """A waiting call's input is kept up to about so many characters for each of its texts."""
-_EXIT = lazy_regex(
-    r"(?:\A|\n|<)(?:Process |Command |)(?:[Ee]xit(?:ed with)?(?: exit)? code:?|EXIT_CODE=) ?(-?\d{1,19})\b"
-)
-_EXIT_CHARS = 400
 
 
 class _Waiting(Struct, frozen=True):
@@ -106,7 +102,7 @@ class Deriver:
         from backstory.derive.file_touches import resolve_touches
 
         call, at = waiting.call, waiting.where
-        code = exit_code(result.content)
+        code = exit_code(result.content, is_error=result.is_error)
         is_error = result.is_error or bool(code)
         self._found.results.append(FoundResult((at.seq, at.part), (where.seq, where.part), is_error, code))
         for each in resolve_touches(call, result, cwd):
@@ -115,20 +111,6 @@ class Deriver:
 
     def _note(self, refs: list[Ref], where: At) -> None:
         self._found.refs += [FoundRef(where, ref) for ref in refs]
-
-
-def exit_code(output: str) -> int | None:
-    """The exit code that a command's output names, at its beginning or its end.
-
-    >>> exit_code("Exit code 2\\nno such file"), exit_code("ok")
-    (2, None)
-    """
-    for text in (output[:_EXIT_CHARS], output[-_EXIT_CHARS:]):
-        found = _EXIT.search(text) if "xit" in text or "EXIT" in text else None
-        if found:
-            code = int(found.group(1))
-            return code if -INTEGER_MAX - 1 <= code <= INTEGER_MAX else None
-    return None
 
 
 def _shortened(waiting: _Waiting) -> _Waiting:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backstory.bounds import INTEGER_MAX
 from backstory.lazy import lazy_regex
 from backstory.model import Tool
 
@@ -337,10 +338,18 @@ def _shared_behind(old: list[str], new: list[str]) -> list[list[int]]:
 # what a tool's result comes to ----------------------------------------------------------------------------------------
 
 
-_EXIT = lazy_regex(r"(?:Exit code:?|Process exited with code) (-?\d{1,10})\b")
+_EXIT_HEAD = lazy_regex(
+    r"\AExit code: (-?\d{1,19})\nWall time: |"
+    r"\A(?:Chunk ID: .*\n)?(?:Wall time: .*\n)?Process exited with code (-?\d{1,19})(?:\n|\Z)"
+)
+"""The head that a client writes before every output of a command."""
+_EXIT_FAILED = lazy_regex(r"\A(?:Exit code:? |Command exited with code )(-?\d{1,19})(?:\n|\Z)")
+"""The first line of a failed command, as other clients write it: a command that prints such a line has not failed."""
+_EXIT_LAST = lazy_regex(r"<(?:shellId: \S+ completed|exited) with exit code (-?\d{1,19})>\s*\Z")
+"""The last line, as one client writes it."""
 _EXIT_LINE = lazy_regex(r"^(?:Exit code:?|Process exited with code) -?\d{1,10}$", re.MULTILINE)
 HEAD_CHARS = 400
-"""The first characters of a result that are searched for its exit code."""
+"""The first and the last characters of a result that are searched for its exit code."""
 _COUNTED = lazy_regex(r"\n {2}\((\d+) lines\)\n")
 """The number of lines that the compact form left out of a read file."""
 _NUMBERED = lazy_regex(r" *(\d+)(?:→|\t|\. )")
@@ -369,11 +378,11 @@ def result_facts(result: ToolResult) -> str:
     if result.is_error:
         if is_refusal(result.content):
             return "refused"
-        found = _EXIT.match(result.content)
-        return f"exit {found.group(1)}" if found else "failed"
+        code = exit_code(result.content, is_error=True)
+        return "failed" if code is None else f"exit {code}"
     if result.tool == Tool.SHELL:
-        found = _EXIT.match(result.content)
-        return f"exit {found.group(1)}" if found and found.group(1) != "0" else "ok"
+        code = exit_code(result.content, is_error=False)
+        return f"exit {code}" if code else "ok"
     if result.tool == Tool.READ:
         return _lines_read(result.content)
     return result.content if result.tool == Tool.GLOB and _FILES.fullmatch(result.content) else ""
@@ -390,6 +399,20 @@ def is_said_by_facts(result: ToolResult) -> bool:
     return result.tool in (Tool.READ, Tool.GLOB) and bool(result_facts(result))
 
 
+def exit_code(output: str, *, is_error: bool) -> int | None:
+    """The exit code that the client put before or after a command's output. ``is_error``: it says that it failed.
+
+    >>> exit_code("Exit code 2\\nno such file", is_error=True), exit_code("Exit code 2", is_error=False)
+    (2, None)
+    """
+    head, end = output[:HEAD_CHARS], output[-HEAD_CHARS:]
+    if "xit" not in head and "xit" not in end:
+        return None
+    found = _EXIT_HEAD.match(head) or (_EXIT_FAILED.match(head) if is_error else None) or _EXIT_LAST.search(end)
+    code = int(next(filter(None, found.groups()))) if found else None
+    return code if code is not None and -INTEGER_MAX - 1 <= code <= INTEGER_MAX else None
+
+
 def exit_line(content: str) -> str:
     """The line near the beginning of a result that says a command's exit code; '' where none does."""
     found = _EXIT_LINE.search(content, 0, HEAD_CHARS)
@@ -399,7 +422,8 @@ def exit_line(content: str) -> str:
 def result_body(result: ToolResult) -> str:
     """A result without the line that only says its exit code, which ``result_facts`` says."""
     first, newline, rest = result.content.partition("\n")
-    return rest if newline and _EXIT.fullmatch(first.strip()) else result.content
+    is_said = newline and _EXIT_LINE.fullmatch(first.strip())
+    return rest if is_said and exit_code(result.content, is_error=result.is_error) is not None else result.content
 
 
 def _written(given: Any) -> int | None:

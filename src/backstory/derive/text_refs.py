@@ -142,6 +142,8 @@ _BEFORE = lazy_regex(
 )
 _AND = lazy_regex(r"[\])*_`]{0,3}(?:[ \t]*(?:,|/|&|\+)[ \t]*|[ \t]+)(?:(?:and|or)[ \t]+)?[\[(*_`]{0,3}")
 _JOINED_MAX = 16
+_ENUMERATED = lazy_regex(r"\(#[1-9](?:(?:,? and |, ?| ?& ?|/)#[1-9])+\)")
+"""Several points of a list in brackets; after a word for pull requests they are those."""
 _SUFFIX = lazy_regex(r"\.(?!(?:js|net|io|com|dev|github|nvim|vim|jl)$)[A-Za-z]\w{0,4}$")
 GH_NUMBER = lazy_regex(r"(?<![\w-])GH-([1-9]\d{0,6})(?![\w-]|\.\d)")
 
@@ -170,7 +172,10 @@ def _numbered(text: str, start: int, number: str) -> Named | None:
         return None
     repository = before["repository"]
     if repository is None:
-        is_sure = before["pr"] or before["sure"] or (before["listed"] and int(number) > LISTED_MAX)
+        is_listed = int(number) <= LISTED_MAX
+        is_sure = before["pr"] or before["sure"] or (before["listed"] and not is_listed)
+        if is_listed and not before["pr"] and _ENUMERATED.match(text, start - 1):
+            return None
     else:
         is_sure = repository.count("/") == 1 and not _SUFFIX.search(repository)
     return Named(PR if before["pr"] else ISSUE, number, None, repository) if is_sure else None

@@ -25,6 +25,7 @@ from backstory.model import (
     Plan,
     Relation,
     Thinking,
+    Tokens,
     Tool,
     ToolCall,
     ToolResult,
@@ -63,6 +64,8 @@ class State(TurnState, kw_only=True):
     """The path as it was when copies began."""
     untold: list[tuple[str, int]] = field(default_factory=list)
     """The user's words that the model was sent, and the number of images, while no other record has the prompt."""
+    untold_usage: Tokens | None = None
+    """The tokens that were counted meanwhile: they are that prompt's."""
 
 
 class Fold(TurnFold[State]):
@@ -133,7 +136,9 @@ class Fold(TurnFold[State]):
             grown = info.last_token_usage or (total if is_own else NOT_KNOWN)
         else:
             grown = total.since(before)
-        if state.turn is not None and (grown.spent() or state.turn.tokens_source is None):
+        if state.untold and state.task_prompts == 0 and not state.is_copy:
+            state.untold_usage = added_to(state.untold_usage or Tokens(), grown, info.last_token_usage)
+        elif state.turn is not None and (grown.spent() or state.turn.tokens_source is None):
             state.turn.tokens = added_to(state.turn.tokens, grown, info.last_token_usage)
             state.turn.tokens_source = "reported"
 
@@ -169,6 +174,8 @@ class Fold(TurnFold[State]):
         self._leave_turn()
         turn = self._begin_turn(native_id, prompt, at, seq)
         turn.model, turn.context_window, state.turn_task = state.model, state.window, state.task
+        if state.untold_usage is not None:
+            turn.tokens, turn.tokens_source, state.untold_usage = state.untold_usage, "reported", None
         state.session.leaf, state.path_copied = None, []
         # A turn that is repeated, as copies are, keeps its place.
         again = next((place for place, (known, _) in enumerate(state.path) if known == turn.uid), len(state.path))

@@ -73,9 +73,13 @@ class State(TurnState, kw_only=True):
     """A document's messages, for as long as it has no timeline."""
     messages_bytes: int = 0
     has_timeline: bool = False
+    first_id: str = ""
+    recent_ids: list[str] = field(default_factory=list)
+    """The ids of the last records."""
+    has_copies: bool = False
 
 
-TURNS_COUNTED_MAX = 64
+TURNS_COUNTED_MAX, RECENT_IDS = 64, 16
 _BESIDE = (Hook, Command, Init, ModelSwitch, Compacted, Unknown)
 
 

@@ -27,6 +27,8 @@ import re
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from backstory import ids
 from backstory.agents import (
     jsonl,
@@ -35,6 +37,7 @@ from backstory.agents import (
 from backstory.agents.contract import LogRoot
 from backstory.agents.copilot import document, rows
 from backstory.agents.copilot.document_fold import DocumentFold
+from backstory.agents.copilot.fold import RECENT_IDS, State
 from backstory.agents.copilot.places import DATABASE, EARLIEST, FOLDER, LOG, holds_documents, is_document, is_moved
 from backstory.agents.copilot.records import Line, _decoder, is_ours, records_on, session_started
 from backstory.agents.copilot.row_fold import RowFold
@@ -143,7 +146,7 @@ class Logs:
         return LogIdentity(native_id=own, parent_native_id=parent, relation=Relation.SUBAGENT)
 
     def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> Reader:
-        return Reader(identity, state)
+        return Reader(identity, state, earlier)
 
     def is_whole(self, line: bytes) -> bool:
         if document.is_record(line):
@@ -151,12 +154,16 @@ class Logs:
         return jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
-        if document.is_record(line):
-            return document.native_id_of(line)
-        try:
-            return as_text(jsonl.decode(line, _decoder)[0].id) or None
-        except jsonl.NotJson:
-            return None
+        return _native_id_of(line)
+
+
+def _native_id_of(line: bytes) -> str | None:
+    if document.is_record(line):
+        return document.native_id_of(line)
+    try:
+        return as_text(jsonl.decode(line, _decoder)[0].id) or None
+    except jsonl.NotJson:
+        return None
 
 
 class Documents:
@@ -191,6 +198,13 @@ def _task_complete(data: dict[str, Any]) -> list[Event]:
 class Reader(DocumentFold, RowFold):
     """Folds one log. See ``contract.LogReader``."""
 
+    def __init__(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> None:
+        super().__init__(identity, state)
+        self._earlier, self._ids = earlier, set(self._state.recent_ids)
+
+    def _storable(self) -> State:
+        return msgspec.structs.replace(super()._storable(), recent_ids=self._state.recent_ids[-RECENT_IDS:])
+
     def read(self, line: bytes, seq: int) -> Parsed:
         if document.is_record(line):
             return self._document(line, seq)
@@ -209,6 +223,8 @@ class Reader(DocumentFold, RowFold):
 
     def _record(self, record: Line, at: int | None, seq: int) -> list[Event]:
         kind, data = as_text(record.type), record.data if isinstance(record.data, dict) else {}
+        if (native_id := as_text(record.id)) and self._is_copy(native_id):
+            return []
         if record.ephemeral is True or kind == "session.title_changed":
             self._note_title(kind, data)
             return []
@@ -219,6 +235,20 @@ class Reader(DocumentFold, RowFold):
             self._close(kind, data, events, at)
         self._note_end(events, at)
         return events
+
+    def _is_copy(self, native_id: str) -> bool:
+        """Return True if this log had the record already: a repeated log begins with the first one."""
+        state = self._state
+        state.first_id = state.first_id or native_id
+        if (native_id == state.first_id and self._ids) or state.has_copies:
+            state.has_copies = True
+            self._ids |= {known for line in self._earlier() if (known := _native_id_of(line))}
+            self._earlier = tuple
+        if native_id in self._ids:
+            return True
+        self._ids.add(native_id)
+        state.recent_ids.append(native_id)
+        return False
 
     def _own(self, kind: str, data: dict[str, Any], native_id: str, at: int | None, seq: int) -> list[Event]:
         """Return the events of the agent itself, or of its user."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backstory.derive.facts import DerivedFacts, FoundCheckpoint, FoundResult, FoundTouch
     from backstory.model import FoundRef
 
-VERSION = 11
+VERSION = 12
 """Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
 ACTIONS = "read edit delete rename create"
 """The actions on a file; of several a later word here counts."""
@@ -221,6 +221,29 @@ def _write_refs(db: apsw.Connection, session_id: int, refs: list[FoundRef], turn
             for each in refs
         ],
     )  # fmt: skip
+    if own is None:
+        _join_refs(db, session_id)
+
+
+def _join_refs(db: apsw.Connection, session_id: int) -> None:
+    """Make one ref of ``158`` and ``owner/repo#158``, for the repository that a session without one names first."""
+    for short, whole in fetch(db, tuple[int, int], _SAME_REFS, (session_id,)):
+        db.execute(
+            "update session_refs set (turn_id, created_at, seq) = "
+            "(select turn_id, created_at, seq from session_refs where id = ?1) "
+            "where id = ?2 and seq > (select seq from session_refs where id = ?1)",
+            (short, whole),
+        )
+        db.execute("delete from session_refs where id = ?", (short,))
+
+
+_SAME_REFS = """
+select b.id, q.id from session_refs b join session_refs q on q.session_id = b.session_id and q.ref_type = b.ref_type
+  and q.ref_value = q.repository || '#' || b.ref_value
+where b.session_id = ?1 and b.repository is null and q.repository = (select repository from session_refs
+  where session_id = ?1 and repository is not null and instr(ref_value, '#') order by seq, id limit 1)
+"""
+"""The refs of which one is a number alone, and the other has it with the repository."""
 
 
 def _value(found: FoundRef, own: Any) -> str:
