@@ -20,7 +20,9 @@ from backstory.conversation.context import (
     typed_part,
 )
 from backstory.model import (
+    STOPPED_TO_COMPACT,
     AssistantText,
+    Error,
     Event,
     Hook,
     Outcome,
@@ -89,6 +91,27 @@ def test_what_a_file_held_is_not_told_but_edits_are() -> None:
 def test_a_cancelled_turn_says_so() -> None:
     text = build_context([told("p", outcome=Outcome.CANCELLED)], budget_chars=1_000).text
     assert "cancelled before it was done" in text
+
+
+REFUSED = "The user doesn't want to proceed with this tool use. The tool use was rejected"
+STOPPED = Error(message="[Request interrupted by user for tool use]", code="interrupted")
+
+
+def test_an_interrupted_call_is_not_refused() -> None:
+    at_work = ToolResult(tool_name="Bash", content=REFUSED, is_error=True)
+    text = build_context([told("p", at_work, STOPPED, outcome=Outcome.CANCELLED)], budget_chars=1_000).text
+    assert "[Interrupted: Bash]\n" in text
+    assert "doesn't want" not in text
+    refused = build_context([told("p", at_work, AssistantText(text="I will not."))], budget_chars=1_000).text
+    assert "[Failed: Bash] The user doesn't want to proceed" in refused
+
+
+def test_a_stop_of_ours_is_no_interruption_by_the_user() -> None:
+    given = told("p", ToolResult(tool_name="Bash", content=REFUSED, is_error=True), STOPPED, outcome=Outcome.CANCELLED)
+    given.turn.stop_reason = STOPPED_TO_COMPACT
+    text = build_context([given], budget_chars=1_000).text
+    assert "[Interrupted: Bash]" in text
+    assert "by user" not in text
 
 
 def test_a_summary_stands_before_the_turns() -> None:

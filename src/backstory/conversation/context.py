@@ -14,6 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory import model
+from backstory.conversation.pairing import with_interruptions
+from backstory.derive.essence import INTERRUPTED
 from backstory.derive.index_text import texts_in
 from backstory.lazy import lazy_regex
 
@@ -298,12 +300,15 @@ def event_chars(event: model.Event) -> int:
 def _rendered(given: model.TurnWithEvents) -> Iterator[_Block]:
     if not given.is_rest and given.turn.prompt:
         yield _Block(f"## User\n{escaped(given.turn.prompt)}\n")
-    for event in given.events:
-        text = _event(event)
+    is_ours = given.turn.stop_reason == model.STOPPED_TO_COMPACT
+    for event in with_interruptions(given.events, lambda each: each, lambda _, event: event):
+        # Nobody interrupted what we stopped.
+        is_said = not (is_ours and isinstance(event, model.Error) and event.code == INTERRUPTED)
+        text = _event(event) if is_said else ""
         if text:
             yield _Block(f"{escaped(text)}\n", isinstance(event, model.ToolResult))
     is_cut_short = given.turn.outcome in (model.Outcome.CANCELLED, model.Outcome.CRASHED)
-    if is_cut_short and given.turn.stop_reason != model.STOPPED_TO_COMPACT:
+    if is_cut_short and not is_ours:
         yield _Block(f"(This turn was {given.turn.outcome} before it was done.)\n")
 
 
@@ -316,6 +321,8 @@ def _event(event: model.Event) -> str:
             return f"## Assistant\n{event.text}"
         case model.ToolCall():
             return _call(event)
+        case model.ToolResult(is_error=True, content=content) if content == INTERRUPTED:
+            return f"[Interrupted: {event.tool_name}]"
         case model.ToolResult(is_error=True):
             return f"[Failed: {event.tool_name}] {short(event.content, FAILURE_CHARS_MAX)}"
         case model.ToolResult(tool=model.Tool.READ | model.Tool.EDIT | model.Tool.WRITE):

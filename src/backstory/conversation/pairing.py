@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from backstory.conversation.compact import compact_result
-from backstory.model import AssistantText, Hook, KindClass, Thinking, ToolCall, ToolResult, kinds_of
+from backstory.derive.essence import INTERRUPTED, is_refusal
+from backstory.model import AssistantText, Error, Hook, KindClass, Thinking, ToolCall, ToolResult, kinds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -115,6 +116,28 @@ def without_repeats(
             held = None
     if held is not None:
         yield held
+
+
+def with_interruptions(
+    items: Iterable[T], event_of: Callable[[T], Event], with_event: Callable[[T, Event], T]
+) -> Iterator[T]:
+    """Yield the items, and say of calls whose agent was stopped that they were interrupted.
+
+    Clients say of them what they say of a call that a person refused: the record behind the results is the difference.
+    """
+    held: list[T] = []
+    for item in items:
+        event = event_of(item)
+        if isinstance(event, ToolResult) and event.is_error and is_refusal(event.content):
+            held.append(item)
+            continue
+        was_stopped = isinstance(event, Error) and event.code == INTERRUPTED
+        for each in held:
+            result = msgspec.structs.replace(event_of(each), content=INTERRUPTED)
+            yield with_event(each, result) if was_stopped else each
+        held.clear()
+        yield item
+    yield from held
 
 
 def with_answers(

@@ -376,6 +376,8 @@ def call_facts(call: ToolCall) -> str:
 def result_facts(result: ToolResult) -> str:
     """Return a result in short: ``ok``, ``exit 1``, ``984 lines``, ``refused``; '' if its own lines say more."""
     if result.is_error:
+        if result.content == INTERRUPTED:
+            return INTERRUPTED
         if is_refusal(result.content):
             return "refused"
         code = exit_code(result.content, is_error=True)
@@ -391,7 +393,7 @@ def result_facts(result: ToolResult) -> str:
 def is_said_by_facts(result: ToolResult) -> bool:
     """Return True if a result's own lines say nothing that its call and its facts do not say."""
     if result.is_error or result.changes:
-        return result.is_error and is_refusal(result.content)
+        return result.is_error and (result.content == INTERRUPTED or is_refusal(result.content))
     if result.tool in (Tool.EDIT, Tool.WRITE):
         return True
     if result.tool == Tool.SHELL:
@@ -463,6 +465,8 @@ READ_CHARS_MAX = 20_000
 DEPTH_MAX = 8
 _MARKED = lazy_regex(r"<([a-z][a-z_-]*)>(.*)</\1>", re.DOTALL)
 _SUMMARY = lazy_regex(r"<summary>(.*?)</summary>", re.DOTALL)
+INTERRUPTED = "interrupted"
+"""The code of an error that says that the agent was stopped, and the content of the call that it was at."""
 _REFUSED = "The user doesn't want to proceed with this tool use."
 _QUESTIONS = "The user wants to clarify these questions"
 _MARK = lazy_regex(r"</?[a-z][a-z_-]*>")

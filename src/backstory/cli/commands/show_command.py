@@ -17,7 +17,7 @@ from backstory.cli.views.call_view import Answer
 from backstory.cli.views.event_view import amount, end_line, event_lines, turn_line, unknown_line
 from backstory.cli.views.moments import METER_LEAST, meter_words, origin_mark, stretch
 from backstory.conversation.compact import compact_event
-from backstory.conversation.pairing import results_below_calls, with_answers, without_repeats
+from backstory.conversation.pairing import results_below_calls, with_answers, with_interruptions, without_repeats
 from backstory.derive.essence import essence
 from backstory.derive.naming import NO_PROMPT, short_model
 from backstory.errors import TurnNotFound
@@ -281,9 +281,11 @@ def _lines(
     by_number = {each.number: each for each in transcript.turns}
     turn: ListedTurn | None = None
     unknown, folder = 0, transcript.session.said_folder
+    if not full:
+        events = with_interruptions(events, _event_of, _with_event)
     shown = results_below_calls(events, _event_of, lambda each: each.outline.turn)
     if not full:
-        shown = without_repeats(shown, _event_of, lambda each, event: Entry(outline=each.outline, event=event))
+        shown = without_repeats(shown, _event_of, _with_event)
     waiting = [each for each in transcript.summaries if only is None or _is_in(each, [by_number[only]])]
     for entry, answered, answer in _answered(shown, full=full):
         number = entry.outline.turn
@@ -328,6 +330,10 @@ def _summary_lines(summary: ShownSummary, *, full: bool) -> Iterator[str]:
 
 def _event_of(entry: Entry) -> Event:
     return entry.event
+
+
+def _with_event(entry: Entry, event: Event) -> Entry:
+    return Entry(outline=entry.outline, event=event)
 
 
 def _shown_elsewhere(transcript: Transcript) -> Iterator[str]:
