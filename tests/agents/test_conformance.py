@@ -98,7 +98,7 @@ def test_instructions_lie_below_a_repository(name: str) -> None:
     assert part_faults(agent) == [f"instruction_files: {name!r} is no path below a repository"]
 
 
-VALUES = ("name", "title", "instruction_files")
+VALUES = ("name", "title", "instruction_files", "keeps_trees")
 """What an agent says of itself; the rest are its parts."""
 
 

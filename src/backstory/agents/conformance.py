@@ -135,7 +135,7 @@ def _parts() -> dict[str, type]:
     kinds = {
         field: next((each for each in get_args(hint) if each is not type(None)), hint) for field, hint in hints.items()
     }
-    return {field: kind for field, kind in kinds.items() if kind is not str}
+    return {field: kind for field, kind in kinds.items() if kind not in (str, bool)}
 
 
 def _name_faults(agent: Agent) -> Iterator[str]:

@@ -58,6 +58,8 @@ class Agent(Struct, frozen=True, kw_only=True):
     retention: RetentionPart | None = None
     servers: ServerPart | None = None
     skills: SkillPart | None = None
+    keeps_trees: bool = False
+    """Its own history is a tree with a current branch, and its records say nothing by the order they come in."""
 
 
 # logs -----------------------------------------------------------------------------------------------------------

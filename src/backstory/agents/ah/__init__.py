@@ -7,5 +7,5 @@ from backstory.agents.contract import Agent
 
 AGENT = Agent(
     name=NAME, title="ah", log=Logs(), database=Databases(), session_export=SessionExport(),
-    instruction_files=("AGENTS.md",),
+    instruction_files=("AGENTS.md",), keeps_trees=True,
 )  # fmt: skip

@@ -130,7 +130,11 @@ def _show(app: App, found: LocatedSession, turn: int | None, *, full: bool, thin
         raise TurnNotFound(found.label, len(transcript.turns))
     numbers = {each.number for each in shown if each.live is None and each.shown_in is None}
     form: Form = "full" if full else "compact" if as_json else "words"
-    events = reader.events(found, form=form, turns=numbers | {None} if turn is None else numbers)
+    aside = frozenset() if as_json else transcript.aside
+    events = chain(
+        reader.events(found, form=form, turns=(numbers | {None} if turn is None else numbers) - aside),
+        reader.events(found, form=form, turns=numbers & aside) if aside else (),
+    )
     live = {each.number: transcript.live[each.number] for each in shown if each.live is not None}
     if as_json:
         more = (

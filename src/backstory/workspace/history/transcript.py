@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory import agents
 from backstory.ask import costs as stored_costs
 from backstory.ask.costs import of_turn, price_table
 from backstory.bounds import iso
 from backstory.derive.pricing import UNKNOWN
+from backstory.errors import AgentUnusable, UnknownAgent
 from backstory.lazy import lazy_module
 from backstory.runs.spool import list_spools
 from backstory.store.intake import claims
@@ -69,6 +71,20 @@ class Transcript(Struct, frozen=True, kw_only=True):
     """Those that stand for its beginning in contexts, in the order of what they cover."""
     children: tuple[Session, ...] = ()
     """The sessions that come from it, in whichever store they are."""
+
+    @property
+    def aside(self) -> frozenset[int]:
+        """The numbers of the turns that stand behind the others: off the current branch of a history that is a tree."""
+        rewound = frozenset(each.number for each in self.turns if each.is_rewound)
+        is_tree = bool(rewound) and all(map(_keeps_trees, {each.turn.agent for each in self.turns}))
+        return rewound if is_tree else frozenset()
+
+
+def _keeps_trees(agent: str) -> bool:
+    try:
+        return agents.load(agent).keeps_trees
+    except (UnknownAgent, AgentUnusable):
+        return False
 
 
 def transcript_of(
