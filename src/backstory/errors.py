@@ -520,7 +520,33 @@ class UnknownAgent(BackstoryError):
     exit_code = 64
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"No agent is called {name!r}. Known agents: {', '.join(known)}.")
+        near = nearest(name, known)
+        meant = f" Did you mean {near}?" if near else ""
+        super().__init__(f"No agent is called {name!r}.{meant} Known agents: {', '.join(known)}.")
+
+
+class UnknownValue(BackstoryError):
+    """An option takes one of a few words, and this is none of them."""
+
+    exit_code = 64
+
+    def __init__(self, option: str, value: str, known: Sequence[str]) -> None:
+        near = nearest(value, known)
+        meant = f" Did you mean {near}?" if near else ""
+        super().__init__(f"{option} cannot be {value!r:.80}.{meant} It is one of: {', '.join(known)}.")
+
+
+class UnknownTool(BackstoryError):
+    """No call of a tool of this name is stored."""
+
+    exit_code = 64
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        near = nearest(name, known)
+        meant = f" Did you mean {near}?" if near else ""
+        super().__init__(
+            f"No call of a tool {name!r:.80} is stored.{meant} `", Next("stats", all=True, by="tool"), "` lists them."
+        )
 
 
 class AgentUnusable(UnknownAgent):

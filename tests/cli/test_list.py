@@ -135,7 +135,7 @@ def test_the_rest_of_a_sorted_list_is_counted(shell: Shell) -> None:
 
 
 def test_where_no_session_fits_it_says_among_how_many(shell: Shell) -> None:
-    done = shell("list", "--all", "--branch", "other")
+    done = shell("list", "--all", "--until", "2020-01-01")
     assert (done.code, done.out, done.err) == (0, "", "No such sessions among 3 in all.\n")
 
 

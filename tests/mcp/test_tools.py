@@ -24,6 +24,8 @@ from tests.support.mcp_client import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.mcp_client import History, Said
 
 SENT = "44444444-0000-4000-8000-000000000004"
@@ -51,6 +53,20 @@ def test_a_search_cites_session_and_record(shared: History) -> None:
 def test_nothing_found_is_said(shared: History) -> None:
     said = shared.call("search_sessions", query="xylophone")
     assert said.text == "Nothing found for 'xylophone'. Try fewer or other words."
+
+
+def test_a_place_without_sessions_says_how_many_were_not_looked_at(shared: History, tmp_path: Path) -> None:
+    said = shared.call("search_sessions", query="zebra launch", cwd=tmp_path)
+    assert said.text == (
+        f"There is no session of {tmp_path}; 2 of other places were not looked at. "
+        "The person can widen it: backstory config set mcp.scope all"
+    )
+
+
+def test_an_agent_that_nobody_knows_is_refused_with_the_nearest(shared: History) -> None:
+    with pytest.raises(errors.UnknownAgent, match=r"No agent is called 'cluade'\. Did you mean claude"):
+        shared.call("search_sessions", query="marmot", agent="cluade")
+    assert "Nothing found" in shared.call("search_sessions", query="marmot", agent="codex").text
 
 
 def test_what_a_search_leaves_out_is_said_with_the_way_to_it(history: History) -> None:

@@ -29,6 +29,11 @@ def names() -> list[str]:
     return sorted(_own() | {point.name for point in _entry_points()})
 
 
+def is_ours(name: str) -> bool:
+    """Return True if an agent of this name comes with the package."""
+    return name in _own()
+
+
 def load(name: str) -> Agent:
     """The agent called ``name``; raises UnknownAgent, AgentUnusable."""
     known = sys.modules.get(f"{__name__}.{name}")

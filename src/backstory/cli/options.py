@@ -12,7 +12,7 @@ import click
 
 from backstory import agents
 from backstory.cli import output
-from backstory.errors import RunUnreadable
+from backstory.errors import RunUnreadable, UnknownValue
 from backstory.lazy import lazy_module
 from backstory.store.tables.session_filter import Selection
 
@@ -158,6 +158,15 @@ def moment(text: str | None, now: datetime, *, end: bool = False) -> int | None:
 # which sessions are meant ---------------------------------------------------------------------------------------------
 
 
+class OneOf(click.Choice[str]):
+    """One of a few words, for a filter: another is refused like every value that nothing has (64), with the nearest."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value not in self.choices:
+            raise UnknownValue(param.opts[0] if param is not None else "", str(value), [*self.choices])
+        return super().convert(value, param, ctx)
+
+
 _OPTIONS = (
     click.option("--agent", "-a", type=AGENT, help="Only sessions of this agent."),
     click.option("--repo", type=REPOSITORY, help="Only sessions in this repository: owner/name, or name."),
@@ -270,6 +279,8 @@ def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = EVERYWHERE
             f"{', '.join(agents.names())}; if there are none, `backstory run PROMPT` starts a session."
         )
     if wanted.is_narrow:
+        if line := app.reader.nobody_has(wanted):
+            return line
         count = app.reader.count(sessions.SessionFilter(everywhere=wanted.everywhere))
         where = "in all" if wanted.everywhere else f"of this project; {elsewhere}"
         return f"No such sessions among {count:,} {where}."

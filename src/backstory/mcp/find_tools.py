@@ -51,13 +51,13 @@ class SearchSessions(Tool, frozen=True, kw_only=True):
             _hit_lines(each, result.labels, answer, history.excerpt(each, self.query, answer.redactor.text))
             for each in found.excerpts
         )
-        if found.relaxed:
+        if found.relaxed and shown:
             said.append("No session has all of these words; these have some.")
         sessions = found.sessions + found.near
         if result.missing_store is not None:
             said.append("Nothing was imported yet. The person can do that: backstory ingest")
         elif not shown:
-            said.append(f"Nothing found for {self.query!r:.200}. Try fewer or other words.")
+            said.append(_why_none(history, self.query))
         elif shown < sessions or found.truncated:
             said.append(
                 f"Left out: {shown} of {'at least ' if found.at_least else ''}{sessions} sessions are shown. "
@@ -135,6 +135,17 @@ class FindFix(Tool, frozen=True, kw_only=True):
 
 def _in_scope(history: AgentHistory) -> str:
     return f" in the sessions of {history.scope.name}" if history.scope.is_here else ""
+
+
+def _why_none(history: AgentHistory, query: str) -> str:
+    """Say that nothing was found; where the scope holds nothing at all, how many sessions were not looked at."""
+    here, elsewhere = history.counted() if history.scope.is_here else (1, 0)
+    if here:
+        return f"Nothing found for {query!r:.200}. Try fewer or other words."
+    return (
+        f"There is no session of {history.scope.name}; {elsewhere:,} of other places were not looked at. "
+        "The person can widen it: backstory config set mcp.scope all"
+    )
 
 
 def _only_here(history: AgentHistory) -> str:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
     from backstory.store.intake.derived_tables import StoredCheckpoint
+    from backstory.store.tables.session_filter import Selection
     from backstory.workspace.history.attempts import SessionAttempts
     from backstory.workspace.history.authorship import Authorship
     from backstory.workspace.history.entries import Entry, Form, OutlineEntry
@@ -73,6 +74,12 @@ class Reader:
     def session_pages(self, wanted: SessionFilter, first: int) -> Iterator[SessionPage]:
         """The whole list, read as it is asked for: a page of ``first`` sessions, then larger and larger ones."""
         return self._listing.pages(wanted, first)
+
+    def nobody_has(self, wanted: Selection) -> str:
+        """Say which value of a filter no session here has, and what is near it; '' where each is there."""
+        from backstory.workspace.history.unknown_values import nobody_has
+
+        return nobody_has(self._listing.stores(everywhere=True), self._listing.count, wanted)
 
     def count(self, wanted: SessionFilter | None = None) -> int:
         """Return the number of sessions in the whole list."""

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from backstory.cli import output
 from backstory.cli.options import (
+    OneOf,
     filter_options,
     json_option,
     pick_option,
@@ -43,7 +44,7 @@ FIRST_PAGE = 50
 @click.option("--all", "everything", is_flag=True, help="Every session on this machine, not only this project's.")
 @filter_options
 @click.option("--grep", "title", metavar="TITLE", help="Only sessions with this text in their name.")
-@click.option("--sort", type=click.Choice(get_args(Sort)), help="The greatest first, not the last active.")
+@click.option("--sort", type=OneOf(get_args(Sort)), help="The greatest first, not the last active.")
 @click.option("--subagents", "--helpers", "subagents", is_flag=True, help="Also the sessions of subagents.")
 @click.option("--unread", is_flag=True, help="Also stored files of an unknown format.")
 @click.option("--limit", "-n", type=int, help="How many; 0 for all.  [default: 50]")

@@ -32,7 +32,7 @@ from msgspec import Struct
 
 from backstory.ask.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
 from backstory.cli import output
-from backstory.cli.options import SESSION, TOOL, filter_options, json_option, pick_option, readable, store_option
+from backstory.cli.options import SESSION, TOOL, OneOf, filter_options, json_option, pick_option, readable, store_option
 from backstory.cli.output import fact_lines, spans
 from backstory.cli.views import moments
 from backstory.derive.naming import NO_PROMPT
@@ -61,15 +61,15 @@ MARKER = "BACKSTORY_RUN"
 @click.argument("query", nargs=-1)
 @filter_options
 @click.option("--here", is_flag=True, help="Only this project's sessions.")
-@click.option("--role", type=click.Choice(sorted(ROLES)), help="Only what the user, the assistant, a tool, … said.")
-@click.option("--scope", "scopes", multiple=True, type=click.Choice(sorted(map(str, SCOPE_WEIGHT))), help="Only there.")
+@click.option("--role", type=OneOf(sorted(ROLES)), help="Only what the user, the assistant, a tool, … said.")
+@click.option("--scope", "scopes", multiple=True, type=OneOf(sorted(map(str, SCOPE_WEIGHT))), help="Only there.")
 @click.option("--tool", type=TOOL, help="Only calls of this tool, and what came back.")
 @click.option("--session", "inside", type=SESSION, help="Only in this session.")
 @click.option("--not", "without", type=SESSION, multiple=True, help="Leave this session out.")
 @click.option("--exact", is_flag=True, help="Match exactly: case, punctuation, spaces.")
 @click.option("--regex", is_flag=True, help="As a regular expression (Python's); newest sessions first.")
 @click.option("--no-near", is_flag=True, help="Only the words as typed: no other forms, no parts of identifiers.")
-@click.option("--sort", type=click.Choice((BY_SCORE, BY_TIME)), default=BY_SCORE, help="The best or the newest first.")
+@click.option("--sort", type=OneOf((BY_SCORE, BY_TIME)), default=BY_SCORE, help="The best or the newest first.")
 @click.option("--all-hits", is_flag=True, help="List every hit, not one per session.")
 @click.option("--limit", "-n", type=click.IntRange(min=1), help="How many sessions, or hits.  [default: 20]")
 @pick_option
@@ -146,7 +146,7 @@ def _print(app: App, result: SearchResult, *, is_behind: bool) -> None:
         output.talk(remark)
     for typed, searched in findings.instead:
         output.talk(f"Nothing has {typed!r}; searched for {searched!r}.")
-    if word := _first_word(result, is_behind=is_behind):
+    if word := _first_word(app, result, is_behind=is_behind):
         output.talk(word)
     if not findings.excerpts:
         return
@@ -159,22 +159,24 @@ def _print(app: App, result: SearchResult, *, is_behind: bool) -> None:
         output.talk(" · ".join(filter(None, counted(result))))
 
 
-def _first_word(result: SearchResult, *, is_behind: bool) -> str:
+def _first_word(app: App, result: SearchResult, *, is_behind: bool) -> str:
     """Return the line before the hits."""
     findings, count = result.findings, len(result.findings.excerpts)
     if findings.stopped:
         return f"The time limit ended the search; {count} found so far. Narrow it with --since or --here."
     if not count:
-        return _why_none(result, is_behind=is_behind)
+        return _why_none(app, result, is_behind=is_behind)
     return "No session has all of these words; these have some." if findings.relaxed else ""
 
 
-def _why_none(result: SearchResult, *, is_behind: bool) -> str:
+def _why_none(app: App, result: SearchResult, *, is_behind: bool) -> str:
     query = result.query
     if result.missing_store is not None:
         return f"Nothing was imported yet: there is no store at {result.missing_store}. Try: backstory ingest"
     if query.mode is Mode.WORDS and not terms(query.text):
         return "Nothing to search for: give a word. Punctuation needs --exact."
+    if line := app.reader.nobody_has(query):
+        return line
     if is_behind:
         return f"No imported log has {query.text!r}. Try fewer words or filters, or import the rest: backstory ingest"
     return f"Nothing found for {query.text!r}. Try fewer words or filters, or: backstory ingest"

@@ -9,6 +9,7 @@ import click
 
 from backstory.cli import output
 from backstory.cli.options import (
+    OneOf,
     filter_options,
     json_option,
     moment,
@@ -31,7 +32,7 @@ GROUPS = ("day", "project", "model", "agent", TOOL, "branch")
 
 
 @click.command("stats")
-@click.option("--by", type=click.Choice(GROUPS), help="A line for each, and on a terminal a bar.")
+@click.option("--by", type=OneOf(GROUPS), help="A line for each, and on a terminal a bar.")
 @click.option("--all", "everything", is_flag=True, help="Every project's, not only this one's.")
 @filter_options
 @click.option("--line", is_flag=True, help="One line about today, of every project, for a prompt or a status bar.")

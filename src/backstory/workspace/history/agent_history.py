@@ -21,6 +21,7 @@ from backstory.workspace.history.entries import entries_of
 from backstory.workspace.history.fixes import find_fixes
 from backstory.workspace.history.listing import project_id
 from backstory.workspace.history.searching import SearchQuery, filter_of, left_out
+from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.queries import full_form_of
 
@@ -111,6 +112,12 @@ class AgentHistory:
         """The best hit of each session that has these words."""
         query = SearchQuery(text=text, repository=repository, agent=agent, since=since, limit=limit)
         return self._workspace.reader.search(self._limited(query))
+
+    def counted(self) -> tuple[int, int]:
+        """Return the number of sessions that may be asked for, and of the others; subagents are not counted."""
+        reader = self._workspace.reader
+        here = reader.count(SessionFilter(everywhere=not self.scope.is_here))
+        return here, max(reader.count(SessionFilter(everywhere=True)) - here, 0)
 
     def left_out(self, result: SearchResult) -> Iterator[str]:
         """Name the gaps of the index; sessions elsewhere are not counted for one who may not read them."""

@@ -124,7 +124,11 @@ class Listing:
         return [*better, *(store for store in near if store is home)]
 
     def filter_of(self, store: Store, wanted: SessionFilter) -> ListFilter:
-        """Return the filter for one of these stores."""
+        """Return the filter for one of these stores. Raises UnknownAgent."""
+        if wanted.agent is not None:
+            from backstory.workspace.history.unknown_values import check_agent  # few lists ask for one
+
+            check_agent(self.stores(everywhere=True), wanted.agent)
         # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
         if wanted.everywhere or store.path == self._place.project_store.path:
             return store.as_recorded(wanted)

@@ -118,10 +118,20 @@ def search(place: Place, query: SearchQuery, cancellation: Cancellation | None) 
     if not store.ask(stored_coverage.state, store.index_rule and store.index_rule()).is_on:
         raise IndexOff
     if cancellation is None:
-        return _found(store, query, wanted)
+        return _found_with(store, query, wanted)
     cancellation.watch(store)
     with store.cancellable(lambda: cancellation.is_cancelled):
-        return _found(store, query, wanted)
+        return _found_with(store, query, wanted)
+
+
+def _found_with(store: Store, query: SearchQuery, wanted: Filter) -> Findings:
+    """Search. Raises UnknownTool where nothing is found by a tool that was never called."""
+    found = _found(store, query, wanted)
+    if query.tool is not None and not found.excerpts:
+        from backstory.workspace.history.unknown_values import check_tool
+
+        check_tool(store, query.tool)
+    return found
 
 
 def _found(store: Store, query: SearchQuery, wanted: Filter) -> Findings:
@@ -146,8 +156,12 @@ def about(listing: Listing, words: str, wanted: SessionFilter) -> SessionFilter:
 
 
 def filter_of(place: Place, query: SearchQuery) -> Filter:
-    """The events that are asked for. Raises SessionNotFound, SessionAmbiguous, StoreNotFound."""
+    """The events that are asked for. Raises SessionNotFound, SessionAmbiguous, StoreNotFound, UnknownAgent."""
     home = place.home_store
+    if query.agent is not None:
+        from backstory.workspace.history.unknown_values import check_agent  # few searches ask for one
+
+        check_agent([home], query.agent)
     of_project: dict[str, Any] = {}
     if query.here:
         from backstory.workspace.history.listing import project_id  # few searches ask whose a store is
