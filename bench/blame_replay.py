@@ -1,13 +1,14 @@
 """How often ``chronicle blame`` is right: repositories rebuilt from logs of Claude Code that hold whole files.
 
-    python -m bench.blame_replay HOME FOLDER [--mixed]
+    python -m bench.blame_replay HOME FOLDER [--mixed] [--rebased]
 
 Every edit of such a log has the file as it was before (``originalFile``). So each file is rebuilt edit by edit, with
 the dates of the log, and who wrote a line is known from the difference of two whole files: the turn whose call made it,
 or nobody's (what stood there before, and what changed outside of edits). Where a session ran ``git commit``, the
 rebuilt repository gets a commit. What changed outside is a commit of its own, or, with ``--mixed``, goes into the
-session's next one, as when a person and an agent work at the same time. Then the report is asked for each commit and
-each file, and compared line by line.
+session's next one, as when a person and an agent work at the same time. With ``--rebased`` another person commits each
+of them again some hours later, and one in five was begun with the session's first edit and amended with its others.
+Then the report is asked for each commit and each file, and compared line by line.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ UNSURE: Owner = ""
 """A line between lines that changed outside of edits: nobody can say whose it is, so it is not counted."""
 SURE_LINES = 5
 """So many lines that stayed together beside a change outside of edits are surely the same."""
-_COMMITTED = re.compile(r"^\[[^\]\n]+ [0-9a-f]{7,}\] ", re.MULTILINE)
+REBASED_S = 5 * 3600
+"""So long after the session's own commit another person commits it again."""
+AMENDED_EACH = 5
+_COMMITTED = re.compile(r"^\[[^\]\n]+ [0-9a-f]{7,}\] (.*)", re.MULTILINE)
 
 
 def main() -> None:
@@ -42,18 +46,24 @@ def main() -> None:
     options.add_argument("home", type=Path)
     options.add_argument("folder", type=Path)
     options.add_argument("--mixed", action="store_true")
+    options.add_argument("--rebased", action="store_true")
     options.add_argument("--wrong", type=int, default=0, help="Print so many lines that are told wrong.")
     given = options.parse_args()
-    steps = read_steps(given.home)
-    environ = {**os.environ, "HOME": str(given.home), "BACKSTORY_HOME": str(given.folder / "backstory")}
     shutil.rmtree(given.folder, ignore_errors=True)
     given.folder.mkdir(parents=True)
+    steps, home = read_steps(given.home), given.home
+    if given.rebased:
+        amended, home = amended_calls(steps), given.folder / "home"
+        write_amended(given.home, home, amended)
+        for step in (each for mine in steps.values() for each in mine):
+            step["is_amended"] = step["call"] in amended
+    environ = {**os.environ, "HOME": str(home), "BACKSTORY_HOME": str(given.folder / "backstory")}
     run = Asking(environ, given.folder)
     run("ingest")
     counts, kinds, little = Counter[str](), Counter[str](), Counter[str]()
     shown = 0
     for number, (root, mine) in enumerate(sorted(steps.items(), key=lambda each: -len(each[0]))):
-        rebuilt = Rebuilt(given.folder / f"r{number}", root, mixed=given.mixed)
+        rebuilt = Rebuilt(given.folder / f"r{number}", root, mixed=given.mixed, rebased=given.rebased)
         for step in mine:
             rebuilt.take(step)
         if not rebuilt.owners:
@@ -113,8 +123,10 @@ class Asking:
 class Rebuilt:
     """A repository that is rebuilt, and who wrote each line of its files."""
 
-    def __init__(self, folder: Path, root: str, *, mixed: bool) -> None:
-        self.folder, self.root, self._mixed = folder, root, mixed
+    def __init__(self, folder: Path, root: str, *, mixed: bool, rebased: bool = False) -> None:
+        self.folder, self.root, self._mixed, self._rebased = folder, root, mixed, rebased
+        self._log = ""
+        self._first_edit: int | None = None
         self.owners: dict[str, list[tuple[str, Owner]]] = {}
         self.commits: list[tuple[str, dict[str, list[tuple[str, Owner]]]]] = []
         self._at = 0
@@ -127,9 +139,14 @@ class Rebuilt:
     def take(self, step: dict[str, Any]) -> None:
         self._at = max(self._at, step["at"] // 1000)
         if "path" not in step:
-            if (made := self._commit("The session's", self._at + 1)) is not None:
+            is_amended = step.get("is_amended") and self._first_edit and self._log == step["log"]
+            began = self._first_edit if is_amended and self._first_edit else self._at
+            if (made := self._commit(step["subject"] or "-", began + 1)) is not None:
                 self.commits.append((made, {path: list(lines) for path, lines in self.owners.items()}))
             return
+        if self._log != step["log"] or self._first_edit is None:
+            # Only what a session did itself since anybody else did something is amended by it.
+            self._log, self._first_edit = step["log"], self._at
         path = step["path"].removeprefix(self.root + "/")
         known = self.owners.get(path)
         if "change" in step:
@@ -171,12 +188,16 @@ class Rebuilt:
         if not self._git("diff", "--cached", "--name-only"):
             return None
         self._git("commit", "-q", "-m", message, at=at)
+        # Only the last commit is amended.
+        self._first_edit = None
         return self._git("rev-parse", "HEAD")
 
     def _git(self, *words: str, at: int | None = None) -> str:
-        when = f"{at or 0} +0000"
-        who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
-               for what, value in (("NAME", "A"), ("EMAIL", "a@example.org"), ("DATE", when))}  # fmt: skip
+        later = REBASED_S + max(self._at - (at or 0), 0) if self._rebased else 0
+        who = dict[str, str]()
+        for role, name, when in (("AUTHOR", "A", at or 0), ("COMMITTER", "B", (at or 0) + later)):
+            facts = (("NAME", name), ("EMAIL", f"{name}@example.org"), ("DATE", f"{when} +0000"))
+            who |= {f"GIT_{role}_{what}": value for what, value in facts}
         return subprocess.run(
             ["git", *words], cwd=self.folder, env={**os.environ, **who}, capture_output=True, text=True, check=True
         ).stdout.strip()
@@ -215,7 +236,7 @@ def read_steps(home: Path) -> dict[str, list[dict[str, Any]]]:
                 record = json.loads(line)
             except ValueError:
                 continue
-            if record.get("type") == "progress" and (told := told_of(record)) is not None:
+            if record.get("type") == "progress" and (told := told_of(record, str(log))) is not None:
                 # What a subagent did, which only its parent's log has: without the files.
                 call, step = told
                 if call in told_calls and step == {}:
@@ -236,7 +257,7 @@ def read_steps(home: Path) -> dict[str, list[dict[str, Any]]]:
             own = step_of(result)
             if own is not None:
                 seen.add(ids[0])
-                steps[record["cwd"]].append(own | {"at": called[ids[0]], "call": ids[0]})
+                steps[record["cwd"]].append(own | {"at": called[ids[0]], "call": ids[0], "log": str(log)})
     for root in sorted(steps, key=len, reverse=True):
         above = next((each for each in steps if root.startswith(f"{each}/") and "worktrees" not in root), None)
         if above is not None:
@@ -247,7 +268,31 @@ def read_steps(home: Path) -> dict[str, list[dict[str, Any]]]:
     return steps
 
 
-def told_of(record: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+def amended_calls(steps: dict[str, list[dict[str, Any]]]) -> set[str]:
+    """The calls of every fifth commit of a session."""
+    made = [step["call"] for mine in steps.values() for step in mine if "path" not in step]
+    return set(made[AMENDED_EACH - 1 :: AMENDED_EACH])
+
+
+def write_amended(home: Path, target: Path, amended: set[str]) -> None:
+    """Copy the logs; these calls amend a commit in the copy."""
+    for log in sorted(home.glob(".claude/projects/**/*.jsonl")):
+        copy = target / log.relative_to(home)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        lines = log.read_text("utf-8", "replace").splitlines(keepends=True)
+        copy.write_text("".join(map(_amending(amended), lines)), "utf-8")
+
+
+def _amending(amended: set[str]) -> Any:
+    def line(text: str) -> str:
+        if not any(call in text for call in amended) or "git commit" not in text:
+            return text
+        return text.replace("git commit", "git commit --amend")
+
+    return line
+
+
+def told_of(record: dict[str, Any], log: str) -> tuple[str, dict[str, Any]] | None:
     """A subagent's edit by the id of its call, or the end of one that went well."""
     message = (record.get("data") or {}).get("message") or {}
     content = (message.get("message") or {}).get("content")
@@ -258,7 +303,9 @@ def told_of(record: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
         if each.get("type") == "tool_use" and each["name"] in ("Edit", "Write"):
             at = int(datetime.fromisoformat(message["timestamp"]).timestamp() * 1000)
             change = {key: given.get(key) for key in ("old_string", "new_string", "content", "replace_all")}
-            return each["id"], {"path": given["file_path"], "change": change, "at": at, "call": each["id"]}
+            return each["id"], {
+                "path": given["file_path"], "change": change, "at": at, "call": each["id"], "log": log,
+            }  # fmt: skip
         if each.get("type") == "tool_result" and not each.get("is_error"):
             return each["tool_use_id"], {}
     return None
@@ -272,8 +319,8 @@ def step_of(result: dict[str, Any]) -> dict[str, Any] | None:
         return {"path": result["filePath"], "before": before, "after": after}
     if "content" in result and "originalFile" in result and "filePath" in result:
         return {"path": result["filePath"], "before": before, "after": result["content"]}
-    if _COMMITTED.search(result.get("stdout") or ""):
-        return {}
+    if made := _COMMITTED.search(result.get("stdout") or ""):
+        return {"subject": made.group(1)}
     return None
 
 

@@ -139,6 +139,62 @@ def test_a_rebase_changes_nothing(place: Place) -> None:
     assert of_lines(place.blame("HEAD")) == ["wrote it Add tax"]
 
 
+def rebased(place: Place) -> str:
+    """The branch as another person commits it again, hours later."""
+    place.git("switch", "-q", "main")
+    place.put("b.py", "other = 1\n")
+    place.commit("Other work")
+    place.git("switch", "-q", "tax")
+    place.wait(3 * HOUR)
+    place.git("rebase", "-q", "main")
+    return place.git("rev-parse", "HEAD")
+
+
+def test_what_an_edit_took_away_after_a_commit_was_authored_is_still_in_a_rebase_of_it(place: Place) -> None:
+    place.git("switch", "-q", "-c", "tax")
+    agent = place.agent().ask("Add tax").edit("a.py", "    return total\n", "    total *= 1.19\n    return total\n")
+    place.commit("Add tax")
+    agent.ask("Take it out").edit("a.py", "    total *= 1.19\n", "")
+    place.git("checkout", "-q", "a.py")
+    assert of_lines(place.blame(rebased(place))) == ["wrote it Add tax"]
+
+
+def test_an_edit_after_a_commit_was_authored_did_not_write_the_rebase_of_it(place: Place) -> None:
+    place.git("switch", "-q", "-c", "tax")
+    place.replace("a.py", "    return total\n", "    total *= 1.19\n    return total\n")
+    place.commit("Add tax")
+    place.wait(HOUR)
+    other = place.agent().ask("The same").edit("a.py", "    total *= 1.19\n", "")
+    other.edit("a.py", "    return total\n", "    total *= 1.19\n    return total\n")
+    assert of_lines(place.blame(rebased(place))) == [HUMAN]
+
+
+@pytest.mark.parametrize("is_rebased", [False, True])
+def test_what_a_session_amended_its_commit_with_is_its_own(place: Place, is_rebased: bool) -> None:
+    place.git("switch", "-q", "-c", "tax")
+    agent = place.agent().ask("Add tax").edit("a.py", "    return total\n", "    total *= 1.19\n    return total\n")
+    place.commit("Add tax")
+    place.wait(HOUR)
+    agent.ask("Round it").edit("a.py", "    total *= 1.19\n", "    total = round(total * 1.19, 2)\n")
+    place.wait(20)
+    place.git("commit", "-q", "-a", "--amend", "--no-edit")
+    amended = place.git("rev-parse", "HEAD")
+    # The call began before git did.
+    place.wait(-15)
+    agent.run("git commit -a --amend --no-edit", f"[tax {amended[:7]}] Add tax\n 1 file changed")
+    assert of_lines(place.blame(rebased(place) if is_rebased else amended)) == ["wrote it Add tax"]
+
+
+def test_who_amended_another_commit_wrote_nothing_of_this_one(place: Place) -> None:
+    place.git("switch", "-q", "-c", "tax")
+    place.replace("a.py", "    return total\n", "    total *= 1.19\n    return total\n")
+    place.commit("Add tax")
+    other = place.agent().ask("The same").edit("a.py", "    total *= 1.19\n", "")
+    other.edit("a.py", "    return total\n", "    total *= 1.19\n    return total\n")
+    other.run("git commit -a --amend --no-edit", "[other 1a2b3c4] Something else\n 1 file changed")
+    assert of_lines(place.blame(rebased(place))) == [HUMAN]
+
+
 def test_a_squash_keeps_what_each_turn_wrote(place: Place) -> None:
     place.git("switch", "-q", "-c", "tax")
     agent = place.agent().ask("Add tax").edit("a.py", "    return total\n", "    total *= 1.19\n    return total\n")

@@ -30,8 +30,8 @@ def lines(text: str, commit: str = "c") -> list[BlamedLine]:
     ]  # fmt: skip
 
 
-def found(text: str, *edits: Edit, committed: int = 10_000, history: tuple[FileChange, ...] = ()) -> list[int | None]:
-    return written_by_edits(lines(text), edits, {"c": committed}, history)
+def found(text: str, *edits: Edit, authored: int = 10_000, history: tuple[FileChange, ...] = ()) -> list[int | None]:
+    return written_by_edits(lines(text), edits, {"c": authored}, history)
 
 
 def change(at: int, *, removed: tuple[str, ...], commit: str = "d") -> FileChange:

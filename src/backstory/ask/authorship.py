@@ -86,6 +86,12 @@ def naming_commit(db: apsw.Connection, commit: str) -> list[Doing]:
                  f" {_IN_TIME}", (schema.json_list(starts),))  # fmt: skip
 
 
+def commits_of(db: apsw.Connection, session_uid: str) -> list[Doing]:
+    """The first record of each commit that a session or one of its subagents names, in order of their times."""
+    own = "r.ref_type = 'commit' and (s.uid = ?1 or s.parent_id = (select id from sessions where uid = ?1))"
+    return fetch(db, Doing, f"{_NAMING} and {own} {_IN_TIME}", (session_uid,))
+
+
 def naming_pull_request(db: apsw.Connection, typed: str, repository: str | None, folders: Sequence[str]) -> list[Doing]:
     """The first record of each session that names a pull request: ``#12``, ``owner/repo#12`` or a URL.
 

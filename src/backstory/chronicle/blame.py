@@ -199,12 +199,23 @@ class _Asked:
         """The credit of each line that an edit put there; None for the others."""
         told = [each for each in self._edits if each.written is not None and each.written.lines]
         edits = [Edit(at=each.at, written=each.written) for each in told if each.written is not None]
-        committed = {each.hash: each.committed for each in self._commits.values()}
-        found = written_by_edits(lines, edits, committed, self._history)
+        authored = {each.hash: each.authored for each in self._commits.values()}
+        amended = {each.hash: self._amended(each, told) for each in self._commits.values()}
+        found = written_by_edits(lines, edits, authored, self._history, amended)
         return [
             None if edit is None else Credit(evidence=Evidence.WROTE, because=Because.EDIT, act=told[edit].act)
             for edit in found
         ]
+
+    def _amended(self, commit: Commit, told: Sequence[FileEdit]) -> frozenset[int]:
+        """The numbers of the edits that came after a commit was authored, and that their own session amended it with.
+
+        Who rebases a commit changes when it was committed, not what is in it.
+        """
+        until = commit.committed + SECOND_MS
+        later = [n for n, each in enumerate(told) if commit.authored + SECOND_MS <= each.at < until]
+        times = {n: self._known.amended(told[n].act.uid, commit) for n in later}
+        return frozenset(n for n, at in times.items() if at is not None and told[n].at <= at)
 
     def credits(self, lines: Sequence[BlamedLine]) -> list[Credit]:
         """The credit of each line."""

@@ -1,6 +1,6 @@
 """Finds the edit that put a line where it is: lines as git blames them, beside the lines that edits put there. Pure.
 
-A line is an edit's if its text is one that the edit put into the file before the commit that the line came with, and
+A line is an edit's if its text is one that the edit put into the file before the commit of the line was authored, and
 nothing took that text away in between: no later edit, no later file written whole, no commit. A line that says little
 (``}``, ``else:``, a blank one), and one that stands in the file more often than it was written, counts only in a run of
 lines that the edit put there together.
@@ -18,7 +18,7 @@ from backstory.derive.whole_lines import Gone, completed
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from backstory.derive.git_values import BlamedLine, FileChange
     from backstory.derive.written_lines import WrittenLines
@@ -65,15 +65,16 @@ def is_telling(text: str) -> bool:
 def written_by_edits(
     lines: Sequence[BlamedLine],
     edits: Sequence[Edit],
-    committed: Mapping[str, int],
+    authored: Mapping[str, int],
     history: Iterable[FileChange],
+    amended: Mapping[str, Collection[int]] | None = None,
 ) -> list[int | None]:
     """Return for each line the number of the edit that put it there; None for none.
 
-    ``edits``: in the order of their times. ``committed``: when each commit was made. ``history``: what commits did to
-    the file, for the lines that they took away.
+    ``edits``: in the order of their times. ``authored``: when each commit was written first. ``history``: what commits
+    did to the file, for the lines that they took away. ``amended``: the edits that a commit was amended with later.
     """
-    return _Matching(lines, edits, committed, history).found()
+    return _Matching(lines, edits, authored, history, amended or {}).found()
 
 
 class _Event(Struct, frozen=True):
@@ -92,12 +93,12 @@ class _Matching:
     """One file's lines and edits."""
 
     def __init__(
-        self, lines: Sequence[BlamedLine], edits: Sequence[Edit], committed: Mapping[str, int],
-        history: Iterable[FileChange],
+        self, lines: Sequence[BlamedLine], edits: Sequence[Edit], authored: Mapping[str, int],
+        history: Iterable[FileChange], amended: Mapping[str, Collection[int]],
     ) -> None:  # fmt: skip
-        self._lines, self._edits = lines, edits
-        last = max([0, *(edit.at for edit in edits), *committed.values()]) + SECOND_MS
-        self._until = {commit: at + SECOND_MS for commit, at in committed.items()} | {UNCOMMITTED: last}
+        self._lines, self._edits, self._amended = lines, edits, amended
+        last = max([0, *(edit.at for edit in edits), *authored.values()]) + SECOND_MS
+        self._until = {commit: at + SECOND_MS for commit, at in authored.items()} | {UNCOMMITTED: last}
         self._places: dict[str, list[int]] = defaultdict(list)
         for place, line in enumerate(lines):
             self._places[_plain(line.text)].append(place)
@@ -187,9 +188,9 @@ class _Matching:
     def _alive(self, text: str, commit: str) -> list[int]:
         """The edits that put a text there and whose text was still there at a commit, once for each time."""
         alive: list[int] = []
-        until = self._until.get(commit, 0)
+        until, amended = self._until.get(commit, 0), self._amended.get(commit, ())
         for event in self._events.get(text, ()):
-            if event.at >= until or event.commit == commit:
+            if event.commit == commit or (event.at >= until and event.edit not in amended):
                 continue
             if event.edit is None:
                 alive = [] if event.count is None else alive[: max(0, len(alive) - event.count)]

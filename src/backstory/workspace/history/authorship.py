@@ -13,6 +13,7 @@ from msgspec import Struct
 from backstory import agents
 from backstory.ask import authorship
 from backstory.derive import deeds, written_lines
+from backstory.derive.authorship import SECOND_MS
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.git_values import UNCOMMITTED
 from backstory.lazy import lazy_regex
@@ -82,6 +83,7 @@ class Authorship:
         self._stores = listing.stores(everywhere=True)
         self._project, self._roots = project, list(dict.fromkeys(roots))
         self._recorded: dict[int, list[str]] = {}
+        self._amended: dict[str, list[tuple[int, str]]] = {}
 
     def edits(self, names: Sequence[str]) -> tuple[FileEdit, ...]:
         """The calls that changed a file, by any of its names below the root, in order of their times."""
@@ -126,6 +128,19 @@ class Authorship:
         return _witnesses(
             Witness(act=_act(store, doing), is_maker=_made_commit(store, doing, commit)) for store, doing in found
         )
+
+    def amended(self, uid: str, commit: Commit) -> int | None:
+        """Return when a session last amended a commit, in ms since 1970, by its subject; None where it did not."""
+        if uid not in self._amended:
+            named = self._named(lambda store: store.ask_or([], lambda db: authorship.commits_of(db, uid)))
+            self._amended[uid] = [
+                (doing.at, subject)
+                for store, doing in named
+                if doing.at is not None
+                for subject in _amended(store, doing)
+            ]
+        times = (at for at, subject in self._amended[uid] if subject == commit.subject)
+        return max((at for at in times if commit.authored < at <= commit.committed + SECOND_MS), default=None)
 
     def of_pull_request(self, typed: str, repository: str | None) -> tuple[Witness, ...]:
         """The sessions that opened a pull request or name it, those that opened it first."""
@@ -247,6 +262,15 @@ def _made_commit(store: Store, doing: Doing, commit: str) -> bool:
         if any(found is not None and commit.startswith(found.group(1)) for found in lines):
             return True
     return False
+
+
+def _amended(store: Store, doing: Doing) -> Iterator[str]:
+    """Yield the subjects of the commits that a call of this record amended, as git prints them."""
+    for call, result in _calls(store, doing):
+        commits = [each for each in deeds.commands_of(call) if each.kind == DeedKind.COMMIT]
+        if any("--amend" in each.text for each in commits):
+            made = ((line, _MADE.match(line)) for line in result.content.splitlines())
+            yield from (line[found.end() :] for line, found in made if found is not None)
 
 
 def _opened(store: Store, doing: Doing) -> bool:
