@@ -33,7 +33,7 @@ ROOMS = {
     "ask": Budget(4_260, 20, "a module a question, and the values that a filter may have"),
     "chronicle": Budget(3_670, 34, "reports: what is found, and how it is drawn three times"),
     "cli": Budget(11_620, 91, "a module a command, and what they draw"),
-    "conversation": Budget(2_210, 11, "the tree, the context and the compaction of a session"),
+    "conversation": Budget(2_260, 11, "the tree, the context and the compaction of a session"),
     "derive": Budget(6_500, 30, "facts of events, prices, and secrets with 150 kinds as data"),
     "exchange": Budget(3_160, 13, "copies, merges, imports; what a row is, the schema says"),
     "export": Budget(2_910, 20, "other programs' logs, restored or written"),

@@ -119,10 +119,10 @@ def test_what_is_in_brief_is_told(bare: Shell, told: Path) -> None:
 
 def test_compact_show_prints_what_the_summary_still_names(bare: Shell, told: Path) -> None:
     done = bare("compact", "S1", "--show", "--db", told)
-    assert "Of what it covers it still names 2 of 2 decisions, 1 of 2 numbers." in done.err
+    assert "Of what it covers it still names 0 of 2 decisions, 1 of 2 numbers." in done.err
     given = json.loads(bare("compact", "S1", "--show", "--json", "--db", told).out)
     kept: list[dict[str, Any]] = given["retention"]
-    assert {each["kind"]: (each["named"], each["total"]) for each in kept} == {"decisions": (2, 2), "numbers": (1, 2)}
+    assert {each["kind"]: (each["named"], each["total"]) for each in kept} == {"decisions": (0, 2), "numbers": (1, 2)}
 
 
 def test_an_agents_own_summary_is_shown_as_such(bare: Shell, told: Path) -> None:

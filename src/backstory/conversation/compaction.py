@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.conversation.context import context_prefix
-from backstory.conversation.retention import DECISIONS, is_decision_kept
+from backstory.conversation.retention import SHOWN, is_kept
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
@@ -151,17 +151,13 @@ class Kept(Struct, frozen=True, kw_only=True):
 def retention(summary: str, facts: Mapping[str, Collection[str]]) -> tuple[Kept, ...]:
     """Return the facts of its span that a summary still names, by kind; see ``retention.facts_of``.
 
-    A path counts by its file's name, too; a decision if half of its words of some length are there.
+    Kinds that say nothing, as summaries of other sessions name about as many, are left out; see ``retention.SHOWN``.
     """
     return tuple(
-        Kept(kind=kind, named=sum(_is_kept(kind, summary, each) for each in values), total=len(values))
+        Kept(kind=kind, named=sum(is_kept(kind, summary, each) for each in values), total=len(values))
         for kind, values in facts.items()
-        if values
+        if values and kind in SHOWN
     )
-
-
-def _is_kept(kind: str, text: str, fact: str) -> bool:
-    return is_decision_kept(text, fact) if kind == DECISIONS else _names(text, fact)
 
 
 def _names(text: str, fact: str) -> bool:
