@@ -81,6 +81,25 @@ def test_what_a_search_leaves_out_is_said_with_the_way_to_it(history: History) -
     assert "Left out" not in history.call("search_sessions", query="gnu", limit=4).text
 
 
+def test_an_answer_is_short_unless_more_is_asked_for(history: History) -> None:
+    long = "the gnu that walks far over the dry plain and never comes to its end " * 30
+    for number in range(12):
+        records = [*asked(f"gnu {number} {long}"), *(line for _ in range(20) for line in answered(long))]
+        history.write_log(f"{LARGE[:-2]}{number:02}", history.work, records, number + 1)
+    history.shell("ingest")
+    said = history.call("search_sessions", query="gnu walks")
+    shown = len(re.findall(r"^\w+ @", said.history, re.MULTILINE))
+    assert len(said.text) <= 1_600 and 3 <= shown < 10
+    assert f"Left out: {shown} of 12 sessions are shown. search_sessions with max_chars=6400" in said.text
+    assert (
+        len(re.findall(r"^\w+ @", history.call("search_sessions", query="gnu walks", max_chars=6_400).history, re.M))
+        == 10
+    )
+    (label, *_) = re.findall(r"^(\w+) @", said.history, re.MULTILINE)
+    assert len(history.call("get_session", session=label).text) <= 8_000
+    assert 8_000 < len(history.call("get_session", session=label, max_chars=20_000).text) <= 20_000
+
+
 # whose history
 
 
@@ -280,7 +299,7 @@ def test_a_fix_without_room_is_named_with_the_call_that_reads_it(
 ) -> None:
     from backstory.mcp import find_tools
 
-    monkeypatch.setattr(find_tools, "Answer", lambda: Answer(1_500))
+    monkeypatch.setattr(find_tools, "Answer", lambda: Answer(500))
     said = shared.call("find_fix", error="pytest tests/test_parser.py")
     assert f"Left out: 1 more. get_session(session='{label(shared)}', at=2)" in said.text
 

@@ -39,13 +39,14 @@ LOOKED_AT = 100_000
 
 
 class Answer:
-    """One answer as it is put together. ``most``: the characters it may have."""
+    """One answer as it is put together. ``most``: the characters it may have; a quarter at most is for remarks."""
 
     def __init__(self, most: int = CHARS_MAX) -> None:
         number = secrets.token_hex(6)
         self._open, self._close = f"<history {number}>", f"</history {number}>"
         self._most = most
-        self._room = most - len(DATA_ONLY) - len(self._open) - len(self._close) - REMARKS_CHARS
+        said = min(REMARKS_CHARS, most // 4)
+        self._room = most - len(DATA_ONLY) - len(self._open) - len(self._close) - said
         self._blocks: list[str] = []
         self.redactor = Redactor(people=False)
 

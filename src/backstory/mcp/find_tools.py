@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from backstory.derive.essence import changed_lines, essence
-from backstory.mcp.answer import SINCE, Answer, Tool, minute, moment, without_asking
+from backstory.mcp.answer import CHARS_MAX, SINCE, Answer, Tool, minute, moment, without_asking
 from backstory.model import Tool as ToolKind
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from backstory.workspace.history.agent_history import AgentHistory
     from backstory.workspace.history.fixes import Fix
 
+SEARCH_CHARS = 1_600
+"""The characters of a search's answer, unless more are asked for: the best hits are first."""
+HIT_TITLE_CHARS = 70
 CHANGES_SHOWN = 6
 COMMAND_CHARS = 300
 TITLE_CHARS = 120
@@ -40,13 +43,14 @@ class SearchSessions(Tool, frozen=True, kw_only=True):
     agent: Annotated[str, Meta(max_length=100, description="Only sessions of this agent.")] = ""
     since: Annotated[str, Meta(max_length=100, description=SINCE)] = ""
     limit: Annotated[int, Meta(ge=1, le=50, description="The most sessions.")] = 10
+    max_chars: Annotated[int, Meta(ge=SEARCH_CHARS, le=CHARS_MAX, description="The most characters.")] = SEARCH_CHARS
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> str:
         repository, agent = self.repository.strip() or None, self.agent.strip() or None
         result = history.search(
             self.query, repository=repository, agent=agent, since=moment(self.since), limit=self.limit
         )
-        found, answer, said = result.findings, Answer(), list[str]()
+        found, answer, said = result.findings, Answer(self.max_chars), list[str]()
         shown = answer.add_each(
             _hit_lines(each, result.labels, answer, history.excerpt(each, self.query, answer.redactor.text))
             for each in found.excerpts
@@ -61,7 +65,7 @@ class SearchSessions(Tool, frozen=True, kw_only=True):
         elif shown < sessions or found.truncated:
             said.append(
                 f"Left out: {shown} of {'at least ' if found.at_least else ''}{sessions} sessions are shown. "
-                "search_sessions with a higher limit (at most 50), more words, since or agent."
+                f"{_wider(self, shown)} more words, since or agent."
             )
         if repository and history.scope.is_here:
             said.append(_only_here(history))
@@ -137,6 +141,13 @@ def _in_scope(history: AgentHistory) -> str:
     return f" in the sessions of {history.scope.name}" if history.scope.is_here else ""
 
 
+def _wider(asked: SearchSessions, shown: int) -> str:
+    """Name the argument that shows more: the limit that was reached, or the characters."""
+    if shown >= asked.limit:
+        return "search_sessions with a higher limit (at most 50),"
+    return f"search_sessions with max_chars={min(asked.max_chars * 4, CHARS_MAX)},"
+
+
 def _why_none(history: AgentHistory, query: str) -> str:
     """Say that nothing was found; where the scope holds nothing at all, how many sessions were not looked at."""
     here, elsewhere = history.counted() if history.scope.is_here else (1, 0)
@@ -162,7 +173,7 @@ def _hit_lines(hit: Excerpt, labels: dict[str, str], answer: Answer, excerpt: st
         session.shown_project, session.branch or "",
     ]  # fmt: skip
     # Its own title: the session that it counts for may be of another repository.
-    title = answer.begun(session.shown_title or "(no prompt)", TITLE_CHARS)
+    title = answer.begun(session.shown_title or "(no prompt)", HIT_TITLE_CHARS)
     head = f"{labels[session.uid]} @{hit.stored.seq} · {' · '.join(filter(None, facts))} · {title}"
     return f"{head}\n   {hit.scope}: {excerpt}"
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 RECORD_CHARS = 2_000
 """Most characters of a session's record; the one that was asked for may have four times as many."""
+SESSION_CHARS = 8_000
+"""The characters of a session's answer, unless more are asked for."""
 TURNS_SHOWN = 12
 PROMPT_CHARS = 160
 """Most characters of each prompt in a list of a session's prompts."""
@@ -42,7 +44,7 @@ class GetSession(Tool, frozen=True, kw_only=True):
     at: Annotated[int, Meta(ge=0, le=NUMBER_MAX, description="The record, N of @N; 0: the beginning.")] = 0
     before: Annotated[int, Meta(ge=0, le=200, description="So many records before it.")] = 5
     after: Annotated[int, Meta(ge=0, le=200, description="So many records after it.")] = 20
-    max_chars: Annotated[int, Meta(ge=2_000, le=CHARS_MAX, description="The most characters.")] = CHARS_MAX
+    max_chars: Annotated[int, Meta(ge=2_000, le=CHARS_MAX, description="The most characters.")] = SESSION_CHARS
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> str:
         read = history.around(history.find(self.session), self.at, self.before, self.after)
