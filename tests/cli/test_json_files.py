@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -190,6 +191,24 @@ def test_a_damaged_session_is_named_and_the_others_come(
     assert (ours.keys() - theirs.keys()).pop() in done.err
     # A child of it has no parent here.
     assert [theirs[uid] | {"parent": None} for uid in theirs] == [ours[uid] | {"parent": None} for uid in theirs]
+
+
+@pytest.mark.parametrize("name", ["../../../PWN", "a\\u0000b", "..", "", "a/b", "claude\\n"])
+def test_a_log_of_an_agent_that_is_called_like_a_path_is_refused(
+    read_once: Shell, other: Shell, file: Path, name: str
+) -> None:
+    lines = file.read_bytes().splitlines(keepends=True)
+    number = next(n for n, line in enumerate(lines, 1) if b'"type":"log"' in line)
+    found = lines[number - 1]
+    agent = re.search(rb'"agent":"\w+"', found)
+    assert agent is not None
+    lines[number - 1] = found.replace(agent.group(), f'"agent":"{name}"'.encode(), 1)
+    file.write_bytes(b"".join(lines))
+    strict = other("import", "--trust", "--strict", file)
+    assert (strict.code, other.store.exists()) == (65, False)
+    assert f"line {number}: " in strict.err
+    assert other("import", "--trust", file).code == 1
+    assert other("reindex").code == 0
 
 
 def test_a_path_that_is_no_text_is_written_and_read(read_once: Shell, other: Shell, tmp_path: Path) -> None:

@@ -52,6 +52,33 @@ def run_as(shell: Shell, command: list[str], *words: str) -> Done:
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+# what a kill leaves -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words", [("mcp", "install", "claude"), ("mcp", "install", "codex"), ("skill", "install", "claude")]
+)
+def test_a_copy_that_a_killed_install_left_is_gone_after_the_next(bare: Shell, words: tuple[str, ...]) -> None:
+    assert bare(*words).code == 0
+    written = [each for each in bare.home.rglob("*") if each.is_file() and "backstory" in each.read_bytes().decode()]
+    folders = {each.parent for each in written if not each.is_relative_to(bare.home / "backstory")}
+    for folder in folders:
+        (folder / ".backstory-0123456789ab.part").write_text('{"token": "heron-7"}')
+    assert bare(words[0], "uninstall", *words[2:]).code == 0
+    assert bare(*words).code == 0
+    assert [*bare.home.rglob("*.part")] == []
+
+
+def test_a_copy_that_another_install_is_writing_stays(bare: Shell) -> None:
+    import fcntl
+
+    left = bare.home / ".backstory-0123456789ab.part"
+    with left.open("w") as writing:
+        fcntl.flock(writing, fcntl.LOCK_EX)
+        assert bare("mcp", "install", "claude").code == 0
+        assert left.exists()
+
+
 # what is shown, and when it is written ---------------------------------------------------------------------------
 
 

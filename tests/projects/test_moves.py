@@ -560,3 +560,14 @@ def test_a_moved_project_in_a_folder_that_cannot_be_written_is_still_read(ran: B
     with read_only(ran.project / ".backstory"):
         done = ran.backstory("list", "--path", "./src", "--json", limit=without_power)
     assert [each["cwd"] for each in json.loads(ok(done))] == [str(ran.project)]
+
+
+def test_a_move_that_was_told_already_leaves_nothing_to_do(ran: Bench) -> None:
+    renamed = moved(ran)
+    ok(renamed.backstory("project", "move", "../project", "."))
+    again = renamed.backstory("project", "move", "../project", ".")
+    assert again.returncode == 0
+    assert "Nothing to do: the sessions of" in again.stderr
+    other = renamed.root / "third"
+    other.mkdir()
+    assert renamed.backstory("project", "move", "../project", str(other)).returncode == 66

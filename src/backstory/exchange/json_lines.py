@@ -32,6 +32,9 @@ Amount = Annotated[float, Meta(ge=0)]
 Uid = Annotated[str, Meta(pattern="^[0-9A-HJKMNP-TV-Z]{26}\\Z")]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}\\Z")]
 
+AgentName = Annotated[str, Meta(pattern="^\\w[\\w.-]*\\Z", max_length=100)]
+"""The name of an agent, which is a package's: never a path."""
+
 
 class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
     """The family of lines."""
@@ -90,7 +93,7 @@ class LogLine(RowLine, frozen=True, kw_only=True, tag="log"):
 
     log: Seq
     turn: str | None = None
-    agent: str
+    agent: AgentName
     kind: str
     native_id: str
     path: str = ""

@@ -6,17 +6,22 @@ another name before they take the file's place.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from backstory.errors import SettingsChanged, SettingsReadOnly, SettingsUnusable
 from backstory.export.files import kind_of
 from backstory.store.private import as_ours, make_folder
+
+if TYPE_CHECKING:
+    from typing import IO
 
 BYTES_MAX = 64 * 1024 * 1024
 RANDOM_BYTES = 6
@@ -75,10 +80,15 @@ def rewrite(found: FoundFile, data: bytes, *, is_private: bool = True) -> None:
             make_folder(found.path.parent)
         else:
             found.path.parent.mkdir(parents=True, exist_ok=True)
-        _write(beside, data, None if found.data is None else found.path.stat(), 0o600 if is_private else 0o666)
-        if found_file(found.path) != found:
-            raise SettingsChanged(found.path)
-        _show(beside, found)
+        _remove_left(found.path.parent)
+        like = None if found.data is None else found.path.stat()
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if is_private else 0o666), "wb") as file:  # noqa: PTH123
+            # Held until the file has its name: what is left of a kill is nobody's.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            _write(file, data, like)
+            if found_file(found.path) != found:
+                raise SettingsChanged(found.path)
+            _show(beside, found)
     except OSError as refused:
         raise as_ours(found.path, refused) from refused
     finally:
@@ -100,16 +110,25 @@ def remove(found: FoundFile, folders: list[str]) -> None:
             Path(each).rmdir()
 
 
-def _write(path: Path, data: bytes, like: os.stat_result | None, mode: int) -> None:
+def _remove_left(folder: Path) -> None:
+    """Remove what programs that were killed while they rewrote a file here have left."""
+    for left in folder.glob(".backstory-*.part"):
+        with suppress(OSError), open(os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
+            status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid():
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
+
+
+def _write(file: IO[bytes], data: bytes, like: os.stat_result | None) -> None:
     """Write a file to the disk, with the mode and the owner of another one."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:  # noqa: PTH123
-        file.write(data)
-        file.flush()
-        if like is not None:
-            with suppress(OSError):
-                os.fchown(file.fileno(), like.st_uid, like.st_gid)
-            os.fchmod(file.fileno(), stat.S_IMODE(like.st_mode))
-        os.fsync(file.fileno())
+    file.write(data)
+    file.flush()
+    if like is not None:
+        with suppress(OSError):
+            os.fchown(file.fileno(), like.st_uid, like.st_gid)
+        os.fchmod(file.fileno(), stat.S_IMODE(like.st_mode))
+    os.fsync(file.fileno())
 
 
 def _show(beside: Path, found: FoundFile) -> None:

@@ -41,6 +41,9 @@ def _move(app: App, old: str, new: str | None, undo: bool) -> None:
         output.talk(output.one_liner(f"The sessions of {taken.old} are listed there again, not in {taken.new}."))
         return
     moved = moving.move(app.workspace, before, app.cwd / readable(new))
+    if not moved.sessions:
+        output.talk(output.one_liner(f"Nothing to do: the sessions of {moved.old} are listed in {moved.new}."))
+        return
     count = f"{moved.sessions} session{'s' * (moved.sessions != 1)}"
     output.talk(output.one_liner(f"{count} of {moved.old} will be listed in {moved.new}."))
 

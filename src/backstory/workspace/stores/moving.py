@@ -45,6 +45,9 @@ def move(workspace: Workspace, old: Path, new: Path) -> MovedFolder:
     # Agents log the real path; what is gone had one if the folders above it have.
     found = next((each for each in dict.fromkeys([str(old), str(old.resolve())]) if _count(home, each)), None)
     if found is None:
+        again = next((each for each in moved(workspace) if each.old in (str(old), str(old.resolve()))), None)
+        if again is not None and again.new == str(target):
+            return again
         raise FolderNotKnown(str(old), _gone(home, target))
     sessions, at = _count(home, found), workspace.now()
     home.change_moves(lambda known: with_move(known, Move(old=found, new=str(target), at=at)))
