@@ -42,7 +42,7 @@ def test_each_turn_is_told_with_its_size(bare: Shell, told: Path) -> None:
 def test_what_does_not_fit_is_told_as_left_out(bare: Shell, told: Path) -> None:
     done = bare("context", "S1", "--explain", "--budget", "500", "--db", told)
     assert "left out  the long one" in done.err
-    assert "1 turns, 1 older ones left out." in done.err
+    assert "1 turn, 1 older ones left out." in done.err
     assert "a" * LONG not in done.out
 
 

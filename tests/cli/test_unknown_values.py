@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.shell import Shell
 
 pytestmark = pytest.mark.slow
@@ -82,3 +84,19 @@ def test_where_each_value_is_there_and_nothing_has_all_of_them_nothing_is_called
     done = read_once("list", "--all", "-a", "codex", "--path", "notes.txt", "--until", "2020-01-01")
     assert done.code == 0
     assert "No such sessions among" in done.err
+
+
+@pytest.mark.parametrize("command", [("list",), ("stats",), ("search", "x"), ("chronicle", "cost"), ("show", "S1")])
+def test_a_store_that_is_named_and_not_there_is_not_found(
+    read_once: Shell, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = read_once(*command, "--store", tmp_path / "none.bks")
+    assert (done.code, done.out) == (66, "")
+    assert f"There is no store at {tmp_path / 'none.bks'}" in done.err
+
+
+def test_what_is_wrong_with_a_command_line_is_one_line_without_escapes(read_once: Shell) -> None:
+    done = read_once("export", "--all")
+    assert done.code == 2
+    assert "Missing option '--format'. Choose from: json, md, " in done.err
+    assert "\\n" not in done.err and "\\t" not in done.err

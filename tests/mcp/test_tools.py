@@ -395,7 +395,7 @@ def test_sql_without_a_statement_and_wrong_sql_are_errors(shared: History) -> No
 def test_a_note_is_written_listed_read_and_bound_to_the_repository(history: History) -> None:
     assert "No items" in history.call("board", action="list").text
     said = history.call("board", action="add", name="build-notes", content="Run make first.", description="builds")
-    assert said.text.startswith("Added: build-notes. 1 items. The board of local:")
+    assert said.text.startswith("Added: build-notes. 1 item. The board of local:")
     assert "Run make first." in history.call("board", action="get", name="build-notes").history
     assert "build-notes (agent, " in history.call("board", action="list").history
     assert "No items" in history.call("board", action="list", cwd=history.other).text

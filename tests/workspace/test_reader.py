@@ -192,7 +192,7 @@ def test_the_total_is_what_a_list_without_an_end_shows(place: Place) -> None:
 
 def test_nothing_at_all_is_an_empty_page(place: Place) -> None:
     place.home_store.create_session("x")
-    page = Reader(place).sessions(SessionFilter(agent="nobody"))
+    page = Reader(place).sessions(SessionFilter(repository="nobody"))
     assert (page.sessions, page.total, page.has_more) == ((), 0, False)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from backstory.cli import output
 from backstory.config import FILE_NAME, Config
-from backstory.errors import AgentCannotRun, BackstoryError, NoHome, UnknownAgent
+from backstory.errors import AgentCannotRun, BackstoryError, NoHome, StoreNotFound, UnknownAgent
 from backstory.projects import git
 from backstory.store.moves import check_home
 from backstory.store.private import make_folder
@@ -156,8 +156,11 @@ class App:
     def bring_up_to_date(self) -> bool:
         """Take new logs into the home store before it is read, and print what is left, or went wrong.
 
-        Returns whether there are logs that were not taken in, or not looked for.
+        Returns whether there are logs that were not taken in, or not looked for. Raises StoreNotFound where a store
+        that was named is not there.
         """
+        if self.store_path is not None and not self.home_store.exists:
+            raise StoreNotFound(self.home_store.path)
         update = self.workspace.bring_up_to_date(self.user_home)
         for remark in update.remarks:
             output.talk(output.one_liner(remark))

@@ -20,7 +20,7 @@ def refuse_usage(refused: click.ClickException) -> None:
     if isinstance(refused, getattr(click.exceptions, "NoArgsIsHelpError", ())):
         output.talk(refused.format_message())
         return
-    refuse(refused.format_message())
+    refuse(" ".join(refused.format_message().split()))
     if isinstance(refused, click.UsageError) and refused.ctx is not None:
         usage = output.one_liner(refused.ctx.get_usage())
         output.talk(f"  {usage}\n  Help: {refused.ctx.command_path} --help")

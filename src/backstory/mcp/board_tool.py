@@ -53,7 +53,7 @@ class BoardTool(Tool, frozen=True, kw_only=True):
         else:
             added = board.add(self.item.strip(), self.content, description=self.description, agent=history.agent)
             done = "Added" if added.is_new else "Replaced"
-            said.append(f"{done}: {added.item.name}. {added.items} items. {_place(board)}")
+            said.append(f"{done}: {added.item.name}. {added.items} item{'s' * (added.items != 1)}. {_place(board)}")
             said += [added.warning] if added.warning else []
         return answer.text([*said, *remarks])
 
@@ -64,7 +64,7 @@ def _list(board: Board, answer: Answer) -> list[str]:
         answer.add_cut(_line(each))
     if not items:
         return [f"No items. {_place(board)}"]
-    return [f"{len(items)} items. {_place(board)} board(action='get', name=NAME) reads one."]
+    return [f"{len(items)} item{'s' * (len(items) != 1)}. {_place(board)} board(action='get', name=NAME) reads one."]
 
 
 def _line(item: BoardItem) -> str:

@@ -229,7 +229,8 @@ def _fix_lines(fix: Fix, cited: _Cited) -> str:
     if fix.line:
         lines.append(f"    {cited.answer.short(fix.line, LINE_CHARS)}")
     if fix.worked is None:
-        lines.append("  the same call was not seen to succeed later in that session; what came next:")
+        came_next = "; what came next:" if fix.steps else ", and nothing came after it."
+        lines.append(f"  the same call was not seen to succeed later in that session{came_next}")
         lines += [line for step in fix.steps for line in _step_lines(step, cited)]
     else:
         if fix.steps_left_out:

@@ -165,7 +165,7 @@ def _head_line(read: ReadSession, label: str, answer: Answer) -> str:
     session = read.session
     facts = [
         ", ".join(session.agents), session.project_name, session.branch or "",
-        f"{session.created[:16].replace('T', ' ')} to {minute(session.last_active)}", f"{session.turns} turns",
+        f"{session.created[:16].replace('T', ' ')} to {minute(session.last_active)}", _turns(session.turns),
         f"{session.events} events",
     ]  # fmt: skip
     title = answer.begun(session.heading or "(no prompt)", PROMPT_CHARS)
@@ -185,3 +185,7 @@ def _prompt_lines(read: ReadSession, answer: Answer) -> list[str]:
 
 def _with_event(entry: Entry, event: Event) -> Entry:
     return msgspec.structs.replace(entry, event=event)
+
+
+def _turns(count: int) -> str:
+    return "1 turn" if count == 1 else f"{count:,} turns"

@@ -78,7 +78,7 @@ def _list(app: App, lists_all: bool, repo: str | None, branch: str | None, as_js
     elif not items:
         output.talk(f"The board of {_called(board)} has no items. To add one: backstory board add NAME TEXT")
     elif sys.stdout.isatty():
-        output.talk(f"{len(items)} of {rules.ITEMS_MAX} items on the board of {_called(board)}.")
+        output.talk(f"{output.counted(len(items), 'item')} of {rules.ITEMS_MAX} on the board of {_called(board)}.")
 
 
 def _list_boards(app: App, *, as_json: bool) -> None:

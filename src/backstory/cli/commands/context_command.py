@@ -67,8 +67,9 @@ def _explain(context: SessionContext, turns: Sequence[ContextTurn]) -> None:
     percent = round(100 * len(context.text) / context.budget) if context.budget else 100
     is_cut = context.turns == 1 and turns[-1].chars > len(context.text)
     brief = f"{context.turns_in_brief} before those in brief, " if context.turns_in_brief else ""
+    held = output.counted(context.turns, "turn")
     output.talk(
-        f"{len(context.text):,} of {context.budget:,} characters ({percent} %): {context.turns} turns, "
+        f"{len(context.text):,} of {context.budget:,} characters ({percent} %): {held}, "
         f"{brief}{context.turns_left_out} older ones left out. All turns together are {whole:,} characters."
     )
     if (summary := context.summary) is not None:

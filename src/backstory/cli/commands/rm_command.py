@@ -99,4 +99,5 @@ def _shown(found: LocatedSession) -> str:
 
 
 def _named(holders: Sequence[Holder]) -> str:
-    return ", ".join(f"{output.clean(each.label)} ({each.uid[:12]}, {each.shared} turns)" for each in holders)
+    shared = ((each, output.counted(each.shared, "turn")) for each in holders)
+    return ", ".join(f"{output.clean(each.label)} ({each.uid[:12]}, {turns})" for each, turns in shared)

@@ -89,7 +89,8 @@ def ensure_writable_session(place: Place, located: LocatedSession, holding: Poin
 
 def restored_sentence(store: Path, sessions: int) -> str:
     """Say that a store was gone, and the number of sessions brought back."""
-    return f"{store} was gone; its {sessions} sessions were brought back."
+    brought = "its session was" if sessions == 1 else f"its {sessions:,} sessions were"
+    return f"{store} was gone; {brought} brought back."
 
 
 def held_sentences(store: Path, held: int) -> Iterator[str]:
@@ -196,7 +197,8 @@ def _trust(place: Place, store: Store, report: Callable[[str], None]) -> None:
     if dropped:
         report(f"Removed from it, because it would run by itself: {', '.join(dropped)}.")
     if held:
-        report(f"{held} prompts in its queue wait until you release them: backstory queue list")
+        wait, them = ("prompt in its queue waits", "it") if held == 1 else ("prompts in its queue wait", "them")
+        report(f"{held} {wait} until you release {them}: backstory queue list")
     _pull_into_home(place, store, report)
 
 

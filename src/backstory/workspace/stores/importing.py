@@ -220,7 +220,8 @@ def take_from_elsewhere(workspace: Place, report: Callable[[str], None]) -> list
                 taken += is_taken
                 conflicts += [] if is_taken else [uid]
     if taken:
-        report(f"{taken} sessions copied from {store.path}, which came from elsewhere; they are marked.")
+        copied, are = ("1 session was", "it is") if taken == 1 else (f"{taken:,} sessions were", "they are")
+        report(f"{copied} copied from {store.path}, which came from elsewhere; {are} marked.")
     if conflicts:
         what = f"{len(conflicts)} in conflict, not changed: known here from another place: {', '.join(conflicts)}"
         problems.append(Problem(str(store.path), what))
