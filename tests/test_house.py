@@ -31,7 +31,7 @@ SLACK = 1.03
 ROOMS = {
     "agents": Budget(13_480, 109, "a package an agent, and the contract that they share"),
     "ask": Budget(4_260, 20, "a module a question, and the values that a filter may have"),
-    "chronicle": Budget(3_670, 34, "reports: what is found, and how it is drawn three times"),
+    "chronicle": Budget(3_760, 34, "reports: what is found, and how it is drawn three times"),
     "cli": Budget(11_620, 91, "a module a command, and what they draw"),
     "conversation": Budget(2_260, 11, "the tree, the context and the compaction of a session"),
     "derive": Budget(6_500, 30, "facts of events, prices, and secrets with 150 kinds as data"),

@@ -293,14 +293,27 @@ def test_a_file_that_two_sessions_looked_for_in_vain_is_found_with_the_one_that_
 
 
 @pytest.mark.parametrize(
+    "output",
+    [
+        "File does not exist. Note: your current working directory is /p.",
+        "ENOENT: no such file or directory, open '/p/.lint.yml'",
+        "cat: /p/.lint.yml: No such file or directory",
+    ],
+)
+def test_an_error_that_names_the_path_or_its_folder_is_about_it(output: str) -> None:
+    assert one(missing, habits(calls=missed("A", "B", output=output))).evidence
+
+
+@pytest.mark.parametrize(
     ("calls", "touched"),
     [
         (missed("A", "A", "A"), ()),
         (missed("A", "B"), ("/p/.lint.yml",)),
         (missed("A", "B", output="EISDIR: illegal operation on a directory"), ()),
+        (missed("A", "B", output="ENOENT: no such file or directory, posix_spawn '/home/dev/2.1.36/claude'"), ()),
         ([*missed("A"), *missed("B", path="/p/other.yml")], ()),
     ],
-    ids=["in one session", "it was there once", "another error", "other files"],
+    ids=["in one session", "it was there once", "another error", "another path", "other files"],
 )
 def test_a_file_that_is_there_or_was_missed_once_is_none(calls: list[HabitCall], touched: tuple[str, ...]) -> None:
     assert found(missing, habits(calls=calls, touched=touched)) == []

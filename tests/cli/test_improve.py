@@ -275,6 +275,25 @@ def test_a_check_that_is_only_listed_is_not_yet_demanded(
     assert bool(repository.texts()) is is_proposed
 
 
+def test_a_sentence_counts_the_records_of_the_commands_that_are_not_demanded_yet(repository: Repository) -> None:
+    bare = repository.bare
+    tests, build = ran("make test", "1 failed", fails=True), ran("make build", "1 failed", fails=True)
+    for _ in range(3):
+        repository.session(("go", edited(bare)), ("tests fail", tests, edited(bare)))
+    for _ in range(2):
+        repository.session(("go", edited(bare)), ("the build fails", build, edited(bare)))
+    assert repository.texts() == [
+        "Before you say that work is done, run `make test` and `make build` and fix what fails: failures had to be "
+        "reported in 5 sessions."
+    ]
+    repository.committed("CLAUDE.md", b"Before each commit run `make test`.\n")
+    (proposal,) = repository.report()["proposals"]
+    assert proposal["text"] == (
+        "Before you say that work is done, run `make build` and fix what fails: failures had to be reported in 2 "
+        "sessions."
+    )
+
+
 def test_a_correction_is_one_only_behind_an_edit_or_a_refusal(repository: Repository) -> None:
     repository.session(("what is this?",), ("do not answer so briefly, explain the parser",))
     assert repository.rules() == {}

@@ -10,6 +10,7 @@ from html import unescape
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory.chronicle.friction.findings import Finding, Rule, in_order
 from backstory.chronicle.friction.typed import is_quotable, words_of
@@ -88,7 +89,17 @@ def _proposal(
         return None
     if finding.rule == Rule.MISSING_PATH and has is not None and not _is_elsewhere(finding, has):
         return None
+    finding = _about(finding, commands)
     return Proposal(text=_SENTENCES[finding.rule](finding, commands), core=core, finding=finding)
+
+
+def _about(finding: Finding, commands: Sequence[str]) -> Finding:
+    """A finding with the records about these of its commands alone: the others are said already, or cannot be."""
+    if not finding.evidence_of:
+        return finding
+    pairs = zip(finding.commands, finding.evidence_of, strict=True)
+    kept = {(each.session_uid, each.seq) for command, records in pairs if command in commands for each in records}
+    return replace(finding, evidence=tuple(each for each in finding.evidence if (each.session_uid, each.seq) in kept))
 
 
 def _is_elsewhere(finding: Finding, has: Callable[[str], bool]) -> bool:

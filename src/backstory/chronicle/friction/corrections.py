@@ -20,7 +20,8 @@ RULE = """\
 corrected: a typed prompt of at most 600 characters contradicts: one of its first two sentences begins with "no,",
 "nope" or "nah"; or with "don't", "do not", "never", "stop", "let's not", "avoid" or "instead of"; or asks to "revert",
 "undo", "roll back" or "put back"; or says "not what I", "that's wrong", "you are not correct". Earlier in the session a
-file was edited, or the person refused a call. Alike: two corrections that share 60 % of their words."""
+file was edited, or the person refused a call. "Never mind", what a hook says, "this is fine" and an order to change
+nothing contradict nothing. Alike: two corrections that share 60 % of their words."""
 ALIKE = 0.6
 CONTENT_WORDS_MIN = 2
 _SENTENCES_READ = 2
@@ -28,12 +29,14 @@ _ADDRESS = r"(?:(?:ok(?:ay)?|hmm+|um+|oh|well|actually|wait|but|and|also|so|plea
 _SAYS = {
     "says no": lazy_regex(
         rf"^{_ADDRESS}(?:no|nope|nah)\b(?!\W*(?:ignore|forget|skip)\b)"
+        r"(?!\W*(?:i think )?(?:this|that|it)(?: is|['’]s) (?:fine|ok|okay|good|enough|right|correct)\b)"
         r"(?=[,.!:;]|\s+(?:let|revert|undo|don|do|it|that|this|we|you|i)\b)",
         re.IGNORECASE,
     ),
     "forbids": lazy_regex(
         rf"^{_ADDRESS}(?:you (?:should|must) (?:not|never)|don['’]?t|do not|never|stop|let['’]?s not|avoid)"
-        r"\s+(?!for\b|here\b|worry\b|you think\b|we (?:need|have|want)\b)[a-z_*]",
+        r"\s+(?!for\b|here\b|worry\b|you think\b|we (?:need|have|want)\b|mind\b|hook\b)"
+        r"(?!(?:change|edit|modify|touch|do|write|implement|fix) (?:anything|any (?:code|files?)|code|files)\b)[a-z_*]",
         re.IGNORECASE,
     ),
     "wants another": lazy_regex(rf"^{_ADDRESS}instead(?: of\b|,)|\buse \S+ instead\b", re.IGNORECASE),

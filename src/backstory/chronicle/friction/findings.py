@@ -58,13 +58,15 @@ def tried_at(session: SessionAttempts, attempt: Attempt, words: str, reason: str
 class Finding(Struct, frozen=True, kw_only=True):
     """Friction of one kind about one thing. ``about`` names the thing: two findings about the same are one.
 
-    ``commands``: what is proposed to be run, or named as what fails; ``quote``: what the person typed.
+    ``commands``: what is proposed to be run, or named as what fails; ``quote``: what the person typed. ``evidence_of``:
+    the records about each of the commands, where not all are about all of them.
     """
 
     rule: Rule
     about: str
     evidence: tuple[Evidence, ...]
     commands: tuple[str, ...] = ()
+    evidence_of: tuple[tuple[Evidence, ...], ...] = ()
     instead: str = ""
     quote: str = ""
     is_standing: bool = True

@@ -57,12 +57,21 @@ def left_failing(found: Sequence[SessionAttempts]) -> list[Finding]:
     named = Counter(kind for _, kinds in reports for kind in kinds)
     # What was said once may have meant another check: "the build fails" where its tests did.
     often = [kind for kind in CheckKind if named[kind] > 1] or [kind for kind in CheckKind if named[kind]]
-    best = (votes.get(kind) or _heads(passed[kind]) for kind in often)
-    commands = dict.fromkeys(_whole(each.most_common(1)[0][0], passed) for each in best if each)
+    commands: dict[str, set[CheckKind]] = {}
+    for kind in often:
+        if best := votes.get(kind) or _heads(passed[kind]):
+            commands.setdefault(_whole(best.most_common(1)[0][0], passed), set()).add(kind)
     if not commands:
         return []
-    evidence = tuple(each for each, _ in reports)
-    return [Finding(rule=Rule.LEFT_FAILING, about=" ".join(commands), evidence=evidence, commands=tuple(commands))]
+    return [
+        Finding(
+            rule=Rule.LEFT_FAILING, about=" ".join(commands), commands=tuple(commands),
+            evidence=tuple(each for each, _ in reports),
+            evidence_of=tuple(
+                tuple(each for each, named in reports if named & kinds) for kinds in commands.values()
+            ),
+        )
+    ]  # fmt: skip
 
 
 def says_failing(prompt: str) -> frozenset[CheckKind]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 NAME = "missing"
 SESSIONS_MIN = 2
 ABSENT = lazy_regex(r"(?i)does not exist|no such file|ENOENT|not found")
+_PATH = lazy_regex(r"(?<![\w.])/[^\s'\"`<>()]+")
 _LOOKING = frozenset({Tool.READ, Tool.GREP, Tool.GLOB})
 _MEANT = lazy_regex(r"[Dd]id you mean ([^\s?]+)\?")
 RULE = (
@@ -59,7 +60,14 @@ def _below(habits: Habits, call: HabitCall) -> str:
 def _is_missed(habits: Habits, call: HabitCall) -> bool:
     if not call.is_error or not call.path or call.tool not in _LOOKING or call.path in habits.touched:
         return False
-    return ABSENT.search(call.output) is not None
+    return any(ABSENT.search(line) and _is_about(line, call.path) for line in call.output.splitlines())
+
+
+def _is_about(line: str, path: str) -> bool:
+    """Return True unless a line names other paths only, which is about something else that is not there."""
+    named = [each.rstrip(".,:;") for each in _PATH.findall(line)]
+    is_about = (path.endswith(each) or path.startswith(f"{each}/") or each.startswith(path) for each in named)
+    return not named or any(is_about)
 
 
 PATTERN = Pattern(name=NAME, rule=RULE, is_cost=False, find=find)
