@@ -312,7 +312,7 @@ def test_what_was_run_is_found_and_shown(bench: Bench) -> None:
     assert [(each["number"], each["completed"], each["agents"]) for each in listed] == [("S1", True, ["claude"])]
     context = bench.backstory("context", "S1", "--explain")
     assert "## User\nWhere does the heron nest?" in context.stdout
-    assert "1 turns, 0 older ones left out" in context.stderr
+    assert "1 turn, 0 older ones left out" in context.stderr
 
 
 def listed(bench: Bench) -> list[str]:

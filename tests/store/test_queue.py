@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from backstory.errors import QueueBusy, QueueReadOnly, QueueUnusable, StoreTooNew
-from backstory.store.file import connection
+from backstory.store.file import connection, waiting
 from backstory.store.tables.queue import STALE_MS, Kind, Options, Owner, Queue, QueuedPrompt
 
 if TYPE_CHECKING:
@@ -238,6 +238,19 @@ def test_reading_waits_for_nobody_who_has_written_nothing_yet(queue: Queue, stor
     db.execute("begin exclusive")
     with Queue(store_path, patience_s=0.0) as other:
         assert (uids(other), other.has("a"), other.has_changed()) == (["a"], True, True)
+    db.close()
+
+
+def test_a_file_that_changed_while_it_was_copied_is_copied_again(
+    queue: Queue, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.add([text("a")])
+    whole, changed = waiting.copy_of, [True, False]
+    monkeypatch.setattr(waiting, "copy_of", lambda db, path: None if changed.pop(0) else whole(db, path))
+    db = apsw.Connection(str(queue.path))
+    db.execute("begin exclusive")
+    with Queue(store_path, patience_s=0.0) as other:
+        assert [each.uid for each in other.prompts()] == ["a"]
     db.close()
 
 

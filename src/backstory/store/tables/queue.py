@@ -36,6 +36,7 @@ APPLICATION_ID = 0x626B7371  # "bksq"
 VERSION = 1
 TIDY_S = 3.0
 """The longest wait for the file where only order is at stake: an empty file and an old row do no harm."""
+COPIES_MAX = 3
 MOVED_RETRIES_MAX = 20
 """The most attempts at a file that was removed while it was being opened."""
 HEARTBEAT_S = 5.0
@@ -350,8 +351,9 @@ class Queue:
             with self._opened(begin=False) as db:
                 if db is None:
                     return otherwise
-                copy = waiting.copy_of(db, self.path)
-                if copy is not None:
+                # One that changed while it was copied is copied again: who reads with a lock may be stopped there.
+                copies = (waiting.copy_of(db, self.path) for _ in range(COPIES_MAX))
+                if (copy := next(filter(None, copies), None)) is not None:
                     with closing(copy):
                         return question(copy) if self._is_ready(copy) else otherwise
                 with unstopped():
