@@ -23,6 +23,12 @@ def nearest(word: str, known: Collection[str]) -> str | None:
     return next(iter(get_close_matches(word, known, n=1, cutoff=0.7)), None)
 
 
+def _meant(word: str, known: Collection[str]) -> str:
+    """A question for the nearest known word; '' where none is near."""
+    near = nearest(word, known)
+    return f" Did you mean {near}?" if near else ""
+
+
 def _quoted(path: Path) -> str:
     """A path as a shell reads it."""
     import shlex
@@ -520,9 +526,7 @@ class UnknownAgent(BackstoryError):
     exit_code = 64
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
-        near = nearest(name, known)
-        meant = f" Did you mean {near}?" if near else ""
-        super().__init__(f"No agent is called {name!r}.{meant} Known agents: {', '.join(known)}.")
+        super().__init__(f"No agent is called {name!r}.{_meant(name, known)} Known agents: {', '.join(known)}.")
 
 
 class UnknownValue(BackstoryError):
@@ -531,9 +535,7 @@ class UnknownValue(BackstoryError):
     exit_code = 64
 
     def __init__(self, option: str, value: str, known: Sequence[str]) -> None:
-        near = nearest(value, known)
-        meant = f" Did you mean {near}?" if near else ""
-        super().__init__(f"{option} cannot be {value!r:.80}.{meant} It is one of: {', '.join(known)}.")
+        super().__init__(f"{option} cannot be {value!r:.80}.{_meant(value, known)} It is one of: {', '.join(known)}.")
 
 
 class UnknownTool(BackstoryError):
@@ -542,10 +544,10 @@ class UnknownTool(BackstoryError):
     exit_code = 64
 
     def __init__(self, name: str, known: Collection[str]) -> None:
-        near = nearest(name, known)
-        meant = f" Did you mean {near}?" if near else ""
         super().__init__(
-            f"No call of a tool {name!r:.80} is stored.{meant} `", Next("stats", all=True, by="tool"), "` lists them."
+            f"No call of a tool {name!r:.80} is stored.{_meant(name, known)} `",
+            Next("stats", all=True, by="tool"),
+            "` lists them.",
         )
 
 
@@ -575,9 +577,7 @@ class UnknownSetting(BackstoryError):
     exit_code = 64
 
     def __init__(self, key: str, known: Sequence[str]) -> None:
-        near = nearest(key, known)
-        meant = f" Did you mean {near}?" if near else ""
-        super().__init__(f"There is no setting {key!r:.80}.{meant} Settings: {', '.join(known)}.")
+        super().__init__(f"There is no setting {key!r:.80}.{_meant(key, known)} Settings: {', '.join(known)}.")
 
 
 class SettingRefused(BackstoryError):
@@ -1282,10 +1282,9 @@ class BoardItemNotFound(BackstoryError):
     exit_code = 66
 
     def __init__(self, name: str, known: Collection[str], repository: str, branch: str) -> None:
-        near = nearest(name, known)
-        meant = f" Did you mean {near}?" if near else ""
         super().__init__(
-            f"The board of {repository} ({branch}) has no item {name[:80]!r}.{meant} Try: ", Next("board list")
+            f"The board of {repository} ({branch}) has no item {name[:80]!r}.{_meant(name, known)} Try: ",
+            Next("board list"),
         )
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from backstory.cli import cli, this_program
 from backstory.errors import McpNotInstalled
+from backstory.export.rewriting import found_file, rewrite
 from backstory.workspace.clients.agent_skills import skill_text
 
 if TYPE_CHECKING:
@@ -330,3 +331,12 @@ def test_every_option_that_the_skill_names_is_one_of_search() -> None:
     named = {part.split()[0] for part in narrow.split("`")[1::2]}
     assert named
     assert named <= known
+
+
+def test_a_file_system_without_locks_is_written_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_file: object, _how: int) -> None:
+        raise OSError("no locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    rewrite(found_file(tmp_path / "settings.json"), b"{}")
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == [("settings.json", b"{}")]

@@ -63,6 +63,14 @@ def test_a_place_without_sessions_says_how_many_were_not_looked_at(shared: Histo
     )
 
 
+def test_a_clones_store_that_nobody_trusted_is_no_session_here(shared: History, tmp_path: Path) -> None:
+    from backstory.store import open_store
+
+    with open_store(tmp_path / ".backstory" / "sessions.bks") as store:
+        store.create_session("strange")
+    assert "There is no session of" in shared.call("search_sessions", query="zebra", cwd=tmp_path).text
+
+
 def test_an_agent_that_nobody_knows_is_refused_with_the_nearest(shared: History) -> None:
     with pytest.raises(errors.UnknownAgent, match=r"No agent is called 'cluade'\. Did you mean claude"):
         shared.call("search_sessions", query="marmot", agent="cluade")

@@ -83,8 +83,9 @@ def rewrite(found: FoundFile, data: bytes, *, is_private: bool = True) -> None:
         _remove_left(found.path.parent)
         like = None if found.data is None else found.path.stat()
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if is_private else 0o666), "wb") as file:  # noqa: PTH123
-            # Held until the file has its name: what is left of a kill is nobody's.
-            fcntl.flock(file, fcntl.LOCK_EX)
+            # Held until the file has its name: what is left of a kill is nobody's. Some file systems have no locks.
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX)
             _write(file, data, like)
             if found_file(found.path) != found:
                 raise SettingsChanged(found.path)

@@ -649,7 +649,7 @@ class _Ingest(Notes):
             tally.logs_read += outcome.is_last
         if unread.is_unread(batch.identity.native_id):
             return
-        self._events[written.session_id or 0] += len(batch.events)
+        self._events[each.agent.name, written.session_id or 0] += len(batch.events)
         self._sessions.setdefault(each.agent.name, set()).add((written.session_id or 0, written.session_is_new))
         for kind, count in outcome.unknown.items():
             self.report.unknown_records[kind] = self.report.unknown_records.get(kind, 0) + count

@@ -35,7 +35,7 @@ class Notes:
         self._read_now: dict[str, int] = {}
         """The log's id of each path that was read, or compared, in this ingest."""
         self._sessions: dict[str, set[tuple[int, bool]]] = {}
-        self._events: Counter[int] = Counter()
+        self._events: Counter[tuple[str, int]] = Counter()
 
     def _is_as_it_was(self, each: Candidate, seen: FileStamp | None) -> bool:
         """Return True if a file is as it was when it was ``seen``."""
@@ -126,6 +126,6 @@ class Notes:
             shown = {(session, is_new) for session, is_new in touched if session not in claimed}
             new = {session for session, is_new in shown if is_new}
             updated, tally = {session for session, _ in shown} - new, self._tally(agent)
-            tally.events_new = sum(self._events[session] for session in new | updated)
+            tally.events_new = sum(self._events[agent, session] for session in new | updated)
             tally.sessions_new, tally.sessions_updated = len(new), len(updated)
             tally.listed_new, tally.listed_updated = len(new & listed), len(updated & listed)

@@ -150,13 +150,14 @@ def _wider(asked: SearchSessions, shown: int) -> str:
 
 def _why_none(history: AgentHistory, query: str) -> str:
     """Say that nothing was found; where the scope holds nothing at all, how many sessions were not looked at."""
-    here, elsewhere = history.counted() if history.scope.is_here else (1, 0)
-    if here:
-        return f"Nothing found for {query!r:.200}. Try fewer or other words."
-    return (
-        f"There is no session of {history.scope.name}; {elsewhere:,} of other places were not looked at. "
-        "The person can widen it: backstory config set mcp.scope all"
-    )
+    if history.scope.is_here:
+        here, elsewhere = history.counted()
+        if not here:
+            return (
+                f"There is no session of {history.scope.name}; {elsewhere:,} of other places were not looked at. "
+                "The person can widen it: backstory config set mcp.scope all"
+            )
+    return f"Nothing found for {query!r:.200}. Try fewer or other words."
 
 
 def _only_here(history: AgentHistory) -> str:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import msgspec
 from msgspec import Meta
 
 from backstory.conversation.pairing import with_interruptions
 from backstory.errors import RecordNotFound
 from backstory.mcp.answer import CHARS_MAX, CUT, SESSION, Answer, Tool, minute
 from backstory.mcp.record_words import event_words
+from backstory.workspace.history.entries import with_event
 
 if TYPE_CHECKING:
-    from backstory.model import Event
     from backstory.workspace.history.agent_history import AgentHistory, ReadSession
-    from backstory.workspace.history.entries import Entry
 
 RECORD_CHARS = 2_000
 """Most characters of a session's record; the one that was asked for may have four times as many."""
@@ -69,7 +67,7 @@ class GetSession(Tool, frozen=True, kw_only=True):
         """
         most, is_cut = min(RECORD_CHARS, answer.room // 5), False
         lines = list[tuple[int, str]]()
-        for entry in with_interruptions(read.entries, lambda each: each.event, _with_event):
+        for entry in with_interruptions(read.entries, lambda each: each.event, with_event):
             if words := event_words(entry.event):
                 room = most * 4 if entry.outline.seq == self.at else most
                 text = answer.short(words, room)
@@ -181,10 +179,6 @@ def _prompt_lines(read: ReadSession, answer: Answer) -> list[str]:
     if len(turns) > len(lines):
         lines.append(f"  … and {len(turns) - len(lines)} more turns")
     return lines
-
-
-def _with_event(entry: Entry, event: Event) -> Entry:
-    return msgspec.structs.replace(entry, event=event)
 
 
 def _turns(count: int) -> str:

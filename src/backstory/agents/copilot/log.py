@@ -200,10 +200,10 @@ class Reader(DocumentFold, RowFold):
 
     def __init__(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> None:
         super().__init__(identity, state)
-        self._earlier, self._ids = earlier, set(self._state.recent_ids)
+        self._earlier, self._ids = earlier, dict.fromkeys(self._state.recent_ids)
 
     def _storable(self) -> State:
-        return msgspec.structs.replace(super()._storable(), recent_ids=self._state.recent_ids[-RECENT_IDS:])
+        return msgspec.structs.replace(super()._storable(), recent_ids=[*self._ids][-RECENT_IDS:])
 
     def read(self, line: bytes, seq: int) -> Parsed:
         if document.is_record(line):
@@ -242,12 +242,11 @@ class Reader(DocumentFold, RowFold):
         state.first_id = state.first_id or native_id
         if (native_id == state.first_id and self._ids) or state.has_copies:
             state.has_copies = True
-            self._ids |= {known for line in self._earlier() if (known := _native_id_of(line))}
+            self._ids |= dict.fromkeys(known for line in self._earlier() if (known := _native_id_of(line)))
             self._earlier = tuple
         if native_id in self._ids:
             return True
-        self._ids.add(native_id)
-        state.recent_ids.append(native_id)
+        self._ids[native_id] = None
         return False
 
     def _own(self, kind: str, data: dict[str, Any], native_id: str, at: int | None, seq: int) -> list[Event]:

@@ -286,10 +286,10 @@ def _lines(
     turn: ListedTurn | None = None
     unknown, folder = 0, transcript.session.said_folder
     if not full:
-        events = with_interruptions(events, _event_of, _with_event)
+        events = with_interruptions(events, _event_of, entries.with_event)
     shown = results_below_calls(events, _event_of, lambda each: each.outline.turn)
     if not full:
-        shown = without_repeats(shown, _event_of, _with_event)
+        shown = without_repeats(shown, _event_of, entries.with_event)
     waiting = [each for each in transcript.summaries if only is None or _is_in(each, [by_number[only]])]
     for entry, answered, answer in _answered(shown, full=full):
         number = entry.outline.turn
@@ -334,10 +334,6 @@ def _summary_lines(summary: ShownSummary, *, full: bool) -> Iterator[str]:
 
 def _event_of(entry: Entry) -> Event:
     return entry.event
-
-
-def _with_event(entry: Entry, event: Event) -> Entry:
-    return Entry(outline=entry.outline, event=event)
 
 
 def _shown_elsewhere(transcript: Transcript) -> Iterator[str]:

@@ -14,14 +14,14 @@ from backstory.errors import OutOfScope, RecordNotFound, SessionAmbiguous, Sessi
 from backstory.search.query import whole_texts
 from backstory.search.snippet import snippet
 from backstory.store.tables import events
-from backstory.store.tables.session_filter import Selection
+from backstory.store.tables import sessions as stored_sessions
+from backstory.store.tables.session_filter import ListFilter, Selection
 from backstory.workspace.board import key_of
 from backstory.workspace.history.asking import asking_session
 from backstory.workspace.history.entries import entries_of
 from backstory.workspace.history.fixes import find_fixes
 from backstory.workspace.history.listing import project_id
 from backstory.workspace.history.searching import SearchQuery, filter_of, left_out
-from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.queries import full_form_of
 
@@ -115,9 +115,12 @@ class AgentHistory:
 
     def counted(self) -> tuple[int, int]:
         """Return the number of sessions that may be asked for, and of the others; subagents are not counted."""
-        reader = self._workspace.reader
-        here = reader.count(SessionFilter(everywhere=not self.scope.is_here))
-        return here, max(reader.count(SessionFilter(everywhere=True)) - here, 0)
+        here, everywhere = (self._count(wanted) for wanted in (self.scope.wanted, Selection()))
+        return here, everywhere - here
+
+    def _count(self, wanted: Selection) -> int:
+        home = self._workspace.home_store
+        return sum(home.ask_or({}, stored_sessions.counts, home.as_recorded(ListFilter(**wanted.shared))).values())
 
     def left_out(self, result: SearchResult) -> Iterator[str]:
         """Name the gaps of the index; sessions elsewhere are not counted for one who may not read them."""

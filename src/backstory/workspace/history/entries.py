@@ -48,6 +48,11 @@ class Entry(Struct, frozen=True, kw_only=True):
     event: Event
 
 
+def with_event(entry: Entry, event: Event) -> Entry:
+    """The same place with another event."""
+    return msgspec.structs.replace(entry, event=event)
+
+
 def outlined(event: OutlinedEvent | StoredEvent, turns: Mapping[int, int]) -> OutlineEntry:
     """A stored event as an outline has it. ``turns``: the numbers of its session's turns."""
     return OutlineEntry(
