@@ -77,8 +77,9 @@ def test_what_ingest_and_reindex_print_is_what_sql_counts_also_where_runs_have_l
     assert (imported["sessions_new"], imported["sessions_updated"], imported["events_new"]) == (0, 0, 0)
     assert answer(bench, "select count(*) from events") == read
     done = printed(bench, "reindex")
+    own = "sessions where relation is not 'subagent'"
     counts = {
-        "sessions": "sessions where relation is not 'subagent'", "turns": "turns where not is_copy",
+        "sessions": own, "turns": f"turns where not is_copy and session_id in (select id from {own})",
         "files": "session_files", "refs": "session_refs", "checkpoints": "checkpoints", "events": "events",
     }  # fmt: skip
     assert {name: done[name] for name in counts} == {

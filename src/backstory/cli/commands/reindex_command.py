@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from backstory.ingest.report import Report
 
 REASONS_SHOWN_MAX = 20
+_LISTED = "sessions where relation is not 'subagent'"
 COUNTED = {
-    "sessions": "sessions where relation is not 'subagent'", "turns": "turns where not is_copy",
+    "sessions": _LISTED, "turns": f"turns where not is_copy and session_id in (select id from {_LISTED})",
     "files": "session_files", "refs": "session_refs", "checkpoints": "checkpoints", "events": "events",
 }  # fmt: skip
 """The rows of the views of ``backstory sql`` that are counted."""
