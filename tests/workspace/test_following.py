@@ -1,25 +1,33 @@
-"""Runs that are followed and are stored between two looks: everything is shown, once."""
+"""Runs that are followed: what comes is shown, once, also if a run is stored between two looks."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory import agents
 from backstory.config import Config
 from backstory.model import AssistantText, UserMessage
+from backstory.runs.live import LiveRun
 from backstory.runs.spool import Spool
+from backstory.runs.steering import word_line
 from backstory.store import Workplace
+from backstory.store.tables.queue import Kind, QueuedPrompt
 from backstory.workspace.history.following import Following
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.workspace import Workspace
-from tests.support.spooled import TURN, spooled, told, write
+from tests.support.spooled import NOW, TURN, spooled, told, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from backstory.model import Event
+    from backstory.workspace.history.following import Grown
     from tests.support.clock import Clock
 
 
@@ -37,17 +45,17 @@ class Followed:
         self.home, self.store = home, self.workspace.project_store
         self.session = self.store.create_session("", folder, at=Workplace(project=str(folder)))
 
-    def begin(self) -> Spool:
+    def begin(self, *, megabytes: int = 3) -> Spool:
         (self.home / "spool").mkdir(parents=True, exist_ok=True)
-        return spooled(self.home, self.session, megabytes=3)
+        return spooled(self.home, self.session, megabytes=megabytes)
 
     def end(self, spool: Spool) -> None:
         """Store a run and remove its spool, as its runner does."""
         write(self.store, told(spool))
         shutil.rmtree(spool.folder)
 
-    def shown(self, *steps: Callable[[], object]) -> tuple[list[str], int]:
-        """The prompts that are shown, and how many answers, until the last step was looked at."""
+    def looks(self, *steps: Callable[[], object]) -> list[Grown]:
+        """Everything that was new until the last step was looked at."""
         left: list[Callable[[], object]] = [*steps, lambda: None]
 
         def wait(_seconds: float) -> None:
@@ -57,12 +65,16 @@ class Followed:
 
         located = LocatedSession(store=self.store, session=self.session)
         following = Following(self.workspace, located, wait=wait)
-        prompts, answers = list[str](), 0
+        found: list[Grown] = []
         with pytest.raises(KeyboardInterrupt):
-            for grown in following.grown(0, ()):
-                prompts += (each.event.content for each in grown.events if isinstance(each.event, UserMessage))
-                answers += sum(isinstance(each.event, AssistantText) for each in grown.events)
-        return prompts, answers
+            found.extend(following.grown(0, ()))
+        return found
+
+    def shown(self, *steps: Callable[[], object]) -> tuple[list[str], int]:
+        """The prompts that are shown, and how many answers, until the last step was looked at."""
+        events = [each.event for grown in self.looks(*steps) for each in grown.events]
+        prompts = [each.content for each in events if isinstance(each, UserMessage)]
+        return prompts, sum(isinstance(each, AssistantText) for each in events)
 
 
 @pytest.fixture
@@ -105,3 +117,74 @@ def test_a_run_that_ended_is_shown_once_when_it_is_stored(followed: Followed) ->
     spools = list[Spool]()
     prompts, answers = followed.shown(lambda: spools.append(followed.begin()), lambda: followed.end(spools[0]))
     assert (prompts, answers) == (["Where?"], stored_answers(followed))
+
+
+# what is said to an agent while it works, and what it is about to say -------------------------------------------------
+
+
+def record(kind: str, **fields: Any) -> str:
+    return json.dumps({"type": kind, **fields}) + "\n"
+
+
+def say(text: str) -> str:
+    return record("assistant", message={"id": "m", "content": [{"type": "text", "text": text}]})
+
+
+def send(spool: Spool, text: str) -> str:
+    """Note a message as its runner does before it sends it; returns the record of the agent that has it."""
+    queued = QueuedPrompt(uid="01JXYZ00000000000000000009", session_uid="s", kind=Kind.STEER, content=text, queued=NOW)
+    spool.note_word(word_line(queued, TURN, NOW))
+    steer = agents.load("claude").steer
+    assert steer is not None
+    return record("command_lifecycle", command_uuid=steer.message_id(queued.uid), state="started")
+
+
+class Agent:
+    """An agent that writes into a spool, in which nothing was written before."""
+
+    def __init__(self, followed: Followed) -> None:
+        self.spool = followed.begin(megabytes=0)
+        for each in (self.spool.stdout, self.spool.stderr):
+            each.unlink()
+        self._outputs = self.spool.open_output()
+
+    def writes(self, *records: str) -> None:
+        os.write(self._outputs[0], "".join(records).encode())
+
+    def ends(self) -> None:
+        for each in self._outputs:
+            os.close(each)
+
+
+def texts(events: Iterable[Event]) -> list[str]:
+    """What a person and an agent said, in order."""
+    return [
+        each.content if isinstance(each, UserMessage) else each.text
+        for each in events
+        if isinstance(each, UserMessage | AssistantText)
+    ]
+
+
+def test_a_message_to_a_running_agent_is_shown_where_the_agent_took_it_up(followed: Followed) -> None:
+    agent = Agent(followed)
+    agent.writes(say("one"), send(agent.spool, "Only even numbers"), say("two"))
+    agent.ends()
+    run = agent.spool.run
+    assert run is not None
+    assert texts(LiveRun(agent.spool, run, NOW).events()) == ["Where?", "one", "Only even numbers", "two"]
+
+
+def test_a_message_to_a_running_agent_is_followed(followed: Followed) -> None:
+    agent = Agent(followed)
+
+    def steer() -> None:
+        agent.writes(send(agent.spool, "Only even numbers"), say("two"))
+
+    def end() -> None:
+        agent.ends()
+        followed.end(agent.spool)
+
+    grown = followed.looks(lambda: agent.writes(say("one")), steer, end)
+    assert texts(each.event for looked in grown for each in looked.events) == [
+        "Where?", "one", "Only even numbers", "two",
+    ]  # fmt: skip

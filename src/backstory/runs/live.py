@@ -10,7 +10,7 @@ from backstory.conversation.context import typed_part
 from backstory.errors import BackstoryError
 from backstory.runs.runner import exit_unseen
 from backstory.runs.spool import list_spools
-from backstory.runs.stream import READ_BYTES, Followed, SpooledRun
+from backstory.runs.stream import READ_BYTES, Followed, Received, Shown, SpooledRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from backstory.model import Event
     from backstory.runs.spool import Run, Spool
-    from backstory.runs.stream import Shown
 
 
 TAIL_BYTES = 256 * 1024
@@ -40,6 +39,7 @@ class LiveRun:
             (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
             for path, is_error in ((spool.stdout, False), (spool.stderr, True))
         ]
+        self._received = Received(spool, run.agent, reader)
         self._order = spool.order()
         spooled = SpooledRun(spool, run, exit_unseen(spool), _last_written(spool, now))
         if not self.is_running:
@@ -63,6 +63,13 @@ class LiveRun:
             yield model.Error(message=self._error)
 
     def _shown(self) -> Iterator[Shown]:
+        """All output, each message to the agent where the agent acknowledged it."""
+        for shown in self._output():
+            yield shown
+            if words := self._received.new():
+                yield Shown([word.event for word in words])
+
+    def _output(self) -> Iterator[Shown]:
         for ends in self._order:
             for (followed, _), end in zip(self._outputs, ends, strict=True):
                 yield from followed.before(end)
@@ -81,6 +88,7 @@ class FollowedRun:
     def __init__(self, spool: Spool, run: Run) -> None:
         self.run, self._spool = run, spool
         self._reader = bounded.stream_reader(agents.load(run.agent))
+        self._received = Received(spool, run.agent, self._reader)
         self._outputs: list[Followed] = []
         self.is_begun = False
         """True if its prompt was returned."""
@@ -102,29 +110,42 @@ class FollowedRun:
         found: list[Event] = [] if self.is_begun else [model.UserMessage(content=self.run.prompt)]
         self.is_begun = True
         is_running = self._spool.is_alive
-        paths = ((self._spool.stdout, False), (self._spool.stderr, True))
-        if not self._outputs:
-            opened = [Followed(path, self._reader, is_error=is_error) for path, is_error in paths]
-            if all(each.is_open for each in opened):
-                self._outputs = opened
-            else:
-                for each in opened:
-                    each.close()
+        self._received.look()
+        self._open_outputs()
         for followed in self._outputs:
-            for _ in range(followed.size // READ_BYTES + 1):
-                found += (event for shown in followed.new() for event in shown.events)
-            if not is_running:
-                found += (event for shown in followed.rest() for event in shown.events)
+            for shown in _up_to_now(followed, has_ended=not is_running):
+                found += shown.events
+                found += (word.event for word in self._received.new())
         # Before its output is there, its agent is being started.
         if not is_running and (self._outputs or not self._spool.folder.exists()):
             self.is_over = True
             self.close()
         return found
 
+    def _open_outputs(self) -> None:
+        """Open both outputs if they are there by now."""
+        if self._outputs:
+            return
+        paths = ((self._spool.stdout, False), (self._spool.stderr, True))
+        opened = [Followed(path, self._reader, is_error=is_error) for path, is_error in paths]
+        if all(each.is_open for each in opened):
+            self._outputs = opened
+        else:
+            for each in opened:
+                each.close()
+
     def close(self) -> None:
         """Let go of its files."""
         for followed in self._outputs:
             followed.close()
+
+
+def _up_to_now(followed: Followed, *, has_ended: bool) -> Iterator[Shown]:
+    """Return an output's new part. ``has_ended``: nobody writes it any more, so its last line is whole."""
+    for _ in range(followed.size // READ_BYTES + 1):
+        yield from followed.new()
+    if has_ended:
+        yield from followed.rest()
 
 
 def open_call(spool: Spool, agent: str) -> model.ToolCall | None:

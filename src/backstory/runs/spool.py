@@ -22,12 +22,15 @@ from msgspec import Struct
 from backstory.agents.jsonl import LineReader
 from backstory.errors import BackstoryError
 from backstory.lazy import lazy_module, lazy_regex
+from backstory.model import OwnLine, event_from_json
 from backstory.runs import process
 from backstory.store.private import as_ours, make_private_folder, write_private
 
 if TYPE_CHECKING:
     import shutil
     import signal
+
+    from backstory.model import Event
 else:
     # Only what ends a run needs them; shutil knows all compressions.
     shutil, signal = lazy_module("shutil"), lazy_module("signal")
@@ -72,6 +75,11 @@ class Word(Struct, frozen=True):
 
     uid: str
     line: bytes
+
+    @property
+    def event(self) -> Event:
+        """What was said."""
+        return event_from_json(bytes(msgspec.json.decode(self.line, type=OwnLine).event))
 
 
 class _Uid(Struct):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -231,6 +230,32 @@ class Followed:
             self._notes.close()
 
 
+class Received:
+    """The messages that were sent to a running agent, each returned once the agent has acknowledged it."""
+
+    def __init__(self, spool: Spool, agent: str, reader: StreamReader) -> None:
+        self._spool, self._reader, self._steer = spool, reader, agents.load(agent).steer
+        self._waiting: list[Word] = []
+        self._taken = 0
+        self.look()
+
+    def look(self) -> None:
+        """Read the messages that were sent so far; of a spool that is gone those read before stay."""
+        if self._steer is not None:
+            self._waiting = self._spool.words()[self._taken :] or self._waiting
+
+    def new(self) -> list[Word]:
+        """Return the messages that the agent has just acknowledged; it does so in order."""
+        steer, state = self._steer if self._waiting else None, self._reader.steering
+        if steer is None or state is None:
+            return []
+        known = state.acknowledged
+        last = max((n for n, word in enumerate(self._waiting) if steer.message_id(word.uid) in known), default=-1)
+        found, self._waiting = self._waiting[: last + 1], self._waiting[last + 1 :]
+        self._taken += len(found)
+        return found
+
+
 class SpooledRun:
     """A finished run, read from its spool by a new reader."""
 
@@ -244,7 +269,7 @@ class SpooledRun:
         self._reader = stream_reader(agents.load(run.agent))
         self._has_complete = False
         self._unfinished: list[str] = []
-        self._words = deque(self._spool.words())
+        self._received = Received(self._spool, run.agent, self._reader)
         self._ends: dict[str, tuple[int, bytes]] = {}
         """For each kind of log its length so far, and its last bytes."""
         self._arrivals: dict[str, Arrivals] = {}
@@ -338,7 +363,7 @@ class SpooledRun:
                 at, used = lines.read_to, 0
                 for start, stop, line in lines.new(min(READ_BYTES, end - lines.read_to)):
                     self._take(content, source, start, stop, line)
-                    if words := self._newly_acknowledged():
+                    if words := self._received.new():
                         # A message is stored where the agent acknowledged it: the output is split there.
                         yield self._batch(content, kind, b"".join([*data, lines.data[used : stop - at]]))
                         yield self._messages(words)
@@ -352,7 +377,7 @@ class SpooledRun:
             for start, stop, line in lines.up_to(0):
                 self._take(content, source, start, stop, line)
             yield self._batch(content, kind, b"".join(data))
-            if words := self._newly_acknowledged():
+            if words := self._received.new():
                 yield self._messages(words)
         finally:
             lines.close()
@@ -372,15 +397,6 @@ class SpooledRun:
         if record.takes_number:
             content.count(start, stop, self._seq)
             self._seq += 1
-
-    def _newly_acknowledged(self) -> list[Word]:
-        """Return the messages that the agent has just acknowledged; it does so in order."""
-        steer, state = agents.load(self.run.agent).steer if self._words else None, self._reader.steering
-        if steer is None or state is None:
-            return []
-        known = state.acknowledged
-        last = max((n for n, word in enumerate(self._words) if steer.message_id(word.uid) in known), default=-1)
-        return [self._words.popleft() for _ in range(last + 1)]
 
     def _messages(self, words: list[Word]) -> RecordBatch:
         """Return the messages sent to the agent as records of their own."""
