@@ -57,6 +57,7 @@ def test_a_session_that_grows_too_long_is_summarised_by_itself(machine: Machine,
     listed = json.loads(machine.do("$B ingest >/dev/null 2>&1; $B list --all --json"))
     assert len(listed) == 1
     assert machine.do("$B search 'older part of a coding session' || true") == ""
+    assert not list((machine.root / "home").rglob("*answer*"))
     machine.check()
 
 

@@ -36,6 +36,36 @@ def test_an_agent_answers_in_a_folder_that_is_gone_behind_it(bench: Bench, monke
     assert not list((bench.root / "temporary").iterdir())
 
 
+def write_agent_that_makes(bench: Bench, *paths: str) -> Path:
+    """Let the agent make folders and files, as its client does, in its own folder of what it is started in."""
+    own = '"$HOME/.claude/projects/$(pwd -P | sed s/[^A-Za-z0-9]/-/g)"'
+    made = [f"mkdir -p {own}/memory", *(f"touch {own}/{each}" for each in paths)]
+    program = bench.bin / "claude"
+    program.write_text("\n".join(["#!/bin/sh", *made, *program.read_text().splitlines()[1:], ""]))
+    (others := bench.root / ".claude" / "projects" / "-another").mkdir(parents=True)
+    return others.parent
+
+
+def test_no_folder_of_an_answer_stays_among_those_of_its_agent(bench: Bench) -> None:
+    projects = write_agent_that_makes(bench)
+    assert ask(Question(agent="claude", prompt="Hello"), bench.environ(ANSWER)).error is None
+    assert [each.name for each in projects.iterdir()] == ["-another"]
+
+
+def test_what_an_agent_wrote_into_its_own_folder_stays(bench: Bench) -> None:
+    projects = write_agent_that_makes(bench, "memory/MEMORY.md")
+    ask(Question(agent="claude", prompt="Hello"), bench.environ(ANSWER))
+    (kept,) = projects.glob("*-work/memory/*")
+    assert kept.name == "MEMORY.md"
+
+
+def test_the_folders_of_an_answer_that_was_given_up_are_removed_too(bench: Bench) -> None:
+    projects = write_agent_that_makes(bench)
+    script = bench.environ([{"touch": str(bench.root / "begun")}, {"wait_for": str(bench.root / "never")}])
+    assert ask(Question(agent="claude", prompt="Hello", timeout_s=1), script).error
+    assert [each.name for each in projects.iterdir()] == ["-another"]
+
+
 def test_a_temporary_folder_that_takes_nothing_is_an_error_of_ours(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

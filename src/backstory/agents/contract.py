@@ -314,6 +314,9 @@ class RunPart(Protocol):
     def answer_command(self, executable: str, *, model: str | None) -> list[str]:
         """The command line for one answer without tools, of which the agent keeps no log of its own."""
 
+    def answer_folders(self, environ: Mapping[str, str], home: Path, folder: Path) -> list[Path]:
+        """The folders of its own that it makes for one answer in ``folder`` (a real path), the innermost first."""
+
     def stream_reader(self) -> StreamReader:
         """A reader for the output of one run."""
 

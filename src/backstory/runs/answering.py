@@ -36,7 +36,7 @@ GRACE_S = 5.0
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 """An agent that writes more than this for one answer is ended."""
 LOOK_S = 0.5
-PREFIX = "backstory-answer-"
+PREFIX, WORK = "backstory-answer-", "work"
 LEFT_S = 3_600.0
 """A folder this old that no agent works in was left by a process that was killed."""
 
@@ -72,14 +72,17 @@ def ask(question: Question, environ: Mapping[str, str]) -> Answer:
     executable = program(question.agent, question.executable, environ)
     command = run_part(question.agent).answer_command(executable, model=question.model)
     try:
-        _remove_left(Path(tempfile.gettempdir()))
+        _remove_left(Path(tempfile.gettempdir()), question.agent, environ)
         with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as folder:
-            return _ask_in(Path(folder), question, command, environ)
+            try:
+                return _ask_in(Path(folder), question, command, environ)
+            finally:
+                _remove_places(Path(folder), question.agent, environ)
     except OSError as refused:
         raise TemporaryFolderUnusable(refused.strerror or str(refused)) from refused
 
 
-def _remove_left(folder: Path) -> None:
+def _remove_left(folder: Path, agent: str, environ: Mapping[str, str]) -> None:
     """Remove what killed processes left: it holds what their agents were asked."""
     for left in folder.glob(f"{PREFIX}*"):
         with suppress(OSError):
@@ -87,14 +90,26 @@ def _remove_left(folder: Path) -> None:
             is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
             is_old = time.time() - found.st_mtime > LEFT_S
             if is_ours and is_old and not processes.of_run(left.name):
+                _remove_places(left, agent, environ)
                 shutil.rmtree(left, ignore_errors=True)
+
+
+def _remove_places(folder: Path, agent: str, environ: Mapping[str, str]) -> None:
+    """Remove what the agent made among its own folders for an answer, as far as nothing is in it.
+
+    The name of the answer's folder is random, so these have its name only because of it.
+    """
+    home = Path(environ.get("HOME") or Path.home())
+    for each in run_part(agent).answer_folders(environ, home, (folder / WORK).resolve()):
+        with suppress(OSError):
+            each.rmdir()
 
 
 def _ask_in(folder: Path, question: Question, command: list[str], environ: Mapping[str, str]) -> Answer:
     asked, said, errors = (folder / name for name in ("prompt", "stdout", "stderr"))
     asked.write_bytes(question.prompt.encode("utf-8", "surrogatepass"))
     # The agent works in a folder of its own, where it finds nothing to read or to change.
-    cwd = folder / "work"
+    cwd = folder / WORK
     cwd.mkdir()
     with asked.open("rb") as stdin, said.open("wb") as stdout, errors.open("wb") as stderr:
         try:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from backstory.model import Permissions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from backstory.agents.claude.stream import StreamReader
 
 PERMISSIONS = {
@@ -40,6 +43,12 @@ class Runs:
         # No tools, not even those of MCP servers, and no commands that a prompt could name.
         words += ["--tools", "", "--strict-mcp-config", "--disable-slash-commands"]
         return words + (["--model", model] if model else [])
+
+    def answer_folders(self, environ: Mapping[str, str], home: Path, folder: Path) -> list[Path]:
+        from backstory.agents.claude import places, resume  # an import of logs needs neither
+
+        made = [root.folder / resume.project_folder(str(folder)) for root in places.log_roots(environ, home)]
+        return [path for each in made for path in (each / "memory", each)]
 
     def stream_reader(self) -> StreamReader:
         from backstory.agents.claude.stream import StreamReader  # costs 2 ms, which reading logs need not pay

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from backstory.model import Permissions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from backstory.agents.codex.stream import StreamReader
 
 PERMISSIONS = {
@@ -36,6 +39,9 @@ class Runs:
     def answer_command(self, executable: str, *, model: str | None) -> list[str]:
         words = [executable, "exec", "--json", "--skip-git-repo-check", "--ephemeral", "--sandbox", "read-only"]
         return [*words, *(["-m", model] if model else []), "-"]
+
+    def answer_folders(self, environ: Mapping[str, str], home: Path, folder: Path) -> list[Path]:
+        return []
 
     def stream_reader(self) -> StreamReader:
         from backstory.agents.codex.stream import StreamReader  # costs 0.6 ms, which ingest need not pay
