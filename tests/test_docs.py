@@ -13,8 +13,9 @@ from click.testing import CliRunner
 import backstory
 from backstory import config, errors
 from backstory.ask import readonly
-from backstory.cli import COMMANDS, GROUPS, INTERRUPTED, PIPE_CLOSED, cli
+from backstory.cli import GROUPS, INTERRUPTED, PIPE_CLOSED, cli
 from backstory.store import open_store
+from tests.support.shown_commands import arguments, options
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "backstory"
@@ -22,7 +23,6 @@ FILE_FORMAT = (ROOT / "docs" / "file-format.md").read_text("utf-8")
 COMING_FROM = (ROOT / "docs" / "coming-from.md").read_text("utf-8")
 EXIT_CODES = (ROOT / "docs" / "exit-codes.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
-GUIDES = ("runs.md", "trust.md", "mcp.md")
 
 
 @pytest.fixture(scope="module")
@@ -103,16 +103,6 @@ def test_the_reader_without_backstory_reads(
     assert "{'UserMessage': {'content': 'hello'}}" in capsys.readouterr().out
 
 
-def test_every_command_in_the_documents_exists() -> None:
-    documents = README + COMING_FROM + "".join((ROOT / "docs" / name).read_text("utf-8") for name in GUIDES)
-    code = re.findall(r"```(?:sh|console)\n(.*?)```|`([^`\n]+)`", documents, re.DOTALL)
-    named = {
-        name for parts in code for part in parts for name in re.findall(r"\bbackstory ([a-z]+(?:-[a-z]+)*)\b", part)
-    }
-    assert named
-    assert named <= set(COMMANDS)
-
-
 def _commands_of_the_readme() -> dict[str, dict[str, str]]:
     """Each command with its line, by group."""
     _, _, part = README.partition("\n## Commands\n")
@@ -159,6 +149,14 @@ def test_every_name_of_ours_in_coming_from_exists(columns: dict[str, list[str]])
             if name.startswith(("backstory ", "--")) or name in literal:
                 continue
             assert name in known, f"docs/coming-from.md names {name}"
+
+
+def test_every_option_and_argument_in_coming_from_exists() -> None:
+    known, cells = options() | arguments(), [row.split("|")[2:4] for row in COMING_FROM.splitlines() if "|" in row]
+    named = {each for _, differs in cells for each in re.findall(r"`(--[a-z-]+)`", differs)}
+    named |= {each for ours, _ in cells for each in re.findall(r"\b[A-Z]{3,}\b", re.sub(r"`[^`]*`", "", ours))}
+    assert len(named) > 5
+    assert named - known == set()
 
 
 def test_every_option_in_the_readme_exists() -> None:

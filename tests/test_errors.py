@@ -7,46 +7,17 @@ import re
 from pathlib import Path
 
 import click
-import pytest
 
 from backstory import errors
 from backstory.cli import cli
 from backstory.errors import BackstoryError, Next
 
 SOURCE = ast.parse(Path(errors.__file__).read_text())
-NEXT = [
-    node
-    for node in ast.walk(SOURCE)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Next"
-]
 BY_HAND = re.compile(r"(?:`|: |^)backstory ([a-z-]+)")
 NAMED_ONLY = {"mcp"}
 """Commands that a message speaks of, and that nobody is to run next."""
 WITH_HOME = "HomeHasStore"
 """The one error whose command is for another home, which the shell sets before it."""
-
-
-def command_of(path: str) -> click.Command:
-    command: click.Command = cli
-    for name in path.split():
-        assert isinstance(command, click.Group), path
-        found = command.get_command(click.Context(command), name)
-        assert found is not None, path
-        command = found
-    return command
-
-
-def shown(node: ast.Call) -> str:
-    return ast.unparse(node)
-
-
-@pytest.mark.parametrize("node", NEXT, ids=shown)
-def test_what_to_do_next_is_a_command_with_these_options(node: ast.Call) -> None:
-    assert isinstance(node.args[0], ast.Constant)
-    command = command_of(str(node.args[0].value))
-    known = {option for each in command.params for option in each.opts}
-    given = {str(Next("", **{each.arg: "-"})).split()[1] for each in node.keywords if each.arg}
-    assert given <= known
 
 
 def test_no_message_spells_a_command_by_hand() -> None:

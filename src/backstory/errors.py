@@ -391,7 +391,7 @@ class StoreDamaged(BackstoryError):
             f"{path} is damaged: {detail}. Copy it aside first. `",
             Next("verify"),
             "` lists the damage, and `",
-            Next("restore", all=True),
+            Next("restore", all=True, to="FOLDER"),
             "` saves everything that is intact.",
         )
 
@@ -405,7 +405,7 @@ class SessionDamaged(StoreDamaged):
             f"A session in {path} is damaged: {detail}. Nothing of it is taken over. `",
             Next("verify"),
             "` lists such values, and `",
-            Next("rm"),
+            Next("rm", "SESSION"),
             "` takes such a session out.",
         )
 

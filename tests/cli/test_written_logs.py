@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
 import sys
 from contextlib import closing
@@ -292,6 +293,16 @@ def test_a_session_from_an_untrusted_store_is_not_written(home: Home, tmp_path: 
 )
 def test_what_does_not_go_with_a_log_for_a_client_is_refused(home: Home, words: list[str]) -> None:
     assert home("export", home.uid, "--format", "codex", *words).code == 2
+
+
+@pytest.mark.parametrize("at", [[], ["--at", "@2"]])
+def test_the_command_that_is_named_removes_what_was_written(home: Home, at: list[str]) -> None:
+    wrote = home("export", home.uid, "--format", "codex", "--write", *at)
+    _, _, undo = wrote.err.partition("To remove it: backstory ")
+    log = Path(wrote.err.partition("Written: ")[2].partition(". To remove")[0])
+    assert log.exists()
+    assert home(*shlex.split(undo)).code == 0
+    assert not log.exists()
 
 
 @pytest.mark.parametrize("words", [["--at", "@1"], ["--cwd", "."], ["--write"], ["--undo"], []])

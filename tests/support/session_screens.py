@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,7 +131,7 @@ def main() -> None:
             for name, shown in screens(machine, width):
                 (GOLDEN / f"{name}-{width}.txt").write_text(plain(shown), "utf-8")
                 if width == PICTURE_COLUMNS:
-                    title = " ".join(("backstory", *SCREENS[name]))
+                    title = shlex.join(("backstory", *SCREENS[name]))
                     (PICTURES / f"{name}.svg").write_text(picture(title, shown), "utf-8")
         (GOLDEN / "show-piped.txt").write_text(machine.piped("show", SESSION), "utf-8")
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from backstory.cli import output
 from backstory.cli.trusting import may_act
 from backstory.cli.views import sharing
-from backstory.errors import SessionNotTrusted
+from backstory.errors import Next, SessionNotTrusted
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -97,7 +97,9 @@ def show_native_log(app: App, session: str, asked: Asked) -> None:
     if plan.is_there:
         output.talk(output.one_liner(f"It was written before: {plan.path}"))
     elif is_there:
-        output.talk(output.one_liner(f"Written: {plan.path}. `backstory export --undo` removes it."))
+        at = {} if asked.at is None else {"at": asked.at}
+        undo = Next("export", shlex.quote(session), format=asked.form, undo=True, **at)
+        output.talk(output.one_liner(f"Written: {plan.path}. To remove it: {undo}"))
     else:
         output.talk(output.one_liner(f"Nothing was written. --write writes {plan.path}"))
 
