@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from backstory.derive.phrasing import prompt_for
 from tests.support.blamed import HOUR, OTHER, Place, of_lines
 from tests.support.going import until
 
@@ -461,6 +462,12 @@ def test_a_pull_request_has_the_session_that_opened_it_before_those_that_name_it
         assert found == [("Open one", True), ("Look at PR #12 of ours", False)], words
     assert place.blame("other/r#12")["sessions"] == []
     assert "No session here opened or names it" in place.shell("chronicle", "blame", "#99").out
+
+
+def test_a_run_that_phrased_a_report_names_no_pull_request(place: Place) -> None:
+    place.git("remote", "add", "origin", "git@github.com:o/r.git")
+    place.agent().ask(prompt_for("a stand-up", "- opened https://github.com/o/r/pull/12", mark="5f2a")).run("ls")
+    assert place.blame("o/r#12")["sessions"] == []
 
 
 def test_a_session_that_was_continued_elsewhere_is_named_once_and_first(place: Place) -> None:

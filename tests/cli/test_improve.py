@@ -14,6 +14,7 @@ import pytest
 from backstory.chronicle.friction.findings import Rule
 from backstory.chronicle.improve import as_json, improvements, read_friction
 from backstory.config import Config
+from backstory.derive.phrasing import prompt_for
 from backstory.derive.secrets import Redactor
 from backstory.store import PROJECT_STORE
 from backstory.workspace.clients.instructions import instructions_of
@@ -205,6 +206,12 @@ def test_a_path_that_the_session_then_wrote_was_no_mistake(repository: Repositor
     for _ in range(3):
         repository.session(("go", looked_for(bare, "new.py"), edited(bare, "new.py")))
     assert repository.rules() == {}
+
+
+def test_a_run_that_phrased_a_report_is_no_session_of_work(repository: Repository) -> None:
+    repository.session(("Fix it", edited(repository.bare)))
+    repository.session((prompt_for("a stand-up", "- one", mark="5f2a"), ran("ls")))
+    assert repository.report()["sessions"] == 1
 
 
 def test_checks_that_fail_round_after_round_are_a_loop(repository: Repository) -> None:

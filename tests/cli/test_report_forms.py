@@ -25,10 +25,14 @@ DAY = ("--since", "2026-05-04", "--until", "2026-05-04")
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
 
 
-def titles(bare: Shell, *words: str) -> list[str]:
-    done = bare("chronicle", "standup", "--json", *words, *DAY, TZ="UTC")
+def standup(bare: Shell, *words: str) -> dict[str, Any]:
+    done = bare("chronicle", "standup", "--json", *words, TZ="UTC")
     assert done.code == 0, done.err
-    return sorted(item["asked"] for place in done.json()["places"] for item in place["items"])
+    return dict(done.json())
+
+
+def titles(bare: Shell, *words: str) -> list[str]:
+    return sorted(item["asked"] for place in standup(bare, *words, *DAY)["places"] for item in place["items"])
 
 
 @pytest.fixture
@@ -135,6 +139,34 @@ def test_an_agent_phrases_a_report_in_a_run_of_its_own(two: Shell, tmp_path: Pat
     assert "skip-permissions" not in words
     listed: list[dict[str, Any]] = two("list", "--json").json()
     assert [(each["number"], each["agents"], each["turns"]) for each in listed] == [("S1", ["claude"], 1)]
+
+
+def test_a_run_that_phrased_a_report_is_in_no_later_report_but_that_of_costs(two: Shell, tmp_path: Path) -> None:
+    since = ("--since", "2026-05-04")
+    assert phrased(two, tmp_path, "standup", *DAY)[0] == 0
+    found = [item["asked"] for place in standup(two, *since)["places"] for item in place["items"]]
+    assert sorted(found) == ["Compute costs", "Fix the parser"]
+    assert two("chronicle", "cost", "--json", *since, TZ="UTC").json()["total"]["turns"] == 3
+    for name in ("tips", "cost-tips"):
+        report = two("chronicle", name, "--json", *since, TZ="UTC").json()
+        assert (report["turns"], report["sessions"]) == (2, 2)
+
+
+def test_a_recap_of_no_named_session_passes_over_a_run_that_phrased_a_report(bare: Shell, tmp_path: Path) -> None:
+    Log(cwd=str(bare.cwd)).turn("Fix the parser", EDIT).put(bare)
+    assert bare("ingest").code == 0
+    assert phrased(bare, tmp_path, "standup", *DAY)[0] == 0
+    assert "Fix the parser" in bare("chronicle", "recap", TZ="UTC").err
+    # Who names it has it.
+    assert "Write a stand-up" in bare("chronicle", "recap", "S1", TZ="UTC").out
+
+
+def test_the_sql_of_a_stand_up_passes_over_a_run_that_phrased_one(two: Shell, tmp_path: Path) -> None:
+    since = ("--since", "2026-05-04")
+    assert phrased(two, tmp_path, "standup", *DAY)[0] == 0
+    printed = two("chronicle", "standup", "--explain", *since, TZ="UTC").out
+    found = two("sql", "--json", printed.partition("-- turns\n")[2].partition(";")[0]).json()
+    assert sorted(row[found["columns"].index("turns")] for row in found["rows"]) == [1, 1]
 
 
 def test_what_history_says_stays_between_marks_that_it_cannot_know(bare: Shell, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Authorship of a file, a commit or a pull request: the calls and records that show it. Never commits.
 
-What a person removed counts for nothing, nor what is shown elsewhere: each turn is found where it is shown.
+What a person removed counts for nothing, nor what is shown elsewhere: each turn is found where it is shown. A run that
+phrased a report names what others did.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.derive.naming import main_folder
+from backstory.derive.phrasing import phrasing_condition
 from backstory.model import Relation, event_from_json
 from backstory.store import codec, schema
 from backstory.store.intake import claims
@@ -171,7 +173,7 @@ where x.to_path is not null and x.to_path in (select value from json_each(?))
 _NAMING = f"""
 select {_DOING}, r.seq, r.created_at
 from session_refs r join sessions s on s.id = r.session_id left join turns t on t.id = r.turn_id
-where {_SHOWN}
+where {_SHOWN} and not {phrasing_condition("t.prompt")}
 """
 _IN_TIME = "order by r.created_at, s.uid"
 _CALLS = f"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.bounds import iso
+from backstory.derive.phrasing import phrasing_condition
 from backstory.model import Relation
 
 if TYPE_CHECKING:
@@ -32,15 +33,21 @@ def cost_queries(reader: Reader, wanted: SessionFilter) -> dict[str, str]:
     }
 
 
-def standup_queries(reader: Reader, wanted: SessionFilter) -> dict[str, str]:
-    """Return the SQL query of each stand-up number that SQL can return, by name: a row for each session."""
-    sessions = sessions_with_subagents(reader.condition_of(wanted))
+def standup_queries(reader: Reader, wanted: SessionFilter, *, only_work: bool = True) -> dict[str, str]:
+    """Return the SQL query of each stand-up number that SQL can return, by name: a row for each session.
+
+    ``only_work``: without turns that phrased a report, and sessions that have no other.
+    """
+    works = f"exists (select 1 from main.turns p where p.session_id = s.id and not {phrasing_condition('p.prompt')})"
+    conditions = [reader.condition_of(wanted), works if only_work else ""]
+    sessions = sessions_with_subagents(" and ".join(each for each in conditions if each))
+    passed = f" and not {phrasing_condition('t.user_message')}" if only_work else ""
     own = f"from {{view}} join sessions s on s.id = {{id}} join l on l.id = s.id\nwhere {_IS_LISTED}"
     turns, refs = own.format(view="turns t", id="t.session_id"), own.format(view="session_refs r", id="r.session_id")
     return {
         "turns": (
             f"{sessions}\nselect l.uid, count(*) as turns, min(t.timestamp) as asked_at\n{turns} and not t.is_copy and "
-            f"t.removed is null{_also_in_time(wanted, 't.timestamp')}\ngroup by 1 order by 1"
+            f"t.removed is null{passed}{_also_in_time(wanted, 't.timestamp')}\ngroup by 1 order by 1"
         ),
         "cost": _usage(sessions, "usage", "l.uid, ", _in_time(wanted)),
         "refs": (

@@ -52,7 +52,7 @@ class TipsReport(Struct, frozen=True, kw_only=True):
 
 
 class CostFacts(Struct, frozen=True, kw_only=True):
-    """The known costs of the turns that were looked at. ``cache_read``: tokens read from caches."""
+    """The known costs of all turns, also of those that phrased a report. ``cache_read``: tokens read from caches."""
 
     low_usd: float
     unknown_turns: int
@@ -75,7 +75,8 @@ def tips(
     ``report`` receives how many steps are done, of how many.
     """
     patterns = [each for each in PATTERNS if each.is_cost or not about_costs]
-    habits = reader.habits(wanted, report)
+    paid = reader.habits(wanted, report)
+    habits = paid.without_reports()
     found = [finding for pattern in patterns for finding in pattern.find(habits)]
     shown = strongest(found, most)
     uids = {uid for each in shown for evidence in each.evidence for uid in (evidence.session, evidence.context)}
@@ -86,7 +87,7 @@ def tips(
         sessions={each.uid: each for each in reader.sessions_of(sorted(uids))},
         turns=sum(turn.is_own for turn in habits.turns),
         looked_at=len({turn.session for turn in habits.turns}),
-        facts=_facts(habits.turns) if about_costs else None,
+        facts=_facts(paid.turns) if about_costs else None,
     )
 
 

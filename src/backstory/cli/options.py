@@ -296,11 +296,11 @@ def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = EVERYWHERE
 SHOWN_COLUMNS = 60
 
 
-def find(app: App, wanted: str | None, *, running_first: bool = False) -> LocatedSession:
-    """The session that is meant; without a word the default one, which is printed."""
+def find(app: App, wanted: str | None, *, running_first: bool = False, is_work: bool = False) -> LocatedSession:
+    """The session that is meant; without a word the default one, which is printed. The rest as ``default`` has it."""
     if wanted is not None:
         return app.find(wanted)
-    found = app.workspace.default(running_first=running_first)
+    found = app.workspace.default(running_first=running_first, is_work=is_work)
     print_default(found)
     return found
 

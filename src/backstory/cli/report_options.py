@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 from msgspec import Struct
 
-from backstory.chronicle.phrasing import prompt_for
 from backstory.chronicle.window import last, nearest_day
 from backstory.cli import output
 from backstory.cli.options import RUNNING_AGENT, filter_options, json_option, readable, store_option, why_no_sessions
 from backstory.cli.trusting import may_act, trust_option
 from backstory.cli.views.printing import print_events, printer_for
+from backstory.derive.phrasing import prompt_for
 from backstory.model import Permissions
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.runs.scheduler import Destination, Options

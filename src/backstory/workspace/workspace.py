@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.derive.phrasing import phrases_report
 from backstory.errors import (
     BackstoryError,
     BranchNotFound,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from backstory.workspace.stores.up_to_date import Update
 
 NUMBERED = lazy_regex(r"[Ss][0-9]+")
+PAGE = 20
+"""The number of sessions in the first page that is read to find one."""
 TITLE_CHARS = 40
 """The most characters of a session's title in an error."""
 
@@ -135,10 +138,11 @@ class Workspace(Place):
             store, session = project, project.session(session.uid)
         return LocatedSession(store, session, store.is_elsewhere and session.uid in self.conflicts)
 
-    def default(self, *, running_first: bool = False) -> LocatedSession:
+    def default(self, *, running_first: bool = False, is_work: bool = False) -> LocatedSession:
         """The session that is meant where none is named: the last one active in this worktree, else in this project.
 
-        ``running_first``: the one that runs here, if one does. Raises NoSessionHere, SeveralRunHere.
+        ``running_first``: the one that runs here, if one does; ``is_work``: none that phrased a report, if there is
+        another. Raises NoSessionHere, SeveralRunHere.
         """
         running = self.running_here() if running_first else []
         if len(running) > 1:
@@ -146,7 +150,8 @@ class Workspace(Place):
         found = running[0] if running else self.last_active() or self._newest()
         if found is None:
             raise NoSessionHere(self.project_folder)
-        return found
+        is_passed = is_work and not running and phrases_report(found.session.first_prompt or "")
+        return (self._newest_work() or found) if is_passed else found
 
     def running_here(self) -> list[LocatedSession]:
         """The sessions that run in this worktree; where none does, those that run in this project."""
@@ -164,6 +169,14 @@ class Workspace(Place):
 
         newest = self.reader.sessions(page=Page(limit=1)).sessions
         return self.resolve(newest[0].uid) if newest else None
+
+    def _newest_work(self) -> LocatedSession | None:
+        """The session last active here that did not begin with phrasing a report."""
+        from backstory.workspace.history.sessions import SessionFilter
+
+        listed = (each for page in self.reader.session_pages(SessionFilter(), PAGE) for each in page.sessions)
+        newest = next((each for each in listed if not phrases_report(each.first_prompt or "")), None)
+        return self.resolve(newest.uid) if newest else None
 
     def target(self, words: str, session: LocatedSession | None = None) -> Target:
         """The record that is meant: @N, a branch's name or number, a session (where it stands), or SESSION@N.

@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 def command(app: App, session: str | None, form: Form) -> None:
     """Sum up SESSION: what was asked and what came of it, its summaries, how it ended, what is open.
 
-    SESSION is S3, a name, or the start of a uid; default: the one running here, else the one last active.
+    SESSION is S3, a name, or the start of a uid; default: the one running here, else the one last active
+    that did not phrase a report.
     """
     app.bring_up_to_date()
-    found = find(app, session, running_first=True)
+    found = find(app, session, running_first=True, is_work=True)
     if form.explain:
         _explain(app, found)
         return
@@ -57,7 +58,8 @@ def _explain(app: App, found: LocatedSession) -> None:
 
     for line in explained():
         output.data(line)
-    print_queries(standup_queries(app.reader, SessionFilter(uids=(found.session.uid,), everywhere=True)))
+    wanted = SessionFilter(uids=(found.session.uid,), everywhere=True)
+    print_queries(standup_queries(app.reader, wanted, only_work=False))
 
 
 # a recap of a session as text and as markdown -------------------------------------------------------------------------

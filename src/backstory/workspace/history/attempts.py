@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.ask import attempts as stored_attempts
+from backstory.derive.phrasing import phrases_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,14 +33,18 @@ class SessionAttempts(Struct, frozen=True, kw_only=True):
 def tried_in(
     listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]
 ) -> tuple[SessionAttempts, ...]:
-    """Return the attempts in listed sessions, the first begun first; ``report``: (done, total) sessions."""
+    """Return the attempts in listed sessions, the first begun first; ``report``: (done, total) sessions.
+
+    A turn that phrased a report is left out.
+    """
     placed = listing.placed(wanted)
     found, met = list[SessionAttempts](), set[str]()
     # The original of a copied turn has the smaller uid.
     for number, (store, session, value) in enumerate(sorted(placed, key=lambda each: each[1].uid)):
         report(number, len(placed))
         turns, attempts = store.ask(stored_attempts.of_session, session.id)
-        mine = [each for each in turns if each.uid not in met and wanted.is_in_time(each.started)]
+        worked = [each for each in turns if each.uid not in met and not phrases_report(each.prompt)]
+        mine = [each for each in worked if wanted.is_in_time(each.started)]
         foreign = {each.uid for each in turns} - {each.uid for each in mine}
         met |= {each.uid for each in turns}
         if mine:

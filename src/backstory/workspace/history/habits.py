@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory.agents import load
 from backstory.agents.contract import NotRun as NotRun
@@ -12,6 +13,7 @@ from backstory.ask import costs, habits
 from backstory.ask.costs import price_table
 from backstory.ask.habits import HabitRows
 from backstory.ask.habits import HabitTurn as HabitTurn
+from backstory.derive.phrasing import phrases_report
 from backstory.errors import AgentUnusable, UnknownAgent
 from backstory.workspace.history.stats import StatsQuery, asked_of_each
 
@@ -68,6 +70,19 @@ class Habits(Struct, frozen=True, kw_only=True):
     places: Mapping[str, HabitPlace]
     guides: Mapping[str, Guide]
     prices: PriceTable
+
+    def without_reports(self) -> Habits:
+        """The same without the turns that phrased a report, which are no work of a person."""
+        passed = {turn.uid for turn in self.turns if phrases_report(turn.prompt)}
+        if not passed:
+            return self
+        return replace(
+            self,
+            turns=tuple(turn for turn in self.turns if turn.uid not in passed),
+            calls=tuple(call for call in self.calls if call.turn not in passed),
+            refused=tuple(call for call in self.refused if call.turn not in passed),
+            repeated=tuple(each for each in self.repeated if each.turn not in passed),
+        )
 
     def place(self, session: str) -> str:
         """Return the key of a session's repository or project."""

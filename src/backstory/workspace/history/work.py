@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from backstory.ask import work
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import CHECKS, is_aside, is_below, made, succeeded, was_refused
+from backstory.derive.phrasing import phrases_report
 from backstory.model import ToolResult
 from backstory.store.intake import coverage, derived_tables
 from backstory.store.tables import events
@@ -48,6 +49,7 @@ class SessionWork(Struct, frozen=True, kw_only=True):
 def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> tuple[SessionWork, ...]:
     """Return the work in listed sessions, in their order; those without a turn of their own in the time are left out.
 
+    A turn that phrased a report is none: it is about other work.
     ``report`` receives how many sessions were read, of how many.
     """
     placed = listing.placed(wanted)
@@ -57,7 +59,8 @@ def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int]
         if done % REPORTED_EVERY == 0:
             report(done, len(placed))
         turns, deeds = store.ask(work.of_session, session.id)
-        copied = met & {each.uid for each in turns}
+        phrasing = {each.uid for each in turns if phrases_report(each.prompt)}
+        copied = met & {each.uid for each in turns} | phrasing
         met |= {each.uid for each in turns}
         mine = [each for each in turns if each.uid not in copied and wanted.is_in_time(each.started)]
         if mine:

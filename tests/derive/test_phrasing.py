@@ -1,8 +1,8 @@
-"""What an agent is given that phrases a report."""
+"""What an agent is given that phrases a report, and how that is known again."""
 
 from __future__ import annotations
 
-from backstory.chronicle.phrasing import FACTS_CHARS_MAX, prompt_for
+from backstory.derive.phrasing import FACTS_CHARS_MAX, prompt_for
 
 
 def test_facts_that_are_too_long_are_cut_at_a_line_and_said_to_be() -> None:
