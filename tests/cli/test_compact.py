@@ -278,15 +278,14 @@ def test_a_summary_that_is_stopped_before_its_agent_starts_is_not_begun_again(tm
 
 
 def test_a_summary_that_is_stopped_leaves_no_agent(long: Bench, tmp_path: Path) -> None:
-    child, folder = tmp_path / "child", tmp_path / "temporary"
-    folder.mkdir()
+    child = tmp_path / "child"
     script = [{"child": str(child)}, {"wait_for": str(tmp_path / "never")}]
-    making = long.start("compact", script=script, environ={"TMPDIR": str(folder)})
+    making = long.start("compact", script=script)
     until(lambda: child.exists() and child.read_text())
     long.backstory("cancel", "S1")
     making.communicate(timeout=60)
     assert not birth(int(child.read_text()))
-    assert not list(folder.glob("backstory-answer-*"))
+    assert not list(long.temporary.glob("backstory-answer-*"))
 
 
 def test_a_second_interrupt_ends_an_agent_that_does_not_listen(long: Bench, tmp_path: Path) -> None:

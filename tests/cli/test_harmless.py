@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from backstory.cli import COMMANDS, cli, output
 from backstory.derive import harmless
 from backstory.derive.harmless import clean, clean_json
+from tests.support import agent
 from tests.support.machines import CLAUDE_FOLDER
 
 if TYPE_CHECKING:
@@ -133,11 +134,9 @@ class Hostile:
         subprocess.run(["git", "init", "-q", str(self.project)], check=True)
         (self.project / ".git/HEAD").write_text(f"ref: refs/heads/{EVIL_NAME}\n")
         (self.project / ".git/config").write_text(f'[remote "origin"]\n\turl = https://git.example/{EVIL_NAME}/x.git\n')
-        agent = self.root / "bin/claude"
-        agent.parent.mkdir()
-        script = Path(__file__).parent.parent / "support/agent.py"
-        agent.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
-        agent.chmod(0o755)
+        programs = self.root / "bin"
+        programs.mkdir()
+        agent.install(programs)
         self._write_logs(self.root / CLAUDE_FOLDER)
         self("ingest", expect=0)
         self("run", "-a", "claude", f"go {EVIL_NAME}")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backstory.cli.commands.chronicle_command import COMMANDS
+from tests.support import agent
 from tests.support.day_of_work import COMMIT, EDIT, OTHER, Log
-from tests.support.work import AGENT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,8 +115,7 @@ def phrased(bare: Shell, tmp_path: Path, *words: str) -> tuple[int, str, str]:
     """The exit code, the answer and the prompt of a report that an agent phrases."""
     program = tmp_path / "bin" / "claude"
     program.parent.mkdir(exist_ok=True)
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {AGENT} "$@"\n')
-    program.chmod(0o755)
+    agent.install(program.parent)
     received = tmp_path / "received"
     environ = {
         "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}", "RECEIVED": str(received), "TZ": "UTC",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backstory.agents.contract import CUT_OFF
 from tests.support.bench import Bench
-from tests.support.going import DEADLINE_S, GOOD, Going, delta
+from tests.support.going import DEADLINE_S, GOOD, Going, delta, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,17 +114,16 @@ def test_what_a_waiting_run_said_last_is_shown_below_that_nobody_saw_its_end(ben
 
 def test_reading_leaves_a_spool_as_it_is(bench: Bench) -> None:
     bench.run("first", {"say": "one"}, GOOD)
-    # The first reading command notes which folders it looked through.
-    bench.backstory("list")
+    # The first reading command that has the time notes which folders it looked through.
+    until(lambda: list(files(bench.root)) == [bench.backstory("list"), *files(bench.root)][1:])
     with Going(bench, {"say": "two"}) as going:
         for _ in range(2):
             # Its heartbeat is no doing of the readers'.
-            going.process.send_signal(signal.SIGSTOP)
+            going.stop_backstory()
             before = list(files(bench.root))
             for command in (("show", "S1"), ("show", "S1", "--json", "--full"), ("list",), ("ps",), ("context", "S1")):
                 assert bench.backstory(*command).returncode == 0
             assert list(files(bench.root)) == before
-            going.process.send_signal(signal.SIGCONT)
             # The second time around the run is over, and nobody has stored it.
             going.kill_backstory()
             going.end_agent()

@@ -12,22 +12,36 @@ words from stdin), {"until_end": true} (takes up all that comes until stdin ends
 (moves the clock in the file CLOCK on by so many ms).
 The prompt that came on stdin is written to the file RECEIVED, the arguments to RECEIVED.argv, the words to
 RECEIVED.heard as lines of JSON, and each prompt of all runs to RECEIVED.told.
+
+Tests start it by the hundred: it imports at its start what every script needs, without pathlib,
+and a step the rest.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
     from typing import TextIO
+
+START = f"import sys; sys.path.append({os.path.dirname(__file__)!r}); import agent; agent.main()"
+OPTIONS = ("-I", "-S", "-c", START)
+"""How Python starts it: imported it is compiled once, and modules of the project it works in are none of its own."""
+
+
+def install(folder: Path) -> None:
+    """Put the scripted agent into a folder as the program ``claude``."""
+    import shlex
+
+    program = folder / "claude"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, *OPTIONS])} "$@"\n')
+    program.chmod(0o755)
 
 
 def emit(value: object) -> None:
@@ -67,10 +81,15 @@ def hear(line: bytes) -> None:
     if not line:
         return
     words = json.loads(line)
-    with Path(os.environ["RECEIVED"]).with_suffix(".heard").open("a") as heard:
+    with open(received(".heard"), "a") as heard:
         heard.write(json.dumps(words["message"]["content"][0]["text"]) + "\n")
     for state in ("queued", "started", "completed"):
         emit({"type": "command_lifecycle", "command_uuid": words["uuid"], "state": state, "session_id": session()})
+
+
+def received(suffix: str = "") -> str:
+    """The file that what we received is written to, or one of the same name with a suffix."""
+    return os.environ["RECEIVED"] + suffix
 
 
 def prompt() -> bytes:
@@ -114,19 +133,26 @@ def step(number: int, order: dict[str, object]) -> None:
         case {"stderr": text}:
             sys.stderr.write(f"{text}\n")
         case {"touch": name}:
-            Path(str(name)).touch()
+            open(str(name), "ab").close()
+            os.utime(str(name))
         case {"wait_for": name}:
-            while not Path(str(name)).exists():
+            while not os.path.exists(str(name)):
                 time.sleep(0.005)
         case {"ignore_interrupt": _}:
+            import signal
+
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         case {"child": name}:
+            import subprocess
+
             code = f"import os,time,pathlib; pathlib.Path({str(name)!r}).write_text(str(os.getpid())); time.sleep(600)"
             subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.DEVNULL)
-            while not Path(str(name)).exists() or not Path(str(name)).read_text():
+            while not os.path.exists(str(name)) or not os.path.getsize(str(name)):
                 time.sleep(0.005)
         case {"spawn": code}:
+            import subprocess
+
             environ = order.get("environ", dict(os.environ))
             assert isinstance(environ, dict)
             subprocess.Popen([sys.executable, "-c", str(code)], start_new_session=True, env=environ)
@@ -139,7 +165,8 @@ def step(number: int, order: dict[str, object]) -> None:
                 emit(said({"type": "text", "text": "and on"}, number))
         case {"replay": name}:
             sys.stdout.flush()
-            sys.stdout.buffer.write(Path(str(name)).read_bytes())
+            with open(str(name), "rb") as file:
+                sys.stdout.buffer.write(file.read())
             sys.stdout.buffer.flush()
         case {"close": descriptor}:
             sys.stdout.flush()
@@ -154,10 +181,12 @@ def step(number: int, order: dict[str, object]) -> None:
             for line in iter(sys.stdin.buffer.readline, b""):
                 hear(line)
         case {"takes": ms}:
-            clock = Path(os.environ["CLOCK"])
-            moved = clock.with_suffix(".moved")
-            moved.write_text(str(int(clock.read_text()) + int(str(ms))))
-            moved.replace(clock)  # whoever reads it meanwhile finds a whole number
+            clock = os.environ["CLOCK"]
+            with open(clock) as file:
+                moved = int(file.read()) + int(str(ms))
+            with open(f"{clock}.moved", "w") as file:
+                file.write(str(moved))
+            os.replace(f"{clock}.moved", clock)  # whoever reads it meanwhile finds a whole number
         case {"exit": code}:
             sys.stdout.flush()
             os._exit(int(str(code)))
@@ -166,17 +195,15 @@ def step(number: int, order: dict[str, object]) -> None:
 
 
 def main() -> None:
-    received = Path(os.environ["RECEIVED"])
-    received.write_bytes(given := prompt())
-    with received.with_suffix(".told").open("a") as told:
+    given = prompt()
+    with open(received(), "wb") as whole:
+        whole.write(given)
+    with open(received(".told"), "a") as told:
         told.write(json.dumps(given.decode("utf-8", "replace")) + "\n")
-    received.with_suffix(".argv").write_text(json.dumps(sys.argv[1:]))
+    with open(received(".argv"), "w") as words:
+        words.write(json.dumps(sys.argv[1:]))
     script = json.loads(os.environ["SCRIPT"])
     if isinstance(script, dict):
         script = next(steps for words, steps in script.items() if words.encode() in given)
     for number, order in enumerate(script):
         step(number, order)
-
-
-if __name__ == "__main__":
-    main()

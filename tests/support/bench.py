@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from backstory.projects.registry import KnownProjects
 from backstory.store import Store, open_store
+from tests.support import agent
 from tests.support.forked import COMMAND, Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 Script: TypeAlias = "list[dict[str, Any]] | dict[str, list[dict[str, Any]]]"
 """Steps of the scripted agent; or such by words that its prompt contains, the first that fit."""
-AGENT = Path(__file__).with_name("agent.py")
 WAIT_S = 120
 
 
@@ -28,12 +27,11 @@ class Bench:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.project, self.home, self.bin = root / "project", root / "home", root / "bin"
-        for folder in (self.project, self.home, self.bin):
+        self.temporary = root / "temporary"
+        for folder in (self.project, self.home, self.bin, self.temporary):
             folder.mkdir()
         subprocess.run(["git", "init", "-q", str(self.project)], check=True)
-        program = self.bin / "claude"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} {AGENT} "$@"\n')
-        program.chmod(0o755)
+        agent.install(self.bin)
         self.received = root / "received"
 
     def environ(self, script: Script) -> dict[str, str]:
@@ -44,6 +42,7 @@ class Bench:
             "SCRIPT": json.dumps(script),
             "RECEIVED": str(self.received),
             "LANG": "C.UTF-8",
+            "TMPDIR": str(self.temporary),
         }
 
     def start(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backstory.store.file.waiting import holder_of
+from backstory.store.tables.queue import path_beside
 from tests.support.bench import Bench
 
 if TYPE_CHECKING:
@@ -40,6 +44,19 @@ class Going:
         self.process: subprocess.Popen[str] = bench.start("run", "-a", "claude", "Where now?", script=steps)
         until(said.exists)
 
+    def stop_backstory(self) -> None:
+        """Stop it where it holds no lock, for which others would wait in vain; nothing if it has ended.
+
+        It goes on when it is killed, or at the end.
+        """
+        queue = path_beside(self.bench.project / ".backstory" / "sessions.bks")
+        while self.process.poll() is None:
+            self.process.send_signal(signal.SIGSTOP)
+            until(lambda: state(self.process.pid) in "TZ")
+            if holder_of(queue) is None:
+                return
+            self.process.send_signal(signal.SIGCONT)
+
     def kill_backstory(self) -> None:
         self.process.kill()
         self.process.communicate()
@@ -53,8 +70,15 @@ class Going:
 
     def __exit__(self, *_: object) -> None:
         self.go.touch()
+        # One that a test left stopped, because it failed, would never end.
+        self.process.send_signal(signal.SIGCONT)
         self.process.communicate(timeout=DEADLINE_S)
 
 
 def states(bench: Bench) -> list[str]:
     return [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)]
+
+
+def state(pid: int) -> str:
+    """The state of a process, as the system names it: "T" for one that is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

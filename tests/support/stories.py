@@ -22,11 +22,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.support import agent
+
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PICTURES = ROOT / "docs" / "screens"
 REGENERATE = "python -m tests.set_readme_output"
-AGENT = Path(__file__).with_name("agent.py")
 COLUMNS, ROWS = 100, 400
 """Lines that fit a page of GitHub, and so many of them that nothing is paged."""
 NOW = int(datetime(2026, 11, 22, 9, 30, tzinfo=UTC).timestamp() * 1000)
@@ -89,7 +90,7 @@ class Machine:
         self._clock.write_text(str(NOW))
         self._make_program("backstory", {}, "-c", _AT_A_CLOCK)
         for name, script in SCRIPTS.items():
-            self._make_program(name, {"SCRIPT": json.dumps(script), "RECEIVED": str(root / name)}, str(AGENT))
+            self._make_program(name, {"SCRIPT": json.dumps(script), "RECEIVED": str(root / name)}, *agent.OPTIONS)
         self._make_project(self.home / "cli")
         self._folder.write_text(str(self.home))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from tests.support import agent
 from tests.support.machines import claude_line, claude_log, lines
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent.parent
 LIMITS = ROOT / "tests" / "work_limits.json"
 """What each command did when its limits were last set."""
-AGENT = Path(__file__).with_name("agent.py")
 SMALL_LOGS = 60
 RECORDS_IN_A_SMALL_LOG = 6
 SLACK = 1.1
@@ -57,8 +57,7 @@ class SmallMachine:
         for number in range(SMALL_LOGS):
             self.log(number).parent.mkdir(parents=True, exist_ok=True)
             self.log(number).write_bytes(small_log(number))
-        (self.bin / "claude").write_text(f'#!/bin/sh\nexec {sys.executable} {AGENT} "$@"\n')
-        (self.bin / "claude").chmod(0o755)
+        agent.install(self.bin)
         self.environ = {
             "HOME": str(self.home), "BACKSTORY_HOME": str(root / "store"), "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT),
             "PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}", "RECEIVED": str(root / "received"),
