@@ -1,91 +1,68 @@
-"""Every command that backstory prints, or that a document shows, runs as it is shown."""
+"""Every command that backstory prints, or that a document shows, runs as it is shown, and none asks for a network."""
 
 from __future__ import annotations
 
-import os
-import shutil
+from functools import cache
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
 import pytest
-from click.testing import CliRunner
 
-from backstory.cli import cli
-from backstory.errors import BackstoryError
-from backstory.model import AssistantText, UserMessage
-from backstory.store import open_store
-from tests.support.machines import case, place
-from tests.support.shown_commands import Shown, in_documents, in_help, in_source
+from tests.support.shown_commands import SESSION, Shown, command_of, in_documents, in_help, in_source, leaves
+from tests.support.typing_commands import Typed, has_namespaces, type_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
-ENDLESS = {"--watch", "--follow"}
+FIRST = (("rename", "--trust", SESSION, "talk"), ("ingest",))
+OTHERS = (
+    ("chronicle", "cost-tips"), ("chronicle", "reindex"), ("steer", "words"), ("followup", "words", "--no-run"),
+    ("queue", "edit", "1"), ("branch", "name", "@1", "main"), ("branch", "prune"), ("project", "moves"),
+    ("config", "get", "run.agent"), ("merge", "nowhere"), ("mcp",), ("run", "-n", "-a", "claude", "hello"),
+)  # fmt: skip
+"""The commands that nothing shows with its words, and a run whose agent is there."""
 LATE = ("branch", "config", "migrate-home", "optimize", "rm")
 """Commands behind which another finds less."""
 
-
-class Machine:
-    """A home with a project of two sessions, and a log; no agent. Its commands run in this process."""
-
-    def __init__(self, home: Path) -> None:
-        log, (git,) = home / place("claude/tools"), filter(None, [shutil.which("git")])
-        for folder in (log.parent, home / "bin", home / "work"):
-            folder.mkdir(parents=True)
-        log.write_bytes(case("claude/tools"))
-        (home / "bin" / "git").symlink_to(git)
-        self.work, self.environ = home / "work", {
-            "HOME": str(home), "BACKSTORY_HOME": str(home / "backstory"), "PATH": str(home / "bin"), "EDITOR": "true",
-        }  # fmt: skip
-        with open_store(self.work / ".backstory" / "sessions.bks") as store:
-            for title in ("Fix the build", "Go on"):
-                store.append_events(
-                    store.create_session(title), [UserMessage(content=title), AssistantText(text="Yes")]
-                )
-
-    def __call__(self, *words: str) -> Refusal:
-        """Run a command and return what is wrong with how it was typed, if anything."""
-        with Path(os.devnull).open("rb") as nothing:
-            done = CliRunner(env=self.environ).invoke(cli, words, input=nothing)
-        if done.exception is None or isinstance(done.exception, BackstoryError | SystemExit):
-            return done.output.strip().rpartition("\n")[2] if done.exit_code == click.UsageError.exit_code else None
-        raise done.exception
+Words = tuple[str, ...]
 
 
-Refusal = str | None
+def by_words(shown: Iterable[Shown]) -> dict[Words, Shown]:
+    return {tuple(each.words): each for each in shown if not each.is_name}
+
+
+@cache
+def in_messages() -> list[Shown]:
+    return [*in_source(), *in_help()]
 
 
 @pytest.fixture(scope="module")
-def ready(tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    machine = Machine(tmp_path_factory.mktemp("machine"))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.chdir(machine.work)
-        assert machine("rename", "--trust", "S1", "talk") is None
-        assert machine("ingest") is None
-    return machine
+def typed(tmp_path_factory: pytest.TempPathFactory) -> dict[Words, Typed]:
+    """Every command, as it was typed on a machine of its own."""
+    shown = by_words(chain(in_messages(), in_documents()))
+    assert [each for words, each in shown.items() if "{" in "".join(words)] == [], "OPEN has no value for these"
+    wanted = sorted({*shown, *OTHERS}, key=lambda words: (words[0] in LATE, words))
+    done = type_all([*FIRST, *wanted], tmp_path_factory.mktemp("machine") / "home")
+    return {tuple(each.words): each for each in done}
 
 
-@pytest.fixture
-def machine(ready: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.chdir(ready.work)
-    return ready
+def refused(typed: dict[Words, Typed], shown: Iterable[Shown]) -> dict[str, tuple[str, str]]:
+    """Return those of these commands that cannot be typed, with where they are shown and why."""
+    found = by_words(shown)
+    assert len(found) > 50
+    return {each.typed: (each.where, why) for words, each in found.items() if (why := typed[words].refusal) is not None}
 
 
-def refused(machine: Machine, shown: Iterator[Shown]) -> dict[str, tuple[str, Refusal]]:
-    """Run each of these commands that is more than a name; returns those that cannot be typed, with where and why."""
-    by_words = {tuple(each.words): each for each in shown if not each.is_name}
-    assert len(by_words) > 50
-    assert [each for words, each in by_words.items() if "{" in "".join(words)] == [], "OPEN has no value for these"
-    finite = [words for words in by_words if not ENDLESS & {*words}]
-    said = {words: machine(*words) for words in sorted(finite, key=lambda words: (words[0] in LATE, words))}
-    return {by_words[words].typed: (by_words[words].where, why) for words, why in said.items() if why is not None}
+def test_what_errors_messages_and_help_say_to_do_next_can_be_typed(typed: dict[Words, Typed]) -> None:
+    assert refused(typed, in_messages()) == {}
 
 
-def test_what_errors_messages_and_help_say_to_do_next_can_be_typed(machine: Machine) -> None:
-    assert refused(machine, chain(in_source(), in_help())) == {}
+def test_the_commands_in_documents_can_be_typed(typed: dict[Words, Typed]) -> None:
+    assert refused(typed, in_documents()) == {}
 
 
-def test_the_commands_in_documents_can_be_typed(machine: Machine) -> None:
-    assert refused(machine, in_documents()) == {}
+def test_no_command_asks_for_a_network(typed: dict[Words, Typed]) -> None:
+    assert leaves() - {command_of(words) for words, each in typed.items() if each.refusal is None} == set()
+    assert {words: each.asked for words, each in typed.items() if each.asked} == {}
+    if not has_namespaces():
+        pytest.skip("NOT TESTED without a network: no namespace may be made here. No command asked Python for one.")

@@ -15,7 +15,7 @@ from backstory.cli import cli
 from backstory.errors import Next
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "backstory"
@@ -40,6 +40,8 @@ TYPED = re.compile(
     r"(?=[.,;:]? \(| · |[.,;:] |[.,;]?$|\n)"
 )
 """A command within text: behind a backtick, or where a person copies it from."""
+MAY_SHOW = re.compile(r"\bNext\(|(?<!from )(?<!``)\bbackstory [a-z{]")
+"""A module that shows a command; the others need not be parsed."""
 SHELL = {"|", ">", "<", ">>", ";", "&&"}
 
 
@@ -65,20 +67,35 @@ class Shown(Struct, frozen=True, order=True):
     @property
     def is_name(self) -> bool:
         """True if a sentence speaks of a command, without a word of what it is to do."""
-        command: click.Command = cli
-        words = self.words
-        while words and isinstance(command, click.Group):
-            found = command.get_command(click.Context(command), words[0])
-            if found is None:
-                return False
-            command, words = found, words[1:]
-        return self.is_quoted and not words
+        return self.is_quoted and command_of(self.words) == " ".join(self.words)
+
+
+def command_of(words: Sequence[str]) -> str:
+    """Return the words that name a command, at the beginning of these."""
+    command: click.Command = cli
+    for n, word in enumerate(words):
+        if not isinstance(command, click.Group) or not (found := command.get_command(click.Context(command), word)):
+            return " ".join(words[:n])
+        command = found
+    return " ".join(words)
+
+
+def leaves() -> set[str]:
+    """Return every command that is no group of others, and the groups that do something themselves."""
+    return {
+        name
+        for name, command in _commands(cli, ())
+        if not isinstance(command, click.Group) or command.invoke_without_command
+    }
 
 
 def in_source() -> Iterator[Shown]:
     """Yield what each error says to do next, and each command in a text of the package that is no docstring."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
+        source = path.read_text("utf-8")
+        if not MAY_SHOW.search(source):
+            continue
+        tree = ast.parse(source)
         where = path.relative_to(PACKAGE).as_posix()
         for text in _texts(tree):
             yield from commands_in(where, text)
