@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import backstory
-from backstory import AssistantText, BackstoryError, Filter, Session, Store, UserMessage, errors, open_store
+from backstory import (
+    AssistantText,
+    BackstoryError,
+    Filter,
+    Session,
+    Store,
+    UserMessage,
+    errors,
+    open_store,
+    open_workspace,
+)
 from backstory.conversation.tree import Point
 from backstory.store.file import erasing
 
@@ -93,7 +103,15 @@ def in_use(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erasing, "patiently", busy)
 
 
+def open_moved(store: Store) -> object:
+    home = store.path.parent
+    (home / "moved-to").write_bytes(bytes(home / "new") + b"\0moved")
+    return open_workspace(home, {"BACKSTORY_HOME": str(home)})
+
+
 RAISED: dict[tuple[str, str], Callable[[Store], object]] = {
+    ("open_workspace", "HomeNotAFolder"): lambda store: open_workspace(environ={"BACKSTORY_HOME": str(store.path)}),
+    ("open_workspace", "HomeWasMoved"): open_moved,
     ("append_events", "SessionNotFound"): lambda store: store.append_events(99, [UserMessage(content="hi")]),
     ("mark_completed", "SessionNotFound"): lambda store: store.mark_completed(99, 1, 0.1),
     ("session", "SessionNotFound"): lambda store: store.session("S99"),

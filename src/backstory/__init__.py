@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         UserMessage,
     )
     from backstory.store import Filter, Session, Store, StoredEvent, cleanup_orphans, open_store
+    from backstory.workspace.opening import open_workspace
 
 __version__ = "0.1.0"
 """A constant: reading package metadata at start-up would cost 50 ms."""
@@ -78,6 +79,7 @@ _HOMES = {
     "backstory.store": ("Filter", "Session", "Store", "StoredEvent", "cleanup_orphans", "open_store"),
     "backstory.ask.readonly": ("Answer",),
     "backstory.conversation.tree": ("get_ancestry", "get_leaf_messages", "get_leaves"),
+    "backstory.workspace.opening": ("open_workspace",),
 }  # fmt: skip
 _EARLIER = {"ToldTurn": "TurnWithEvents"}
 """Earlier names, which work and warn, and go away with version 1."""
@@ -88,7 +90,7 @@ __all__ = [
     "Filter", "Hook", "Init", "ModelSwitch", "Outcome", "Plan", "Retry", "Session", "Store", "StoredEvent", "Thinking",
     "Tokens", "Tool", "ToolCall", "ToolResult", "Turn", "TurnWithEvents", "Unknown", "UserMessage", "__version__",
     "build_context", "build_context_prompt", "cleanup_orphans", "compact_event", "get_ancestry", "get_leaf_messages",
-    "get_leaves", "open_store", "strip_context",
+    "get_leaves", "open_store", "open_workspace", "strip_context",
 ]  # fmt: skip
 
 

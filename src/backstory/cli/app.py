@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
-from backstory.config import FILE_NAME, Config
-from backstory.errors import AgentCannotRun, BackstoryError, NoHome, StoreNotFound, UnknownAgent
-from backstory.projects import git
+from backstory.errors import BackstoryError, StoreNotFound
 from backstory.store.moves import check_home
-from backstory.store.private import make_folder
+from backstory.workspace import opening
 from backstory.workspace.located import LocatedSession as Found
-from backstory.workspace.place import now_ms, project_root
-from backstory.workspace.workspace import Workspace
+from backstory.workspace.place import now_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
+    from backstory.config import Config
     from backstory.store import Store
     from backstory.workspace.reader import Reader
+    from backstory.workspace.workspace import Workspace
 
 __all__ = ["App", "Found", "now_ms"]
 
@@ -58,11 +57,8 @@ class App:
 
     @cached_property
     def user_home(self) -> Path:
-        """The user's home folder: HOME, else the system's."""
-        try:
-            return Path(self.environ["HOME"]) if self.environ.get("HOME") else Path.home()
-        except RuntimeError as refused:
-            raise NoHome from refused
+        """The user's home folder. Raises NoHome."""
+        return opening.user_home(self.environ)
 
     @cached_property
     def home(self) -> Path:
@@ -72,20 +68,13 @@ class App:
 
     @cached_property
     def home_folder(self) -> Path:
-        """BACKSTORY_HOME, else the platform's folder for user data; also one that may not be used now."""
-        if chosen := self.environ.get("BACKSTORY_HOME"):
-            return Path(chosen).expanduser()
-        return self.default_home
+        """The folder of the home store, also one that may not be used now."""
+        return opening.home_folder(self.environ)
 
     @cached_property
     def default_home(self) -> Path:
         """The platform's folder for user data."""
-        import platformdirs
-
-        try:
-            return Path(platformdirs.user_data_dir("backstory", appauthor=False))
-        except RuntimeError as refused:
-            raise NoHome from refused
+        return opening.default_home()
 
     @cached_property
     def workspace(self) -> Workspace:
@@ -97,11 +86,7 @@ class App:
 
         Raises HomeWasMoved, HomeIsMoving, HomeNotWhole: also where the home moved since.
         """
-        check_home(self.home_folder)
-        return Workspace(
-            self._read_config, self.home, self.cwd, store=self.store_path, now=now_ms, environ=self.environ,
-            report=output.talk,
-        )  # fmt: skip
+        return opening.open_workspace(self.cwd, self.environ, store=self.store_path, report=output.talk)
 
     @property
     def reader(self) -> Reader:
@@ -169,30 +154,3 @@ class App:
     def find(self, wanted: str) -> Found:
         """Return the session with this name or uid. Raises SessionNotFound, SessionAmbiguous."""
         return self.workspace.resolve(wanted)
-
-    def _read_config(self) -> Config:
-        found = Config(
-            self.home / FILE_NAME,
-            git.store_path(project_root(self.cwd)).with_name(FILE_NAME),
-            is_installed=self._is_installed,
-            agents=_agent_names,
-            environ=self.environ,
-            make_folder=make_folder,
-        )
-        for remark in found.remarks:
-            output.talk(output.clean(remark))
-        return found
-
-    def _is_installed(self, agent: str, program: str) -> bool:
-        from backstory.runs.stream import is_installed
-
-        try:
-            return is_installed(agent, program or None, self.environ)
-        except (UnknownAgent, AgentCannotRun):
-            return False
-
-
-def _agent_names() -> list[str]:
-    from backstory import agents
-
-    return agents.names()

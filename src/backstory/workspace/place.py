@@ -18,6 +18,7 @@ from backstory.workspace.located import LocatedSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Self
 
     from backstory.config import Config
     from backstory.conversation.board import Offer
@@ -81,6 +82,12 @@ class Place:
     def keeps_home(self) -> bool:
         """True if logs and runs are put into the home store, or into the one that was named."""
         return bool(self.named) or self.config.settings.store.is_enabled
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Let go of the stores that were opened."""
