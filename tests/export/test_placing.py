@@ -12,12 +12,15 @@ import pytest
 from backstory.errors import BackstoryError, DiskFull, LogAppeared, NoteUnreadable, PutFileChanged
 from backstory.export import placing
 from backstory.export.placing import Notes, WantedFile, put, take_away
+from backstory.store import private
+from tests.support.homes import killed_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 UID = "01M815V0NF1G"
-STEPS = (("fsync", os), ("hardlink_to", Path), ("write", Notes), ("_missing_folders", placing))
+STEPS_MAX = 60
+STEPS = (("fsync", os), ("link", os), ("write", Notes), ("_missing_folders", placing))
 """What every file, and every note, comes through."""
 
 
@@ -124,13 +127,38 @@ def test_a_file_that_appears_meanwhile_is_not_touched(notes: Notes, folder: Path
     assert notes.of(UID) is None
 
 
-def test_no_other_file_is_replaced_where_there_are_no_hard_links(
-    notes: Notes, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unsupported(self: Path, target: Path) -> None:
-        raise OSError(errno.EPERM, "Operation not permitted")
+def unsupported(part: Path, target: Path) -> None:
+    raise OSError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(Path, "hardlink_to", unsupported)
+
+@pytest.fixture(params=[True, False], ids=["renames if new", "plain"])
+def no_links(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without hard links, with or without a rename that replaces nothing."""
+    monkeypatch.setattr(os, "link", unsupported)
+    if not request.param:
+        monkeypatch.setattr(private, "renamed", lambda one, other, way: False)
+
+
+@pytest.mark.usefixtures("no_links")
+def test_a_kill_at_any_step_leaves_a_log_whole_or_none_where_there_are_no_hard_links(
+    notes: Notes, folder: Path
+) -> None:
+    log = folder / "log.jsonl"
+    for step in range(1, STEPS_MAX):
+        was_killed = killed_at(step, lambda: put(notes, UID, "x", wanted(folder, log.name)), one_disk=False)
+        assert not log.exists() or log.read_bytes() == b"log.jsonl\n", step
+        if not was_killed:
+            assert log.exists()
+            return
+        if (note := notes.of(UID)) is not None:
+            take_away(note)
+            notes.drop(UID)
+        assert not log.exists(), step
+    pytest.fail("it never came through")
+
+
+@pytest.mark.usefixtures("no_links")
+def test_no_other_file_is_replaced_where_there_are_no_hard_links(notes: Notes, folder: Path) -> None:
     put(notes, UID, "x", wanted(folder, "log.jsonl"))
     assert everything(folder) == {"log.jsonl": b"log.jsonl\n", "mine": b"mine"}
     with pytest.raises(LogAppeared):

@@ -123,7 +123,7 @@ def test_one_that_is_killed_leaves_nothing_that_looks_whole(large: Path, tmp_pat
     code = (
         "import os, signal; from pathlib import Path\n"
         "from backstory.store import open_store; from backstory.store.file import backup\n"
-        "backup._sync = lambda path: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "backup.sync = lambda path: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"open_store({str(large)!r}).backup(Path({str(target)!r}))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], timeout=60)
@@ -138,7 +138,7 @@ def test_one_that_is_killed_leaves_nothing_that_looks_whole(large: Path, tmp_pat
 
 def test_one_that_is_interrupted_leaves_nothing(large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "copies" / "copy.db"
-    monkeypatch.setattr(backup, "_sync", lambda path: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(backup, "sync", lambda path: signal.raise_signal(signal.SIGINT))
     with open_store(large) as store, pytest.raises(KeyboardInterrupt):
         store.backup(target)
     assert list(target.parent.iterdir()) == []
@@ -148,7 +148,7 @@ def test_a_file_that_comes_meanwhile_is_not_overwritten(
     large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "copy.db"
-    monkeypatch.setattr(backup, "_sync", lambda path: target.write_text("precious"))
+    monkeypatch.setattr(backup, "sync", lambda path: target.write_text("precious"))
     with open_store(large) as store, pytest.raises(errors.FileInTheWay):
         store.backup(target)
     assert target.read_text() == "precious"

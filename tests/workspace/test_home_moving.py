@@ -214,7 +214,7 @@ def test_a_system_that_cannot_exchange_paths_gets_the_link_in_two_steps(
     source: Path, to: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (source / STRANGER).unlink()
-    monkeypatch.setattr(link, "_exchange", lambda one, other: False)
+    monkeypatch.setattr(link, "renamed", lambda one, other, way: False)
     rename = Path.rename
 
     def killed_between(path: Path, target: Path) -> Path:

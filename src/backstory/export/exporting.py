@@ -24,7 +24,7 @@ from backstory.conversation.board import repository_key
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, SqlTooBig
 from backstory.export.full_form import FullForms
 from backstory.export.redacted import RedactedSource, learn
-from backstory.store.private import make_folder
+from backstory.store.private import make_folder, publish, sync
 from backstory.store.tables import boarding, sidecars
 
 if TYPE_CHECKING:
@@ -360,8 +360,8 @@ def _write(fill: Callable[[Path], StoreContent], target: Path, *, force: bool) -
 
 
 def _move(whole: Path, target: Path, *, force: bool) -> None:
-    with whole.open("rb") as file:
-        os.fsync(file.fileno())
-    if not force and os.path.lexists(target):
-        raise FileInTheWay(target)
-    whole.replace(target)
+    sync(whole)
+    try:
+        whole.replace(target) if force else publish(whole, target)
+    except FileExistsError as refused:
+        raise FileInTheWay(target) from refused

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from backstory.agents.contract import IndexChange
 from backstory.errors import BackstoryError, CannotWrite, LogAppeared, NoteUnreadable, PutFileChanged
 from backstory.export.files import NOT_FOLLOWED, enter, kind_of, measured, sha256_of, written_to
-from backstory.store.private import as_ours, make_private_folder, write_private
+from backstory.store.private import as_ours, make_private_folder, publish, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -218,18 +218,11 @@ def _show(file: PutFile) -> None:
     """Give a file its name, unless another one has it by now."""
     path, beside = Path(file.path), Path(file.written_as)
     try:
-        path.hardlink_to(beside)
+        publish(beside, path)
     except FileExistsError as there:
         raise LogAppeared(path) from there
-    except OSError:
-        # Some file systems have no hard links: the name is taken with an empty file, which nobody else can do, too.
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            beside.replace(path)
-        except FileExistsError as there:
-            raise LogAppeared(path) from there
-        except OSError as refused:
-            raise as_ours(path, refused) from refused
+    except OSError as refused:
+        raise as_ours(path, refused) from refused
     beside.unlink(missing_ok=True)
 
 

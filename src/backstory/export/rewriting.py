@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from backstory.errors import SettingsChanged, SettingsReadOnly, SettingsUnusable
 from backstory.export.files import kind_of
-from backstory.store.private import as_ours, make_folder
+from backstory.store.private import as_ours, make_folder, publish
 
 if TYPE_CHECKING:
     from typing import IO
@@ -138,11 +138,6 @@ def _show(beside: Path, found: FoundFile) -> None:
         beside.replace(found.path)
         return
     try:
-        os.link(beside, found.path)
+        publish(beside, found.path)
     except FileExistsError as there:
         raise SettingsChanged(found.path) from there
-    except OSError:
-        # A file system without hard links.
-        if os.path.lexists(found.path):
-            raise SettingsChanged(found.path) from None
-        beside.rename(found.path)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
 from backstory.errors import FileInTheWay
-from backstory.store.private import as_ours, make_folder
+from backstory.store.private import as_ours, make_folder, publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,24 +38,11 @@ def whole_file(target: Path, *, force: bool = False) -> Iterator[IO[bytes]]:
                 yield opened
                 opened.flush()
                 os.fsync(opened.fileno())
-            _publish(part, target, force=force)
+            part.replace(target) if force else publish(part, target)
+        except FileExistsError as refused:
+            raise FileInTheWay(target) from refused
         except OSError as refused:
             raise as_ours(target, refused) from refused
     finally:
         with suppress(OSError):
             part.unlink()
-
-
-def _publish(part: Path, target: Path, *, force: bool) -> None:
-    if force:
-        part.replace(target)
-        return
-    try:
-        os.link(part, target)
-    except FileExistsError as refused:
-        raise FileInTheWay(target) from refused
-    except OSError:
-        # A file system without hard links.
-        if os.path.lexists(target):
-            raise FileInTheWay(target) from None
-        part.rename(target)

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,9 +30,9 @@ from backstory.projects.home_files import (
     with_new_home,
 )  # fmt: skip
 from backstory.store import moves
-from backstory.store.file import alone
-from backstory.store.moves import STORE, sync_folder
-from backstory.store.private import MODE, as_ours, make_private_folder, write_private
+from backstory.store.file import backup, verify
+from backstory.store.moves import STORE
+from backstory.store.private import MODE, as_ours, make_private_folder, sync, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -114,7 +115,7 @@ def settle_databases(home: Path) -> None:
     """Make each database of a home one file that nobody has open. Raises StoreBusy and errors of opening."""
     for name in DATABASES:
         if (home / name).exists() and (home / name).stat().st_size:
-            alone.settle_alone(home / name)
+            backup.settle(home / name)
 
 
 def copy_all(move: Move, progress: Callable[[int, int], None]) -> None:
@@ -128,8 +129,8 @@ def copy_all(move: Move, progress: Callable[[int, int], None]) -> None:
         _copy(move, entry)
         progress(number, len(entries))
     for folder in {(move.to / each.path).parent for each in entries} | {move.to / name for name in found.folders}:
-        sync_folder(folder)
-    sync_folder(move.to)
+        sync(folder)
+    sync(move.to)
 
 
 def check_all(move: Move, progress: Callable[[int, int], None]) -> None:
@@ -139,7 +140,7 @@ def check_all(move: Move, progress: Callable[[int, int], None]) -> None:
         if not _is_same(move, entry):
             raise HomeCopyDiffers(move.to / entry.path, f"it is not as {move.source / entry.path} is")
         progress(number, len(entries))
-    if STORE not in move.kept and (move.to / STORE).exists() and (wrong := alone.problems(move.to / STORE)):
+    if STORE not in move.kept and (move.to / STORE).exists() and (wrong := verify.damage(move.to / STORE)):
         raise HomeCopyDiffers(move.to / STORE, wrong[0])
 
 
@@ -168,7 +169,7 @@ def clear_source(move: Move) -> None:
         if unit not in move.kept and not os.path.lexists(move.to / unit):
             for entry in entries:
                 _copy(move, entry)
-            sync_folder((move.to / unit).parent)
+            sync((move.to / unit).parent)
         is_there = all(_is_same(move, each) for each in entries)
         if is_there or (unit in move.kept and unit.startswith(f"{LOCKS}/")):
             move.bytes += _size(move.source, entries)
@@ -177,17 +178,15 @@ def clear_source(move: Move) -> None:
         else:
             move.stayed.append(unit)
     _remove_rest(move.source)
-    sync_folder(move.source)
+    sync(move.source)
 
 
 def finish(move: Move) -> None:
     """The new folder is a home like any other from now on."""
     # It may have been moved away from there before.
-    with suppress(FileNotFoundError):
-        (move.to / moves.MOVED_TO).unlink()
-    with suppress(FileNotFoundError):
-        (move.to / moves.MOVED_FROM).unlink()
-    sync_folder(move.to)
+    for mark in (moves.MOVED_TO, moves.MOVED_FROM):
+        (move.to / mark).unlink(missing_ok=True)
+    sync(move.to)
 
 
 # one file -------------------------------------------------------------------------------------------------------
@@ -249,8 +248,7 @@ def _write_beside(move: Move, entry: Entry, beside: Path) -> None:
 
 def _write_copy(source: Path, target: Path) -> None:
     with source.open("rb") as file, os.fdopen(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as to:
-        while data := file.read(COPY_BYTES):
-            to.write(data)
+        shutil.copyfileobj(file, to, COPY_BYTES)
         to.flush()
         os.fsync(to.fileno())
 

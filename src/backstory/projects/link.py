@@ -6,17 +6,13 @@ Where a system cannot exchange two paths in one step there is such a moment, bet
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
-from backstory.store.moves import MOVED_TO, sync_folder
-from backstory.store.private import as_ours
+from backstory.store.moves import MOVED_TO
+from backstory.store.private import EXCHANGE, as_ours, renamed, sync
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-AT_FDCWD, EXCHANGE = -100, 2
-"""As Linux and macOS number them; both call it 2."""
 
 
 def replace_by_link(folder: Path, to: Path) -> None:
@@ -32,7 +28,7 @@ def replace_by_link(folder: Path, to: Path) -> None:
             elif left.is_dir():
                 (left / MOVED_TO).unlink(missing_ok=True)
                 left.rmdir()
-        sync_folder(folder.parent)
+        sync(folder.parent)
     except OSError as refused:
         raise as_ours(folder, refused) from refused
 
@@ -47,21 +43,7 @@ def _put_link(folder: Path, to: Path, beside: Path, aside: Path) -> None:
         beside.unlink()
     beside.symlink_to(to)
     if os.path.lexists(folder):
-        if _exchange(beside, folder):
+        if renamed(beside, folder, EXCHANGE):
             return
         folder.rename(aside)
     beside.rename(folder)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two paths in one step; return False if the system cannot do that."""
-    import ctypes
-
-    try:
-        system = ctypes.CDLL(None, use_errno=True)
-        first, second = os.fsencode(one), os.fsencode(other)
-        if sys.platform == "darwin":
-            return bool(system.renamex_np(first, second, EXCHANGE) == 0)
-        return bool(system.renameat2(AT_FDCWD, first, AT_FDCWD, second, EXCHANGE) == 0)
-    except (OSError, AttributeError):
-        return False

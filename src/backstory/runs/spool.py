@@ -24,7 +24,7 @@ from backstory.errors import BackstoryError
 from backstory.lazy import lazy_module, lazy_regex
 from backstory.model import OwnLine, event_from_json
 from backstory.runs import process
-from backstory.store.private import as_ours, make_private_folder, write_private
+from backstory.store.private import as_ours, make_private_folder, sync, write_private
 
 if TYPE_CHECKING:
     import shutil
@@ -101,8 +101,8 @@ class Spool:
         make_private_folder(spool.folder)
         write_private(spool.stdin, sent.encode("utf-8", "surrogatepass"))
         write_private(spool.folder / RUN, msgspec.json.encode(run), sync=True)
-        _sync_folder(spool.folder)
-        _sync_folder(spools)
+        sync(spool.folder)
+        sync(spools)
         return spool
 
     @property
@@ -167,7 +167,7 @@ class Spool:
         except OSError as refused:
             raise as_ours(self.messages, refused) from refused
         if is_first:
-            _sync_folder(self.folder)
+            sync(self.folder)
 
     def words(self) -> list[Word]:
         """Return the messages sent to the running agent, in order; a message with a torn line was never sent."""
@@ -325,14 +325,6 @@ def _append_whole(file: int, data: bytes) -> None:
     except OSError:
         os.ftruncate(file, size)
         raise
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def running_runs(home: Path) -> list[tuple[Spool, Run]]:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.errors import HomeIsMoving, HomeNotAFolder, HomeNotWhole, HomeWasMoved
-from backstory.store.private import write_private
+from backstory.store.private import sync, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -299,21 +299,12 @@ class Moving:
             self._file = None
 
 
-def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on the disk."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
 def _write_mark(path: Path, data: bytes) -> None:
     """Write a mark, whole and on the disk."""
     whole = path.with_name(f".{path.name}.{os.getpid()}")
     write_private(whole, data, sync=True)
     whole.replace(path)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def _is_locked(file: int) -> bool:

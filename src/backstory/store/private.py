@@ -1,9 +1,10 @@
-"""Folders that only their owner may enter, and files that only their owner may read."""
+"""Folders and files that only their owner may enter or read, and names that are given in one step."""
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from backstory.errors import CannotWrite, DiskFull
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from backstory.errors import BackstoryError
 
 MODE = 0o700
+AT_FDCWD = -100
+EXCHANGE, IF_NEW = 2, 4 if sys.platform == "darwin" else 1
+"""Ways to rename, as the system numbers them: two paths change places; nothing is replaced."""
 
 
 def make_folder(folder: Path) -> None:
@@ -60,6 +64,51 @@ def write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
             os.close(file)
     except OSError as refused:
         raise as_ours(path, refused) from refused
+
+
+def sync(path: Path) -> None:
+    """Put a file's bytes, or the names in a folder, on the disk."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def publish(part: Path, target: Path) -> None:
+    """Give a whole file its name, unless another has it. The name of the part may stay. Raises OSError."""
+    try:
+        os.link(part, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without hard links. To take the name with an empty file first would leave that after a kill.
+        if renamed(part, target, IF_NEW):
+            return
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        part.rename(target)
+
+
+def renamed(one: Path, other: Path, way: int) -> bool:
+    """Rename in one step, ``EXCHANGE`` or ``IF_NEW``; return False if the system, or the file system, cannot.
+
+    Raises FileExistsError.
+    """
+    import ctypes
+
+    try:
+        system = ctypes.CDLL(None, use_errno=True)
+        first, second = os.fsencode(one), os.fsencode(other)
+        if sys.platform == "darwin":
+            failed = system.renamex_np(first, second, way)
+        else:
+            failed = system.renameat2(AT_FDCWD, first, AT_FDCWD, second, way)
+    except (OSError, AttributeError):
+        return False
+    if failed and ctypes.get_errno() == errno.EEXIST:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(other))
+    return not failed
 
 
 def as_ours(path: Path, refused: OSError) -> BackstoryError:

@@ -1,4 +1,4 @@
-"""The store as one new file: all of it as it was at one moment, or no file.
+"""The store as one new file: all of it as it was at one moment, or no file; or as one file that nobody else has open.
 
 ``VACUUM INTO`` reads in one transaction, so nobody who writes beside it begins it anew, and copies only what the store
 holds: no free pages, and so nothing that was removed.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 import apsw
 
 from backstory import errors
-from backstory.store import private
 from backstory.store.file import connection, migrate
+from backstory.store.private import make_folder, publish, sync
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,8 +41,11 @@ def write(path: Path, target: Path) -> int:
         try:
             _begin(part)
             _copy(db, path, part, target)
-            _sync(part)
-            _publish(part, target)
+            sync(part)
+            publish(part, target)
+            sync(target.parent)
+        except FileExistsError as refused:
+            raise errors.FileInTheWay(target) from refused
         except OSError as refused:
             raise errors.CannotWrite(target, refused.strerror or str(refused)) from refused
     finally:
@@ -54,7 +57,7 @@ def write(path: Path, target: Path) -> int:
 
 
 def _begin(part: Path) -> None:
-    private.make_folder(part.parent)
+    make_folder(part.parent)
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
@@ -70,23 +73,16 @@ def _copy(db: apsw.Connection, path: Path, part: Path, target: Path) -> None:
             raise errors.DiskFull(target) from refused
 
 
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+def settle(path: Path) -> None:
+    """Put what SQLite keeps beside a database into its file, on the disk; the file alone is the database then.
 
-
-def _publish(part: Path, target: Path) -> None:
-    """Give the copy its name, unless a file of that name came meanwhile."""
-    try:
-        os.link(part, target)
-    except FileExistsError as refused:
-        raise errors.FileInTheWay(target) from refused
-    except OSError:
-        # A file system without hard links.
-        if os.path.lexists(target):
-            raise errors.FileInTheWay(target) from None
-        part.rename(target)
-    _sync(target.parent)
+    What belongs to no transaction is undone. Raises StoreBusy while another process has it open, and what
+    ``connection.translated`` raises.
+    """
+    with connection.translated(path), closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
+        db.set_busy_timeout(connection.BUSY_TIMEOUT_MS)
+        # Only who has a WAL for himself may end it: that moves its pages, and tells that nobody reads or writes.
+        if db.pragma("journal_mode") == "wal":
+            db.execute("pragma journal_mode = delete")
+        db.execute("begin exclusive; commit")
+    sync(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
@@ -9,13 +10,14 @@ from msgspec import Struct, field
 
 from backstory.model import Unknown, event_from_json
 from backstory.store import codec, schema
-from backstory.store.file import values
+from backstory.store.file import connection, values
 from backstory.store.intake import coverage
 from backstory.store.schema import fetch
 from backstory.store.tables import logs, sidecars, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 PROBLEMS_MAX = 200
 """The most problems that are listed; a file with more is lost as a whole, not here and there."""
@@ -82,6 +84,12 @@ def _values(db: apsw.Connection) -> Iterator[str]:
     for session_id, uid in fetch(db, tuple[int, str], "select id, uid from sessions order by id"):
         for problem in values.of_session(db, session_id, is_bounded=False):
             yield f"session {session_id} ({uid}): {problem}"
+
+
+def damage(path: Path) -> list[str]:
+    """Return the problems that SQLite finds in the pages of a file. Raises what ``connection.translated`` raises."""
+    with connection.translated(path), closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as db:
+        return pages(db)
 
 
 def pages(db: apsw.Connection) -> list[str]:
