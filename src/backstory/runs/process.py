@@ -7,9 +7,11 @@ its agent, and the child processes still running) read ``/proc`` where it exists
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ MARKER = "BACKSTORY_RUN"
 """The environment variable of an agent and its child processes: a run's is the turn's uid."""
 PROC = Path("/proc")
 """The folder in which Linux has files about processes."""
+SET_CHILD_SUBREAPER = 36
+"""A Linux ``prctl``: orphans below this process become its children, and not those of the system's first one."""
 
 
 def start(
@@ -50,6 +54,46 @@ def of_run(run: str) -> list[int]:
     # A command started by an agent's tool must not kill itself.
     own = _ancestors() if found else set[int]()
     return [pid for pid in found if pid not in own]
+
+
+class Orphans:
+    """Processes that lost their parents: children of this process where the system supports that, as Linux does.
+
+    Only for our own program: another one that uses the package has children that we do not know.
+    """
+
+    are_wanted = False
+    are_adopted = False
+
+    @classmethod
+    def adopt(cls) -> None:
+        """Have processes below this one whose parents end become its children, so that ``kill`` finds them."""
+        if sys.platform == "linux" and cls.are_wanted and not cls.are_adopted:
+            import ctypes
+
+            cls.are_adopted = ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+    @classmethod
+    def kill(cls, agent_birth: str) -> None:
+        """Kill those that began after an agent, with all below them."""
+        if cls.are_adopted:
+            _kill_orphans(int(agent_birth or 0))
+
+
+def _kill_orphans(since: int) -> None:
+    # Our own helpers share our session, or began before the agent: what is left lost its parent while that ran.
+    below: dict[int, list[int]] = {}
+    orphans, session = list[int](), os.getsid(0)
+    for entry in PROC.glob("[0-9]*"):
+        with suppress(OSError, IndexError, ValueError):
+            fields = (entry / "stat").read_text("utf-8").rpartition(")")[2].split()
+            pid, parent = int(entry.name), int(fields[1])
+            below.setdefault(parent, []).append(pid)
+            if parent == os.getpid() and int(fields[3]) != session and int(fields[19]) >= since:
+                orphans.append(pid)
+    for pid in orphans:
+        orphans += below.get(pid, ())
+        send(pid, SIGKILL)
 
 
 def writers_of(path: Path) -> list[int]:

@@ -331,6 +331,7 @@ class Runner:
                 store.change(sessions.drop_if_empty, session.id)
                 raise _not_started(request.agent, executable, request.cwd, refused) from refused
             # The agent needs its time to begin, so this costs none.
+            processes.Orphans.adopt()
             self._let_home_know(store, session)
             _note_native_id(store, session, run.native_id)
             import_module("backstory.derive.deriver")  # needed to store what it says
@@ -499,7 +500,7 @@ class Runner:
         def is_of_stop() -> bool:
             return stopping.was_asked or spool.was_cancelled
 
-        outputs = self._outputs(spool, reader, since)
+        outputs, born = self._outputs(spool, reader, since), processes.birth(process.pid)
         with ExitStack() as leaving:
             for each in (*(output.close for output in outputs), *([steering.end] if steering is not None else [])):
                 leaving.callback(each)
@@ -513,6 +514,7 @@ class Runner:
                     if not came:
                         ending.wait(POLL_S)
             spool.kill()
+            processes.Orphans.kill(born)
             for output in outputs:
                 for shown in output.rest():
                     yield _marked(shown, is_of_stop)

@@ -17,6 +17,7 @@ from backstory.cli.views.moments import METER_LEAST, OUTCOMES, meter_words
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import why, without_terminal_codes
 from backstory.model import Permissions, Tool
+from backstory.runs.process import Orphans
 from backstory.workspace.runs.run_events import (
     Compacted,
     Compacting,
@@ -69,6 +70,7 @@ def print_events(events: Generator[RunEvent, None, None], printer: Printer) -> i
 
     That is how the prompt ended that was asked for, else whether one could not be run, else how the last one ended.
     """
+    Orphans.are_wanted = True
     asked, other, is_failed = None, 0, False
     with closing(events), ExitStack() as keyboard:
         for event in events:
