@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import psutil
 import pytest
 
 from backstory.derive.phrasing import prompt_for
-from tests.support.blamed import HOUR, OTHER, Place, of_lines
+from tests.support.blamed import HOUR, OTHER, SESSION, Place, of_lines
 from tests.support.going import until
 
 if TYPE_CHECKING:
@@ -69,6 +70,68 @@ def test_likely_ends_an_hour_after_the_edit(place: Place) -> None:
     place.replace("a.py", "total *= 1.19", "total *= 1.16")
     place.commit("Add tax")
     assert place.lines("a.py") == [HUMAN] * 4
+
+
+APPENDED = "\n\ndef tax_of(total):\n    return total * 0.19\n"
+SCRIPT = "printf '\\n\\ndef tax_of(total):\\n    return total * 0.19\\n' >> a.py"
+
+
+def append(place: Place) -> None:
+    """A session appends lines by its shell."""
+    place.agent().ask("Add a function").run(SCRIPT)
+    (place.root / "a.py").write_text(BASE + APPENDED)
+
+
+def test_lines_that_a_shell_appended_are_likely_its_calls(place: Place) -> None:
+    append(place)
+    report = place.blame("a.py")
+    assert of_lines(report) == [HUMAN] * 3 + ["likely Add a function"] * 4
+    run = report["files"][0]["runs"][1]
+    assert (run["because"], run["turn_seq"], run["seq"], run["commit"]) == ("shell", 1, 2, None)
+    assert "@1 · at @2 · claude" in (text := place.shell("chronicle", "blame", "a.py").out)
+    assert "Add a function · by its shell · commit not committed" in text
+    # However long a person takes to commit it.
+    place.wait(9 * HOUR)
+    place.commit("Add a function")
+    assert place.lines("a.py") == [HUMAN] * 3 + ["likely Add a function"] * 4
+
+
+def test_a_line_that_no_shell_names_is_the_persons_though_one_changed_the_file(place: Place) -> None:
+    append(place)
+    place.put("a.py", BASE + APPENDED + "RATE = 0.19\n")
+    assert place.lines("a.py")[3:] == ["likely Add a function"] * 4 + [HUMAN]
+
+
+def test_what_a_shell_appended_before_the_last_commit_makes_no_later_line_likely(place: Place) -> None:
+    append(place)
+    place.commit("Add a function")
+    place.put("a.py", BASE)
+    place.commit("Take it away")
+    place.put("a.py", BASE + APPENDED)
+    assert place.lines("a.py") == [HUMAN] * 7
+
+
+def test_folders_that_are_gone_whose_sessions_wrote_lines_of_a_file_are_named(place: Place) -> None:
+    gone = place.shell.home / "elsewhere"
+    for name in ("one", "two", "other"):
+        (folder := gone / name).mkdir(parents=True)
+        (folder / "a.py").write_text(BASE)
+        new = "    total -= 1\n" if name == "other" else "    total *= 1.19\n"
+        agent = place.agent(f"{name}{SESSION[len(name) :]}", folder=folder).ask(f"Add tax in {name}")
+        agent.edit("a.py", "    return total\n", f"{new}    return total\n")
+    shutil.rmtree(gone)
+    place.replace("a.py", "    return total\n", "    total *= 1.19\n    return total\n")
+    place.commit("Add tax")
+    report = place.blame("a.py")
+    assert of_lines(report) == [HUMAN] * 4
+    # What was done in the third is nowhere in the file.
+    assert report["gone_folders"] == [str(gone / "one"), str(gone / "two")]
+    said = place.shell("chronicle", "blame", "HEAD").out
+    assert f"2 folders of sessions that wrote such lines are gone: {gone / 'one'}, {gone / 'two'}" in said
+    assert place.shell("project", "move", str(gone / "one"), str(place.root)).code == 0
+    report = place.blame("a.py")
+    assert of_lines(report) == [HUMAN, HUMAN, "wrote it Add tax in one", HUMAN]
+    assert report["gone_folders"] == []
 
 
 def test_a_line_that_was_removed_and_typed_again_is_the_persons(place: Place) -> None:

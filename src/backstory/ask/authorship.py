@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     import apsw
 
+PATHS_MAX = 500
+"""The most paths of files with the same name that are looked at."""
 ROOTS_MAX = 2_000
 """The most folders of a project's sessions that are looked at: worktrees, clones, what was moved."""
 
@@ -73,6 +75,11 @@ def touches_below(db: apsw.Connection, roots: Sequence[str], names: Sequence[str
     """The calls that changed a file, by its names below these folders, in order of their times."""
     paths = [f"{root.rstrip('/')}/{name}" for root in roots for name in names]
     return touches_of(db, [*paths, *earlier_names(db, paths)])
+
+
+def paths_called(db: apsw.Connection, name: str) -> list[str]:
+    """The paths of files that sessions changed in any folder, by their name below it."""
+    return [str(path) for (path,) in db.execute(_CALLED, (f"/{name}", PATHS_MAX))]
 
 
 def earlier_names(db: apsw.Connection, paths: Sequence[str]) -> list[str]:
@@ -165,6 +172,10 @@ from touched x join sessions s on s.id = x.session_id
   join events e on e.session_id = x.session_id and e.seq = x.seq and e.part = x.part
   left join turns t on t.id = e.turn_id left join call_results c on c.call_id = e.id
 where e.at is not null and {_SHOWN} order by e.at, s.uid, e.seq, e.part
+"""
+_CALLED = """
+select distinct f.file_path from session_files f
+where f.action <> 'read' and substr(f.file_path, -length(?1)) = ?1 order by f.id desc limit ?2
 """
 _EARLIER = """
 select distinct f.file_path from file_touches x join session_files f on f.id = x.file_id

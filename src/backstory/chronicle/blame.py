@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from backstory.bounds import iso
 from backstory.derive import made_by_tools
-from backstory.derive.authorship import SECOND_MS, Edit, written_by_edits
+from backstory.derive.authorship import SECOND_MS, Edit, is_telling, written_by_edits
 from backstory.derive.git_values import UNCOMMITTED, BlamedLine
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ for the line, and no later edit, no later write of the whole file and no later c
 says little, such as a bracket, or that stands in the file more often than it was written, counts only beside lines that
 the same edit put there. Or: a line below the commit's message names the session, and no other one.
 likely: the turn changed this file within the hour before the commit was authored, and after the commit of the file
-before it. A new version and a line of a generated file (a lock file, minified, linguist-generated, "do not edit") are
-never likely.
+before it. Or: a command of its shell that changed this file after the commit before, however long ago, holds the text
+of the line; one that says little goes with such lines above or below it. A new version and a line of a generated file
+(a lock file, minified, linguist-generated, "do not edit") are never likely.
 no session: everything else. Also what no session here did, or what a program did that a session ran in a shell.
 Git follows renames, and lines that were moved or copied in a commit. Only sessions of this repository count, in any of
 its worktrees, clones and former folders. A subagent's work is its parent's; the subagent stands beside it."""
@@ -45,11 +46,12 @@ class Evidence(StrEnum):
 
 
 class Because(StrEnum):
-    """The source of the evidence: the lines of an edit, a line below the commit's message, the time of an edit."""
+    """The source of the evidence: an edit's lines, a line below the commit's message, an edit's time, a script."""
 
     EDIT = "edit"
     TRAILER = "trailer"
     HOUR = "hour"
+    SHELL = "shell"
 
 
 class History(Protocol):
@@ -95,7 +97,10 @@ class BlamedFile(Struct, frozen=True, kw_only=True):
 
 
 class Blame(Struct, frozen=True, kw_only=True):
-    """The report. ``kind``: file, commit or pull request; ``witnesses`` made a commit or a pull request, or name it."""
+    """The report. ``kind``: file, commit or pull request; ``witnesses`` made a commit or a pull request, or name it.
+
+    ``gone``: folders that are gone, in which sessions wrote telling lines that are of no session here.
+    """
 
     kind: str
     name: str
@@ -106,6 +111,7 @@ class Blame(Struct, frozen=True, kw_only=True):
     witnesses: tuple[Witness, ...] = ()
     sessions: Mapping[str, ListedSession]
     """By their uids: all that are named here."""
+    gone: tuple[str, ...] = ()
 
 
 def blame_file(reader: Reader, history: History, path: str, span: tuple[int, int] | None = None) -> Blame:
@@ -134,7 +140,7 @@ def blame_file(reader: Reader, history: History, path: str, span: tuple[int, int
     blamed = {line.commit for line, _ in shown}
     file = BlamedFile(path=path, runs=tuple(_runs(shown)), is_generated=is_generated)
     return _with_sessions(
-        reader, Blame(kind="file", name=path, files=(file,), sessions={},
+        reader, Blame(kind="file", name=path, files=(file,), sessions={}, gone=_gone(known, [file]),
                       commits={each: commits[each] for each in commits if each in blamed}),
     )  # fmt: skip
 
@@ -171,6 +177,7 @@ def blame_commit(reader: Reader, history: History, commit: Commit) -> Blame:
         files.append(BlamedFile(path=change.path, runs=runs, is_binary=change.is_binary, is_generated=is_generated))
     return _with_sessions(
         reader, Blame(kind="commit", name=commit.hash, files=tuple(files), commit=commit, sessions={},
+                      gone=_gone(known, files),
                       commits={commit.hash: commit}, trailers=known.trailers(commit),
                       witnesses=known.of_commit(commit.hash)),
     )  # fmt: skip
@@ -219,23 +226,43 @@ class _Asked:
 
     def credits(self, lines: Sequence[BlamedLine]) -> list[Credit]:
         """The credit of each line."""
-        return [credit or self._otherwise(line) for line, credit in zip(lines, self.written(lines), strict=True)]
+        found = [credit or self._otherwise(line) for line, credit in zip(lines, self.written(lines), strict=True)]
+        for step in (1, -1):
+            for place in range(len(lines))[::step]:
+                self._go_along(lines, found, place, place - step)
+        return found
+
+    def _go_along(self, lines: Sequence[BlamedLine], found: list[Credit], place: int, near: int) -> None:
+        """Give a line that says little to the shell that likely put the line above or below it there."""
+        if not 0 <= near < len(lines) or found[near].because != Because.SHELL or found[place].act is not None:
+            return
+        line, other = lines[place], lines[near]
+        if line.commit == other.commit and abs(line.number - other.number) == 1 and not is_telling(line.text):
+            found[place] = found[near]
 
     def _otherwise(self, line: BlamedLine) -> Credit:
         """The credit of a line that no edit explains."""
         commit = self._commits.get(line.commit)
-        if commit is None:
-            return Credit()
-        if (act := self._session_named(commit)) is not None:
+        if commit is not None and (act := self._session_named(commit)) is not None:
             return Credit(evidence=Evidence.WROTE, because=Because.TRAILER, act=act)
         if self._is_generated or made_by_tools.is_version(line.text):
             return Credit()
-        since = max(commit.authored - HOUR_MS, self._committed_before(commit))
-        before = [each for each in self._edits if since <= each.at < commit.authored + SECOND_MS]
-        return Credit(evidence=Evidence.LIKELY, because=Because.HOUR, act=before[-1].act) if before else Credit()
+        until = None if commit is None else commit.authored + SECOND_MS
+        since = self._committed_before(commit)
+        edits = [each for each in self._edits if since <= each.at and (until is None or each.at < until)]
+        if is_telling(line.text):
+            text = line.text.strip()
+            named = [each.act for each in edits if text in _unescaped(each.script)]
+            if named:
+                return Credit(evidence=Evidence.LIKELY, because=Because.SHELL, act=named[-1])
+        if commit is None or not edits or edits[-1].at < commit.authored - HOUR_MS:
+            return Credit()
+        return Credit(evidence=Evidence.LIKELY, because=Because.HOUR, act=edits[-1].act)
 
-    def _committed_before(self, commit: Commit) -> int:
-        """Return the time of the file's previous commit: earlier changes were part of that one."""
+    def _committed_before(self, commit: Commit | None) -> int:
+        """Return the time of the file's previous commit: earlier changes were part of that one. None: not committed."""
+        if commit is None:
+            return max((each.authored + SECOND_MS for each in self._history), default=0)
         hashes = [each.commit for each in self._history]
         if commit.hash not in hashes:
             return 0
@@ -251,6 +278,30 @@ class _Asked:
             is_one = len({each.value for each in named}) == 1 and len(acts) == 1
             self._named[commit.hash] = next(iter(acts.values())) if is_one else None
         return self._named[commit.hash]
+
+
+def _unescaped(script: str) -> str:
+    """A script as text, with the ends of lines and tabs that its words spell out."""
+    return script.replace("\\n", "\n").replace("\\t", "\t")
+
+
+def _gone(known: Authorship, files: Sequence[BlamedFile]) -> tuple[str, ...]:
+    """The folders that are gone in which sessions wrote telling lines that no session here wrote."""
+    found = set[str]()
+    for file in files:
+        nobodys = (run for run in file.runs if run.credit.evidence == Evidence.NONE)
+        texts = {text.strip() for run in nobodys for text in run.texts if is_telling(text)}
+        if texts:
+            found |= {
+                folder
+                for folder, edits in known.edits_elsewhere(file.path).items()
+                if any(sign == "+" and line.strip() in texts for each in edits for sign, line in _lines(each))
+            }
+    return tuple(sorted(found))
+
+
+def _lines(edit: FileEdit) -> tuple[tuple[str, str], ...]:
+    return edit.written.lines if edit.written is not None else ()
 
 
 def _is_in(number: int, span: tuple[int, int] | None) -> bool:
@@ -309,6 +360,7 @@ def as_json(report: Blame) -> dict[str, Any]:
         ],
         "sessions": [{"is_maker": each.is_maker} | _act_as_json(each.act, report) for each in report.witnesses],
         "files": [_file_as_json(each, report) for each in report.files],
+        "gone_folders": report.gone,
     }
 
 

@@ -9,6 +9,7 @@ import click
 from backstory.chronicle.blame import Because, Evidence, label_of, show_command
 from backstory.cli import output
 from backstory.cli.options import readable
+from backstory.cli.output import flowing
 from backstory.cli.report_options import form_options, print_report
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.errors import FileNotHere, LinesNotThere, NothingToBlame, NotInRepository
@@ -121,6 +122,8 @@ def _repository(app: App) -> str | None:
 
 TITLE_CHARS = 60
 HASH_CHARS = 10
+GONE_SHOWN = 3
+"""The most folders that are gone of which the path is shown."""
 LINES_SHOWN = 20
 """The most lines that are shown with what stands in them."""
 COLOURS = {Evidence.WROTE: "green", Evidence.LIKELY: "yellow", Evidence.NONE: None}
@@ -142,6 +145,8 @@ def text_lines(report: Blame) -> Iterator[str]:
             yield f"  {_span(run):>{room}}  {mark}  {_credit(run, report)}"
             if shows_texts:
                 yield from (f"  {'':>{room}}    {output.one_line(text, 160, keep_blanks=True)}" for text in run.texts)
+    if report.gone:
+        yield from ("", *flowing(_gone(report), 0))
     if commands := list(_commands(report)):
         yield ""
         yield from commands
@@ -157,6 +162,8 @@ def markdown_lines(report: Blame) -> Iterator[str]:
         yield from ("", f"## {plain(_file_head(file))}", "") if head else (f"# {plain(_file_head(file))}", "")
         for run in file.runs:
             yield f"- {_span(run)}: **{run.credit.evidence}** {plain(_credit(run, report))}".rstrip()
+    if report.gone:
+        yield from ("", plain(_gone(report)))
     if commands := list(_commands(report)):
         yield from ("", *(f"- `{each}`" for each in commands))
 
@@ -172,6 +179,18 @@ def _head(report: Blame) -> Iterator[str]:
     yield from (f"  {_witness(each, report)}" for each in report.witnesses)
     if report.kind == "pull request" and not report.witnesses:
         yield "  No session here opened or names it."
+
+
+def _gone(report: Blame) -> str:
+    """Folders that nobody can look into any more, and how a person says what they were."""
+    shown = ", ".join(report.gone[:GONE_SHOWN])
+    more = f" and {len(report.gone) - GONE_SHOWN:,} more" if len(report.gone) > GONE_SHOWN else ""
+    them = "It" if len(report.gone) == 1 else "They"
+    return (
+        f"{output.counted(len(report.gone), 'folder')} of sessions that wrote such lines "
+        f"{'is' if len(report.gone) == 1 else 'are'} gone: {shown}{more}. {them} may have been this repository: "
+        "backstory project move OLD NEW"
+    )
 
 
 def _trailer(each: Trailer, report: Blame) -> str:
@@ -210,6 +229,8 @@ def _credit(run: Run, report: Blame) -> str:
 def _why(credit: Credit, act: Act, commit: Commit | None) -> str:
     if credit.because == Because.TRAILER:
         return "named below the commit's message"
+    if credit.because == Because.SHELL:
+        return "by its shell"
     if credit.because == Because.HOUR and commit is not None and act.at is not None:
         return f"changed the file {max(0, commit.authored - act.at) // MINUTE_MS} min before"
     return ""

@@ -6,13 +6,14 @@ sessions hold, because one was resumed or forked, is of the one with the smalles
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from backstory import agents
 from backstory.ask import authorship
-from backstory.derive import deeds, written_lines
+from backstory.derive import deeds, shell_parse, written_lines
 from backstory.derive.authorship import SECOND_MS
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.git_values import UNCOMMITTED
@@ -52,11 +53,15 @@ class Act(Struct, frozen=True, kw_only=True):
 
 
 class FileEdit(Struct, frozen=True, kw_only=True):
-    """A call that changed a file. ``written``: the lines; None where the call does not say them."""
+    """A call that changed a file. ``written``: the lines; None where the call does not say them.
+
+    ``script``: of a shell, which may hold lines; '' of any other call.
+    """
 
     act: Act
     at: int
     written: WrittenLines | None
+    script: str = ""
 
 
 class Trailer(Struct, frozen=True, kw_only=True):
@@ -87,24 +92,22 @@ class Authorship:
 
     def edits(self, names: Sequence[str]) -> tuple[FileEdit, ...]:
         """The calls that changed a file, by any of its names below the root, in order of their times."""
-        found: dict[tuple[object, ...], tuple[str, FileEdit]] = {}
-        for store, touches in self._touches(names):
-            forms = _forms(store)
-            for touch in touches:
-                call, doing = touch.call.event, touch.doing
-                if not isinstance(call, ToolCall) or doing.at is None:
-                    continue
-                key = (
-                    doing.turn_uid or doing.session_uid,
-                    call.tool_use_id or (doing.seq, touch.call.part),
-                    touch.path,
-                )
-                known = found.get(key)
-                if known is not None and known[0] <= doing.session_uid:
-                    continue
-                edit = FileEdit(act=_act(store, doing), at=doing.at, written=_written(forms, touch))
-                found[key] = doing.session_uid, edit
-        return tuple(sorted((edit for _, edit in found.values()), key=lambda each: each.at))
+        return _edits(self._touches(names))
+
+    def edits_elsewhere(self, name: str) -> dict[str, tuple[FileEdit, ...]]:
+        """The calls that changed a file of this name in folders that are gone, by the folder.
+
+        Such a folder may have been another worktree or clone of this repository: nobody can look any more.
+        """
+        found: dict[str, list[tuple[Store, list[FileTouch]]]] = {}
+        for store in self._stores:
+            known = {root.rstrip("/") for root in self._roots_in(store)}
+            for path in store.ask_or(list[str](), lambda db: authorship.paths_called(db, name)):
+                folder = path[: -len(name) - 1]
+                if folder.startswith("/") and folder not in known and _is_gone(folder):
+                    touches = store.ask_or(list[authorship.FileTouch](), authorship.touches_of, [path])
+                    found.setdefault(folder, []).append((store, touches))
+        return {folder: _edits(touches) for folder, touches in sorted(found.items())}
 
     def _touches(self, names: Sequence[str]) -> Iterator[tuple[Store, list[FileTouch]]]:
         better: list[Store] = []
@@ -196,6 +199,35 @@ class Authorship:
         return None
 
 
+def _is_gone(folder: str) -> bool:
+    try:
+        return not Path(folder).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _edits(found: Iterable[tuple[Store, Iterable[FileTouch]]]) -> tuple[FileEdit, ...]:
+    """Touches of stores as edits, in order of their times; each call once, of the session with the smallest uid."""
+    edits: dict[tuple[object, ...], tuple[str, FileEdit]] = {}
+    for store, touches in found:
+        forms = _forms(store)
+        for touch in touches:
+            call, doing = touch.call.event, touch.doing
+            if not isinstance(call, ToolCall) or doing.at is None:
+                continue
+            key = (doing.turn_uid or doing.session_uid, call.tool_use_id or (doing.seq, touch.call.part), touch.path)
+            known = edits.get(key)
+            if known is not None and known[0] <= doing.session_uid:
+                continue
+            written = _written(forms, touch)
+            script = "" if written is not None and written.lines else _script(forms, touch)
+            edits[key] = (
+                doing.session_uid,
+                FileEdit(act=_act(store, doing), at=doing.at, written=written, script=script),
+            )
+    return tuple(sorted((edit for _, edit in edits.values()), key=lambda each: each.at))
+
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -243,6 +275,15 @@ def _written(forms: FullForms, touch: FileTouch) -> WrittenLines | None:
         whole = forms.expand(touch.call)
         call = whole if isinstance(whole, ToolCall) else call
     return written_lines.of_path(written_lines.written_by(call), touch.path)
+
+
+def _script(forms: FullForms, touch: FileTouch) -> str:
+    """All of the script that a call had a shell run; '' of any other call."""
+    call = touch.call.event
+    if not isinstance(call, ToolCall) or shell_parse.script_in(call) is None:
+        return ""
+    whole = forms.expand(touch.call)
+    return (shell_parse.script_in(whole) or "") if isinstance(whole, ToolCall) else ""
 
 
 def _witnesses(found: Iterable[Witness]) -> tuple[Witness, ...]:
