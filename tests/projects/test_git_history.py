@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.derive.git_values import UNCOMMITTED
+from backstory.derive.projects import Repository
 from backstory.errors import FileIsBinary, FileNotHere, GitFailed, NoGit
 from backstory.projects.git_history import GitHistory
+from backstory.workspace.stores.importing import repositories_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -178,3 +180,59 @@ def ask_everything(repository: Path) -> object:
         asked.history_before(head, ["a.txt"]), asked.commits([head]), asked.changes_of(head),
         asked.generated(["a.txt"]),
     )  # fmt: skip
+
+
+# the commits that a history begins with -------------------------------------------------------------------------------
+
+
+def test_a_history_begins_with_all_commits_without_a_parent_the_oldest_first(repository: Path) -> None:
+    first = git(repository, "rev-parse", "HEAD")
+    assert history(repository).first_commits() == (first,)
+    git(repository, "checkout", "-q", "--orphan", "other")
+    git(repository, "commit", "-qm", "Begin again")
+    other = git(repository, "rev-parse", "HEAD")
+    git(repository, "merge", "-q", "--allow-unrelated-histories", "-m", "Join", "main")
+    assert {*history(repository).first_commits()} == {first, other}
+
+
+def test_a_repository_without_commits_and_a_shallow_clone_begin_with_nothing_known(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (repository / "a.txt").write_text("more")
+    git(repository, "commit", "-qam", "More")
+    (shallow := tmp_path_factory.mktemp("shallow")).rmdir()
+    git(repository, "clone", "-q", "--depth=1", f"file://{repository}", str(shallow))
+    assert history(shallow).first_commits() == ()
+    git(empty := tmp_path_factory.mktemp("empty"), "init", "-q")
+    assert history(empty).first_commits() == ()
+
+
+def test_git_is_asked_once_for_all_worktrees_and_again_where_another_repository_is(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+    first_commits = GitHistory.first_commits
+
+    def noting(of: GitHistory) -> tuple[str, ...]:
+        asked.append(of.root or of._folder)
+        return first_commits(of)
+
+    monkeypatch.setattr(GitHistory, "first_commits", noting)
+    (linked := tmp_path_factory.mktemp("linked")).rmdir()
+    git(repository, "worktree", "add", "-q", str(linked))
+    roots = [str(repository), str(linked), str(repository / "gone")]
+    found = repositories_at(roots, {}, ENVIRON)
+    assert {root: each.commits for root, each in found.items()} == dict.fromkeys(
+        roots[:2], history(repository).first_commits()
+    )
+    assert repositories_at(roots, found, ENVIRON) == {}
+    assert len(asked) == 2
+    other = {roots[0]: Repository(("1" * 40,), found[roots[0]].inode + 1)}
+    assert repositories_at(roots[:1], other, ENVIRON) == {roots[0]: found[roots[0]]}
+
+
+def test_without_git_nothing_is_noted_and_what_git_refuses_is_noted_as_unknown(repository: Path) -> None:
+    assert repositories_at([str(repository)], {}, {"PATH": "/nonexistent"}) == {}
+    (repository / ".git" / "HEAD").write_text("nonsense")
+    (found,) = repositories_at([str(repository)], {}, ENVIRON).values()
+    assert found.commits == ()

@@ -15,7 +15,6 @@ from backstory.ask.costs import PAID_COLUMNS, Costs
 from backstory.ask.stats import ROWS_AT_ONCE, Root, members_of
 from backstory.ask.tool_stats import copied_turns
 from backstory.derive import call_words
-from backstory.derive.naming import main_folder, project_name
 from backstory.model import Tokens, Tool, ToolCall, ToolResult, event_from_json
 from backstory.store import schema
 from backstory.store.schema import fetch
@@ -204,8 +203,8 @@ def _place(row: tuple[Any, ...], asked: Asked) -> HabitPlace:
         each if each is None or moves is None else moves.here(each, session.created)
         for each in (session.project, session.root, session.cwd)
     )
-    name = project_name(project, session.repository, root, cwd)
-    return HabitPlace(key=session.repository or main_folder(project or ""), name=name, root=root or cwd)
+    key, name = asked.names.of(project, session.repository, root, cwd)
+    return HabitPlace(key=key, name=name, root=root or cwd)
 
 
 def _failed(db: apsw.Connection, known: _Known) -> Iterator[HabitCall]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from backstory import bounds
 from backstory.ask.costs import NOTHING, PAID_COLUMNS, Costs, is_free
-from backstory.derive.naming import main_folder, project_name
+from backstory.derive.naming import ProjectNames, is_path
 from backstory.derive.pricing import cost_of
 from backstory.derive.tally import GroupKey
 from backstory.model import PARTIAL, Relation
@@ -58,6 +58,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     but_turns: frozenset[str] = frozenset()
     is_estimated: bool = True
     report: Callable[[int, int], None] = lambda done, total: None
+    names: ProjectNames = ProjectNames()
 
     @property
     def is_ranged(self) -> bool:
@@ -324,7 +325,7 @@ class _Groups:
 
     def __init__(self, by: By | None, asked: Asked, tally: Tally, roots: Mapping[int, _RootRow]) -> None:
         self._by, self._zone, self._tally, self._roots = by, asked.zone, tally, roots
-        self._moves = asked.wanted.moves
+        self._asked, self._moves = asked, asked.wanted.moves
         self._known: dict[object, Group] = {}
         self._places: dict[tuple[str | None, ...], GroupKey] = {}
         self._names: dict[str, str] = {}
@@ -368,14 +369,12 @@ class _Groups:
             each if each is None or self._moves is None else self._moves.here(each, session.created)
             for each in (session.project, session.root, session.cwd)
         )
-        name = project_name(project, session.repository, root, cwd)
-        project = project and main_folder(project)
-        if project:
-            name = self._names.setdefault(project, name)
-        if self._by == "repository" and session.repository:
-            return GroupKey(value=session.repository)
+        key, name = self._asked.names.of(project, session.repository, root, cwd)
+        name = self._names.setdefault(key, name)
+        if self._by == "repository" and key and not is_path(key):
+            return GroupKey(value=name)
         value = session.branch if self._by == "branch" else name
-        return GroupKey(value=value or None, project=project, project_name=name or None)
+        return GroupKey(value=value or None, project=key or None, project_name=name or None)
 
 
 _UNDATED = "last_active is null or last_active <= 0"

@@ -71,9 +71,9 @@ class SearchReport(Struct, frozen=True, kw_only=True):
 def search_report(reader: Reader, query: SearchQuery) -> SearchReport:
     """Search, and group what was found."""
     result = reader.search(query)
-    places: dict[str | None, list[FoundSession]] = {}
+    places: dict[str, list[FoundSession]] = {}
     for found in _sessions(reader, result):
-        places.setdefault(found.session.repository or found.session.main_project, []).append(found)
+        places.setdefault(found.session.repository_key, []).append(found)
     findings = result.findings
     return SearchReport(
         query=query,
@@ -89,7 +89,7 @@ def search_report(reader: Reader, query: SearchQuery) -> SearchReport:
 
 def _place(found: Sequence[FoundSession]) -> FoundPlace:
     first = found[0].session
-    return FoundPlace(name=first.repository or first.project_name, project=first.main_project, found=tuple(found))
+    return FoundPlace(name=first.project_name, project=first.main_project, found=tuple(found))
 
 
 def _sessions(reader: Reader, result: SearchResult) -> list[FoundSession]:

@@ -58,20 +58,21 @@ def standup(reader: Reader, wanted: SessionFilter, report: Callable[[int, int], 
     costs = {each.key.value: each.figures.cost for each in stats.groups}
     places: dict[tuple[str | None, str | None], list[Item]] = {}
     for work in reader.work(wanted, report):
-        key = work.session.repository or work.session.main_project, work.session.branch
+        key = work.session.repository_key, work.session.branch
         places.setdefault(key, []).append(_item(work, wanted, costs))
     return Standup(
         wanted=wanted,
         places=tuple(
-            Place(name=_name(items[0]), project=items[0].session.main_project, branch=branch, items=tuple(items))
+            Place(
+                name=items[0].session.project_name,
+                project=items[0].session.main_project,
+                branch=branch,
+                items=tuple(items),
+            )
             for (_, branch), items in places.items()
         ),
         undated=stats.undated,
     )
-
-
-def _name(item: Item) -> str:
-    return item.session.repository or item.session.project_name
 
 
 def _item(work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, Cost]) -> Item:

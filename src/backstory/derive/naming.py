@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from backstory.lazy import lazy_regex
 
@@ -21,6 +23,7 @@ _PLAN = lazy_regex(r"(?:implementation )?plan:\s+(?=\S)", re.IGNORECASE)
 _MADE_ON = lazy_regex(r"-20\d{6}$")
 _FENCE = ("```", "~~~")
 _WORKTREES = lazy_regex(r"[/\\]\.(?:[\w-]+[/\\])?worktrees[/\\]")
+_HIDDEN = lazy_regex(r"[/\\]\.[^/\\.]")
 
 
 def headline(prompt: str) -> str:
@@ -70,10 +73,9 @@ def project_name(project: str | None, repository: str | None, root: str | None, 
     """
     if repository:
         return repository
-    if project is not None and not _is_path(project):
+    if project is not None and not is_path(project):
         return "/".join(project.strip("/").split("/")[-2:])
-    path = main_folder(project or cwd or "")
-    parts = [part for part in re.split(r"[/\\]", path) if part]
+    parts = parts_of(main_folder(project or cwd or ""))
     # A project that is not the folder itself is the root of its repository.
     is_root = root is not None or (project is not None and cwd is not None and project != cwd)
     return "/".join(parts[-1:] if is_root else parts[-2:])
@@ -88,8 +90,75 @@ def main_folder(path: str) -> str:
     return _WORKTREES.split(path, maxsplit=1)[0]
 
 
-def _is_path(project: str) -> bool:
+def is_path(project: str) -> bool:
+    """Return True for a project that is known by its folder."""
     return project.startswith(("/", "~", ".", "\\")) or project[1:3] in (":\\", ":/")
+
+
+def is_of_remote(project: str | None) -> bool:
+    """Return True for a project that is known by its remote."""
+    return bool(project) and not is_path(project or "")
+
+
+def parts_of(path: str) -> list[str]:
+    """The names of the folders that a path goes through."""
+    return [part for part in re.split(r"[/\\]", path) if part]
+
+
+# projects on screens --------------------------------------------------------------------------------------------------
+
+
+class ShownProject(NamedTuple):
+    """The project of a session on screens: sessions with one key are in one row, and no two keys have one name.
+
+    For showing only: no right, scope or setting may follow from it.
+    """
+
+    key: str
+    name: str
+
+
+class ProjectNames(Struct, frozen=True, kw_only=True):
+    """The projects that are shown otherwise than their own facts say, as an ingest noted them.
+
+    ``known``: by remote as it was recorded, by repository, by folder, or by folder and repository (see ``place_key``).
+    ``upto``: the last session's id then.
+    """
+
+    known: dict[str, ShownProject] = {}
+    upto: int = 0
+
+    def of(self, project: str | None, repository: str | None, root: str | None, cwd: str | None) -> ShownProject:
+        """Return the project of a session with these facts, its folders as they lie now."""
+        found, folder = self.known.get(place_key(project, repository, cwd)), main_folder(project or cwd or "")
+        is_remote = is_of_remote(project)
+        if found is None and not is_remote:
+            found = self.known.get(repository) if repository else self._above(folder)
+        if found is not None:
+            return found
+        key = repository if repository and not is_remote else folder
+        return ShownProject(key, project_name(project, repository, root, cwd))
+
+    def _above(self, folder: str) -> ShownProject | None:
+        above = folder_above_hidden(folder)
+        found = self.known.get(above) if above else None
+        return None if found is None or is_path(found.key) else found
+
+
+def place_key(project: str | None, repository: str | None, cwd: str | None) -> str:
+    """Return the key under which ``ProjectNames`` knows sessions with these facts."""
+    folder = main_folder(project or cwd or "")
+    return f"{folder}\n{repository}" if repository and not is_of_remote(project) else folder
+
+
+def folder_above_hidden(folder: str) -> str | None:
+    """The folder above the first hidden one on a path, unless it is a person's home or above that.
+
+    >>> folder_above_hidden("/home/me/tool/.build/x"), folder_above_hidden("/home/me/.cache/x")
+    ('/home/me/tool', None)
+    """
+    above, *below = _HIDDEN.split(folder, maxsplit=1)
+    return above if below and len(parts_of(above)) > 2 else None
 
 
 # git remotes ----------------------------------------------------------------------------------------------------------

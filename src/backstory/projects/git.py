@@ -141,6 +141,20 @@ def remote_url(root: Path) -> str | None:
     return urls.get("origin") or next(iter(urls.values()), None)
 
 
+def has_whole_history(folder: Path) -> bool:
+    """Return True if the repository of a folder has commits, and those that they begin with: it is no shallow clone."""
+    root = repository_root(folder)
+    try:
+        common = None if root is None else _common_dir(root / ".git")
+        if common is None or (common / "shallow").exists():
+            return False
+        return any((common / each).exists() for each in ("packed-refs", "reftable")) or any(
+            each.is_file() for each in islice((common / "refs" / "heads").rglob("*"), WORKTREES_MAX)
+        )
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def _bare_root(folder: Path) -> Path | None:
     """Return the bare repository that contains a folder or its worktree."""
     for each in (folder, *folder.parents):

@@ -24,6 +24,8 @@ COMMITS_MAX = 2_000
 """Most commits of a file's history that are looked at, the newest."""
 COPIES_MAX = 20
 """The most other files that lines of one came from that are looked at."""
+ROOTS_MAX = 100
+"""A history that begins with more commits says nothing of what it is."""
 FILE_BYTES_MAX = 50_000_000
 """A file that git does not have is read up to this size."""
 _DIFF = (
@@ -53,6 +55,16 @@ class GitHistory:
     def root(self) -> Path | None:
         """The root of the worktree; None outside of a repository."""
         return git.repository_root(self._folder.resolve())
+
+    def first_commits(self) -> tuple[str, ...]:
+        """The commits that the history of HEAD begins with, the oldest first; raises NoGit and GitFailed.
+
+        Empty where that is not known: before the first commit, and in a shallow clone.
+        """
+        if not (git.has_whole_history(self._folder) and self._has_commits):
+            return ()
+        found = self._git.ask("rev-list", "--max-parents=0", f"-n{ROOTS_MAX + 1}", "HEAD", "--").split()
+        return tuple(reversed(found)) if len(found) <= ROOTS_MAX else ()
 
     def path_of(self, typed: str) -> str | None:
         """A path as git names it, below the root, with ``/``; None for one outside. Links of folders are followed."""

@@ -24,14 +24,17 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.derive.naming import ProjectNames
     from backstory.store.intake import append
     from backstory.store.intake.append import Written
     from backstory.store.intake.batches import RecordBatch
     from backstory.store.intake.coverage import IndexRule
     from backstory.store.moves import Move, Moves
+    from backstory.store.tables import repositories
     from backstory.store.tables.session_filter import Selection
 else:
     append = lazy_module("backstory.store.intake.append")
+    repositories = lazy_module("backstory.store.tables.repositories")
     import apsw
 
 
@@ -114,6 +117,8 @@ class Database:
         """True if a writer waits for another one; if not, writing raises StoreBusy at once."""
         self.index_rule: Callable[[], IndexRule] | None = None
         """The rule of a person for derived tables; None: the store's own."""
+        self.project_names: Callable[[], ProjectNames] | None = None
+        """The names of all projects on screens; None: each session says its own."""
         self.prices_file: Path | None = None
         """A person's own prices, which stand in for those that come with the program."""
 
@@ -128,6 +133,7 @@ class Database:
         """Change which folders the store knows to be moved."""
         self.decide(moves.changed, change)
         self._moves = None
+        self.change(repositories.note_names, self.moves)
 
     def settle(self) -> None:
         """Note the root of the project where it lies now, if the store says another one or none.
@@ -143,7 +149,11 @@ class Database:
         """A session as this store may show it: what people elsewhere called it counts for nothing."""
         if self.is_elsewhere:
             session = msgspec.structs.replace(session, name="", elsewhere=str(self.path))
-        return session.moved(self.moves)
+        session = session.moved(self.moves)
+        if self.project_names is None:
+            return session
+        shown = self.project_names().of(session.project, session.repository, session.root, session.cwd)
+        return msgspec.structs.replace(session, shown=shown)
 
     def as_recorded(self, wanted: F) -> F:
         """A filter that knows how the paths here are to be read."""

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backstory.derive.naming import ProjectNames
 from backstory.errors import BackstoryError, short_reason
 from backstory.ids import session_identity
 from backstory.projects import git
@@ -67,6 +68,7 @@ class Place:
         self.home, self.folder, self.named, self.now = home, folder, store, now
         self._read_config = config
         self.environ, self.report = environ or {}, report
+        self._project_names: ProjectNames | None = None
 
     @cached_property
     def config(self) -> Config:
@@ -112,8 +114,18 @@ class Place:
     def _opened(self, path: str | Path, *, shared: bool = False) -> Store:
         store = open_store(path, shared=shared, now=self.now)
         store.prices_file = self.home / PRICES
-        store.index_rule = self.index_rule
+        store.index_rule, store.project_names = self.index_rule, self.project_names
         return store
+
+    def project_names(self) -> ProjectNames:
+        """The names of projects on screens; for showing only."""
+        if self._project_names is None:
+            self._project_names = self.home_store.ask_or(ProjectNames(), sessions.project_names)
+        return self._project_names
+
+    def forget_project_names(self) -> None:
+        """Read the names of projects again when they are asked for next: they were noted anew."""
+        self._project_names = None
 
     @cached_property
     def project_folder(self) -> Path:

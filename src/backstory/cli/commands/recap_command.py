@@ -93,7 +93,7 @@ def markdown_lines(report: Recap) -> Iterator[str]:
 
 def _head(report: Recap) -> str:
     session = report.session
-    where = session.repository or session.project_name
+    where = session.project_name
     facts = [
         session.label, ", ".join(session.agents), f"{where} ({session.branch})" if session.branch else where,
         output.local(_first(report)), output.counted(len(report.prompts), "turn"),

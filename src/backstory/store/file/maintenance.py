@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from backstory.store.file import erasing, verify
     from backstory.store.file.verify import Verified
     from backstory.store.intake import append, derived_tables, own_log, rederiving
-    from backstory.store.tables import decisions, titles
+    from backstory.store.tables import decisions, repositories, titles
     from backstory.store.tables.logs import Log
 else:
     append = lazy_module("backstory.store.intake.append")
@@ -32,6 +32,7 @@ else:
     erasing = lazy_module("backstory.store.file.erasing")
     own_log = lazy_module("backstory.store.intake.own_log")
     rederiving = lazy_module("backstory.store.intake.rederiving")
+    repositories = lazy_module("backstory.store.tables.repositories")
     titles = lazy_module("backstory.store.tables.titles")
     verify = lazy_module("backstory.store.file.verify")
 
@@ -48,7 +49,7 @@ def remove(store: Database, session_ids: Sequence[int]) -> list[str]:
     """Remove sessions and their subagents', with their bytes; return their uids. See ``Store.remove``."""
 
     def remove_all(db: apsw.Connection) -> list[str]:
-        going = [sessions.get(db, each).id for each in session_ids]
+        going, noted = [sessions.get(db, each).id for each in session_ids], sessions.project_names(db).upto
         erasing.note_removal(db)
         # It is merged once, when all are removed.
         set_index(db, automerge=0)
@@ -56,6 +57,8 @@ def remove(store: Database, session_ids: Sequence[int]) -> list[str]:
         for uid in uids:
             decisions.forget(db, uid)
         titles.assign(db)
+        if noted:
+            repositories.note_names(db, store.moves, upto=noted)
         reset_index(db)
         return uids
 

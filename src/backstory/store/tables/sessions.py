@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -85,6 +86,8 @@ class Session(Struct, frozen=True, kw_only=True):
     """The number of these turns of which a count is missing, or was lost: ``tokens`` is then a lower bound."""
     recorded_cwd: str | None = None
     """``cwd`` as it was recorded, if the folder was moved since."""
+    shown: naming.ShownProject | None = None
+    """Its project on screens, as the names of all projects were noted."""
 
     @property
     def shown_number(self) -> str | None:
@@ -108,8 +111,17 @@ class Session(Struct, frozen=True, kw_only=True):
 
     @property
     def shown_project(self) -> str:
-        """The name of its project."""
-        return naming.project_name(self.project, self.repository, self.root, self.cwd)
+        """The name of its project, which no other project has."""
+        return self._shown.name
+
+    @property
+    def repository_key(self) -> str:
+        """One key for all sessions of its repository, else of its folder; for showing only, never for a scope."""
+        return self._shown.key
+
+    @property
+    def _shown(self) -> naming.ShownProject:
+        return self.shown or naming.ProjectNames().of(self.project, self.repository, self.root, self.cwd)
 
     def moved(self, moves: Moves) -> Session:
         """The session with its folders where they lie now."""
@@ -144,6 +156,9 @@ class Workplace(Struct, frozen=True, kw_only=True):
     root: str | None = None
 
 
+PROJECT_NAMES = "project_names"
+REPOSITORIES = "repositories"
+"""In meta, as JSON: a ``naming.ProjectNames``; what ``tables.repositories`` knows of folders."""
 CHOSEN = "here "
 """In meta, before a worktree's path: the uid of the session that commands there go on with."""
 _SHOWN_HERE = f"from turns t where session_id = s.id and not {claims.SHOWN_ELSEWHERE}"
@@ -176,7 +191,7 @@ _COLUMNS = (
     f"iif(stop_reason is '{STOPPED_TO_COMPACT}', '', outcome) from turns "
     f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}'), '') end, "
     f"s.owner is (select value from meta where key = 'store_id'), {_TOKENS}, "
-    f"s.context_chars, s.context_limit, {_PARTIAL}, null"
+    f"s.context_chars, s.context_limit, {_PARTIAL}, null, null"
 )
 _SORTED_BY: dict[Sort, str] = {"cost": "null", "turns": _TURNS, "time": _DURATION, "tokens": _TOKENS}
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
@@ -530,7 +545,17 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
         logs.keep_stamps(db, "session_id = ?", each, reason=append.FORGOTTEN)
         db.execute("delete from meta where substr(key, 1, ?) = ? and value = ?", (len(CHOSEN), CHOSEN, uid))
         db.execute("delete from sessions where id = ?", (each,))
+    # Nothing names a folder in which only these sessions were.
+    db.execute(_KEEP_REPOSITORIES, (REPOSITORIES,))
+    db.execute("delete from meta where key = ?", (PROJECT_NAMES,))
     return [uid for _, uid in going]
+
+
+_KEEP_REPOSITORIES = """
+update meta set value = (select json_group_object(key, json(value)) from json_each(meta.value)
+  where key in (select root from sessions where root is not null))
+where key = ? and json_valid(value)
+"""
 
 
 def drop_read(db: apsw.Connection, log_id: int) -> None:
@@ -626,6 +651,22 @@ def git_branches(db: apsw.Connection) -> list[str]:
         "order by max(coalesce(s.last_active, 0)) desc, 1"
     )
     return [str(name) for (name,) in rows]
+
+
+def project_names(db: apsw.Connection) -> naming.ProjectNames:
+    """The names of projects as they were noted last."""
+    found: object = db.execute("select value from meta where key = ?", (PROJECT_NAMES,)).get
+    try:
+        return naming.ProjectNames() if found is None else msgspec.json.decode(str(found), type=naming.ProjectNames)
+    except msgspec.DecodeError:
+        return naming.ProjectNames()
+
+
+def are_projects_noted(db: apsw.Connection) -> bool:
+    """Return True if the names of projects were noted since the newest session came."""
+    newest = "select coalesce(max(id), 0) from sessions"
+    upto = "select json_extract(value, '$.upto') from meta where key = ?"
+    return bool(db.execute(f"select ({upto}) >= ({newest})", (PROJECT_NAMES,)).get)
 
 
 def folders(db: apsw.Connection, moves: Moves) -> list[str]:

@@ -53,7 +53,7 @@ class Listing:
     """The sessions of a place."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
+        self._place, self.project_names = place, place.project_names
 
     def sessions(self, wanted: SessionFilter | None = None, page: Page | None = None) -> SessionPage:
         """A page of the sessions that are listed here, each once, in the order that is asked for."""
@@ -120,7 +120,10 @@ class Listing:
             return near
         better = [store for store in near if store is not home]
         paths = {store.path for store in better}
-        better += [store for store in self._place.known_projects.ahead() if store.path not in paths]
+        ahead = [store for store in self._place.known_projects.ahead() if store.path not in paths]
+        for store in ahead:
+            store.project_names = self._place.project_names
+        better += ahead
         return [*better, *(store for store in near if store is home)]
 
     def filter_of(self, store: Store, wanted: SessionFilter) -> ListFilter:

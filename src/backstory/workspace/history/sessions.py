@@ -63,6 +63,9 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     heading: str
     """The subject in a line; '' for a session without a prompt."""
     project_name: str
+    """No other project has this name."""
+    repository_key: str
+    """One for all sessions of its repository, else of its folder; for showing only, never for a scope."""
     uid: str
     number: str | None
     name: str
@@ -132,6 +135,7 @@ def listed(
         label=label,
         heading=session.shown_title,
         project_name=session.shown_project,
+        repository_key=session.repository_key,
         uid=session.uid,
         number=session.shown_number,
         name=session.name,

@@ -138,7 +138,7 @@ def asked_of_each(
         wanted = listing.filter_of(store, query.wanted)
         asked = Asked(
             wanted=wanted, groupings=tuple(groupings), zone=query.zone, but_sessions=sessions, but_turns=turns,
-            is_estimated=query.is_estimated, report=report,
+            is_estimated=query.is_estimated, report=report, names=listing.project_names(),
         )  # fmt: skip
         found.append((store, asked))
         if store is not stores[-1]:

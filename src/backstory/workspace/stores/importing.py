@@ -6,13 +6,16 @@ returns a context manager, which receives how much is done and how much there is
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.errors import REASON_CHARS_MAX, BackstoryError, in_words
+from backstory.derive.projects import Repository
+from backstory.errors import REASON_CHARS_MAX, BackstoryError, GitFailed, NoGit, in_words
 from backstory.exchange import replication
 from backstory.exchange.replicate import Taken
 from backstory.ingest import news
@@ -21,6 +24,7 @@ from backstory.ingest.lock import ingest_lock
 from backstory.ingest.news import Budget
 from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Problem, Report
+from backstory.projects import git
 from backstory.projects.registry import Verdict
 from backstory.store.intake import ingesting
 from backstory.store.tables import sessions
@@ -28,9 +32,8 @@ from backstory.workspace.runs.running import count_context
 from backstory.workspace.stores.up_to_date import HOME_OFF, MORE, chosen_agents, soon_deleted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from backstory.ingest.news import Folders
     from backstory.ingest.reindex import Failed, Reindexed
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
     Progress = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]
 
+GIT_SECONDS = 20.0
+"""The time in which git is asked which repositories the folders of new sessions hold."""
 AFTER_COMMAND_CPU_S = 5.0
 """The processor time that a command may take for that when its own work is done."""
 
@@ -95,12 +100,62 @@ def ingest_all(
             runner.projects.replicate(report)
             done.errors += take_from_elsewhere(workspace, report)
         ingesting.settle_written(home)
+        _note_projects(workspace, home)
         if is_begun and home.exists:
             workspace.known_projects.remember(home)
     failed = _derive_stale(workspace, report, progress)
     done.errors += [Problem(each.session, each.reason) for each in failed]
     done.errors += [Problem(str(each.folder), f"a run that could not be stored: {each.reason}") for each in unstored]
     return done
+
+
+def _note_projects(workspace: Place, home: Store) -> None:
+    """Note the repositories of folders that sessions began in, and by them the names of projects."""
+    if not home.exists or home.ask_or(True, sessions.are_projects_noted):
+        return
+    from backstory.store.tables import repositories  # mostly no session is new
+
+    known = home.ask_or({}, repositories.known)
+    found = repositories_at(home.ask_or([], repositories.roots), known, workspace.environ)
+    with suppress(BackstoryError):
+        home.write(repositories.note, known | found, home.moves)
+    workspace.forget_project_names()
+
+
+def repositories_at(
+    roots: Iterable[str], known: Mapping[str, Repository], environ: Mapping[str, str], *, seconds: float = GIT_SECONDS
+) -> dict[str, Repository]:
+    """Find the repositories at the roots of worktrees, where they are not ``known`` or others than those.
+
+    ``seconds``: what all may take together. What git refuses is noted without commits, so that it is not asked again.
+    """
+    found, begun = dict[str, Repository](), dict[Path | None, tuple[str, ...]]()
+    until = time.monotonic() + seconds
+    for root in roots:
+        folder = Path(root)
+        with suppress(OSError, ValueError):
+            inode = (folder / ".git").stat().st_ino
+            if (root in known and known[root].inode == inode) or not git.has_whole_history(folder):
+                continue
+            shared = git.shared_root(folder)
+            if shared not in begun:
+                if (left := until - time.monotonic()) <= 0:
+                    return found
+                try:
+                    begun[shared] = _first_commits(folder, environ, min(left, seconds / 4))
+                except NoGit:
+                    return found
+            found[root] = Repository(begun[shared], inode)
+    return found
+
+
+def _first_commits(folder: Path, environ: Mapping[str, str], seconds: float) -> tuple[str, ...]:
+    from backstory.projects.git_history import GitHistory  # mostly no repository is new
+
+    try:
+        return GitHistory(folder, environ, seconds=seconds).first_commits()
+    except GitFailed:
+        return ()
 
 
 def _note_place(workspace: Place) -> None:
