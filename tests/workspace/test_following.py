@@ -12,6 +12,7 @@ import pytest
 
 from backstory import agents
 from backstory.config import Config
+from backstory.errors import HomeWasMoved
 from backstory.model import AssistantText, UserMessage
 from backstory.runs.live import LiveRun
 from backstory.runs.spool import Spool
@@ -20,6 +21,7 @@ from backstory.store import Workplace
 from backstory.store.tables.queue import Kind, QueuedPrompt
 from backstory.workspace.history.following import Following
 from backstory.workspace.located import LocatedSession
+from backstory.workspace.stores.home_moving import move_home
 from backstory.workspace.workspace import Workspace
 from tests.support.spooled import NOW, TURN, spooled, told, write
 
@@ -117,6 +119,20 @@ def test_a_run_that_ended_is_shown_once_when_it_is_stored(followed: Followed) ->
     spools = list[Spool]()
     prompts, answers = followed.shown(lambda: spools.append(followed.begin()), lambda: followed.end(spools[0]))
     assert (prompts, answers) == (["Where?"], stored_answers(followed))
+
+
+def test_a_home_that_is_moved_while_a_session_is_followed_is_named(followed: Followed, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    followed.begin()
+    followed.workspace.machine_store.create_session("", tmp_path)
+    followed.workspace.machine_store.close()
+
+    def move() -> None:
+        shutil.rmtree(followed.home / "spool")
+        move_home(followed.home, new, current=followed.home)
+
+    with pytest.raises(HomeWasMoved, match=str(new)):
+        followed.shown(move)
 
 
 # what is said to an agent while it works, and what it is about to say -------------------------------------------------

@@ -17,12 +17,13 @@ from backstory.ask.costs import of_turn, price_table
 from backstory.conversation.compact import compact_event
 from backstory.derive.index_text import char_len
 from backstory.derive.pricing import Cost
-from backstory.errors import BackstoryError, StoreReadOnly
+from backstory.errors import BackstoryError, HomeIsMoving, StoreReadOnly
 from backstory.ingest.databases import ROWS_OF
 from backstory.ingest.tail import GONE, REPLACED, LogTail
 from backstory.model import Error, Turn
 from backstory.runs.live import FollowedRun, followed_runs
 from backstory.runs.spool import SPOOLS
+from backstory.store.moves import refuse_if_moved
 from backstory.store.tables.logs import FILE
 from backstory.workspace.history.entries import Entry, OutlineEntry, event_as_json, live_event_as_json
 from backstory.workspace.history.transcript import RUNNING, ListedTurn
@@ -91,7 +92,7 @@ class Following:
         report: Callable[[str], None] = lambda _: None, wait: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         self._located, self._store, self._wait = located, located.store, wait
-        self._turns = _Turns(located)
+        self._home, self._turns = workspace.home, _Turns(located)
         log = _growing_log(located)
         self._tail = None if log is None else LogTail(self._store, located.session, log)
         self._runs = _Runs(workspace.home / SPOOLS, located, self._turns, report)
@@ -111,7 +112,7 @@ class Following:
     def grown(self, shown_to: int, shown_turns: Collection[str]) -> Generator[Grown]:
         """Yield new records until stopped; the stored records up to ``shown_to``, and these turns, came before.
 
-        Between two looks nothing is open.
+        Between two looks nothing is open, so the home may be moved meanwhile. Raises HomeWasMoved then.
         """
         self._runs.pass_over(shown_turns)
         if self._tail is not None:
@@ -119,19 +120,40 @@ class Following:
         try:
             while True:
                 has_more = False
-                if self._tail is None:
-                    yield from self._runs.grown()
-                elif (growth := self._tail.look()) is not None:
-                    has_more = growth.has_more
-                    yield self._of_log(growth)
-                if self._storing is not None:
-                    self._storing.store_if_due()
+                if not self._is_moving():
+                    has_more = yield from self._look()
                 self._store.close()
                 if not has_more:
                     self._wait(WAIT_S)
         finally:
             self._runs.close()
             self._store.close()
+
+    def _is_moving(self) -> bool:
+        """Return True while the home is being moved. Raises HomeWasMoved."""
+        try:
+            refuse_if_moved(self._home)
+        except HomeIsMoving:
+            return True
+        return False
+
+    def _look(self) -> Generator[Grown, None, bool]:
+        """Yield what came since the last look; returns True if there is more."""
+        has_more = False
+        try:
+            if self._tail is None:
+                yield from self._runs.grown()
+            elif (growth := self._tail.look()) is not None:
+                has_more = growth.has_more
+                yield self._of_log(growth)
+            if self._storing is not None:
+                self._storing.store_if_due()
+        except BackstoryError:
+            # A home that was moved during the look is missed first as a store that is not there.
+            if self._is_moving():
+                return True
+            raise
+        return has_more
 
     def _of_log(self, growth: Growth) -> Grown:
         """Return the new records of the log, and note that they are to be stored."""

@@ -1,6 +1,7 @@
 """Moves a person's home to another folder: what speaks against it, and then the move, or the rest of one.
 
-Nothing may work in the home meanwhile. ``projects/home_move.py`` says what a kill leaves.
+Who writes in the home keeps it from being moved. Who only reads, as an MCP server or ``show -f``, holds nothing between
+two looks, and says afterwards where the home is. ``projects/home_move.py`` says what a kill leaves.
 """
 
 from __future__ import annotations
