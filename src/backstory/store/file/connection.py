@@ -275,6 +275,7 @@ def translated(path: Path) -> Iterator[None]:
 def _begin_file(path: Path) -> None:
     try:
         private.make_folder(path.parent)
+        # SQLite would make it with the umask's mode, and its side files take the mode of the file.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as refused:
         if isinstance(refused, PermissionError) or refused.errno == 30:  # EROFS
@@ -300,6 +301,7 @@ def check_header(path: Path) -> None:
         raise errors.StoreReadOnly(path) from refused
     except OSError as refused:
         raise errors.NotAStore(path, refused.strerror or str(refused)) from refused
+    # A clone may bring such a link, and SQLite would follow it.
     if linked := next((each.name for each in side_files(path) if each.is_symlink()), None):
         raise errors.NotAStore(path, f"{linked} beside it is a link, and what SQLite writes there would go elsewhere")
     if not header.startswith(SQLITE_HEADER):
@@ -339,6 +341,7 @@ def check_tables(db: apsw.Connection, path: Path) -> None:
     for name in sorted(_tables()):
         if there.get(name, "table") != "table":
             raise errors.NotAStore(path, f"its {name!r} is no table")
+    # A missing table is no danger: a store of an earlier version lacks some.
     if there.get(SEARCH_INDEX, "virtual") != "virtual" or not _is_index_ours(db):
         raise errors.NotAStore(path, "its search index is not one of ours")
     if counted := _counted(db, [each for each in _tables() if each in there]):
@@ -347,6 +350,7 @@ def check_tables(db: apsw.Connection, path: Path) -> None:
 
 def take_out_triggers(db: apsw.Connection, path: Path) -> list[str]:
     """Drop the triggers of a store that are not ours, inside the caller's transaction; gives their names."""
+    # By name and body: a trigger under one of our names may do anything.
     ours = {(name, _plain(body)) for sql in schema.sources() for name, body in _TRIGGER.findall(sql)}
     dropped = []
     rows = fetch(db, tuple[object, object, object], "select name, type, sql from sqlite_schema where sql is not null")
@@ -380,6 +384,7 @@ def check_session(db: apsw.Connection, session_id: int, path: Path, *, is_bounde
     """
     if (problem := next(values.of_session(db, session_id, is_bounded=is_bounded), None)) is not None:
         raise errors.SessionDamaged(path, problem)
+    # Not among the values: a turn inserted by hand may have any uid in a store of our own.
     uids = fetch(db, tuple[object], "select uid from turns where session_id = ?", (session_id,))
     if not all(is_uid(uid) for (uid,) in uids):
         raise errors.SessionDamaged(path, "a turn has no uid")
@@ -469,6 +474,7 @@ class Wholeness:
             self.check_session(db, session_id, path, is_bounded=is_bounded)
 
     def _is_known(self, db: apsw.Connection) -> bool:
+        # Any commit of another process makes what was found worthless.
         return self._whole_at is not None and self._whole_at == db.data_version()
 
     def check_rest(self, db: apsw.Connection, path: Path, *, is_bounded: bool, asking: int) -> None:

@@ -41,6 +41,7 @@ def note_done(db: apsw.Connection) -> None:
 
 def patiently(path: Path, step: Callable[[], None]) -> None:
     """Do a step of erasing, though others use the file; raises NotErased when they do not end, or the disk is full."""
+    # Each try waits SQLite's own time-out, so this is half a minute.
     for _ in range(BUSY_TRIES_MAX):
         try:
             step()
@@ -61,5 +62,6 @@ def rewrite(db: apsw.Connection, path: Path) -> None:
 def empty_wal(db: apsw.Connection, path: Path) -> None:
     """Move what is in the WAL into the file, and cut it off; raises StoreBusy while somebody reads what was before."""
     with connection.translated(path):
+        # The first column says that a reader was in the way; SQLite then cuts nothing off and raises nothing.
         if db.pragma("journal_mode") == "wal" and db.execute("pragma wal_checkpoint(truncate)").fetchall()[0][0]:
             raise errors.StoreBusy(path)

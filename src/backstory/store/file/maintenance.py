@@ -56,12 +56,14 @@ def remove(store: Database, session_ids: Sequence[int]) -> list[str]:
         uids = [uid for each in going for uid in sessions.remove(db, each, store.now())]
         for uid in uids:
             decisions.forget(db, uid)
+        # A title may have been lent to another session by one that goes.
         titles.assign(db)
         if noted:
             repositories.note_names(db, store.moves, upto=noted)
         reset_index(db)
         return uids
 
+    # The rows go in one transaction, and count as gone; to write the file anew comes behind it and may be repeated.
     removed = store.decide(remove_all)
     erase(store)
     return removed
@@ -85,6 +87,7 @@ def _prune(store: Database, session_id: int, only: Collection[str] | None) -> in
     """Drop what removed turns of a session hold; what they named first may be named elsewhere, too."""
 
     def prune(db: apsw.Connection) -> int | None:
+        # What the turns name was read outside this transaction, and something was stored since.
         if (db.execute("select next_seq from sessions where id = ?", (session_id,)).get or 0) != next_seq:
             return None
         erasing.note_removal(db)
@@ -104,6 +107,8 @@ def erase(store: Database) -> None:
     if not store.ask(erasing.is_due):
         return
     db = store.writer()
+    # In this order: the index leaves free pages, the file drops them, the WAL still has the old ones; only then is it
+    # done.
     for step in (
         lambda: merge_index(store),
         lambda: erasing.rewrite(db, store.path),
@@ -132,6 +137,7 @@ def merge_idle_chunks(store: Database, before: int) -> int:
             logs.merge_chunks(db, log_id, idle=True)
         return len(idle)
 
+    # Asked first, without a writer's lock: mostly there is nothing to merge.
     waiting = store.ask(lambda db: db.execute(f"select exists ({query})", (before,)).get)
     return store.write(merge) if waiting else 0
 
@@ -152,6 +158,7 @@ def optimize(store: Database, before: int, progress: Callable[[int, int], None])
     """Make the file smaller. See ``Store.optimize``."""
     todo = store.ask(logs.to_repack, before)
     for number, log_id in enumerate(todo, 1):
+        # A chunk a transaction, so that writers get in between.
         start: int | None = 0
         while start is not None:
             start = store.change(partial(logs.repack, log_id=log_id, start=start))

@@ -37,6 +37,7 @@ def schema_version(db: apsw.Connection, path: Path) -> int:
 
     Raises NotAStore when it has none, StoreTooNew when it is beyond ours, StoreTooOld when it is before the first.
     """
+    # Another program's file may have a ``meta`` of its own.
     is_told = db.execute("select count(*) = 2 from pragma_table_info('meta') where name in ('key', 'value')").get
     found: Any = db.execute(_VERSION).fetchone() if is_told else None
     if found is None or not _NUMBER.fullmatch(str(found[0])):
@@ -103,6 +104,7 @@ def begin(db: apsw.Connection, store_id: str, root: str | None) -> None:
             ("derived_version", str(DERIVED_VERSION)),
             ("store_id", store_id),
             ("next_number", "1"),
+            # A new file has nothing to erase.
             (erasing.MARK, "1"),
         ],
     )
@@ -124,7 +126,9 @@ def upgrade(db: apsw.Connection, path: Path) -> None:
     logs.hash_paths(db)
     # Tables of what can be derived are made where they lack; reading a log anew fills them.
     db.execute(schema.texts()[1])
+    # Deriving again takes minutes for a large store, so it is noted here and done by the next ingest.
     if db.execute("select exists (select 1 from logs where derived < ?)", (DERIVED_VERSION,)).get:
         db.execute("insert or ignore into meta(key, value) values (?, '1')", (STALE,))
+    # Never lowered: a later version's program may share the file.
     raised = "update meta set value = ?1 where key = 'derived_version' and cast(value as integer) < ?1"
     db.execute(raised, (DERIVED_VERSION,))

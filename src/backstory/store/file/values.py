@@ -92,6 +92,7 @@ def of_no_session(db: apsw.Connection, *, is_bounded: bool, are_others_whole: bo
         if table.name in _OF_SESSION:
             if are_others_whole:
                 continue
+            # A row with a link of another kind would belong to no session, and so be checked with none.
             yield from _of_wrong_kind(db, rows, (), is_bounded=True, only=_LINKS)
         elif not table.is_virtual:
             yield from _wrong(db, rows, (), is_bounded=is_bounded)
@@ -158,12 +159,14 @@ def _whole_sql(rows: _Rows, *, is_bounded: bool) -> str:
     columns = rows.columns
     fit = _all_fit(rows.table, columns, is_bounded=is_bounded)
     texts = [f", {_text(each.name)}" for each in columns if each.kind == "text"]
+    # Rows whose text is plain letters are judged inside SQLite; to bring them to Python is what takes time.
     wanted = _TEXTS.get(rows.table, "true" if texts else "false")
     return f"select {fit}{''.join(texts)} from {rows.table} where {rows.holding} and ({wanted} or not ({fit}))"
 
 
 def _all_fit(table: str, columns: tuple[Column, ...], *, is_bounded: bool) -> str:
     """The condition that all values of a row fit, short for the many rows that do."""
+    # Their sum is tested once instead of the type of each: a store has millions of rows of mostly numbers.
     numbers = [each for each in columns if each.kind == "integer" and _most(each, is_bounded=True) == NUMBER_MAX]
     kept = [each.name if each.is_required else f"ifnull({each.name}, 0)" for each in numbers]
     within = [f"+{each} between {-NUMBER_MAX} and {NUMBER_MAX}" for each in kept]
@@ -221,6 +224,7 @@ def _fits(table: str, column: Column, *, is_bounded: bool) -> str:
 
 def _most(column: Column, *, is_bounded: bool) -> int:
     name = column.name
+    # Agents' counts are kept as they came in a store of our own; only what another store may hold is bounded.
     if name in _ANY or (not is_bounded and name.endswith(_COUNTS)):
         return INTEGER_MAX
     return NS_MAX if name.endswith("_ns") else NUMBER_MAX

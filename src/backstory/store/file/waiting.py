@@ -85,6 +85,7 @@ class Patience:
         waited = time.monotonic() - self._began
         if waited >= self._seconds:
             raise QueueBusy(self._path, self._seconds, self._holder())
+        # Most waits are over by then; a line for each of them would be noise.
         if waited >= TOLD_S and not self._is_told:
             self._is_told = True
             self._report(
@@ -102,6 +103,7 @@ class Patience:
 
 def holder_of(path: Path) -> Holder | None:
     """Another process of this machine that holds one of SQLite's locks on a file; None where the system names none."""
+    # To close any descriptor of a file drops the locks that this process has on it, also SQLite's.
     with _ours:
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -146,9 +148,11 @@ def _program(pid: int) -> str:
     except psutil.Error:
         return ""
     names = [Path(word).name for word in words if not word.startswith("-")]
+    # The interpreter says nothing about what waits for whom.
     if len(names) > 1 and names[0].startswith("python"):
         del names[0]
     program = " ".join(names[:2])[:PROGRAM_CHARS_MAX]
+    # A process names itself, so the words may hold anything that a terminal obeys.
     return "".join(each if each.isprintable() else "?" for each in program)
 
 
@@ -183,6 +187,7 @@ def stamp(db: apsw.Connection, path: Path) -> Stamp | None:
         return None
     # Through SQLite's own descriptor: closing another one would take the locks of this process away.
     _, header = db.read("main", 0, 0, HEADER_BYTES)
+    # The change counter says nothing about a file with a WAL.
     if header[_FORMATS_AT] != _ROLLBACK_FORMATS:
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns, header[_COUNTER_AT]
@@ -191,9 +196,11 @@ def stamp(db: apsw.Connection, path: Path) -> Stamp | None:
 def copy_of(db: apsw.Connection, path: Path) -> apsw.Connection | None:
     """A copy in memory of a connection's file; None while it is written, where only a lock gives an answer."""
     before = stamp(db, path)
+    # A journal may also be left by a crash, and only SQLite, with a lock, can play it back.
     if before is None or before[1] > READ_BYTES_MAX or _has_journal(path):
         return None
     is_whole, content = db.read("main", 0, 0, before[1])
+    # Looked at on both sides: a transaction that began and ended meanwhile has left no journal but another counter.
     if not is_whole or _has_journal(path) or stamp(db, path) != before:
         return None
     copy = apsw.Connection(":memory:")
