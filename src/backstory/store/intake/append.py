@@ -62,6 +62,7 @@ NOT_UNDERSTOOD = "not_understood"
 def write_all(db: apsw.Connection, batches: Sequence[RecordBatch]) -> list[Written]:
     """Store batches; each is accepted or refused alone, but those of a session of ours all or none."""
     waiting, done, stopped, begun = Waiting(), list[Written](), dict[str, str](), set[str]()
+    # Asked once for the transaction: a turn that was forked often has a row for each log.
     known_runs = claims.known_runs(db, [turn for each in batches if each.kind == FILE for turn in each.turns])
     for batch in batches:
         before = stopped.get(batch.session_uid)
@@ -70,10 +71,12 @@ def write_all(db: apsw.Connection, batches: Sequence[RecordBatch]) -> list[Writt
             continue
         if (refused := done[-1].refused) is None:
             begun.add(batch.session_uid)
+        # To raise takes the whole transaction back: half a run of ours is worse than none.
         elif batch.session_uid in begun:
             raise ValueError("batches of a session do not go on from one another")
         else:
             stopped[batch.session_uid] = refused
+    # After all batches: a copy and its original may come in one transaction, in either order.
     if turn_uids := {uid for each in done for uid in each.turn_uids} | written.settle(db):
         lineage.link_copies(db, turn_uids)
     waiting.index(db)
@@ -89,6 +92,7 @@ def write(db: apsw.Connection, batch: RecordBatch, waiting: Waiting, known_runs:
         # Texts that this batch replaces must not be indexed afterwards.
         waiting.index(db)
     identity, is_read = ids.session_identity(batch.session_uid), batch.kind == FILE
+    # The first ten characters are a time, which may become known later; the rest identifies the session.
     if db.execute("select 1 from forgotten where substr(uid, 11) = ?", (identity,)).fetchone():
         return Written(refused=FORGOTTEN)
     if is_read:
@@ -99,6 +103,7 @@ def write(db: apsw.Connection, batch: RecordBatch, waiting: Waiting, known_runs:
         refused = None if _is_as_expected(db, known, batch) else STALE
     else:
         log_id, refused = _ours_as_expected(db, known, batch)
+    # Nothing is written before this, so a refused batch costs the transaction nothing.
     if refused is not None:
         return Written(refused=refused)
     session_id = known if known is not None else _insert_session(db, batch)
@@ -125,10 +130,12 @@ def _write_parsed(
     is_new: bool,
 ) -> tuple[str, ...]:
     """Store the content of a batch and its bytes; returns the uids of turns that may be copied elsewhere."""
+    # Asked before the batch is written: it may be the one that names the repository.
     was_covered = is_new or coverage.is_covered(db, session_id)
     if log_id is not None:
         _clear_replaced(db, session_id, log_id, batch)
     turn_ids = _write_turns(db, session_id, batch, known_runs)
+    # Turns come first: events name them by row id.
     event_ids = insert_events(db, session_id, log_id, batch.events, turn_ids, waiting)
     if log_id is not None:
         _note_parsed(db, log_id, batch)
@@ -138,6 +145,7 @@ def _write_parsed(
         _update_session(db, session_id, batch)
     else:
         _update_ours(db, session_id, batch, turn_ids)
+    # A session that begins with this batch has no rows derived by an earlier answer.
     if not is_new:
         coverage.settle(db, session_id, was_covered=was_covered)
     if batch.answers and coverage.is_covered(db, session_id):
@@ -155,6 +163,7 @@ def _keep_unparsed(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None
     logs.insert_chunks(db, log_id, batch.chunks)
     db.execute(
         f"update logs set {logs.PLACED}, modified = ?, first_hash = coalesce(first_hash, ?), tail_hash = ?, "
+        # The first failure says where parsing goes on; bytes that come after it must not move that place.
         "read_to = ?, told_to = coalesce(told_to, ?), gone = null, frames = frames + ? where id = ?",
         (
             *logs.placed(batch.path, batch.relpath), batch.modified, batch.first_hash, batch.tail_hash, batch.read_to,
@@ -164,6 +173,7 @@ def _keep_unparsed(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None
 
 
 def _small_chunks(batch: RecordBatch) -> int:
+    # Only chunks below the full size can ever be merged, so only these count towards the next merge.
     return sum(chunk.length < codec.CHUNK_BYTES for chunk in batch.chunks)
 
 
@@ -186,6 +196,7 @@ def _write_turns(
 
 def _upsert_turns(db: apsw.Connection, session_id: int, read: list[Turn]) -> dict[str, int]:
     """Store turns as they stand now, and have the names of branches follow the new ones; returns their ids by uid."""
+    # Hardly any session has named branches, so the others do not pay for looking up which turns are new.
     named = branches.has_names(db, session_id)
     known = turns.ids_of(db, session_id, read) if named else {}
     turn_ids = turns.upsert(db, session_id, read)
@@ -197,6 +208,7 @@ def _upsert_turns(db: apsw.Connection, session_id: int, read: list[Turn]) -> dic
 def _is_as_expected(db: apsw.Connection, session_id: int | None, batch: RecordBatch) -> bool:
     """Return True if a log and its session are unchanged since its reader started."""
     next_seq = db.execute("select next_seq from sessions where id = ?", (session_id,)).get or 1
+    # Bytes alone take no numbers, so records that were stored meanwhile do not make them stale.
     if batch.is_parsed and next_seq != batch.expected_next_seq:
         return False
     if batch.log_id is not None:
@@ -220,12 +232,14 @@ def _ours_as_expected(db: apsw.Connection, session_id: int | None, batch: Record
         raise SessionNotFound(batch.session_uid)
     run = batch.run
     if run is not None and (run.is_first or run.is_lost):
+        # A killed runner's spool is stored by whoever finds it; the second one learns that it may remove it.
         has_all = runs.has_ended if run.is_lost else runs.is_stored
         if has_all(db, batch.session_uid, run.turn_uid):
             return None, STORED
     start = runs.start_of(db, session_id, run.turn_uid if run is not None and run.is_first else None)
     if start.next_seq != batch.expected_next_seq or (batch.follows_leaf and start.leaf != batch.expected_leaf):
         return None, STALE
+    # A prompt or an end is in no log, so there is no place in one that could have moved.
     if batch.kind is None:
         return None, None
     log = fetch_one(
@@ -254,9 +268,11 @@ def _insert_session(db: apsw.Connection, batch: RecordBatch) -> int:
         (batch.session_uid, _created(batch), batch.identity.native_id),
     )
     session_id = db.last_insert_rowid()
+    # Other relations need the parent's id, which may come in a later batch.
     if batch.identity.relation in (Relation.UNREAD, Relation.RETOLD):
         db.execute("update sessions set relation = ? where id = ?", (batch.identity.relation, session_id))
     db.execute(
+        # Logs are read in any order: subagents that came before their parent wait for it by its identity.
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
         (session_id, ids.session_identity(batch.session_uid)),
     )
@@ -314,6 +330,7 @@ def insert_events(
             for e in new
         ],
     )  # fmt: skip
+    # Statements between two texts could make FTS5 begin a new segment, so texts go in last, all at once.
     waiting.texts.append((session_id, [(first_id + n, e.seq, e.scope, e.text) for n, e in enumerate(new) if e.scope]))
     return {(e.seq, e.part): first_id + n for n, e in enumerate(new)}
 
@@ -323,6 +340,7 @@ def _note_parsed(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
     logs.insert_seq_ranges(db, log_id, batch.seq_ranges)
     if batch.tail_seq_range is not None:
         logs.insert_seq_range(db, log_id, batch.tail_seq_range)
+    # Of bytes that were kept alone ``told_to`` says what is left, until a batch has read the last of them.
     # A log derived by an earlier version is still derived again when more of it comes.
     db.execute(
         "update logs set first_hash = ?, parsed_to = ?, tail_seq = ?, state = ?, pending = ?, "
@@ -352,10 +370,12 @@ def _keep_bytes(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None:
             log_id,
         ),
     )
+    # A log that grows by lines would else hold a frame for each, and a frame per line is hardly compressed.
     if db.execute("select frames from logs where id = ?", (log_id,)).get >= logs.FRAMES_MAX:
         logs.merge_chunks(db, log_id, idle=False)
     if batch.sidecar is not None:
         keep_beside(db, SidecarBatch(log_id=log_id, sidecars=[batch.sidecar]))
+    # In the same transaction: a stamp without its bytes would have the file passed over for ever.
     if batch.place is not None:
         logs.remember_stamp(db, replace(batch.place, log_id=log_id))
 

@@ -197,6 +197,7 @@ class BatchContent:
 
         One that an adapter fails at is kept like one that it does not know, and the reading goes on.
         """
+        # The record keeps its number: whoever reads longer lines one day finds it where it was.
         if line is None:
             return self._unread(OVERSIZE, seq, start, 0)
         count = len(self.events)
@@ -213,6 +214,7 @@ class BatchContent:
 
     def _timed(self, record: Record, start: int, length: int) -> Record:
         """A record with the time that its line came, unless it says itself when it was made."""
+        # What the record says of itself is nearer to the truth than when its line was seen.
         if record.at is not None or not record.events:
             return record
         at = self._arrivals.at(start, length)
@@ -234,13 +236,16 @@ class BatchContent:
         if at is not None and (self._last_active is None or at > self._last_active):
             self._last_active = at
         for part, event in record.events:
+            # Packed here, outside of any transaction: it is most of the work of an import.
             self.events.append(packed(event, seq, part, turn_uid, at, position, length))
             self._deriver.take(event, At(seq, part, turn_uid, at), cwd)
             if turn_uid is not None and isinstance(event, AssistantText):
+                # The last one stays: a turn's answer is what its agent said last.
                 self._answers[turn_uid] = event.text
 
     def count(self, start: int, stop: int, seq: int) -> None:
         """Note the number of a record that lies between two places."""
+        # Runs of numbers keep the table small: most logs have one row.
         if self._seq_ranges and self._seq_ranges[-1].takes(start, seq):
             self._seq_ranges[-1].records += 1
             self._seq_ranges[-1].stop = stop
@@ -297,12 +302,15 @@ class Arrivals:
     def __init__(self, content: bytes = b"") -> None:
         self._ends, self._times = array("q"), array("q")
         self._content: memoryview | None = None
+        # The first byte is the version.
         self._place, self._end, self._now = 1, 0, 0
+        # A later form may mean anything else by its bytes, so one that is not known gives no times.
         if content[:1] == bytes([VERSION]):
             self._content = memoryview(content)[:BYTES_MAX]
 
     def at(self, start: int, length: int) -> int | None:
         """Return the time when a line, whose first byte is the one at ``start``, was complete; None if not known."""
+        # A line came when its last byte did; an empty line has only its LF, which counts then.
         byte = start + max(length, 1) - 1
         self._read(byte)
         n = bisect_right(self._ends, byte)
@@ -327,8 +335,10 @@ class Arrivals:
     def _take(self, length: int, number: int) -> bool:
         """Take one note; False where nobody wrote it: a disk may have filled up with zeros what it lost."""
         if length:
+            # The lowest bit is the sign, so that zero is odd: an even zero is what a disk leaves in a hole.
             self._now += number // 2 if number % 2 else -(number // 2)
         self._end += length or number
+        # A tail of zeros loses times and invents none.
         if not number or self._end > bounds.INTEGER_MAX:
             return False
         self._ends.append(self._end)

@@ -59,6 +59,7 @@ HIDDEN = f"({CLAIMED} or {written.IS_ONLY_COPIES})"
 
 def all_hidden(db: apsw.Connection) -> list[int]:
     """The sessions that are hidden, because what they say is shown elsewhere; see HIDDEN."""
+    # A store that only reads logs has nothing to hide, and most lists ask that.
     if not db.execute("select exists (select 1 from sessions where owner is not null)").get and not written.has_any(db):
         return []
     return [int(str(found)) for (found,) in db.execute(f"select s.id from sessions s where {HIDDEN}")]
@@ -134,6 +135,7 @@ def forget_logs(db: apsw.Connection, session_id: int, at: int) -> None:
         db,
         tuple[str, str],
         "select r.agent, r.native_id from turns r join sessions o on o.id = r.session_id "
+        # Also of logs that are not here yet: the run knows the agent's id, and the file may still be read.
         "where r.session_id = ? and o.owner is not null and r.native_id <> '' and exists ("
         "select 1 from logs where turn_uid = r.uid and session_id = r.session_id and kind = 'stream') "
         f"and not exists (select 1 from sessions s where s.native_id = r.native_id and not {CLAIMED} "
@@ -162,6 +164,7 @@ def link_run_to_log(db: apsw.Connection, session_id: int, turn_uid: str) -> None
     first = fetch_one(
         db, tuple[str], "select uid from turns where session_id = ? order by first_seq, id limit 1", (own_id,)
     )
+    # The log's first turn is the run's, whatever it calls it: a run is one prompt.
     if first is not None and first[0] != turn_uid:
         written.rename(db, first[0], turn_uid)
     if first is not None:
@@ -178,11 +181,13 @@ def renamed(db: apsw.Connection, session_id: int, batch: RecordBatch, runs: dict
         return {}
     is_retold = batch.identity.relation == Relation.RETOLD
     own = {turn.uid for turn in batch.turns}
+    # What was retold is linked by its content, and keeps those links when more of it comes.
     found = known_as(db, session_id) if is_retold else {uid: runs[uid] for uid in own & runs.keys()}
     if not found:
         found = _claimed_first(db, session_id, batch)
         runs |= found
     found |= written.known_as(db, session_id, batch.turns)
+    # A turn may follow one of an earlier batch, which was renamed then.
     for parent in {turn.parent_uid for turn in batch.turns if turn.parent_uid is not None} - own:
         if (uid := _renamed_before(db, session_id, parent)) is not None:
             found[parent] = uid
@@ -240,6 +245,7 @@ def _claimed_first(db: apsw.Connection, session_id: int, batch: RecordBatch) -> 
         f"{_RUN.format(native_id='?')} and r.agent = ? order by r.started limit 1",
         (batch.identity.native_id, batch.agent),
     ).get
+    # Only the first turn of a log can be the run; later ones were typed in the agent's own client.
     if run is None or db.execute("select count(*) from turns where session_id = ?", (session_id,)).get:
         return {}
     first = min(batch.turns, key=lambda turn: turn.first_seq)

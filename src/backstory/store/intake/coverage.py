@@ -68,6 +68,7 @@ def _parsed(said: str) -> IndexRule:
     try:
         return msgspec.json.decode(said, type=IndexRule)
     except msgspec.DecodeError:
+        # Another version's rule: rather too much in the index than nothing in it.
         return EVERYTHING
 
 
@@ -78,11 +79,13 @@ def is_outdated(db: apsw.Connection) -> bool:
 
 def follow(db: apsw.Connection, rule: IndexRule) -> None:
     """Let a store follow a rule from now on; a reindex applies it to earlier sessions."""
+    # No row is the same as a rule that leaves nothing out, so a store that never had one needs none.
     if rule.is_everything:
         db.execute("delete from meta where key = ?", (RULE,))
     else:
         said = msgspec.json.encode(rule).decode()
         db.execute("insert or replace into meta(key, value) values (?, ?)", (RULE, said))
+    # An empty store has nothing that was derived by another rule.
     if db.execute("select exists (select 1 from sessions)").get:
         db.execute("insert or replace into meta(key, value) values (?, '1')", (OUTDATED,))
 
@@ -95,6 +98,7 @@ def note_current(db: apsw.Connection) -> None:
 def is_covered(db: apsw.Connection, session_id: int) -> bool:
     """Return True if rows may be derived from a session."""
     rule = rule_of(db)
+    # Called for every session that is written, so the common case asks nothing.
     return not rule.repositories or _is_covered(db, rule, session_id)
 
 
@@ -141,6 +145,7 @@ def uncovered(db: apsw.Connection, rule: IndexRule) -> int:
     rows = fetch(
         db,
         tuple[str | None, str | None, int],
+        # A subagent goes with its parent, and a person never saw it as a session of its own.
         "select repository, project, count(*) from sessions where parent_id is null or relation = 'continuation' "
         "group by 1, 2",
     )

@@ -47,6 +47,7 @@ def write(
     ``event_ids``: events.id by (seq, part) of events that are known; the others are looked up. Nothing is stored of a
     session that is not covered.
     """
+    # Asked here, where the rows are written, so that no way in can forget the rule.
     if not coverage.is_covered(db, session_id):
         return
     if found.results:
@@ -114,6 +115,7 @@ def clear(db: apsw.Connection, session_id: int) -> None:
     """Remove all that is derived from a session's events."""
     for table in ("session_files", "session_refs"):
         db.execute(f"delete from {table} where session_id = ?", (session_id,))
+    # The others were made from files beside the log, which deriving does not read again.
     db.execute("delete from checkpoints where session_id = ? and seq is not null", (session_id,))
     # Where a session of ours was is known from its runs, not from its records; nor do imported events say it.
     db.execute(
@@ -139,6 +141,7 @@ def note_branches(db: apsw.Connection, session_id: int, names: list[str]) -> Non
 def texts_of(checkpoint: str) -> Texts:
     """The texts of a checkpoint's sections, in the order of SECTIONS; without any, all of it is the overview."""
     sections = {name: text.strip() for name, text in _SECTION.findall(checkpoint)}
+    # Only some agents write their summaries in sections.
     if not any(sections.values()):
         sections = {"overview": checkpoint.strip()}
     return tuple(sections.get(name) or None for name in SECTIONS)
@@ -177,6 +180,7 @@ def _write_touches(db: apsw.Connection, session_id: int, touches: list[FoundTouc
     db.executemany(_TOUCHED, rows)
     file_ids: dict[str, int] = {}
     every = list(known)
+    # SQLite binds 32,766 values at most, and a session may touch more files.
     for start in range(0, len(every), PATHS_AT_ONCE):
         paths = every[start : start + PATHS_AT_ONCE]
         among = ", ".join("?" * len(paths))
@@ -198,6 +202,7 @@ _TOUCHED = (
     "values (?, ?, ?, ?, ?, ?, ?) on conflict(session_id, file_path) do update set "
     f"action = case when instr('{ACTIONS}', excluded.action) > instr('{ACTIONS}', action) "
     "then excluded.action else action end, "
+    # Batches need not come in order: an older log of the session may be read later.
     "tool_name = iif(excluded.first_seq < first_seq, excluded.tool_name, tool_name), "
     "turn_id = iif(excluded.first_seq < first_seq, excluded.turn_id, turn_id), "
     "first_seen_at = iif(excluded.first_seq < first_seq, excluded.first_seen_at, first_seen_at), "
@@ -221,6 +226,7 @@ def _write_refs(db: apsw.Connection, session_id: int, refs: list[FoundRef], turn
             for each in refs
         ],
     )  # fmt: skip
+    # A session that names its repository has had the short form from the beginning.
     if own is None:
         _join_refs(db, session_id)
 

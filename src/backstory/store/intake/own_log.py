@@ -43,6 +43,7 @@ class OwnLog:
         )
         log_id: int = log[0] if log else 0
         self._read_to: int = log[1] if log else 0
+        # The hash of the log's end spans lines of several batches.
         self._tail = logs.read(db, log_id, max(self._read_to - logs.TAIL_BYTES, 0), logs.TAIL_BYTES)
         self._content = BatchContent(logs.pending(db, log_id))
         start = runs.start_of(db, session_id)
@@ -65,6 +66,7 @@ class OwnLog:
         for some in _up_to_ends(new):
             for event in some:
                 self._take(event)
+            # The end that a batch brings is that of its last turn, so no batch goes on behind one.
             made.append(self._cut(some[-1] if some and isinstance(some[-1], Complete) else None))
             made[-1].last_active = self._now
         return made
@@ -142,6 +144,7 @@ def refs_kept(db: apsw.Connection, session_id: int) -> tuple[int, DerivedFacts, 
     )
     uids: dict[int, str] = dict(rows)
     deriver, after = Deriver(), (0, -1)
+    # In windows: all events of a long session would not fit a small machine's memory.
     while window := events.of_session(db, session_id, after=after, limit=events.TOLD_AT_ONCE):
         for each in window:
             if each.turn_id is None or each.turn_id in uids:

@@ -30,6 +30,7 @@ def sessions(db: apsw.Connection, *, only_stale: bool) -> list[int]:
 
 def clear(db: apsw.Connection, session_id: int) -> None:
     """Remove what is derived of a session; its logs say that it is to be derived. Parts are numbered as today."""
+    # First, because what is derived anew names events by today's numbers.
     event_rows.number_parts(db, session_id)
     derived_tables.clear(db, session_id)
     titles.clear(db, session_id)
@@ -45,9 +46,11 @@ def drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) ->
     """Remove logs whose records another one of the session holds, too; what lies beside them goes on with that."""
     for log_id in log_ids:
         session = db.execute("select session_id from logs where id = ?", (log_id,)).get
+        # The file of the log that goes is known and gives nothing new, so it stays noted.
         db.execute("update log_places set log_id = ? where log_id = ?", (in_favour_of, log_id))
         logs.keep_stamps(db, "id = ?", log_id, log_id=in_favour_of)
         event_rows.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
+        # Before the row goes: sidecars go with their log.
         sidecars.move(db, log_id, in_favour_of)
         db.execute("delete from logs where id = ?", (log_id,))
 
@@ -55,6 +58,7 @@ def drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) ->
 def replace_unread(db: apsw.Connection, log_id: int, understood: int) -> bool:
     """Remove a log that nobody understood, and its session, if another log holds all of its bytes by now."""
     old, new = logs.get(db, log_id), logs.get(db, understood)
+    # Bytes are never dropped before another log has them.
     if old is None or new is None or new.read_to < old.read_to:
         return False
     drop_logs(db, [log_id], understood)
@@ -101,6 +105,7 @@ def unlogged(db: apsw.Connection, session_id: int) -> RecordBatch | None:
         agent="", identity=LogIdentity(native_id=""), session_uid=rows[0][-1], kind=None, expected_next_seq=0,
         next_seq=0,
     )  # fmt: skip
+    # The events are stored already; only what is derived of them is wanted.
     content.move_to(batch, None).events = []
     return batch
 
@@ -114,6 +119,7 @@ def drop_turns_but(db: apsw.Connection, session_id: int, derived: set[str], read
     if dict(now) != read:
         return
     renamed = claims.known_as(db, session_id)
+    # The adapter says the log's own uids; here a turn may have that of its run.
     kept = {renamed.get(uid, uid) for uid in derived}
     rows = fetch(db, tuple[int, str], "select id, uid from turns where session_id = ?", (session_id,))
     db.executemany("delete from turns where id = ?", [(turn_id,) for turn_id, uid in rows if uid not in kept])
@@ -132,6 +138,7 @@ def rewound(db: apsw.Connection, session_id: int) -> frozenset[str]:
     )
     parents: dict[str, str | None] = dict(rows)
     path, uid = set[str](), leaf
+    # A log may name any parent, also one in a circle.
     while uid is not None and uid not in path:
         path.add(uid)
         uid = parents.get(uid)

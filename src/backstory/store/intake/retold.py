@@ -91,6 +91,7 @@ class Links(Struct, frozen=True):
 def links(db: apsw.Connection) -> Links | None:
     """The turns to be linked; None where no turn has come since they were looked for, or nothing is retold."""
     newest = db.execute("select max(id) from turns").get
+    # Every ingest comes here, and mostly nothing has come that could be linked.
     if newest is None or db.execute("select value from meta where key = ?", (LINKED,)).get == str(newest):
         return None
     retold = fetch(
@@ -105,6 +106,7 @@ def links(db: apsw.Connection) -> Links | None:
     folders: dict[str, _Folder] = {}
     found: list[Link] = []
     for session in retold:
+        # One folder's logs are shared by its sessions, so that no log is given to two of them.
         if session.cwd not in folders:
             folders[session.cwd] = _folder(db, session.cwd)
         found += _Linking(db, session, folders[session.cwd]).links()
@@ -114,6 +116,7 @@ def links(db: apsw.Connection) -> Links | None:
 def link(db: apsw.Connection, found: Links) -> None:
     """Link turns that were retold to those of the logs."""
     for each in found.turns:
+        # The log's uid stays: other machines have the turn under it.
         written.rename(db, each.retold, each.logged)
     db.execute("insert or replace into meta(key, value) values (?, ?)", (LINKED, str(found.newest)))
 
@@ -153,8 +156,10 @@ class _Linking:
             if is_linked:
                 before = mine[-1]
                 continue
+            # A log that was linked has grown; what came behind needs no proof of its own.
             behind = self._behind(linked[before.id], before, mine) if before is not None else []
             yield from _paired(mine, behind)
+            # The program may have begun its agent anew, so that a second log goes on.
             yield from self._among(mine[len(behind) :])
 
     def _among(self, mine: list[_Turn]) -> Iterator[Link]:
@@ -186,6 +191,7 @@ class _Linking:
     def _log_from(self, mine: list[_Turn]) -> list[_Turn]:
         """The turns of a log that begins with the first of these, as far as they are the same."""
         for session in self._folder.logs.get(mine[0].words, ()):
+            # A log that ended before the session began cannot be what it shows.
             if session.id in self._folder.taken or self._session.began > (session.last_active or session.began):
                 continue
             theirs = _turns_of(self._db, session.id)
@@ -207,6 +213,7 @@ class _Linking:
         answer, other = self._answer(mine), self._answer(theirs)
         if answer == other and len(answer) >= ANSWER_CHARS_LEAST:
             return True
+        # Ids of calls are the agent's own and random, so one in common is proof enough.
         return bool(self._calls(mine) & self._calls(theirs))
 
     def _answer(self, turn: _Turn) -> str:

@@ -117,10 +117,12 @@ def improved(known: TurnFacts, given: TurnFacts) -> TurnFacts:
     if known.cost_usd is None:
         better |= {"cost_usd": given.cost_usd, "cost_source": given.cost_source}
     counts = ("input", "output", "cache_read", "cache_write", "cache_write_1h", "largest_input", "reasoning")
+    # A stream that was cut off counted less than the log, which the agent went on to write.
     is_less = known.tokens_source == PARTIAL and (given.output or 0) >= (known.output or 0)
     if (known.tokens_source in (None, FROM_LOG) or is_less) and given.tokens_source is not None:
         source = PARTIAL if given.tokens_source == PARTIAL else FROM_LOG
         better |= {name: getattr(given, name) for name in counts} | {"tokens_source": source}
+    # The same request counted by both, so what only one of them knows is about it, too.
     elif (known.input, known.output, known.cache_read) == (given.input, given.output, given.cache_read):
         better |= {name: getattr(given, name) for name in counts if getattr(known, name) is None}
     return msgspec.structs.replace(known, **better)
@@ -156,6 +158,7 @@ def unmatched(db: apsw.Connection) -> list[Unmatched]:
     return fetch(
         db,
         Unmatched,
+        # The sidecar's time is that of the log it was made from, so one that is outdated shows by itself.
         "select st.id, f.id, st.agent, st.turn_uid || '.' || st.kind || ?, t.last_seq, "
         "coalesce(f.modified, 0) * 1000000 "
         "from sessions o join turns r on r.session_id = o.id join logs st on st.session_id = o.id "
@@ -203,10 +206,12 @@ def apply(db: apsw.Connection, log_id: int) -> None:
         (session_id, first, last, log_id),
     )
     logged = ((row, bounds.time_ms(facts.times.get(row.position))) for row in rows)
+    # Found by their places in the stream: numbers of records change when an adapter sees more of them.
     times = [(at, row.id) for row, at in logged if at not in (None, row.at)]
     db.executemany("update events set at = ? where id = ?", times)
     calls = [row for row in rows if row.position in facts.inputs and row.kind == ToolCall.kind]
     _give_inputs(db, session_id, calls, facts.inputs)
+    # These were derived while the events had the times at which their lines came.
     for table, place, time in (("session_files", "first_seq", "first_seen_at"), ("session_refs", "seq", "created_at")):
         db.execute(
             f"update {table} set {time} = coalesce((select min(e.at) from events e where e.session_id = ?1 "
@@ -219,6 +224,7 @@ def _give_inputs(
     db: apsw.Connection, session_id: int, calls: Sequence[_EventRow], inputs: Mapping[int, msgspec.Raw]
 ) -> None:
     codecs: dict[int, codec.EventCodec] = {}
+    # The inputs of edits are part of a context.
     if calls:
         turns.forget_context(db, session_id)
     for row in calls:
@@ -243,6 +249,7 @@ def _input(given: msgspec.Raw) -> dict[str, Any] | None:
 
 def _facts(db: apsw.Connection, log_id: int) -> _KeptFacts | None:
     kept = _sidecar(db, log_id)
+    # The size is looked at before anything is unpacked: a stranger's store may hold anything.
     if kept is None or kept.size > BYTES_MAX:
         return None
     try:
@@ -296,6 +303,7 @@ def take_over(db: apsw.Connection, runs: Sequence[LoggedRun], contents: Mapping[
     """Take what another store knows of runs of ours; ``contents``: the sidecars of their streams, by turn uid."""
     for run in runs:
         here = _here(db, run)
+        # The run may have been removed, or merged under another uid, since it was asked about.
         if here is None:
             continue
         turn_id, session_id, log_id, known = here

@@ -87,6 +87,7 @@ def settle(db: apsw.Connection) -> set[str]:
     """
     if not has_any(db):
         return set()
+    # By id, so that a call that is cut off by the limit goes on where it was.
     new = fetch(
         db,
         tuple[int, str, str, str | None, bool],
@@ -100,8 +101,10 @@ def settle(db: apsw.Connection) -> set[str]:
     }
     db.executemany(
         "insert or ignore into written_turns(turn_id, key) values (?, ?)",
+        # Also a turn without an id gets a row: the greatest id here says how far all are indexed.
         [(turn_id, key) for turn_id, each in written.items() for key in (map(_key, each) if each else [NO_KEY])],
     )
+    # Both directions: the copy may have come before its original, or after it.
     read = [native_id for *_, native_id, is_ours in new if is_ours and native_id and ids.may_be_written(native_id)]
     return _unite(db, [*read, *_read_before(db, {native_id for each in written.values() for native_id in each})])
 
@@ -158,6 +161,7 @@ def rename(db: apsw.Connection, old: str, new: str) -> None:
     turns.rename(db, old, new)
     db.execute(
         "insert or ignore into written_turns(turn_id, key) select id, ? from turns where uid = ? "
+        # One that is not indexed yet will be, with its new uid.
         "and id <= (select max(turn_id) from written_turns)",
         (_key(ids.written_turn_id(new)), new),
     )
@@ -195,11 +199,13 @@ def _original(db: apsw.Connection, native_id: str) -> str | None:
         f"where k.key = ? order by {is_written('t')}, t.id",
         (_key(native_id),),
     )
+    # The key is 31 bits of the id, so several turns may have it.
     return next((row[0] for row in rows if native_id in _written_ids(*row)), None)
 
 
 def _written_ids(uid: str, agent: str, native_id: str | None) -> set[str]:
     """The ids that a turn has in logs we write, or had before it got its uid."""
+    # A log may have been written of the turn before it was known to be a run's.
     uids = {uid, *([ids.turn_uid(agent, native_id)] if native_id else [])}
     return {ids.written_turn_id(each) for each in uids}
 
