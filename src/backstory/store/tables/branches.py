@@ -91,6 +91,7 @@ def of_session(db: apsw.Connection, session_id: int, *, removed: bool = False, p
         (PREVIEW_CHARS, PREVIEW_CHARS, session_id),
     )
     found = [turn for turn in (TreeTurn(*row) for row in rows) if turn.removed is None or removed or pruned]
+    # A pruned turn still has its row, so that no log brings it back.
     kept = [turn for turn in found if turn.removed is None or _is_kept(db, session_id, turn)]
     return _at_ends(db, session_id, found if pruned else kept, {turn.uid: turn.last_seq for turn in kept})
 
@@ -108,6 +109,7 @@ def _at_ends(db: apsw.Connection, session_id: int, found: list[TreeTurn], last: 
     turns: list[TreeTurn] = []
     for turn in found:
         seq, end = turn.parent_seq, last.get(turn.parent_uid or "")
+        # An agent may say that it follows the last words, or the record of the end behind them: that is one place.
         if seq is not None and end is not None and seq < end and not _has_content_after(db, session_id, seq, end):
             turns.append(replace(turn, parent_seq=end))
         else:
@@ -160,6 +162,7 @@ def length(db: apsw.Connection, session_id: int, to: Point | None) -> int:
     parents: dict[str, str | None] = dict(rows)
     walked = set[str]()
     at: str | None = to.uid
+    # A log may name any parent, also one in a circle.
     while at is not None and at in parents and at not in walked:
         walked.add(at)
         at = parents[at]
@@ -181,6 +184,7 @@ def place(db: apsw.Connection, session_id: int, seq: int) -> TreePosition:
     )
     asked = (session_id, seq)
     found = fetch_one(db, _TurnOfRecord, of_record, asked) or fetch_one(db, _TurnOfRecord, around, asked)
+    # The first turn of most sessions has records before it, such as the settings of the client.
     if found is None or found.id is None:
         raise errors.RecordNotFound(seq, is_before_turns=found is not None)
     if found.removed is not None:
@@ -245,6 +249,7 @@ def names(db: apsw.Connection, session_id: int, *, removed: bool = False) -> lis
 
 def name_branch(db: apsw.Connection, session_id: int, name: str, point: Point, now: int) -> None:
     """Give the branch with this tip a name; raises RecordNotFound, BranchNameTaken."""
+    # Names of removed branches are free again, and are overwritten.
     taken = next((each for each in names(db, session_id) if each.name == name), None)
     last, follows = _end_of(db, session_id, point)
     seq = None if point.seq >= last and not follows else point.seq
@@ -375,6 +380,7 @@ def restore(db: apsw.Connection, session_id: int, uid: str) -> set[str]:
     if uid not in tree:
         return set()
     back = {turn.uid for turn in tree if turn.removed is not None and turn.removed == tree[uid].removed}
+    # What was removed at another time may lie above it, and a branch without its beginning is none.
     back |= {turn.uid for each in list(back) for turn in tree.ancestry(each) if turn.removed is not None}
     db.executemany(
         "update turns set removed = null where session_id = ? and uid = ?", [(session_id, each) for each in back]
@@ -426,6 +432,7 @@ def prune(db: apsw.Connection, session_id: int, only: Collection[str] | None = N
         event_rows.delete_summaries(db, summaries, covered)
         db.execute(f"delete from compactions where {summaries}", covered)
         db.execute("delete from logs where session_id = ? and turn_uid = ?", (session_id, turn.uid))
+        # The row keeps its costs: they were spent, whatever happened to the words.
         db.execute("update turns set prompt = '' where id = ?", (turn.id,))
         db.execute("delete from branches where session_id = ? and leaf_uid = ?", (session_id, turn.uid))
     db.execute(

@@ -70,6 +70,7 @@ def of_session(db: apsw.Connection, session_id: int) -> list[Compaction]:
     """Every summary of a session that was not taken out of force, those of its logs included, by what they cover."""
     logged = fetch(db, tuple[int, str], _IN_LOGS, (session_id,))
     found = [*(Compaction(after_seq=seq, summary=text) for seq, text in logged), *_stored(db, session_id)]
+    # The sort is stable: of two at one record the stored one, which somebody asked for, comes last and counts.
     return sorted(found, key=lambda each: each.after_seq)
 
 
@@ -103,11 +104,13 @@ def _on_path(db: apsw.Connection, session_id: int, to: Point | None, found: list
     spans = [Span(turn.uid, turn.first_seq, cut) for _, turn, cut in turns.upwards(db, session_id, to)]
     for n, span in enumerate(spans):
         for each in reversed(found):
+            # The span ends where the path leaves the turn, so a summary of what was left behind does not count.
             if span.first <= each.after_seq <= span.last and _counts(db, session_id, each, spans[n:]):
                 yield each
 
 
 def _counts(db: apsw.Connection, session_id: int, summary: Compaction, covered: list[Span]) -> bool:
+    # It was checked before it was stored; nobody has checked an agent's own.
     if summary.id is not None:
         return True
     before = [Span(span.uid, span.first, min(span.last, summary.after_seq)) for span in covered]
@@ -121,6 +124,7 @@ def history(db: apsw.Connection, session_id: int, budget_chars: int, to: Point |
     after = summary.after_seq if summary is not None else 0
     # Of turns in brief there is room for more than of whole ones.
     given = events.context_turns(db, session_id, budget_chars * BRIEF_READ, to, after)
+    # Only where not all turns were read is their number worth a walk of its own.
     is_all = bool(given) and (given[0].is_rest or given[0].turn.parent_uid is None)
     return History(
         turns=given,
@@ -147,9 +151,11 @@ def add(db: apsw.Connection, session_id: int, new: NewCompaction) -> bool:
         "select uid from turns where session_id = ?1 and ?2 between first_seq and last_seq and removed is null",
         (session_id, new.after_seq),
     ).fetchone()
+    # To summarise takes minutes, and the branch may have been removed meanwhile.
     if holder is None:
         return False
     newer = in_force(db, session_id, None)
+    # Two processes may have summarised at once; the one that covers more stays in force.
     if newer is not None and newer.after_seq >= new.after_seq and _is_ahead(db, session_id, new.after_seq):
         return False
     db.execute(

@@ -47,6 +47,7 @@ class Waiting(Struct):
 
 def delete_events(db: apsw.Connection, where: str, values: tuple[object, ...]) -> None:
     """Delete events and what the index holds of them; ``where`` is a condition on events."""
+    # Before the events: afterwards nobody knows which rows of the index were theirs.
     db.execute(f"delete from search_index where rowid in (select id from events where {where})", values)
     db.execute(f"delete from events where {where}", values)
 
@@ -91,6 +92,7 @@ def number_parts(db: apsw.Connection, session_id: int) -> None:
 
 def insert(db: apsw.Connection, session_id: int, rows: Iterable[tuple[Any, ...]]) -> int:
     """Store events: their columns from ``seq`` to ``length``; gives the id of the first, which the others count on."""
+    # Ids without gaps let the caller name each event, with no statement for each.
     first_id = next_event_id(db)
     db.executemany(
         f"insert into events(id, session_id, {COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -75,8 +75,10 @@ def _link(db: apsw.Connection, wanted: str, *values: object) -> None:
         return
     alike = _alike(db, linked)
     for kind in alike:
+        # Sorted once for each kind: ten thousand forks of one session are one kind or a few.
         above = sorted(_shared(kind, alike), key=lambda each: each[0])
         for session in kind.sessions:
+            # What a log or a person said about the parent is never guessed anew.
             if session.id in linked and session.may_be_linked:
                 _set_parent(db, session, above)
 
@@ -109,6 +111,7 @@ def _set_parent(db: apsw.Connection, session: _Holder, above: list[tuple[tuple[i
     parent_id: int | None = None
     relation = session.relation if session.parent_id is None else None
     for (_, written_less, uid), parent in above:
+        # The smaller uid is the older session, so that the links cannot go in a circle.
         if (written_less, uid) < (0, session.uid):
             parent_id, relation = parent.id, Relation.CONTINUATION if written_less else Relation.FORK
             break

@@ -232,6 +232,7 @@ def salvaged(db: apsw.Connection) -> tuple[list[Log], list[int]]:
     """
     columns = _LOG_COLUMNS.replace("told_to, state", "null, null")
     with suppress(apsw.CorruptError, UnicodeDecodeError, ValidationError):
+        # Damage may show only when a row is decoded, so each is checked to be what it should be.
         rows = db.execute(f"select {columns} from logs order by id")
         return [convert(dict(zip(Log.__struct_fields__, row, strict=True)), Log) for row in rows], []
     found, lost = [], []
@@ -247,12 +248,14 @@ def salvaged(db: apsw.Connection) -> tuple[list[Log], list[int]]:
 def _newest(db: apsw.Connection) -> int:
     """The largest id of a log that anything readable names."""
     newest = 0
+    # Each of the three may lie on a damaged page.
     for question in (
         "select seq from sqlite_sequence where name = 'logs'", "select max(id) from logs",
         "select max(log_id) from chunks",
     ):  # fmt: skip
         with suppress(apsw.Error):
             newest = max(newest, int(db.execute(question).get or 0))
+    # A damaged page may say any number, and each id is tried.
     return min(newest, SALVAGED_MAX)
 
 
@@ -262,6 +265,7 @@ def file_stamps(db: apsw.Connection, reason: str | None = None) -> dict[str, Fil
         # What a log stands for gave something.
         found = fetch(db, FileStamp, f"{_OTHER_STAMPS} where reason = ?", (reason,))
         return {stamp.path: stamp for stamp in found}
+    # In this order: where a path has a row of each, the one beside the logs is the newer look.
     of_logs, others = fetch(db, FileStamp, f"{_STAMPS_OF_LOGS} order by id"), fetch(db, FileStamp, _OTHER_STAMPS)
     return {stamp.path: stamp for each in (of_logs, others) for stamp in each}
 
@@ -295,6 +299,7 @@ def _hashes(paths: Iterable[str]) -> str:
 
 def newest(db: apsw.Connection) -> int:
     """The greatest id that a log was given, also where that log is gone."""
+    # Ids are never given again, so that a log that came since can be told by its id alone.
     found = db.execute("select seq from sqlite_sequence where name = 'logs'").get
     return 0 if found is None else int(found)
 
@@ -311,6 +316,7 @@ def remember_stamps(
 
     ``moved``: (log id, path, path below the agent's own folder) of logs that lie elsewhere now.
     """
+    # A place first, then its stamp: a stamp counts only for the path that its row has.
     for log_id, path, relpath in moved:
         db.execute(f"update logs set {PLACED} where id = ?", (*placed(path, relpath), log_id))
     for place in places:
@@ -327,6 +333,7 @@ def remember_stamp(db: apsw.Connection, place: FileStamp) -> None:
             ids.path_hash(place.path), place.log_id, place.path, place.agent,
         ),
     )  # fmt: skip
+    # A file has its stamp in one place: with its log if that lies there, else beside the logs.
     if db.changes():
         db.execute("delete from log_places where path = ?", (place.path,))
         # An earlier generation may lie at the same path.
@@ -386,6 +393,7 @@ def insert_seq_ranges(db: apsw.Connection, log_id: int, runs: list[SeqRange]) ->
     """Store the numbers of a log's next records; a run that goes on from the last one lengthens it."""
     for run in runs:
         db.execute(
+            # A log is one long run of numbers then, and not a row for each time that it was read.
             "update numbers set stop = ?, records = records + ? where log_id = ? and stop = ? "
             "and first_seq + records = ?",
             (run.stop, run.records, log_id, run.start, run.first_seq),
@@ -422,12 +430,14 @@ class UnpackedChunks:
     """The chunks that were unpacked last, so that reading record after record unpacks each of them once."""
 
     def __init__(self) -> None:
+        # The digest is part of the key: chunks that were joined since have another one at the same place.
         self._kept: dict[tuple[int, int, bytes], bytes] = {}
 
     def bytes_of(self, db: apsw.Connection, log_id: int, mark: ChunkMark) -> bytes:
         """The bytes of a chunk; raises CodecError."""
         at, size, digest = mark
         key = log_id, at, digest
+        # Taken out and put back, so that the oldest key is always the one that was used least recently.
         data = self._kept.pop(key, None)
         if data is None:
             data = codec.unpack_chunk(_frame(db, log_id, at), size, digest, codec.dictionaries_of(db))
@@ -488,6 +498,7 @@ def merge_chunks(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
         joined, marks = _last_neighbours(marks, idle=idle)
         if len(joined) > 1:
             _join(db, log_id, joined)
+        # One round is enough: the last chunks are the only ones that have come since.
         if not idle:
             break
     db.execute("update logs set frames = 0 where id = ?", (log_id,))
@@ -499,6 +510,7 @@ def repack(db: apsw.Connection, log_id: int, start: int) -> int | None:
     for mark in chunk_marks(db, log_id):
         if mark[0] >= start and (not joined or mark[0] + mark[1] - start <= codec.PACKED_BYTES):
             joined.append(mark)
+        # No more than one frame a transaction: other writers wait meanwhile.
         elif joined:
             break
     if not joined:
@@ -525,6 +537,7 @@ def _last_neighbours(marks: list[ChunkMark], *, idle: bool) -> tuple[list[ChunkM
     total = marks[first][1]
     while first > 0:
         length = marks[first - 1][1]
+        # A neighbour more than twice as large would be rewritten for little, and again with the next append.
         if total + length > codec.CHUNK_BYTES or (not idle and length > 2 * total):
             break
         first, total = first - 1, total + length
@@ -547,6 +560,7 @@ def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> l
     return fetch(
         db,
         ChunkMark,
+        # The first chunk is found by the index, as the last that begins at or before the place.
         "select start, length, sha256 from chunks where log_id = ?1 and start < ?3 and start >= "
         "coalesce((select max(start) from chunks where log_id = ?1 and start <= ?2), 0) order by start",
         (log_id, start, end),

@@ -124,6 +124,7 @@ Step = Remove | Prune | Copy | Decide | Differ
 def plan(ours: StoreState, theirs: StoreState) -> list[Step]:
     """The steps after which our store holds what theirs owns, and both hold what was decided last."""
     steps = list[Step]()
+    # Sorted, so that a plan that is made again after a kill is the same one.
     for uid in sorted({*ours.sessions, *theirs.sessions}):
         mine, other = ours.sessions.get(uid), theirs.sessions.get(uid)
         if other is not None and other.owner == theirs.store_id:
@@ -146,16 +147,19 @@ def _owned(mine: SessionState | None, other: SessionState, removed: Mapping[str,
     """The steps for a session that the other store owns."""
     uid = other.uid
     if ids.session_identity(uid) in removed:
+        # A session that somebody used there after we removed it stays there, and does not come back here.
         if _is_removed(other, removed):
             yield Remove(Side.THEIRS, uid)
     elif mine is None:
         yield Copy(uid)
+    # Each of two stores counts the session as its own, and a copy would replace the turns of one.
     elif mine.owner != other.owner and not mine.is_borrowed:
         yield Differ(uid)
     elif mine.content == other.content and not mine.is_borrowed:
         decided = merge(other, mine)
         yield from _settle(Side.OURS, mine, other, decided)
         yield from _settle(Side.THEIRS, other, mine, decided)
+    # A copy would lose turns that only we have.
     elif mine.finished - other.turns:
         yield Differ(uid)
         yield from shared(mine, other)
@@ -175,6 +179,7 @@ def shared(mine: SessionState, other: SessionState) -> Iterator[Prune | Decide]:
 
 def _settle(side: Side, session: SessionState, known: SessionState, decided: Decisions) -> Iterator[Prune | Decide]:
     """The steps that write decisions on one side, which may lack turns of the other."""
+    # Pruning is for good: what a person erased in one store must not stay in the other.
     lacking = {uid: ms for uid, ms in known.pruned.items() if uid in session.turns and uid not in session.pruned}
     if lacking:
         yield Prune(side, session.uid, lacking)
@@ -207,6 +212,7 @@ def merge(owner: SessionState, copy: SessionState) -> Decisions:
             values[about] = later.values[about]
         if about in later.at:
             at[about] = later.at[about]
+    # To restore a turn without its words would bring back nothing.
     values |= {f"{TURN}{uid}": ms for uid, ms in {**copy.pruned, **owner.pruned}.items()}
     return Decisions(values=values, at=at, leaf=ours.leaf, leaf_at=ours.leaf_at)
 

@@ -168,6 +168,7 @@ class Queue:
         """Queue texts in this order, on the disk when this returns; returns how many of the session are before them."""
 
         def insert(db: apsw.Connection) -> int:
+            # Counted in the same transaction: the place that a person is told is the one that the text has.
             before = int(db.execute("select count(*) from texts where session_uid = ?", (texts[0].session_uid,)).get)
             db.executemany(
                 f"insert into texts({_COLUMNS}) values (?, ?, ?, ?, ?, ?)",
@@ -297,6 +298,7 @@ class Queue:
 
         def take(db: apsw.Connection) -> Owner | None:
             known = _owner(db, owner.session_uid)
+            # On this host the system's lock decided already, and a row of it is left by a process that was killed.
             if known is not None and known.host != owner.host and known.is_fresh(owner.heartbeat):
                 return known
             db.execute(
@@ -337,6 +339,7 @@ class Queue:
     def tidy(self) -> None:
         """Remove the file if there is nothing in it. Whoever waits for it finds that it is gone, and begins another."""
         try:
+            # Looked at without a lock first: in a queue that is used nobody waits for this.
             is_empty = self._read(_is_empty, False)
             if is_empty and self._waited(self._remove_if_empty, Patience(self.path, lambda _: None, TIDY_S)):
                 self.close()
@@ -368,6 +371,7 @@ class Queue:
         self, change: Callable[[apsw.Connection], T], *, lasting: bool = True, patience_s: float | None = None
     ) -> T:
         def change_when_ready(db: apsw.Connection) -> T:
+            # Two processes may both have made the file; the first one with the lock makes its tables.
             if not self._is_ready(db):
                 db.execute(_TABLES)
             return change(db)
@@ -391,9 +395,11 @@ class Queue:
         with self._opened(begin=False) as db, unstopped():
             if db is None:
                 return False
+            # Looked at again with the lock: whoever began to write before us has queued something.
             db.execute("begin exclusive")
             try:
                 if is_empty := _is_empty(db):
+                    # While the lock is held, so that whoever waits for it finds another file under the name, or none.
                     self.path.unlink(missing_ok=True)
             finally:
                 db.execute("rollback")
@@ -414,6 +420,7 @@ class Queue:
     def _opened(self, *, begin: bool) -> Iterator[apsw.Connection | None]:
         """The open file; with ``begin`` it is made if it is not there, else None."""
         with _translated(self.path):
+            # A write to a file that was removed would be acknowledged and lost.
             if self._db is not None and not self._is_same():
                 self.close()
             if self._db is None:
@@ -477,6 +484,7 @@ class Queue:
         version = int(db.pragma("user_version"))
         if version > VERSION:
             raise errors.StoreTooNew(self.path, version, VERSION)
+        # A file that was made and not filled has version 0, as any other program's has.
         if version == 0 and db.execute("select count(*) from sqlite_schema").get:
             raise errors.QueueUnusable(self.path, "another program's database")
         if version and db.pragma("application_id") != APPLICATION_ID:
@@ -535,6 +543,7 @@ def _harmless(options: object) -> str:
     """Return a run's options without permissions and folders, and without what cannot be read."""
     try:
         known = msgspec.json.decode(str(options), type=Options)
+    # A clone's file may hold anything here; the prompt is worth keeping without it.
     except msgspec.DecodeError:
         known = Options()
     return msgspec.json.encode(msgspec.structs.replace(known, permissions=None, cwd=None)).decode()

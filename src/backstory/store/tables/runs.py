@@ -74,6 +74,7 @@ def start_in(db: apsw.Connection, session_uid: str, turn_uid: str) -> RunStart:
 
 def is_stored(db: apsw.Connection, session_uid: str, turn_uid: str) -> bool:
     """Return True if the whole run is in the store; False for one closed as lost, which may come after all."""
+    # Its spool may turn up later, on a disk that was not mounted.
     return _ended(db, session_uid, turn_uid, "and t.stop_reason is not ?", LOST)
 
 
@@ -111,6 +112,7 @@ def native_ids(db: apsw.Connection) -> dict[str, str]:
 def drop_native_ids(db: apsw.Connection, gone: dict[str, str]) -> None:
     """Take away the ids of sessions of which no run will be stored any more, unless they have another one by now."""
     column = schema.running_id_column()
+    # Compared with the id that was read: a run that began since has noted its own.
     db.executemany(f"update sessions set {column} = '' where uid = ? and {column} = ?", list(gone.items()))
 
 
@@ -180,6 +182,7 @@ def left(db: apsw.Connection, turn_id: int, turn_uid: str, session_id: int, sess
 def closing(left: Left, now: int) -> RecordBatch:
     """Return the batch that closes such a turn."""
     turn_uid, content = left.turn.uid, BatchContent()
+    # Every call gets a result, so that no reader of the session waits for one for ever.
     closing: list[Event] = [
         ToolResult(
             tool_use_id=call.tool_use_id, tool_name=call.tool_name, tool=call.tool, file_path=call.file_path,

@@ -103,6 +103,7 @@ def conditions(wanted: Selection) -> tuple[list[str], list[object]]:
         conditions.append(sentence)
         values += bound
     if wanted.since is not None:
+        # A session without any time is shown rather than lost.
         conditions.append("coalesce(s.last_active, ?) >= ?")
         values += [wanted.since, wanted.since]
     return conditions, values
@@ -110,6 +111,7 @@ def conditions(wanted: Selection) -> tuple[list[str], list[object]]:
 
 def listed_conditions(wanted: ListFilter) -> tuple[list[str], list[object]]:
     """Conditions on a session ``s`` that is listed, with their values."""
+    # The same conversation is listed once: where it ran, or in the agent's own log.
     listed = [f"not {claims.HIDDEN}", f"not {lineage.IS_REPEATED}"]
     if not wanted.subagents:
         # A subagent whose parent is not here would otherwise be nowhere.
@@ -135,6 +137,7 @@ def condition_of(wanted: Selection) -> str:
     """
     sentences, values = conditions(replace(wanted, since=None, until=None))
     pieces = " and ".join(sentences).split("?")
+    # A question mark inside a text of SQL would shift all values behind it.
     if len(pieces) != len(values) + 1:
         raise AssertionError(f"{len(values)} values for {pieces}")
     return pieces[0] + "".join(f"{_literal(value)}{piece}" for value, piece in zip(values, pieces[1:], strict=True))
@@ -185,6 +188,7 @@ def _of_project(wanted: Selection) -> tuple[str, list[object]]:
         is_path = project is not None and project.startswith("/")
         sentence, values = _in_folder(project if is_path else None, folder)
         for move in wanted.moves:
+            # Sessions of a project that lay here once have gone with it, though their rows name this folder.
             if move.owner is None and move.before(folder) is None and _overlap(move.old, folder):
                 gone, bound = _moved(move, move.old)
                 sentence, values = f"({sentence} and not {gone})", [*values, *bound]
@@ -200,6 +204,7 @@ def _of_project(wanted: Selection) -> tuple[str, list[object]]:
 
 
 def _in_folder(project: str | None, folder: str | None) -> tuple[str, list[object]]:
+    # No path holds a NUL, so nothing is inside of no folder.
     inside = f"{folder}/" if folder else "\0"
     sentence = "(s.project = ? or s.cwd = ? or s.worktree = ? or substr(s.cwd, 1, ?) = ?)"
     return sentence, [project, folder, folder, len(inside), inside]
@@ -218,6 +223,7 @@ def _overlap(one: str, other: str) -> bool:
 
 def _of_repository(typed: str) -> tuple[str, list[object]]:
     name = typed.strip("/").removesuffix(".git").lower()
+    # Not ``like``: names of repositories hold underscores.
     ends = " or ".join(f"substr(lower({column}), ?) = ?" for column in ("s.repository", "s.project"))
     ending = f"/{name}"
     sentence = f"(lower(s.repository) = ? or lower(s.project) = ? or {ends})"
@@ -249,6 +255,7 @@ def patterns_of(typed: list[str]) -> list[str]:
 def _patterns(typed: str) -> list[str]:
     path = typed.removeprefix("./").rstrip("/") or typed
     inside = _glob_quoted(path) if "*" not in path else path
+    # A glob that begins with a star matches whole names only behind a slash.
     start = "" if path.startswith("/") else "*/"
     return [f"{start}{inside}", f"{start}{inside}/*"] + ([] if start == "" else [inside, f"{inside}/*"])
 

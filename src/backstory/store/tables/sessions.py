@@ -163,6 +163,7 @@ CHOSEN = "here "
 """In meta, before a worktree's path: the uid of the session that commands there go on with."""
 _SHOWN_HERE = f"from turns t where session_id = s.id and not {claims.SHOWN_ELSEWHERE}"
 _ALL = "from turns where session_id = s.id"
+# The quick condition comes first: it is false for most sessions, and the exact one looks at each turn.
 _TURNS = f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, (select count(*) {_SHOWN_HERE}), (select count(*) {_ALL}))"
 _DURATION = (
     f"iif({claims.MAY_BE_SHOWN_ELSEWHERE}, "
@@ -316,6 +317,7 @@ def find(db: apsw.Connection, wanted: str, *, by_name: bool = True) -> int:
     A whole uid is that session's, whatever others are called: names have no index, and anybody can give one.
     """
     whole = _candidates(db, "uid = ?", wanted.upper()) if len(wanted) == ids.UID_LENGTH else []
+    # A store from elsewhere is asked without names: people there chose them, and could choose ours.
     ways = (_by_number, _by_name, _by_uid, _by_native_id) if by_name else (_by_number, _by_uid, _by_native_id)
     for candidates in chain([whole], (way(db, wanted) for way in ways)):
         # A run and the agent's own log of it are one session.
@@ -329,6 +331,7 @@ def find(db: apsw.Connection, wanted: str, *, by_name: bool = True) -> int:
 
 def next_number(db: apsw.Connection) -> int:
     """The number of the next session of this store; it is not given again."""
+    # Counted in ``meta`` and not from the rows: the number of a removed session is in somebody's notes.
     number = int(db.execute("select value from meta where key = 'next_number'").get)
     db.execute("update meta set value = ? where key = 'next_number'", (str(number + 1),))
     return number
@@ -350,6 +353,7 @@ def called(db: apsw.Connection, name: str) -> int | None:
     found: int | None = db.execute(
         "select s.id from sessions s join meta m on m.key = 'store_id' "
         "where s.name = ?1 or (s.name = '' and s.owner = m.value and 'S' || s.number = ?1) "
+        # The uid at the end makes the order the same on every machine.
         "order by s.owner is not m.value, coalesce(last_active, 0) desc, uid desc limit 1",
         (name,),
     ).get
@@ -398,6 +402,7 @@ def mark_elsewhere(db: apsw.Connection, uids: Sequence[str], elsewhere: str) -> 
 def next_seq(db: apsw.Connection, uid: str) -> int:
     """The number that the next record of a session gets, from whichever log; 1 for a session that is not here."""
     found = db.execute(
+        # A session from elsewhere gives way to the agent's own log of it, which is numbered from 1.
         f"select next_seq from sessions where substr(uid, 11) = ? and not ({append.UNTRUSTED})",
         (ids.session_identity(uid),),
     ).get
@@ -429,12 +434,14 @@ def origins(db: apsw.Connection, uids: Sequence[str]) -> dict[str, str | None]:
     asked = (schema.json_list([ids.session_identity(uid) for uid in uids]),)
     rows = fetch(db, tuple[str, str | None], known.format("elsewhere", "sessions"), asked)
     removed = fetch(db, tuple[str, str | None], known.format("null", "forgotten"), asked)
+    # A session that is here again after a removal is what its row says.
     return dict(removed) | dict(rows)
 
 
 def go_on_numbering(db: apsw.Connection) -> None:
     """Give no number again that a session of this store has."""
     db.execute(
+        # Rows may have come from a copy of this store that went on counting by itself.
         "update meta set value = max(cast(value as integer), (select coalesce(max(number), 0) + 1 from sessions "
         "where owner = (select value from meta where key = 'store_id'))) where key = 'next_number'"
     )
@@ -483,6 +490,7 @@ def last_active(db: apsw.Connection, worktree: str, earlier: Sequence[str] = ())
 
     ``earlier``: the paths that the worktree had before it was moved.
     """
+    # A choice is worth more than activity, also one that was made before the folder was moved.
     for path in (worktree, *earlier):
         chosen = db.execute(
             "select id from sessions where number is not null and uid = (select value from meta where key = ?) "
@@ -534,6 +542,7 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
     A tombstone stays for each, so that reading the log again does not bring it back.
     """
     going = doomed(db, session_id)
+    # First, while the runs are here that say which logs of agents are meant.
     claims.forget_logs(db, session_id, at)
     for each, uid in going:
         event_rows.delete_of_session(db, each)
@@ -542,6 +551,7 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
             "update log_places set reason = ? where log_id in (select id from logs where session_id = ?)",
             (append.FORGOTTEN, each),
         )
+        # The rows of its logs go, and with them their stamps: without these ingest would open every file again.
         logs.keep_stamps(db, "session_id = ?", each, reason=append.FORGOTTEN)
         db.execute("delete from meta where substr(key, 1, ?) = ? and value = ?", (len(CHOSEN), CHOSEN, uid))
         db.execute("delete from sessions where id = ?", (each,))
@@ -561,6 +571,7 @@ where key = ? and json_valid(value)
 def drop_read(db: apsw.Connection, log_id: int) -> None:
     """Remove the sessions of files that were not understood and are now: of this log, say."""
     db.execute(
+        # The log moved to the session that it turned out to be of.
         "delete from sessions where relation = ? and not exists (select 1 from logs where session_id = sessions.id)",
         (Relation.UNREAD,),
     )
@@ -570,6 +581,7 @@ def drop_read(db: apsw.Connection, log_id: int) -> None:
 
 def unforget(db: apsw.Connection) -> int:
     """Drop all tombstones, and what was noted of files because of them; gives how many there were."""
+    # A file that is as it was noted is not opened; so the notes go, too.
     db.execute("delete from log_places where log_id is null and reason = ?", (append.FORGOTTEN,))
     db.execute("delete from forgotten")
     return db.changes()
@@ -621,6 +633,7 @@ def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tupl
         tuple[int, str, str, str | None, str | None],
         "select id, uid, name, title, (select substr(prompt, 1, 200) from turns where session_id = sessions.id "
         f"and prompt <> '' order by first_seq, id limit 1) from sessions where {condition} order by uid limit ?",
+        # One more than is shown says that there are more.
         (value, CANDIDATES_SHOWN_MAX + 1),
     )
     return [(session_id, uid, naming.title_of(*named)[:CALLED_CHARS_MAX]) for session_id, uid, *named in rows]

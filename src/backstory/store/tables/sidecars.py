@@ -103,6 +103,7 @@ def ending_in(db: apsw.Connection, log_id: int, ending: str) -> int | None:
     found: int | None = db.execute(
         "select c.id from logs own join sessions s on s.id = own.session_id "
         "join logs l on l.session_id in (s.id, s.parent_id) join sidecars c on c.log_id = l.id "
+        # A subagent's files lie with its parent's log.
         "where own.id = ?1 and substr(c.name, -length(?2)) = ?2 order by l.id = ?1 desc, c.id desc limit 1",
         (log_id, ending),
     ).get
@@ -177,6 +178,7 @@ def _merge_checkpoints(db: apsw.Connection, session_id: int, facts: SidecarFacts
     ).fetchall()
     in_log: dict[int, Texts] = {number: tuple(texts) for number, *texts in rows}
     in_files = {number: texts_of(text) for number, text in sorted(facts.checkpoints.items())}
+    # The agent numbers its files; the log has the same summaries without numbers.
     same = _pairs(in_files, in_log)
     others = [number for number in in_log if number not in same.values()]
     taken = set(same)
@@ -207,6 +209,7 @@ def _pairs(in_files: dict[int, Texts], in_log: dict[int, Texts]) -> dict[int, in
     unmatched = list(in_log)
     same: dict[int, int] = {}
     for number, texts in in_files.items():
+        # Each is matched once: an agent may write the same words twice.
         known = next((each for each in unmatched if in_log[each] == texts), None)
         if known is not None:
             same[number] = known

@@ -92,11 +92,13 @@ def rename(db: apsw.Connection, old: str, new: str) -> None:
         db,
         tuple[int],
         "select t.session_id from turns t join sessions s on s.id = t.session_id where t.uid = ?1 "
+        # A session with both has the turn twice, once from each source, and uids are unique in it.
         "and s.elsewhere is null and t.session_id not in (select session_id from turns where uid = ?2)",
         (old, new),
     )
     for (session_id,) in where:
         db.execute("update turns set uid = ? where session_id = ? and uid = ?", (new, session_id, old))
+        # Nothing but the uid links these, so that all of it can be copied between stores.
         db.execute("update turns set parent_uid = ? where session_id = ? and parent_uid = ?", (new, session_id, old))
         db.execute("update sessions set leaf_uid = ? where id = ? and leaf_uid = ?", (new, session_id, old))
         db.execute("update branches set leaf_uid = ? where session_id = ? and leaf_uid = ?", (new, session_id, old))
@@ -124,6 +126,7 @@ def upwards(db: apsw.Connection, session_id: int, point: Point | None) -> Iterat
             return
         turn_id, *values = read[uid]
         turn = _turn(tuple(values))
+        # A fork may name a record that its copy of the turn does not have.
         is_inside = cut is not None and turn.first_seq <= cut <= turn.last_seq
         yield turn_id, turn, cut if is_inside and cut is not None else turn.last_seq
         uid, cut = turn.parent_uid, turn.parent_seq
@@ -190,6 +193,7 @@ def complete(
     outcome = Outcome.COMPLETED if success else Outcome.FAILED
     duration_ms, cost_usd = bounds.count(duration_ms), bounds.amount(cost_usd)
     last = newest(db, session_id)
+    # Events may be given through the API without any turn.
     if last is None:
         db.execute(
             "update sessions set completed = ?, duration_ms = ?, cost_usd = ? where id = ?",
@@ -229,6 +233,7 @@ def unpack_event(db: apsw.Connection, codecs: dict[int, codec.EventCodec], data:
     if isinstance(data, str) or not data.startswith(codec.FRAME_MAGIC):
         return data.encode() if isinstance(data, str) else data
     wanted = codec.frame_dictionary(data)
+    # Another program may have packed an event, with any parameters.
     if not wanted:
         return codec.unpack_foreign(data)
     if wanted not in codecs:
@@ -247,6 +252,7 @@ def sum_up(db: apsw.Connection, session_id: int) -> None:
     The leaf is the newest turn, unless a person checked out another, which is there.
     """
     db.execute(
+        # A checkout counts as long as its turn is there; after that the newest turn is the leaf again.
         "update sessions set leaf_uid = null, leaf_seq = null where id = ?1 and leaf_seq is not null and not exists "
         "(select 1 from turns where session_id = ?1 and uid = sessions.leaf_uid and removed is null)",
         (session_id,),
@@ -284,6 +290,7 @@ _UPSERT = (
     "?, ?, ?, ?, ?, ?) on conflict(session_id, uid) do update set "
     "first_seq = excluded.first_seq, last_seq = excluded.last_seq, "
     "parent_uid = excluded.parent_uid, parent_seq = excluded.parent_seq, model = excluded.model, "
+    # A reader's state keeps an open turn without its prompt, so a later part of the log gives none.
     "prompt = coalesce(nullif(excluded.prompt, ''), prompt), started = excluded.started, ended = excluded.ended, "
     "outcome = excluded.outcome, stop_reason = excluded.stop_reason, "
     "api_latency_ms = excluded.api_latency_ms, duration_ms = excluded.duration_ms, "
@@ -292,6 +299,7 @@ _UPSERT = (
     "cache_write_1h_tokens = excluded.cache_write_1h_tokens, largest_input_tokens = excluded.largest_input_tokens, "
     "reasoning_tokens = excluded.reasoning_tokens, tokens_source = excluded.tokens_source, "
     "cost_usd = excluded.cost_usd, cost_source = excluded.cost_source, "
+    # Of two logs that have the turn, the one that was read last may have the smaller part of it.
     "context_window = excluded.context_window where excluded.last_seq >= turns.last_seq"
 )
 
@@ -313,6 +321,7 @@ def _duration(turn: Turn) -> int | None:
         return turn.duration_ms
     if turn.started is None or turn.ended is None:
         return None
+    # A clock may have been set back between the two.
     return max(turn.ended - turn.started, 0)
 
 
