@@ -45,6 +45,7 @@ PACKED_LEVEL = 12
 EVENT_LEVEL = 3
 DICTIONARY_FILE = Path(__file__).with_name("events.zdict")
 LOGS_DICTIONARY_FILE = Path(__file__).with_name("logs.zdict")
+# Ids from 32768 on are left to private dictionaries by zstd, so ours meet no registered one.
 SHIPPED_SHA256 = {
     32769: "69d0ad1e21d9ff5dec2f3ebf08ff99d69a7fa9b933e1cf5b3ff0b9212e4cb696",
     32770: "a073790d886217a2798cab7ca145468467417dd1e4411f1b0c61ec434a4a8880",
@@ -109,6 +110,7 @@ def pack_text(data: bytes) -> bytes:
 def unpack_chunk(frame: bytes, length: int, digest: bytes, find: FindsDictionaries) -> bytes:
     """The bytes of a chunk; raises CodecError when they are not what was stored."""
     data = _unpacked(_decompressor_for(frame, find), frame)
+    # The digest is of the bytes and not of the frame, so a log may be packed anew without losing its proof.
     if len(data) != length or chunk_digest(data) != digest:
         raise CodecError("the bytes do not match their checksum")
     return data
@@ -148,6 +150,7 @@ def decompressed(file: IO[bytes]) -> Iterator[bytes]:
     A block at a time, so that a piece is small whatever it was packed into. Raises ZstdError where the content ends
     too early or something else follows; what came before has been given.
     """
+    # Compressors that append to a file write a frame each time.
     while magic := file.read(len(FRAME_MAGIC)):
         if magic == FRAME_MAGIC:
             try:
@@ -163,6 +166,7 @@ def decompressed(file: IO[bytes]) -> Iterator[bytes]:
 def _frame(file: IO[bytes]) -> Iterator[bytes]:
     """The content of the frame whose first bytes have been read."""
     frame = zstandard.ZstdDecompressor().decompressobj()
+    # The byte behind the magic says how long the rest of the header is.
     begun = FRAME_MAGIC + _exactly(file, 1)
     yield frame.decompress(begun + _exactly(file, zstandard.frame_header_size(begun) - len(begun)))
     is_last = False
@@ -172,6 +176,7 @@ def _frame(file: IO[bytes]) -> Iterator[bytes]:
         is_last, kind, length = bool(number & 1), number >> 1 & 3, number >> 3
         # A block of one byte over and over says how often; what is kept of it is that byte.
         yield frame.decompress(head + _exactly(file, 1 if kind == REPEATED else length))
+    # A checksum is optional, and only the frame's own header says whether four bytes more belong to it.
     if not frame.eof:
         yield frame.decompress(_exactly(file, CHECKSUM_BYTES))
 
@@ -210,8 +215,10 @@ class EventCodec:
 
     def unpack(self, frame: bytes | str) -> bytes:
         """The JSON of one event; also of a row written by hand as plain JSON."""
+        # Events may be inserted with any SQLite client, as text.
         if isinstance(frame, str):
             return frame.encode()
+        # JSON begins with a brace, so the first bytes tell the two apart.
         if not frame.startswith(FRAME_MAGIC):
             return frame
         return _unpacked(self._decompressor, frame)
@@ -328,6 +335,7 @@ def _find(db: apsw.Connection, dictionary_id: int) -> bytes:
     ours = shipped().get(dictionary_id)
     try:
         kept = db.execute("select sha256 from dictionaries where id = ?", (dictionary_id,)).get
+        # The store's own 64 KB are not even read: the package has the same bytes.
         if ours is not None and (kept is None or kept == SHIPPED_SHA256[dictionary_id]):
             return ours.dictionary
         data = db.execute(

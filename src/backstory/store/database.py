@@ -106,6 +106,8 @@ class Database:
         self._reader: apsw.Connection | None = None
         self._writer: apsw.Connection | None = None
         self._moves: Moves | None = None
+        # Known before the file is there: the home notes a new store first, so that a kill in between leaves none that
+        # nobody trusts; and one that is restored from the home store is the store it was.
         self._id_to_take: str | None = None
         self.whole = connection.Wholeness()
         self.is_elsewhere = False
@@ -182,6 +184,7 @@ class Database:
         """True if the file is there, and was ever finished."""
         if not connection.exists(self.path):
             return False
+        # With a connection of ours open the journal is our own transaction, and undoes nothing.
         if self._reader is None and self._writer is None and connection.is_interrupted(self.path):
             # Opening it undoes what there is of a first transaction that was cut off.
             try:
@@ -220,6 +223,7 @@ class Database:
             if db is not self._reader:
                 db.close()
             raise
+        # The connection that is kept answers questions, and those know today's tables only.
         if is_so:
             self._reader = db
         elif db is not self._reader:
@@ -302,6 +306,7 @@ class Database:
             return not is_cancelled() and (traced is None or traced(cursor, statement, values))
 
         db.exec_trace = may_begin
+        # The trace sees a statement only as it begins; one that sorts a million rows is ended by the handler.
         db.set_progress_handler(is_cancelled, STEPS_BETWEEN_LOOKS)
         try:
             yield
@@ -390,6 +395,7 @@ class Database:
 
     def _write(self, change: Callable[[apsw.Connection], T], *, decided: bool = False) -> T:
         db = self.writer()
+        # The sync is chosen before the transaction begins: SQLite refuses to change it inside one.
         with connection.lasting(db, self.path) if decided else nullcontext():  # noqa: SIM117
             with connection.writing(db, self.path), checked(self.path):
                 return change(db)
@@ -411,6 +417,8 @@ class Database:
         if not self.exists:
             raise errors.StoreNotFound(self.path)
         db = self.writer()
+        # What is slow, packing, happens outside the lock; only the last try holds it, so that a busy store cannot
+        # starve us.
         for _ in range(append.APPEND_TRIES - 1):
             with connection.reading(db, self.path), checked(self.path):
                 make = look(db)
@@ -444,6 +452,7 @@ class Database:
 
     def _bring_forward(self) -> None:
         """Migrate an older store before it is read: what reads it knows today's tables only."""
+        # A migration is a write, also when a reader asks for it; a store that nobody trusts is never written.
         if self.refuses_writes or self.is_elsewhere:
             raise errors.StoreOutdated(self.path)
         try:
@@ -473,6 +482,7 @@ class Database:
 
     def _follow_rule(self, db: apsw.Connection) -> None:
         """Apply the rule for the index in the settings, if the store follows another one."""
+        # A foreign store keeps the rule that it came with: a person's settings are about their own.
         if self.index_rule is None or self.is_elsewhere:
             return
         rule = self.index_rule()
@@ -490,6 +500,7 @@ class Database:
 
     def _disarm(self, db: apsw.Connection) -> list[str]:
         connection.check_tables(db, self.path)
+        # Before the first write: files and folders are named after uids, and a path in one would lead elsewhere.
         connection.check_uids(db, self.path)
         with connection.writing(db, self.path):
             dropped = connection.take_out_triggers(db, self.path)
@@ -506,6 +517,7 @@ class Database:
             # A bulk load was killed before it could give the index its settings back.
             with connection.writing(db, self.path):
                 reset_index(db)
+        # Before the person's own write, which would fail in the middle with a full index.
         if has_too_many_segments(db):
             merge_whole(db, self.path)
 
