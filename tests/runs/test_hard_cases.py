@@ -90,10 +90,10 @@ def daemon(bench: Bench) -> Iterator[Path]:
             os.kill(int(file.read_text()), signal.SIGKILL)
 
 
-def daemonizing(file: Path, then: str) -> dict[str, Any]:
+def daemonizing(file: Path, then: str, environ: dict[str, str] | None = None) -> dict[str, Any]:
     """A step that starts a process in a session of its own, without our mark, which keeps the agent's outputs open."""
     code = f"import os, sys, time\nopen({str(file)!r}, 'w').write(str(os.getpid()))\n{then}"
-    return {"spawn": code, "environ": {}}
+    return {"spawn": code, "environ": environ or {}}
 
 
 # agents -------------------------------------------------------------------------------------------------------------
@@ -336,6 +336,15 @@ def test_a_daemon_without_a_trace_of_its_run_ends_with_it(bench: Bench, daemon: 
     done = bench.run("go", daemonizing(daemon, closed), {"wait_for": str(ready)}, {"say": "done"}, GOOD)
     assert (done.returncode, outcomes(bench.store)) == (0, ["completed"])
     until(lambda: not is_alive(int(daemon.read_text())))
+
+
+@is_linux
+def test_an_orphan_of_another_run_goes_on(bench: Bench, daemon: Path) -> None:
+    ready = bench.root / "ready"
+    closed = f"os.closerange(0, 3); open({str(ready)!r}, 'w').write('x'); time.sleep(600)"
+    inner = daemonizing(daemon, closed, {"BACKSTORY_RUN": "inner"})
+    assert bench.run("go", inner, {"wait_for": str(ready)}, {"say": "done"}, GOOD).returncode == 0
+    assert is_alive(int(daemon.read_text()))
 
 
 def test_a_session_that_a_hidden_daemon_holds_is_freed_by_cancel(bench: Bench, daemon: Path) -> None:

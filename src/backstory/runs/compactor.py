@@ -87,7 +87,7 @@ def start(store: Path, session_uid: str, cwd: Path, environ: Mapping[str, str], 
     command = [sys.executable, "-P", "-m", "backstory", "compact", session_uid, "--store", str(store)]
     command += ["--continue"] if is_continuing else []
     return subprocess.Popen(
-        command, cwd=cwd, env={name: value for name, value in environ.items() if name != MARKER},
+        command, cwd=cwd, env={**environ, MARKER: ""},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     ).pid  # fmt: skip
 

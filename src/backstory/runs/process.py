@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import IO
 
 MARKER = "BACKSTORY_RUN"
-"""The environment variable of an agent and its child processes: a run's is the turn's uid."""
+"""The environment variable of an agent and its child processes: a run's is the turn's uid; '' is of no run."""
 PROC = Path("/proc")
 """The folder in which Linux has files about processes."""
 SET_CHILD_SUBREAPER = 36
@@ -89,11 +89,22 @@ def _kill_orphans(since: int) -> None:
             fields = (entry / "stat").read_text("utf-8").rpartition(")")[2].split()
             pid, parent = int(entry.name), int(fields[1])
             below.setdefault(parent, []).append(pid)
-            if parent == os.getpid() and int(fields[3]) != session and int(fields[19]) >= since:
+            if parent == os.getpid() and int(fields[3]) != session and int(fields[19]) > since:
                 orphans.append(pid)
     for pid in orphans:
-        orphans += below.get(pid, ())
-        send(pid, SIGKILL)
+        # One that is marked belongs to another run, which a command within this one began, or to none.
+        if not _is_marked(pid):
+            orphans += below.get(pid, ())
+            send(pid, SIGKILL)
+
+
+def _is_marked(pid: int) -> bool:
+    try:
+        return any(
+            each.startswith(f"{MARKER}=".encode()) for each in (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        )
+    except OSError:
+        return False
 
 
 def writers_of(path: Path) -> list[int]:
