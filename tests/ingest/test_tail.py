@@ -9,7 +9,8 @@ import pytest
 from backstory.conversation.compact import compact_event
 from backstory.ingest.log_reader import BLOCK_BYTES
 from backstory.ingest.tail import GONE, REPLACED, LogTail
-from backstory.model import event_to_json
+from backstory.model import Unknown, event_to_json
+from backstory.store.tables.logs import OVERSIZE
 from tests.support.machines import SMALL, Machine, case, claude_line, claude_log, conversation, lines
 
 if TYPE_CHECKING:
@@ -65,6 +66,22 @@ def test_what_follows_has_the_events_and_numbers_that_an_ingest_gives_it(name: s
             (each.seq, each.part, event_to_json(each.event)) for each in stored if (each.seq, each.part) not in shown
         ]
         machine.close()
+
+
+def test_a_line_that_is_too_long_comes_as_the_one_event_that_is_stored_of_it(
+    here: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backstory.agents.jsonl.LINE_BYTES_MAX", 5_000)
+    log = here.write(claude_log("one"), lines(*conversation(4)))
+    here.read()
+    tail, session = tail_of(here)
+    with log.open("ab") as file:
+        file.write(lines(claude_line("user", "u9", "x" * 6_000)))
+    found = looked(tail)
+    here.read()
+    last = here.store.events(session)[-1]
+    assert found == [(last.seq, last.part, event_to_json(last.event))]
+    assert last.event == Unknown(type=OVERSIZE)
 
 
 def test_nothing_is_opened_or_returned_while_nothing_changes(here: Machine) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from backstory.model import AssistantText
+from backstory.model import AssistantText, Unknown
+from backstory.runs.live import live_runs
 from backstory.runs.stream import PIECE_BYTES, append_run
 from backstory.store import Session, Store, open_store
+from backstory.store.tables.logs import OVERSIZE
 from tests.support.spooled import NOW, RESULT, SAID, spooled, stored, told, write
 
 pytestmark = pytest.mark.slow
@@ -98,3 +100,16 @@ def test_an_answer_that_was_told_whole_is_not_told_twice(tmp_path: Path, store: 
     spool.stdout.write_text("".join(json.dumps(each) + "\n" for each in lines), "utf-8")
     append_run(told(spool), store)
     assert sum(isinstance(each.event, AssistantText) for each in store.events(session)) == 1
+
+
+def test_what_a_waiting_run_shows_is_what_is_stored_of_it_also_of_a_line_that_is_too_long(
+    tmp_path: Path, store: Store, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backstory.agents.jsonl.LINE_BYTES_MAX", 5_000)
+    spool = spooled(tmp_path, session, megabytes=0)
+    spool.stdout.write_text(f"{json.dumps(SAID)}\n\n{json.dumps(RESULT)}\n", "utf-8")
+    (live,) = live_runs(tmp_path / "spool", session.uid, NOW, lambda _: None)
+    shown = list(live.events())
+    append_run(told(spool), store)
+    assert Unknown(type=OVERSIZE) in shown
+    assert shown == [each.event for each in store.events(session)]

@@ -7,10 +7,8 @@ kept, and if it looks whole it is parsed provisionally and parsed again when mor
 
 from __future__ import annotations
 
-import hashlib
 import io
 from collections import deque
-from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING
@@ -18,8 +16,8 @@ from typing import IO, TYPE_CHECKING
 from msgspec import Struct
 
 from backstory import agents
-from backstory.agents.jsonl import BLANK, LineReader
-from backstory.ingest.record_source import record_source
+from backstory.agents.jsonl import LineReader
+from backstory.ingest.record_source import LogNumbers, RecordLines, looks_whole, record_key, record_source
 from backstory.ingest.unread import identified, is_unread
 from backstory.model import LogIdentity
 from backstory.store import codec
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
     from backstory.agents.contract import Agent
-    from backstory.agents.jsonl import Line
+    from backstory.ingest.record_source import NumberedLine
     from backstory.store import FileStamp, Log, Store
 
 BLOCK_BYTES = codec.CHUNK_BYTES
@@ -72,7 +70,6 @@ class Source(Struct, frozen=True, kw_only=True):
     session_uid: str
     created: int
     """The begin of its session, as its first lines give it; 0 if they do not."""
-    """The begin of its session, as its first lines give it; 0 if they do not."""
     path: Path
     relpath: str
     place: FileStamp
@@ -103,13 +100,11 @@ def state_of(store: Store, log: Log) -> bytes | None:
     agent = agents.load(log.agent)
     identity, _ = identified(agent, Path(log.path or log.relpath), partial(store.read_log, log.id))
     records = record_source(FILE, agent, identity or LogIdentity(native_id=log.native_id))
-    for start, line, seq in placed_lines(store, log):
-        if start >= log.parsed_to:
+    for line in kept_lines(store, log):
+        if line.start >= log.parsed_to:
             break
-        if line is not None:
-            # A record that its adapter failed at was kept like one that it does not know.
-            with suppress(Exception):
-                records.read(line, seq)
+        # A record that its adapter failed at was kept like one that it does not know.
+        records.parse(line)
     return records.state()
 
 
@@ -127,9 +122,8 @@ class Slicer:
         self._at = log.told_end if log else 0
         self._is_kept = log is not None and log.told_to is not None
         self._tail = start.tail
-        self._next_seq = start.next_seq
-        self._tail_seq = log.tail_seq if log else None
-        self._lines = LineReader()
+        self._numbers = LogNumbers(source.agent, start.next_seq, log.tail_seq if log else None, start.known)
+        self._lines = RecordLines(self._numbers, LineReader())
         self._undo_from = log.parsed_to if log and log.tail_seq is not None else None
         self._expected = (self._at, start.next_seq)
         self._created = source.created
@@ -154,72 +148,51 @@ class Slicer:
         before = self._at
         parsed_to = log.parsed_to if (log := self._start.log) else 0
         end = record_end_of(self._source.agent, self._source.path, file)
-        self._lines = LineReader(parsed_to, self._start.carry, carried=self._at - parsed_to, record_end=end)
+        reader = LineReader(parsed_to, self._start.carry, carried=self._at - parsed_to, record_end=end)
+        self._lines = RecordLines(self._numbers, reader)
         while block := file.read(self._pace.block_bytes):
             # Cut before the next block, so that the last slice has a chunk for an unfinished record to count in.
             if self._taken >= self._pace.slice_bytes:
-                yield self._cut(self._records.state(), self._content.pending(), self._lines.start, self._tail_seq)
+                state, pending = self._records.state(), self._content.pending()
+                yield self._cut(state, pending, self._lines.start, self._numbers.tail_seq)
             self._take(block)
         if self._at == before:
             return
         pending, parsed_to = self._content.pending(), self._lines.start
         # What a reader makes of a few lines is found in them again.
         state = self._records.state() if parsed_to > STATELESS_BYTES else b""
-        tail_seq = self._tell_tail()
+        tail_seq = self._parse_unfinished()
         yield self._cut(state, pending, parsed_to, tail_seq, is_last=True)
 
     def _take(self, block: bytes) -> None:
         if not self._is_kept:
             self._chunks.append(logs.pack(self._at, block))
-        for start, stop, line in self._lines.lines(block):
-            seq = self._record(line, start)
-            if seq is not None:
-                self._content.count(start, stop, seq)
+        for line in self._lines.feed(block):
+            self._parse(line)
+            self._content.count(line.start, line.stop, line.seq)
         self._at += len(block)
         self._taken += len(block)
         self._tail = (self._tail + block)[-logs.TAIL_BYTES :]
 
-    def _record(self, line: bytes | None, start: int) -> int | None:
-        """Number a line and take what it says; None for one that holds nothing."""
-        if line is not None and not line.strip(BLANK):
-            return None
-        seq = self._number(line)
-        record = self._content.take(self._records, line, seq, start)
+    def _parse(self, line: NumberedLine) -> None:
+        record = self._content.take(self._records, line.content, line.seq, line.start)
         if not self._created and record.at is not None and self._start.log is None:
-            # Its first time stands behind what is searched for it.
+            # The begin of a session is noted once: the first time that any record of a new log has.
             self._created = record.at
-        return seq
 
-    def _number(self, line: bytes | None) -> int:
-        if self._tail_seq is not None:
-            seq, self._tail_seq = self._tail_seq, None
-            return seq
-        if self._start.known and line is not None:
-            numbers = self._start.known.get(record_key(self._source.agent, line))
-            if numbers:
-                return numbers.popleft()
-        self._next_seq += 1
-        return self._next_seq - 1
-
-    def _tell_tail(self) -> int | None:
-        """Tell an unfinished last line that looks whole, for the time being; gives its number.
+    def _parse_unfinished(self) -> int | None:
+        """Parse the last line provisionally if it looks whole though its end has not come; returns its number.
 
         One that looked whole and turned out to go on says nothing until it ends, and keeps its number.
         """
-        line = self._lines.unfinished or b""
-        if line.strip(BLANK) and self._looks_whole(line):
-            seq = self._record(line, self._lines.start)
-        elif self._lines.read_to > self._lines.start and self._tail_seq is not None:
-            seq, self._tail_seq = self._tail_seq, None
-        else:
+        line = self._lines.unfinished(partial(looks_whole, self._source.agent))
+        if line is not None:
+            self._parse(line)
+            return line.seq
+        if self._lines.read_to == self._lines.start:
             return None
+        seq, self._numbers.tail_seq = self._numbers.tail_seq, None
         return seq
-
-    def _looks_whole(self, line: bytes) -> bool:
-        try:
-            return self._source.agent.log.is_whole(line)
-        except Exception:
-            return False
 
     def _cut(
         self, state: bytes, pending: bytes | None, parsed_to: int, tail_seq: int | None, *, is_last: bool = False
@@ -228,14 +201,14 @@ class Slicer:
         batch = _batch(self._source, self._start, *self._expected, self._at, self._tail, self._chunks)
         self._content.move_to(batch, records.cwd)
         batch.undo_from, batch.matched, batch.is_kept = self._undo_from, self._start.known is not None, self._is_kept
-        batch.parsed_to, batch.tail_seq, batch.next_seq = parsed_to, tail_seq, self._next_seq
+        batch.parsed_to, batch.tail_seq, batch.next_seq = parsed_to, tail_seq, self._numbers.next_seq
         batch.state, batch.pending, batch.turns, batch.facts = state, pending, records.turns(), records.facts
         batch.created = self._created
         records.note_found(batch.found)
         batch.has_reported = records.has_reported()
         if tail_seq is not None and is_last:
             batch.tail_seq_range = logs.SeqRange(parsed_to, self._at, tail_seq, 1)
-        self._expected, self._undo_from = (self._at, self._next_seq), None
+        self._expected, self._undo_from = (self._at, self._numbers.next_seq), None
         self._taken, self._chunks = 0, []
         return batch
 
@@ -352,41 +325,41 @@ def record_end_of(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[b
     return keeper.record_end(head)
 
 
-def record_key(agent: Agent, line: bytes) -> str:
-    """By what a record is known again in a rewritten log: its own id, else its content."""
-    try:
-        native_id = agent.log.native_id_of(line)
-    except Exception:
-        # The record that it fails at has no id to name.
-        native_id = None
-    return native_id or hashlib.sha256(line).hexdigest()
-
-
 def numbered_lines(store: Store, log: Log) -> Iterator[tuple[bytes, int]]:
-    """Every record of a log that has a number, with it."""
-    return ((line, seq) for _, line, seq in placed_lines(store, log) if line is not None)
+    """Every record of a log that has a number, with it; without those that are too long to be read."""
+    return ((line.content, line.seq) for line in kept_lines(store, log) if line.content is not None)
 
 
-def placed_lines(store: Store, log: Log) -> Iterator[tuple[int, bytes | None, int]]:
-    """The same, each with the offset at which it begins; also of those that are too long to be read."""
-    seq_ranges, seq = deque(store.ask(logs.seq_ranges, log.id)), 0
-    for start, _, line in _kept_lines(store, log):
-        while seq_ranges and start >= seq_ranges[0].stop:
-            seq_ranges.popleft()
-        if seq_ranges and start >= seq_ranges[0].start and (line is None or line.strip(BLANK)):
-            seq = seq_ranges[0].first_seq if start == seq_ranges[0].start else seq + 1
-            yield start, line, seq
-
-
-def _kept_lines(store: Store, log: Log) -> Iterator[Line]:
-    reader = LineReader(record_end=_kept_record_end(store, log))
+def kept_lines(store: Store, log: Log) -> Iterator[NumberedLine]:
+    """Every record of a kept log that has a number, with the number that it got when it came."""
+    lines = RecordLines(_KeptNumbers(store.ask(logs.seq_ranges, log.id)), LineReader(record_end=_kept_end(store, log)))
     for data in store.stream_log(log.id):
-        yield from reader.lines(data)
+        yield from lines.feed(data)
     # The last record may have a number before its end has come.
-    yield reader.start, reader.read_to, reader.unfinished
+    if (last := lines.unfinished()) is not None:
+        yield last
 
 
-def _kept_record_end(store: Store, log: Log) -> re.Pattern[bytes] | None:
+class _KeptNumbers:
+    """The numbers that a kept log's lines have, asked for in their order; of bytes that were not parsed there is none.
+
+    A range begins anew wherever numbers are not one after the other: lines of other logs came between, or a rewritten
+    log kept the numbers of an older one.
+    """
+
+    def __init__(self, ranges: Iterable[logs.SeqRange]) -> None:
+        self._ranges, self._seq = deque(ranges), 0
+
+    def __call__(self, start: int, line: bytes | None) -> int | None:
+        while self._ranges and start >= self._ranges[0].stop:
+            self._ranges.popleft()
+        if not self._ranges or start < self._ranges[0].start:
+            return None
+        self._seq = self._ranges[0].first_seq if start == self._ranges[0].start else self._seq + 1
+        return self._seq
+
+
+def _kept_end(store: Store, log: Log) -> re.Pattern[bytes] | None:
     keeper = agents.load(log.agent).documents if log.source_kind == FILE else None
     if keeper is None or not keeper.is_document(PurePath(log.path or log.relpath)):
         return None

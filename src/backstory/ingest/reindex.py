@@ -16,7 +16,7 @@ from backstory import agents
 from backstory.errors import SessionNotFound, in_words
 from backstory.ingest import sidecars
 from backstory.ingest.ingest import read_reported, understand
-from backstory.ingest.log_reader import SLICE_BYTES, placed_lines
+from backstory.ingest.log_reader import SLICE_BYTES, kept_lines
 from backstory.ingest.record_source import record_source
 from backstory.ingest.sources import created_ms
 from backstory.ingest.unread import identified, is_unread
@@ -142,14 +142,14 @@ def _rederived(store: Store, session: Session, log: Log, source: RecordSource, c
         piece.turns += source.turns()
 
     piece = batch()
-    for start, line, seq in placed_lines(store, log):
-        if log.tail_seq == seq and not is_past:
+    for line in kept_lines(store, log):
+        if log.tail_seq == line.seq and not is_past:
             # What a record that may still grow says is not part of the state to go on from.
             is_past = True
             settle(piece)
-        record = content.take(source, line, seq, start)
+        record = content.take(source, line.content, line.seq, line.start)
         created = created or record.at or 0
-        size += len(line or b"")
+        size += len(line.content or b"")
         if size >= SLICE_BYTES and not is_past:
             settle(piece)
             yield _cut(piece, content, source, cwd)

@@ -7,32 +7,32 @@ only when its size or time changed, and is never kept open.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
 from backstory import agents
-from backstory.agents.jsonl import BLANK, LineReader
+from backstory.agents.jsonl import LineReader
 from backstory.ingest.log_reader import (
     BLOCK_BYTES,
     known_numbers,
     numbered_lines,
     read_exactly,
     record_end_of,
-    record_key,
     state_of,
 )
 from backstory.ingest.matching import whose_log
-from backstory.ingest.record_source import record_source
-from backstory.model import LogIdentity, Record, Unknown
+from backstory.ingest.record_source import LogNumbers, RecordLines, looks_whole, record_key, record_source
+from backstory.model import LogIdentity, Record
 from backstory.store.tables import sessions
-from backstory.store.tables.logs import FAILED, FILE, TAIL_BYTES
+from backstory.store.tables.logs import FILE, TAIL_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from backstory.ingest.record_source import RecordSource
+    from backstory.ingest.record_source import NumberedLine, RecordSource
     from backstory.model import Turn
     from backstory.store import Log, Session, Store
 
@@ -60,9 +60,7 @@ class LogTail:
         self._agent, self.path = agents.load(log.agent), Path(log.path)
         self.shown_to = 0
         """Records up to this one came already; they are not returned."""
-        self._next_seq = store.ask_or(1, sessions.next_seq, session.uid)
-        self._tail_seq = log.tail_seq
-        self._known: dict[str, deque[int]] = {}
+        self._numbers = LogNumbers(self._agent, store.ask_or(1, sessions.next_seq, session.uid), log.tail_seq)
         self._keys: dict[int, str] = {}
         """By what each record would be known again that was read here."""
         self._at = log.parsed_to
@@ -71,7 +69,7 @@ class LogTail:
         """The bytes before ``_at``: a file that has others there is another log."""
         self._state = state_of(store, log)
         self._source: RecordSource | None = None
-        self._lines = LineReader(self._at)
+        self._lines = RecordLines(self._numbers, LineReader(self._at))
         self._provisional: int | None = None
         """The start of the last line, if it was read before its end came: it held a whole record."""
         self._stamp: tuple[int, int, int] | None = None
@@ -99,7 +97,8 @@ class LogTail:
             change = REPLACED
         if self._source is None:
             self._source = self._new_source(file)
-            self._lines = LineReader(self._at, record_end=record_end_of(self._agent, self.path, file))
+            reader = LineReader(self._at, record_end=record_end_of(self._agent, self.path, file))
+            self._lines = RecordLines(self._numbers, reader)
         file.seek(self._at)
         block = read_exactly(file, BLOCK_BYTES)
         self._at += len(block)
@@ -118,14 +117,16 @@ class LogTail:
     def _begin_again(self) -> None:
         """Read another file from its beginning; records that it repeats are known by their own ids, or content."""
         stored = [log for log in self._store.logs(self._session) if log.agent == self._log.agent]
-        self._known = known_numbers(self._store, self._agent, stored)
-        numbers = {seq for each in self._known.values() for seq in each}
+        known = known_numbers(self._store, self._agent, stored)
+        numbers = {seq for each in known.values() for seq in each}
         for seq, key in self._keys.items():
+            # What was shown and is not stored yet has its number all the same.
             if seq not in numbers:
-                self._known.setdefault(key, deque()).append(seq)
-        self._next_seq = max(self._next_seq, self._store.ask_or(1, sessions.next_seq, self._session.uid))
+                known.setdefault(key, deque()).append(seq)
+        next_seq = max(self._numbers.next_seq, self._store.ask_or(1, sessions.next_seq, self._session.uid))
+        self._numbers = LogNumbers(self._agent, next_seq, None, known)
         self._at, self._before, self._state, self._source = 0, b"", None, None
-        self._tail_seq = self._provisional = None
+        self._provisional = None
 
     def _new_source(self, file: IO[bytes]) -> RecordSource:
         identity, _ = whose_log(self._agent, str(self.path), file)
@@ -137,41 +138,20 @@ class LogTail:
         return () if self._state is None else (line for line, _ in numbered_lines(self._store, self._log))
 
     def _records(self, source: RecordSource, block: bytes) -> Iterator[tuple[int, Record]]:
-        for start, _, line in self._lines.lines(block):
-            if start != self._provisional:
-                yield from self._numbered(source, line)
-        rest = self._lines.unfinished
-        if rest and self._lines.start != self._provisional and self._looks_whole(rest):
-            # A whole record cannot grow into another one: all that may come is its end.
-            self._provisional = self._lines.start
-            yield from self._numbered(source, rest)
+        for line in self._lines.feed(block):
+            if line.start != self._provisional:
+                yield from self._parsed(source, line)
+        if self._lines.start != self._provisional:
+            last = self._lines.unfinished(partial(looks_whole, self._agent))
+            if last is not None:
+                # A whole record cannot grow into another one: all that may come is its end, under the same number.
+                self._provisional, self._numbers.tail_seq = last.start, last.seq
+                yield from self._parsed(source, last)
 
-    def _looks_whole(self, line: bytes) -> bool:
-        try:
-            return bool(line.strip(BLANK)) and self._agent.log.is_whole(line)
-        except Exception:
-            return False
-
-    def _numbered(self, source: RecordSource, line: bytes | None) -> Iterator[tuple[int, Record]]:
-        if line is not None and not line.strip(BLANK):
-            return
-        key = "" if line is None else record_key(self._agent, line)
-        seq = self._number(key)
-        self._keys[seq] = key
-        try:
-            record = source.read(line, seq) if line is not None else Record([(0, Unknown(type=FAILED))], None)
-        except Exception:
-            # A failure of an adapter must not end what is followed.
-            record = Record([(0, Unknown(type=FAILED))], None)
-        if seq > self.shown_to:
-            self.shown_to = seq
-            yield seq, record
-
-    def _number(self, key: str) -> int:
-        if self._tail_seq is not None:
-            seq, self._tail_seq = self._tail_seq, None
-            return seq
-        if numbers := self._known.get(key):
-            return numbers.popleft()
-        self._next_seq += 1
-        return self._next_seq - 1
+    def _parsed(self, source: RecordSource, line: NumberedLine) -> Iterator[tuple[int, Record]]:
+        if line.content is not None:
+            self._keys[line.seq] = record_key(self._agent, line.content)
+        record = source.parse(line)
+        if line.seq > self.shown_to:
+            self.shown_to = line.seq
+            yield line.seq, record

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from backstory import agents, model
 from backstory.agents import bounded
 from backstory.conversation.context import typed_part
 from backstory.errors import BackstoryError
+from backstory.ingest.record_source import record_source
+from backstory.model import LogIdentity, Record
 from backstory.runs.runner import exit_unseen
 from backstory.runs.spool import list_spools
-from backstory.runs.stream import READ_BYTES, Followed, Received, Shown, SpooledRun
+from backstory.runs.stream import READ_BYTES, Output, Received, SpooledRun, outputs
+from backstory.store.tables.logs import STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +23,6 @@ if TYPE_CHECKING:
 
     from backstory.model import Event
     from backstory.runs.spool import Run, Spool
-
 
 TAIL_BYTES = 256 * 1024
 """The most of the end of a run's output that is read for what it is doing."""
@@ -35,10 +39,7 @@ class LiveRun:
         self.is_running, self.pid = spool.is_alive, spool.pid
         # Opened here, so that they can still be read when the run is stored and its spool removed meanwhile.
         reader = bounded.stream_reader(agents.load(run.agent))
-        self._outputs = [
-            (Followed(path, reader, is_error=is_error), _size(path) // READ_BYTES + 1)
-            for path, is_error in ((spool.stdout, False), (spool.stderr, True))
-        ]
+        self._outputs = [(output, output.size // READ_BYTES + 1) for output in outputs(spool, reader)]
         self._received = Received(spool, run.agent, reader)
         self._order = spool.order()
         spooled = SpooledRun(spool, run, exit_unseen(spool), _last_written(spool, now))
@@ -52,34 +53,34 @@ class LiveRun:
         """Its events, once: at the end also the text of an answer that was not finished."""
         yield typed_part(self.run.prompt)[1]
         unfinished = list[str]()
-        for shown in self._shown():
-            yield from shown.events
-            if any(isinstance(event, model.AssistantText) for event in shown.events):
+        for record in self._records():
+            yield from (event for _, event in record.events)
+            if any(isinstance(event, model.AssistantText) for _, event in record.events):
                 unfinished.clear()
-            unfinished.append(shown.delta)
+            unfinished.append(record.delta)
         if text := "".join(unfinished):
             yield model.AssistantText(text=text)
         if self._error is not None:
             yield model.Error(message=self._error)
 
-    def _shown(self) -> Iterator[Shown]:
+    def _records(self) -> Iterator[Record]:
         """All output, each message to the agent where the agent acknowledged it."""
-        for shown in self._output():
-            yield shown
+        for record in self._output():
+            yield record
             if words := self._received.new():
-                yield Shown([word.event for word in words])
+                yield Record([(0, word.event) for word in words])
 
-    def _output(self) -> Iterator[Shown]:
+    def _output(self) -> Iterator[Record]:
         for ends in self._order:
-            for (followed, _), end in zip(self._outputs, ends, strict=True):
-                yield from followed.before(end)
-        for followed, reads in self._outputs:
+            for (output, _), end in zip(self._outputs, ends, strict=True):
+                yield from output.before(end)
+        for output, reads in self._outputs:
             # So many as the output was long: an agent may write faster than a terminal reads.
             for _ in range(reads):
-                yield from followed.new()
+                yield from output.new()
             if not self.is_running:
-                yield from followed.rest()
-            followed.close()
+                yield from output.rest()
+            output.close()
 
 
 class FollowedRun:
@@ -89,7 +90,7 @@ class FollowedRun:
         self.run, self._spool = run, spool
         self._reader = bounded.stream_reader(agents.load(run.agent))
         self._received = Received(spool, run.agent, self._reader)
-        self._outputs: list[Followed] = []
+        self._outputs: tuple[Output, ...] = ()
         self.is_begun = False
         """True if its prompt was returned."""
         self.is_over = False
@@ -111,10 +112,16 @@ class FollowedRun:
         self.is_begun = True
         is_running = self._spool.is_alive
         self._received.look()
-        self._open_outputs()
-        for followed in self._outputs:
-            for shown in _up_to_now(followed, has_ended=not is_running):
-                found += shown.events
+        if not self._outputs:
+            opened = outputs(self._spool, self._reader)
+            if all(each.is_open for each in opened):
+                self._outputs = opened
+            else:
+                for each in opened:
+                    each.close()
+        for output in self._outputs:
+            for record in _up_to_now(output, has_ended=not is_running):
+                found += (event for _, event in record.events)
                 found += (word.event for word in self._received.new())
         # Before its output is there, its agent is being started.
         if not is_running and (self._outputs or not self._spool.folder.exists()):
@@ -122,30 +129,18 @@ class FollowedRun:
             self.close()
         return found
 
-    def _open_outputs(self) -> None:
-        """Open both outputs if they are there by now."""
-        if self._outputs:
-            return
-        paths = ((self._spool.stdout, False), (self._spool.stderr, True))
-        opened = [Followed(path, self._reader, is_error=is_error) for path, is_error in paths]
-        if all(each.is_open for each in opened):
-            self._outputs = opened
-        else:
-            for each in opened:
-                each.close()
-
     def close(self) -> None:
         """Let go of its files."""
-        for followed in self._outputs:
-            followed.close()
+        for output in self._outputs:
+            output.close()
 
 
-def _up_to_now(followed: Followed, *, has_ended: bool) -> Iterator[Shown]:
+def _up_to_now(output: Output, *, has_ended: bool) -> Iterator[Record]:
     """Return an output's new part. ``has_ended``: nobody writes it any more, so its last line is whole."""
-    for _ in range(followed.size // READ_BYTES + 1):
-        yield from followed.new()
+    for _ in range(output.size // READ_BYTES + 1):
+        yield from output.new()
     if has_ended:
-        yield from followed.rest()
+        yield from output.rest()
 
 
 def open_call(spool: Spool, agent: str) -> model.ToolCall | None:
@@ -154,17 +149,16 @@ def open_call(spool: Spool, agent: str) -> model.ToolCall | None:
         reader = bounded.stream_reader(agents.load(agent))
     except BackstoryError:
         return None
-    followed = Followed(spool.stdout, reader, is_error=False, start=max(_size(spool.stdout) - TAIL_BYTES, 0))
+    source = record_source(STREAM, agent, LogIdentity(native_id=""), reader=reader)
     calls: dict[str, model.ToolCall] = {}
-    for shown in followed.new():
-        for event in shown.events:
+    with closing(Output(spool.stdout, source.parse, start=max(_size(spool.stdout) - TAIL_BYTES, 0))) as output:
+        for _, event in chain.from_iterable(record.events for record in output.new()):
             if isinstance(event, model.ToolCall):
                 calls[event.tool_use_id] = event
             elif isinstance(event, model.ToolResult):
                 calls.pop(event.tool_use_id, None)
             elif isinstance(event, model.AssistantText):
                 calls.clear()
-    followed.close()
     return next(reversed(calls.values()), None)
 
 

@@ -45,11 +45,12 @@ from backstory.runs.steering import StdinPipe, Steering, accepts_messages, note_
 from backstory.runs.stopping import EndOf, Stopping
 from backstory.runs.stream import (
     ArrivalNotes,
-    Followed,
+    Output,
     Shown,
     SpooledRun,
     append_run,
     native_id,
+    outputs,
     program,
     read_notes,
     run_part,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 
     from backstory.agents.contract import RunPart, SteerPart, StreamReader
     from backstory.conversation.tree import Point
+    from backstory.model import Record
     from backstory.store import Session
     from backstory.store.tables.queue import QueuedPrompt
 
@@ -480,12 +482,6 @@ class Runner:
         spool.note_process(process.pid)
         return process
 
-    def _outputs(self, spool: Spool, reader: StreamReader, since: int) -> list[Followed]:
-        return [
-            Followed(path, reader, is_error=is_error, notes=ArrivalNotes(path, self._now, since))
-            for path, is_error in ((spool.stdout, False), (spool.stderr, True))
-        ]
-
     def _follow(
         self,
         spool: Spool,
@@ -500,24 +496,25 @@ class Runner:
         def is_of_stop() -> bool:
             return stopping.was_asked or spool.was_cancelled
 
-        outputs, born = self._outputs(spool, reader, since), processes.birth(process.pid)
+        both = outputs(spool, reader, lambda path: ArrivalNotes(path, self._now, since))
+        born = processes.birth(process.pid)
         with ExitStack() as leaving:
-            for each in (*(output.close for output in outputs), *([steering.end] if steering is not None else [])):
+            for each in (*(output.close for output in both), *([steering.end] if steering is not None else [])):
                 leaving.callback(each)
             with EndOf(process.pid) as ending:
                 while process.poll() is None:
-                    came = yield from _new(outputs, spool, is_of_stop)
+                    came = yield from _new(*both, spool, is_of_stop)
                     if steering is not None:
                         came = (yield from _steered(steering, stopping)) or came
                     stopping.look(came=came)
-                    yield _marked(Shown([]), is_of_stop)
+                    yield Shown([], is_of_stop=is_of_stop())
                     if not came:
                         ending.wait(POLL_S)
             spool.kill()
             processes.Orphans.kill(born)
-            for output in outputs:
-                for shown in output.rest():
-                    yield _marked(shown, is_of_stop)
+            for output in both:
+                for record in output.rest():
+                    yield _shown(record, is_of_stop)
             if steering is not None:
                 steering.end()
                 yield from _steered(steering, stopping)
@@ -539,9 +536,9 @@ def _outliving(process: subprocess.Popen[bytes]) -> Iterator[None]:
             threading.Thread(target=process.wait, name="reaper", daemon=True).start()
 
 
-def _marked(shown: Shown, is_of_stop: Callable[[], bool]) -> Shown:
-    """The same, marked where it came since the agent was asked to stop."""
-    return Shown(shown.events, shown.delta, is_of_stop=True) if is_of_stop() else shown
+def _shown(record: Record, is_of_stop: Callable[[], bool]) -> Shown:
+    """Return what a record says, marked where it came since the agent was asked to stop."""
+    return Shown([event for _, event in record.events], record.delta, is_of_stop=is_of_stop())
 
 
 def _note_native_id(store: Store, session: Session, native_id: str | None) -> None:
@@ -568,20 +565,18 @@ def _noting(
             yield each
 
 
-def _new(outputs: list[Followed], spool: Spool, is_of_stop: Callable[[], bool]) -> Generator[Came, None, bool]:
+def _new(stdout: Output, stderr: Output, spool: Spool, is_of_stop: Callable[[], bool]) -> Generator[Came, None, bool]:
     """Yield what has come on both outputs, and note where errors stood; returns whether anything has."""
-    stdout, stderr = outputs
-    came = False
-    for shown in stdout.new():
-        came = True
-        yield _marked(shown, is_of_stop)
+    before = stdout.whole_to, stderr.whole_to
+    for record in stdout.new():
+        yield _shown(record, is_of_stop)
     errors = list(stderr.new())
-    if any(shown.events for shown in errors):
+    if any(record.events for record in errors):
         # First: who is killed once they are shown has noted their place.
-        spool.note_order(*(output.whole_to for output in outputs))
-    for shown in errors:
-        yield _marked(shown, is_of_stop)
-    return came or bool(errors)
+        spool.note_order(stdout.whole_to, stderr.whole_to)
+    for record in errors:
+        yield _shown(record, is_of_stop)
+    return (stdout.whole_to, stderr.whole_to) != before
 
 
 def check_text(text: str) -> None:

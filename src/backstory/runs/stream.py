@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -12,11 +13,11 @@ from msgspec import Struct
 from backstory import agents
 from backstory.agents.bounded import stream_reader
 from backstory.agents.contract import Ending
-from backstory.agents.jsonl import BLANK, LineReader, lines_of
+from backstory.agents.jsonl import LineReader
 from backstory.conversation.context import typed_part
 from backstory.conversation.tree import Point
 from backstory.errors import AgentCannotRun, AgentMissing, StoreRefused, in_words
-from backstory.ingest.record_source import record_source
+from backstory.ingest.record_source import RecordLines, record_source
 from backstory.model import (
     STOPPED_TO_COMPACT,
     AssistantText,
@@ -28,14 +29,13 @@ from backstory.model import (
     Record,
     ToolCall,
     Turn,
-    Unknown,
 )
 from backstory.store import RunStart, codec
 from backstory.store.intake import batches
 from backstory.store.intake.append import APPEND_TRIES, STALE
 from backstory.store.intake.batches import SUFFIX, Arrivals, BatchContent, RecordBatch, RunPart, chunks_of
 from backstory.store.tables import logs, runs, sidecars
-from backstory.store.tables.logs import API, FAILED, STDERR, STREAM
+from backstory.store.tables.logs import API, STDERR, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
     from backstory.agents.contract import Exit, StreamReader
     from backstory.agents.contract import RunPart as AgentRunPart
-    from backstory.agents.jsonl import Line
-    from backstory.ingest.record_source import RecordSource
+    from backstory.ingest.record_source import NumberedLine, RecordSource
     from backstory.runs.spool import Run, Spool, Word
     from backstory.store import Store
     from backstory.store.tables.sidecars import Sidecar
@@ -91,143 +90,106 @@ def native_id(spool: Spool, run: Run) -> str | None:
     """Return the agent's own id of a run's session: from the run, else from its first records."""
     if run.native_id is not None:
         return run.native_id
-    lines, reader = Lines(spool.stdout), stream_reader(agents.load(run.agent))
-    try:
-        for _, _, line in lines.new():
-            if line is not None:
-                with suppress(Exception):
-                    # A line that fails has no id.
-                    reader.read(line)
-            if reader.native_id is not None:
-                break
-    finally:
-        lines.close()
+    reader = stream_reader(agents.load(run.agent))
+    stdout, stderr = outputs(spool, reader)
+    with closing(stdout), closing(stderr):
+        # It is among the first records, or not there: no more than a block is read.
+        next((None for _ in stdout.new() if reader.native_id is not None), None)
     return reader.native_id
 
 
-class Lines:
-    """The whole lines of a growing file; an unfinished last line is returned when it is complete."""
+class Output:
+    """An output of a run's agent, read as it grows: its records, each as ``parse`` returns it.
 
-    def __init__(self, path: Path, start: int = 0) -> None:
+    ``start``: from which byte it is read; of a line that began before, the rest is no record. ``number``: as of
+    ``RecordLines``; what is only shown has none. ``notes``: receives the times of its bytes.
+    """
+
+    def __init__(
+        self, path: Path, parse: Callable[[NumberedLine], Record], *, start: int = 0,
+        number: Callable[[int, bytes | None], int | None] = lambda start, line: 0, notes: ArrivalNotes | None = None,
+    ) -> None:  # fmt: skip
         try:
             self._file: IO[bytes] | None = path.open("rb")
         except FileNotFoundError:
             self._file = None
         if self._file is not None:
             self._file.seek(start)
-        self._reader = LineReader(start)
+        self._parse, self._notes = parse, notes
+        self._lines = RecordLines(number, LineReader(start))
         self.data = b""
         """The bytes that were read last."""
 
-    def new(self, at_most: int = READ_BYTES) -> Iterator[Line]:
-        """Read the next bytes; returns the lines that they complete."""
-        self.data = self._file.read(at_most) if self._file else b""
-        return self._reader.lines(self.data)
-
     @property
     def is_open(self) -> bool:
-        """True if there was a file when this was made."""
+        """True if there was an output when this was made; it can be read to its end, also if it is removed."""
         return self._file is not None
 
     @property
     def size(self) -> int:
-        """The length of the file, also if it was removed since it was opened."""
+        """The present length of the output, also if it was removed since it was opened."""
         return os.fstat(self._file.fileno()).st_size if self._file is not None else 0
 
     @property
     def read_to(self) -> int:
         """The number of bytes read."""
-        return self._reader.read_to
+        return self._lines.read_to
 
     @property
     def whole_to(self) -> int:
-        """The end of the last whole line."""
-        return self._reader.start
+        """The end of the last whole line that was parsed."""
+        return self._lines.start
 
-    def up_to(self, size: int) -> Iterator[Line]:
-        """Return the lines of all bytes before ``size``, and the last line even if it is unfinished."""
-        while self.read_to < size:
-            before = self.read_to
-            yield from self.new(min(READ_BYTES, size - before))
-            if self.read_to == before:
-                break
-        yield self._reader.start, self.read_to, self._reader.unfinished
+    def new(self) -> Iterator[Record]:
+        """Return the records of the next block; the next call continues."""
+        came = self.part(READ_BYTES)
+        if self._notes is not None:
+            # Before anything is shown: the reader of our output may be slow.
+            self._notes.looked(len(self.data))
+        return came
+
+    def part(self, at_most: int) -> Iterator[Record]:
+        """Read this many bytes, and return the records that they finish."""
+        self.data = self._file.read(at_most) if self._file else b""
+        return map(self._parse, self._lines.feed(self.data))
+
+    def before(self, end: int) -> Iterator[Record]:
+        """Return the records that end before this position, in blocks: an output of 1 GB is not in memory whole."""
+        while self.read_to < end:
+            yield from self.part(min(READ_BYTES, end - self.read_to))
+            if not self.data:
+                return
+
+    def rest(self) -> Iterator[Record]:
+        """Return all records up to now, also an unfinished last line, but nothing that is added meanwhile."""
+        size = self.size
+        if self._notes is not None:
+            self._notes.looked(max(size - self.read_to, 0))
+        yield from self.before(size)
+        yield from self.unfinished()
+
+    def unfinished(self) -> Iterator[Record]:
+        """Return the last line as a record, if its end has not come: it will not, when its agent is over."""
+        if (last := self._lines.unfinished()) is not None:
+            yield self._parse(last)
 
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
             self._file.close()
-
-
-class Followed:
-    """One output of an agent, as far as it was shown. ``notes``: receives the times of its bytes.
-
-    ``start``: from which byte it is read; of a line that began before, the rest is no record.
-    """
-
-    def __init__(
-        self, path: Path, reader: StreamReader, *, is_error: bool, notes: ArrivalNotes | None = None, start: int = 0
-    ) -> None:
-        self._notes = notes
-        self._source = record_source(STDERR if is_error else STREAM, "", LogIdentity(native_id=""), reader=reader)
-        self._lines = Lines(path, start)
-
-    def new(self) -> Iterator[Shown]:
-        """Return a part of the new output; the next call continues."""
-        came = self._lines.new()
-        if self._notes is not None:
-            # Before anything is shown: the reader of our output may be slow.
-            self._notes.looked(len(self._lines.data))
-        for _, _, line in came:
-            yield self._shown(line)
-
-    @property
-    def is_open(self) -> bool:
-        """True if there was an output when this was made; it can be read to its end, also if it is removed."""
-        return self._lines.is_open
-
-    @property
-    def size(self) -> int:
-        """The present length of the output."""
-        return self._lines.size
-
-    @property
-    def whole_to(self) -> int:
-        """The end of the last line that was shown."""
-        return self._lines.whole_to
-
-    def before(self, end: int) -> Iterator[Shown]:
-        """Return the output before this position, which is the end of a line."""
-        while self._lines.read_to < end:
-            read_to = self._lines.read_to
-            for _, _, line in self._lines.new(min(READ_BYTES, end - read_to)):
-                yield self._shown(line)
-            if self._lines.read_to == read_to:
-                return
-
-    def rest(self) -> Iterator[Shown]:
-        """Return all output up to now, also an unfinished last line, but nothing that is added meanwhile."""
-        size = self._lines.size
-        if self._notes is not None:
-            self._notes.looked(max(size - self._lines.read_to, 0))
-        for _, _, line in self._lines.up_to(size):
-            yield self._shown(line)
-
-    def _shown(self, line: bytes | None) -> Shown:
-        if line is None or not line.strip(BLANK):
-            return Shown([])
-        try:
-            record = self._source.read(line, 0)
-        except Exception:
-            # A failure of an adapter must not end the run.
-            return Shown([Unknown(type=FAILED)])
-        return Shown([event for _, event in record.events], record.delta)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._lines.close()
         if self._notes is not None:
             self._notes.close()
+
+
+def outputs(
+    spool: Spool, reader: StreamReader, notes: Callable[[Path], ArrivalNotes | None] = lambda path: None
+) -> tuple[Output, Output]:
+    """Open both outputs of a run, stdout first, to be shown; they have one reader, which knows what came on either."""
+    stdout, stderr = (
+        Output(path, record_source(kind, "", LogIdentity(native_id=""), reader=reader).parse, notes=notes(path))
+        for kind, path in ((STREAM, spool.stdout), (STDERR, spool.stderr))
+    )
+    return stdout, stderr
 
 
 class Received:
@@ -353,50 +315,53 @@ class SpooledRun:
     def _output(self, kind: str, begin: int, end: int) -> Iterator[RecordBatch]:
         """Return a part of an output in batches of a few megabytes; the last one may be empty."""
         run, content = self.run, BatchContent(arrivals=self._arrivals[kind])
-        lines = Lines(self._spool.stdout if kind == STREAM else self._spool.stderr, begin)
         source = record_source(
             kind, run.agent, LogIdentity(native_id=""), turn_uid=run.turn_uid, cwd=run.cwd, reader=self._reader
         )
+        path = self._spool.stdout if kind == STREAM else self._spool.stderr
+        output = Output(path, partial(self._take, content, source), start=begin, number=self._number)
         data: list[bytes] = []
-        try:
-            while lines.read_to < end:
-                at, used = lines.read_to, 0
-                for start, stop, line in lines.new(min(READ_BYTES, end - lines.read_to)):
-                    self._take(content, source, start, stop, line)
+        with closing(output):
+            while output.read_to < end:
+                at, used = output.read_to, 0
+                for _ in output.part(min(READ_BYTES, end - at)):
                     if words := self._received.new():
                         # A message is stored where the agent acknowledged it: the output is split there.
-                        yield self._batch(content, kind, b"".join([*data, lines.data[used : stop - at]]))
+                        stop = output.whole_to - at
+                        yield self._batch(content, kind, b"".join([*data, output.data[used:stop]]))
                         yield self._messages(words)
-                        data, used = [], stop - at
-                if not lines.data:
+                        data, used = [], stop
+                if not output.data:
                     break
-                data.append(lines.data[used:])
+                data.append(output.data[used:])
                 if sum(map(len, data)) >= PIECE_BYTES:
                     yield self._batch(content, kind, b"".join(data))
                     data = []
-            for start, stop, line in lines.up_to(0):
-                self._take(content, source, start, stop, line)
+            for _ in output.unfinished():
+                pass
             yield self._batch(content, kind, b"".join(data))
             if words := self._received.new():
                 yield self._messages(words)
-        finally:
-            lines.close()
 
-    def _take(self, content: BatchContent, source: RecordSource, start: int, stop: int, line: bytes | None) -> None:
-        if line is not None and not line.strip(BLANK):
-            return
-        record = content.take(source, line, self._seq, start)
+    def _number(self, start: int, line: bytes | None) -> int:
+        # The next one takes the same number if this one takes none, which only its record says.
+        return self._seq
+
+    def _take(self, content: BatchContent, source: RecordSource, line: NumberedLine) -> Record:
+        record = content.take(source, line.content, line.seq, line.start)
         if record.delta:
             self._unfinished.append(record.delta)
         for _, event in record.events:
             if isinstance(event, AssistantText):
+                # The text is whole now: nothing of what came of it before is missing.
                 self._unfinished.clear()
             self.tools += isinstance(event, ToolCall)
             self._has_complete = self._has_complete or isinstance(event, Complete)
             self.error = event.message if isinstance(event, Error) else self.error
         if record.takes_number:
-            content.count(start, stop, self._seq)
+            content.count(line.start, line.stop, line.seq)
             self._seq += 1
+        return record
 
     def _messages(self, words: list[Word]) -> RecordBatch:
         """Return the messages sent to the agent as records of their own."""
@@ -404,8 +369,8 @@ class SpooledRun:
         content, data = BatchContent(), b"".join(word.line + b"\n" for word in words)
         source = record_source(API, self.run.agent, LogIdentity(native_id=""), cwd=self.run.cwd)
         at, _ = self._ends.get(API, (0, b""))
-        for start, stop, line in lines_of([data]):
-            self._take(content, source, at + start, at + stop, line)
+        for line in RecordLines(self._number, LineReader(at)).feed(data):
+            self._take(content, source, line)
         return self._batch(content, API, data)
 
     def _batch(self, content: BatchContent, kind: str | None, data: bytes = b"") -> RecordBatch:
