@@ -12,7 +12,7 @@ import click
 
 from backstory import agents
 from backstory.cli import output
-from backstory.errors import RunUnreadable, UnknownValue
+from backstory.errors import UnknownValue
 from backstory.lazy import lazy_module
 from backstory.store.tables.session_filter import Selection
 
@@ -240,19 +240,19 @@ def _path(app: App, path: str | None) -> str | None:
 def report_runs(reader: Reader) -> None:
     """Print what the list does not show of runs: how many there are, and those that are not stored yet."""
     found = reader.runs()
-    runs = [run for run in found if run.session_uid is not None]
+    runs = [run for run in found if run.session is not None]
     if running := sum(run.is_running for run in runs):
         output.talk(f"{running} running: backstory ps")
     if over := len(runs) - running:
         what, them = ("run is", "it") if over == 1 else ("runs are", "them")
         output.talk(f"{over} finished {what} not stored yet; the next `backstory run` will store {them}.")
     for run in runs:
-        if run.trouble and not run.is_running:
-            uid = str(run.session_uid)[: sessions.UID_SHOWN]
-            output.talk(f"A run of {uid} could not be stored: {run.trouble} It is kept in {run.folder}")
+        if run.problem and not run.is_running:
+            uid = str(run.session)[: sessions.UID_SHOWN]
+            output.talk(f"A run of {uid} could not be stored: {run.problem} It is kept in {run.folder}")
     for run in found:
-        if run.session_uid is None:
-            output.talk(str(RunUnreadable(run.folder)))
+        if run.session is None:
+            output.talk(str(run.problem))
 
 
 def report_elsewhere(app: App) -> None:

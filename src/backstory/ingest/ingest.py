@@ -248,11 +248,8 @@ class _Ingest(Notes):
             if identity is None or identity.native_id != log.native_id:
                 # Where its beginning does not say whose it is any more, it did when its bytes were kept.
                 identity = LogIdentity(native_id=log.native_id)
-            others = [
-                other
-                for other in self.store.ask_or([], logs.of_native_id, log.agent, log.native_id)
-                if other.id != log.id
-            ]
+            same_id = self.store.ask_or([], logs.of_native_id, log.agent, log.native_id)
+            others = [other for other in same_id if other.id != log.id]
             reading = Reading(each=each, others=others, is_kept=True)
             self._read_here(reading, source_of(each, identity, head, log), log, first_record_hash(head), file)
         self._flush()
@@ -364,9 +361,8 @@ class _Ingest(Notes):
         seen = self._stamp(each.path)
         if seen is None or seen.log_id is None or not seen.reason:
             return
-        for log in self.store.ask_or(
-            [], logs.of_native_id, each.agent.name, unread.identity_of(relpath(each)).native_id
-        ):
+        native_id = unread.identity_of(relpath(each)).native_id
+        for log in self.store.ask_or([], logs.of_native_id, each.agent.name, native_id):
             if begins_with(self.store, file, log):
                 self.read_kept(log, each.agent, identity)
 
@@ -407,14 +403,8 @@ class _Ingest(Notes):
         others = [other for other in kept if log is None or other.id != log.id]
         source = source_of(each, identity, head, log)
         if not (kept or is_kept or parent) and self._should_hand_over(each):
-            self._hand_over(
-                each,
-                job_of(
-                    source,
-                    self.store.ask_or(1, sessions.next_seq, source.session_uid),
-                    first_hash,
-                ),
-            )
+            next_seq = self.store.ask_or(1, sessions.next_seq, source.session_uid)
+            self._hand_over(each, job_of(source, next_seq, first_hash))
             return
         reading = Reading(each=each, others=others, is_kept=is_kept, parent=parent)
         if log is not None and log.told_to is not None:
@@ -454,14 +444,9 @@ class _Ingest(Notes):
         ):
             return
         candidate = Candidate(
-            agent=agent,
-            path=path,
-            relpath=str(Path(relpath(parent)).with_name(Path(path).name)),
-            device=0,
-            inode=0,
-            size=size_of(content),
-            mtime_ns=parent.mtime_ns,
-        )
+            agent=agent, path=path, relpath=str(Path(relpath(parent)).with_name(Path(path).name)), device=0, inode=0,
+            size=size_of(content), mtime_ns=parent.mtime_ns,
+        )  # fmt: skip
         content.seek(0)
         self._read_as(candidate, identity, head, content, parent=parent)
 

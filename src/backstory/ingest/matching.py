@@ -73,17 +73,10 @@ def start_of(
     unfinished = log.told_end - log.parsed_to
     carry = store.read_log(log.id, log.parsed_to, unfinished) if unfinished <= jsonl.LINE_BYTES_MAX else b""
     return Start(
-        log=log,
-        state=lambda: state_of(store, log),
-        next_seq=next_seq,
-        generation=log.generation,
-        first_hash=first_hash or log.first_hash,
-        carry=carry,
-        tail=tail,
-        pending=store.ask(logs.pending, log.id),
-        known=known,
-        earlier=lambda: (line for line, _ in numbered_lines(store, log)),
-    )
+        log=log, state=lambda: state_of(store, log), next_seq=next_seq, generation=log.generation,
+        first_hash=first_hash or log.first_hash, carry=carry, tail=tail, pending=store.ask(logs.pending, log.id),
+        known=known, earlier=lambda: (line for line, _ in numbered_lines(store, log)),
+    )  # fmt: skip
 
 
 def first_record_hash(head: bytes) -> bytes | None:

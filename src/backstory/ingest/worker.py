@@ -88,14 +88,9 @@ def parse(job: Job, agent: Agent) -> Iterator[Outcome]:
 
 def _slices(job: Job, agent: Agent) -> Iterator[Outcome]:
     source = Source(
-        agent=agent,
-        identity=job.identity,
-        session_uid=job.session_uid,
-        created=job.created,
-        path=Path(job.path),
-        relpath=job.relpath,
-        place=job.place,
-    )
+        agent=agent, identity=job.identity, session_uid=job.session_uid, created=job.created, path=Path(job.path),
+        relpath=job.relpath, place=job.place,
+    )  # fmt: skip
     slicer = Slicer(source, Start(log=None, next_seq=job.next_seq, generation=1, first_hash=job.first_hash))
     with opened(source.path) as file:
         yield from outcomes(slicer, file)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from backstory.model import Event
+    from backstory.model import Event, Turn
     from backstory.runs.spool import Run, Spool
 
 TAIL_BYTES = 256 * 1024
@@ -29,118 +29,101 @@ TAIL_BYTES = 256 * 1024
 
 
 class LiveRun:
-    """A run that the store does not have yet, as far as it had come when this was made, at ``now``.
+    """A run that no store has yet: shown as far as it has come by ``events``, followed as it goes on by ``new``.
 
-    Raises UnknownAgent, AgentCannotRun.
+    Raises UnknownAgent, AgentCannotRun. ``now``: the end of a run that wrote nothing.
     """
 
     def __init__(self, spool: Spool, run: Run, now: int) -> None:
-        self.run = run
-        self.is_running, self.pid = spool.is_alive, spool.pid
-        # Opened here, so that they can still be read when the run is stored and its spool removed meanwhile.
-        reader = bounded.stream_reader(agents.load(run.agent))
-        self._outputs = [(output, output.size // READ_BYTES + 1) for output in outputs(spool, reader)]
-        self._received = Received(spool, run.agent, reader)
-        self._order = spool.order()
-        spooled = SpooledRun(spool, run, exit_unseen(spool), _last_written(spool, now))
-        if not self.is_running:
-            spooled.read()
-        self._error = spooled.end_error
-        self.turn = spooled.turn
-        """The known facts of its turn; its end only if it is over."""
-
-    def events(self) -> Iterator[Event]:
-        """Its events, once: at the end also the text of an answer that was not finished."""
-        yield typed_part(self.run.prompt)[1]
-        unfinished = list[str]()
-        for record in self._records():
-            yield from (event for _, event in record.events)
-            if any(isinstance(event, model.AssistantText) for _, event in record.events):
-                unfinished.clear()
-            unfinished.append(record.delta)
-        if text := "".join(unfinished):
-            yield model.AssistantText(text=text)
-        if self._error is not None:
-            yield model.Error(message=self._error)
-
-    def _records(self) -> Iterator[Record]:
-        """All output, each message to the agent where the agent acknowledged it."""
-        for record in self._output():
-            yield record
-            if words := self._received.new():
-                yield Record([(0, word.event) for word in words])
-
-    def _output(self) -> Iterator[Record]:
-        for ends in self._order:
-            for (output, _), end in zip(self._outputs, ends, strict=True):
-                yield from output.before(end)
-        for output, reads in self._outputs:
-            # So many as the output was long: an agent may write faster than a terminal reads.
-            for _ in range(reads):
-                yield from output.new()
-            if not self.is_running:
-                yield from output.rest()
-            output.close()
-
-
-class FollowedRun:
-    """A run as it goes on, from its prompt. Raises UnknownAgent, AgentCannotRun."""
-
-    def __init__(self, spool: Spool, run: Run) -> None:
         self.run, self._spool = run, spool
+        self.is_running, self.pid = spool.is_alive, spool.pid
         self._reader = bounded.stream_reader(agents.load(run.agent))
+        # Opened here, so that they can still be read when the run is stored and its spool removed meanwhile.
+        self._outputs = self._open()
         self._received = Received(spool, run.agent, self._reader)
-        self._outputs: tuple[Output, ...] = ()
+        self._order = spool.order()
+        self._spooled = SpooledRun(spool, run, exit_unseen(spool), _last_written(spool, now))
         self.is_begun = False
         """True if its prompt was returned."""
         self.is_over = False
-        """True if its agent has ended, and all of its output was returned."""
+        """True if its agent has ended, and all of its output was returned by ``new``."""
+
+    @property
+    def turn(self) -> Turn:
+        """The known facts of its turn; its end only after ``find_end``."""
+        return self._spooled.turn
 
     @property
     def has_output(self) -> bool:
         """True if its output could be read: a run may be stored, and its spool removed, before anybody looks."""
         return bool(self._outputs)
 
-    @property
-    def pid(self) -> int | None:
-        """The agent's process, while that runs."""
-        return self._spool.pid
+    def find_end(self) -> None:
+        """Read a run that is over to its end: how it ended only all of its output tells."""
+        if not self.is_running:
+            self._spooled.read()
+
+    def events(self) -> Iterator[Event]:
+        """Its events as far as it had come, once: at the end also the text of an answer that was not finished."""
+        unfinished = list[str]()
+        for record in self._records():
+            yield from (event for _, event in record.events)
+            if any(isinstance(event, model.AssistantText) for _, event in record.events):
+                unfinished.clear()
+            unfinished.append(record.delta)
+        self.close()
+        if text := "".join(unfinished):
+            yield model.AssistantText(text=text)
+        if self._spooled.end_error is not None:
+            yield model.Error(message=self._spooled.end_error)
 
     def new(self) -> list[Event]:
         """Its events since the last call; first the prompt."""
-        found: list[Event] = [] if self.is_begun else [model.UserMessage(content=self.run.prompt)]
-        self.is_begun = True
-        is_running = self._spool.is_alive
+        # Asked before reading: what an agent writes until it ends is there when it is found to have ended.
+        self.is_running = self._spool.is_alive
         self._received.look()
-        if not self._outputs:
-            opened = outputs(self._spool, self._reader)
-            if all(each.is_open for each in opened):
-                self._outputs = opened
-            else:
-                for each in opened:
-                    each.close()
-        for output in self._outputs:
-            for record in _up_to_now(output, has_ended=not is_running):
-                found += (event for _, event in record.events)
-                found += (word.event for word in self._received.new())
+        self._outputs = self._outputs or self._open()
+        found = [event for record in self._records() for _, event in record.events]
         # Before its output is there, its agent is being started.
-        if not is_running and (self._outputs or not self._spool.folder.exists()):
+        if not self.is_running and (self.has_output or not self._spool.folder.exists()):
             self.is_over = True
             self.close()
         return found
+
+    def _records(self) -> Iterator[Record]:
+        """The prompt, and then all output, each message to the agent where the agent acknowledged it."""
+        if not self.is_begun:
+            self.is_begun = True
+            yield Record([(0, typed_part(self.run.prompt)[1])])
+        for record in self._output():
+            yield record
+            if words := self._received.new():
+                yield Record([(0, word.event) for word in words])
+
+    def _output(self) -> Iterator[Record]:
+        while self._order and self._outputs:
+            for output, end in zip(self._outputs, self._order.pop(0), strict=True):
+                yield from output.before(end)
+        for output in self._outputs:
+            # So many as the output is long: an agent may write faster than a terminal reads.
+            for _ in range(output.size // READ_BYTES + 1):
+                yield from output.new()
+            if not self.is_running:
+                yield from output.rest()
+
+    def _open(self) -> tuple[Output, ...]:
+        """Open both outputs, or none: the second file is made a moment after the first."""
+        both = outputs(self._spool, self._reader)
+        if all(each.is_open for each in both):
+            return both
+        for each in both:
+            each.close()
+        return ()
 
     def close(self) -> None:
         """Let go of its files."""
         for output in self._outputs:
             output.close()
-
-
-def _up_to_now(output: Output, *, has_ended: bool) -> Iterator[Record]:
-    """Return an output's new part. ``has_ended``: nobody writes it any more, so its last line is whole."""
-    for _ in range(output.size // READ_BYTES + 1):
-        yield from output.new()
-    if has_ended:
-        yield from output.rest()
 
 
 def open_call(spool: Spool, agent: str) -> model.ToolCall | None:
@@ -162,22 +145,27 @@ def open_call(spool: Spool, agent: str) -> model.ToolCall | None:
     return next(reversed(calls.values()), None)
 
 
-def followed_runs(spools: Path, session_uid: str) -> dict[str, tuple[Spool, Run]]:
+def spooled_runs(spools: Path, session_uid: str) -> dict[str, tuple[Spool, Run]]:
     """The runs of a session that no store has yet, by their turns' uids, the oldest first."""
     found = ((spool, spool.run) for spool in list_spools(spools))
     return {run.turn_uid: (spool, run) for spool, run in found if run is not None and run.session_uid == session_uid}
 
 
+def live_run(spool: Spool, run: Run, now: int, report: Callable[[str], None]) -> LiveRun | None:
+    """A run to be shown; None if it cannot be, and ``report`` receives why."""
+    try:
+        return LiveRun(spool, run, now)
+    except BackstoryError as refused:
+        report(f"A run in {spool.folder} is not shown: {refused}")
+        return None
+
+
 def live_runs(spools: Path, session_uid: str, now: int, report: Callable[[str], None]) -> list[LiveRun]:
-    """The runs of a session that are still in their spools, the oldest first; ``report`` receives why one is not."""
-    found = []
-    for spool in list_spools(spools):
-        run = spool.run
-        if run is not None and run.session_uid == session_uid:
-            try:
-                found.append(LiveRun(spool, run, now))
-            except BackstoryError as refused:
-                report(f"A run in {spool.folder} is not shown: {refused}")
+    """The runs of a session that are still in their spools, the oldest first, each with its end if that is known."""
+    runs = (live_run(spool, run, now, report) for spool, run in spooled_runs(spools, session_uid).values())
+    found = [run for run in runs if run is not None]
+    for each in found:
+        each.find_end()
     return found
 
 

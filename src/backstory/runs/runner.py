@@ -356,22 +356,14 @@ class Runner:
     ) -> Run:
         now = self._now()
         return Run(
-            turn_uid=request.turn_uid or ids.new_uid(now, os.urandom(10)),
-            session_uid=session.uid,
-            store=str(store.path),
-            agent=request.agent,
-            prompt=request.prompt,
-            cwd=str(request.cwd),
-            started=now,
-            model=request.model,
-            permissions=request.permissions.value,
-            native_id=agent.native_id(os.urandom(16)),
+            turn_uid=request.turn_uid or ids.new_uid(now, os.urandom(10)), session_uid=session.uid,
+            store=str(store.path), agent=request.agent, prompt=request.prompt, cwd=str(request.cwd), started=now,
+            model=request.model, permissions=request.permissions.value, native_id=agent.native_id(os.urandom(16)),
             prefix_chars=len(prefix),
             prefix_sha256=hashlib.sha256(prefix.encode("utf-8", "surrogatepass")).hexdigest() if prefix else None,
-            parent_uid=after.uid if after else None,
-            parent_seq=after.seq if after else None,
+            parent_uid=after.uid if after else None, parent_seq=after.seq if after else None,
             store_file=file_at(store.path),
-        )
+        )  # fmt: skip
 
     def _finish(
         self, store: Store, spool: Spool, run: Run, ended: Exit, context_chars: int, moved_to: Path | None

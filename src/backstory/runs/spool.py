@@ -41,6 +41,8 @@ RUN = "run.json"
 """The file with the prompt, the agent and the session."""
 ORDER_BYTES_MAX = 16 * 1024
 """The most bytes of ``order``: of an endless stream of errors only the first keep their position."""
+RUNNING, WAITING, UNREADABLE = "running", "waiting", "unreadable"
+"""States of a run in the spool: its agent is at work; it is over, and to be stored; nobody knows whose it is."""
 ORPHAN_S = 60.0
 """An older spool without a run belongs to a runner that died at its start; a younger one may be starting."""
 

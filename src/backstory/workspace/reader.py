@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.place import Place
     from backstory.workspace.runs.contexts import SessionContext
-    from backstory.workspace.runs.running import PendingRun
+    from backstory.workspace.runs.running import ListedRun
 
 
 def _ignore(_remark: str) -> None:
@@ -323,7 +323,7 @@ class Reader:
             missing_store=None if home.exists else home.path,
         )
 
-    def runs(self) -> tuple[PendingRun, ...]:
+    def runs(self) -> tuple[ListedRun, ...]:
         """The runs of the machine that are not stored yet, the oldest first."""
         from backstory.workspace.runs.running import pending_runs
 

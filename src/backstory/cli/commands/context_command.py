@@ -43,7 +43,7 @@ def command(
     output.pages(context.text.split("\n"))
     if context.explained is not None:
         _explain(context, context.explained)
-        if any(each.session_uid == found.session.uid for each in app.reader.runs()):
+        if any(each.session == found.session.uid for each in app.reader.runs()):
             output.talk("A run of this session is not stored yet: backstory show. The next run receives it, too.")
 
 

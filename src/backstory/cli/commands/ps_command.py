@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
-    from backstory.workspace.runs.run_list import ListedRun
+    from backstory.workspace.runs.running import ListedRun
 
 STATES = {"waiting": "not stored"}
 """Words for states that are shown by another word."""
@@ -54,7 +54,7 @@ def command(app: App, session: str | None, is_verbose: bool, as_json: bool) -> N
         for line in drawn:
             output.data(line)
     for run in runs:
-        if run.problem and run.state == run_list.UNREADABLE:
+        if run.problem and run.session is None:
             output.talk(run.problem)
         elif run.problem:
             output.talk(f"A run of {_label(run, labels)} could not be stored: {run.problem} It is kept in {run.folder}")
@@ -71,8 +71,12 @@ class _Row(Struct, frozen=True):
 def _row(app: App, run: ListedRun, labels: dict[str, str]) -> _Row:
     state = STATES.get(run.state, run.state)
     lasted = output.duration(max(app.workspace.now() - run.started, 1)) if run.started is not None else ""
-    is_running = run.state == run_list.RUNNING
-    cells = (_named(run, labels), run.agent or "", f"{state} {lasted}".strip() if is_running else state, _doing(run))
+    cells = (
+        _named(run, labels),
+        run.agent or "",
+        f"{state} {lasted}".strip() if run.is_running else state,
+        _doing(run),
+    )
     waiting = "" if not run.queued else f"({run.queued} waiting)" if run.prompt else f"{run.queued} waiting"
     return _Row(tuple(map(output.one_liner, cells)), output.one_liner(run.prompt or ""), waiting)
 

@@ -201,7 +201,7 @@ class NativeExports:
     def _check_stored(self, located: LocatedSession) -> None:
         """Check that the store has all of a session of our runs. Raises RunMissing."""
         for run in pending_runs(self._workspace.home):
-            if run.session_uid == located.session.uid:
+            if run.session == located.session.uid:
                 raise RunMissing(located.label, is_running=run.is_running)
 
     def _check(self, log: NativeLog, lines: Iterable[bytes]) -> None:

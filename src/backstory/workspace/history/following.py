@@ -20,19 +20,19 @@ from backstory.derive.pricing import Cost
 from backstory.errors import BackstoryError, HomeIsMoving, StoreReadOnly
 from backstory.ingest.databases import ROWS_OF
 from backstory.ingest.tail import GONE, REPLACED, LogTail
-from backstory.model import Error, Turn
-from backstory.runs.live import FollowedRun, followed_runs
-from backstory.runs.spool import SPOOLS
+from backstory.model import Error
+from backstory.runs.live import LiveRun, live_run, spooled_runs
+from backstory.runs.spool import RUNNING, SPOOLS
 from backstory.store.moves import refuse_if_moved
 from backstory.store.tables.logs import FILE
 from backstory.workspace.history.entries import Entry, OutlineEntry, event_as_json, live_event_as_json
-from backstory.workspace.history.transcript import RUNNING, ListedTurn
+from backstory.workspace.history.transcript import ListedTurn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 
     from backstory.ingest.tail import Growth
-    from backstory.model import Event
+    from backstory.model import Event, Turn
     from backstory.store import Log
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.stores.importing import Machine
@@ -216,13 +216,13 @@ class _Runs:
 
     def __init__(self, spools: Path, located: LocatedSession, turns: _Turns, report: Callable[[str], None]) -> None:
         self._spools, self._located, self._turns, self._report = spools, located, turns, report
-        self._live: dict[str, FollowedRun] = {}
+        self._live: dict[str, LiveRun] = {}
         self._shown: dict[str, list[Event]] = {}
         """The errors that were shown of each run that is not known to be stored."""
         self._asked_only = set[str]()
         """Runs of which nothing but the prompt was shown: their spools were gone before the next look."""
         stored = located.store.turns(located.session)
-        going = followed_runs(spools, located.session.uid)
+        going = spooled_runs(spools, located.session.uid)
         self._done = {turn.uid for turn in stored if turn.uid not in going or turn.outcome is not None}
         self._stamp: object = self._store_stamp()
 
@@ -237,30 +237,28 @@ class _Runs:
 
     def grown(self) -> Iterator[Grown]:
         """Yield the new records of runs since the last call."""
-        for uid, (spool, run) in followed_runs(self._spools, self._located.session.uid).items():
+        for uid, (spool, run) in spooled_runs(self._spools, self._located.session.uid).items():
             if uid in self._done or uid in self._shown:
                 continue
-            try:
-                self._live[uid] = FollowedRun(spool, run)
-            except BackstoryError as refused:
-                self._report(f"A run in {spool.folder} is not shown: {refused}")
+            if (live := live_run(spool, run, self._located.store.now(), self._report)) is not None:
+                self._live[uid] = live
             self._shown[uid] = []
-        for uid, followed in list(self._live.items()):
-            yield from self._new_of(uid, followed)
+        for uid, live in list(self._live.items()):
+            yield from self._new_of(uid, live)
         stamp = self._store_stamp()
         if stamp != self._stamp:
             self._stamp = stamp
             yield from self._stored()
 
-    def _new_of(self, uid: str, followed: FollowedRun) -> Iterator[Grown]:
-        number, is_first = self._turns.number(uid), not followed.is_begun
-        if new := followed.new():
-            turns = (self._turns.listed(_begun(followed), live=RUNNING, pid=followed.pid),) if is_first else ()
+    def _new_of(self, uid: str, live: LiveRun) -> Iterator[Grown]:
+        number, is_first = self._turns.number(uid), not live.is_begun
+        if new := live.new():
+            turns = (self._turns.listed(live.turn, live=RUNNING, pid=live.pid),) if is_first else ()
             self._shown[uid] += [compact_event(each) for each in new if isinstance(each, Error)]
             yield Grown(turns=turns, events=tuple(FollowedEvent(turn=number, event=each) for each in new))
-        if followed.is_over:
+        if live.is_over:
             del self._live[uid]
-            if not followed.has_output:
+            if not live.has_output:
                 self._asked_only.add(uid)
             # Its end is what the store says of it.
             self._stamp = None
@@ -293,15 +291,6 @@ class _Runs:
 def _is_news(event: Event, shown: Sequence[Event]) -> bool:
     """Return True if a stored event of a run is an error that its output did not have."""
     return isinstance(event, Error) and event not in shown
-
-
-def _begun(followed: FollowedRun) -> Turn:
-    """Return the known facts of a run's turn when it begins."""
-    run = followed.run
-    return Turn(
-        uid=run.turn_uid, agent=run.agent, native_id=run.native_id or "", prompt=run.prompt, model=run.model,
-        started=run.started, first_seq=0,
-    )  # fmt: skip
 
 
 def _written(path: Path) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from backstory.bounds import iso
 from backstory.derive.pricing import UNKNOWN
 from backstory.errors import AgentUnusable, UnknownAgent
 from backstory.lazy import lazy_module
-from backstory.runs.spool import list_spools
+from backstory.runs.spool import RUNNING, WAITING, list_spools
 from backstory.store.intake import claims
 from backstory.store.tables import compactions
 
@@ -34,11 +34,6 @@ else:
 
     from backstory.model import Turn
     from backstory.workspace.located import LocatedSession
-
-
-RUNNING = "running"
-WAITING = "waiting"
-"""The states of a turn that no store has yet: its agent runs; it is over."""
 
 
 class ListedTurn(Struct, frozen=True, kw_only=True):

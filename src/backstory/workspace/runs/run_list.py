@@ -7,52 +7,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+import msgspec
 
 from backstory.bounds import iso
-from backstory.errors import BackstoryError, RunUnreadable
+from backstory.errors import BackstoryError
 from backstory.runs import compactor
 from backstory.runs.lock import host, is_held
 from backstory.runs.queued import queued_prompts
 from backstory.runs.spool import SPOOLS, Spool, list_spools
 from backstory.store.tables.queue import Owner, Queue
-from backstory.workspace.runs.running import store_of_run
+from backstory.workspace.runs.running import ListedRun, listed_run, store_of_run, unreadable
 
 if TYPE_CHECKING:
     from backstory.model import ToolCall
     from backstory.runs.spool import Run
     from backstory.workspace.place import Place
 
-RUNNING = "running"
-"""The state of a run whose agent is at work."""
 SUMMARISING = "summarising"
 """The state of a session that a process of its own summarises."""
-UNREADABLE = "unreadable"
-"""The state of a run whose session is not known."""
-
-
-class ListedRun(Struct, frozen=True, kw_only=True):
-    """A run, or the queued prompts of a session that is not running. Times are in ms since 1970."""
-
-    session: str | None = None
-    """The uid of its session."""
-    number: str | None = None
-    name: str | None = None
-    turn: str | None = None
-    agent: str | None = None
-    state: str
-    """running, waiting (to be stored), queued, summarising or unreadable."""
-    pid: int | None = None
-    owner: Owner | None = None
-    """The runner of the session."""
-    queued: int = 0
-    """The number of prompts queued for the session."""
-    started: int | None = None
-    cwd: str | None = None
-    prompt: str | None = None
-    folder: str | None = None
-    problem: str | None = None
-    """The reason why it could not be stored, or not be read."""
 
 
 def as_json(run: ListedRun) -> dict[str, Any]:
@@ -80,7 +52,7 @@ def as_json(run: ListedRun) -> dict[str, Any]:
 
 def call_at_work(run: ListedRun) -> ToolCall | None:
     """The call whose result a running agent waits for, as far as the end of its output tells; else None."""
-    if run.state != RUNNING or run.folder is None or run.agent is None:
+    if not run.is_running or run.folder is None or run.agent is None:
         return None
     from backstory.runs.live import open_call  # it knows all that runs agents
 
@@ -91,8 +63,9 @@ def list_runs(place: Place, session_uid: str | None = None) -> list[ListedRun]:
     """Return the runs of this machine, and the queued prompts of this project for sessions that are not running."""
     queues = _Queues(place)
     spools = list_spools(place.home / SPOOLS)
-    runs = [_of_run(place, spool, run, queues) for spool in spools if (run := spool.run) is not None]
-    runs += [_unreadable(spool) for spool in spools if spool.is_unreadable]
+    known = [(spool, run) for spool in spools if (run := spool.run) is not None]
+    runs = [_with_queue(place, spool, run, queues) for spool, run in known]
+    runs += [msgspec.structs.replace(unreadable(spool), pid=spool.pid) for spool in spools if spool.is_unreadable]
     runs += _summarising(place)
     runs += _only_queued(place, queues, {run.session for run in runs})
     return [run for run in runs if session_uid in (None, run.session)]
@@ -123,37 +96,15 @@ class _Queues:
         return is_held(self._home, owner.session_uid) if owner.host == host() else owner.is_fresh(self._now())
 
 
-def _of_run(place: Place, spool: Spool, run: Run, queues: _Queues) -> ListedRun:
+def _with_queue(place: Place, spool: Spool, run: Run, queues: _Queues) -> ListedRun:
+    """A run with its process, what its project calls its session, and who runs that and waits for it."""
     store = store_of_run(run, place.project_store.path)
     counts, owners = queues.of(store)
     number, name = _names(place, store, run.session_uid)
-    return ListedRun(
-        session=run.session_uid,
-        number=number,
-        name=name,
-        turn=run.turn_uid,
-        agent=run.agent,
-        state=RUNNING if spool.is_alive else "waiting",
-        pid=spool.pid,
-        owner=owners.get(run.session_uid),
+    return msgspec.structs.replace(
+        listed_run(spool, run), number=number, name=name, pid=spool.pid, owner=owners.get(run.session_uid),
         queued=counts[run.session_uid],
-        started=run.started,
-        cwd=run.cwd,
-        prompt=run.prompt,
-        folder=str(spool.folder),
-        problem=spool.trouble or None,
-    )
-
-
-def _unreadable(spool: Spool) -> ListedRun:
-    """A run of which only the agent's output can be read."""
-    return ListedRun(
-        turn=spool.folder.name,
-        state=UNREADABLE,
-        pid=spool.pid,
-        folder=str(spool.folder),
-        problem=str(RunUnreadable(spool.folder)),
-    )
+    )  # fmt: skip
 
 
 def _summarising(place: Place) -> list[ListedRun]:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from backstory.errors import BackstoryError
+from backstory.errors import BackstoryError, RunUnreadable
 from backstory.model import Init
 from backstory.projects import git
 from backstory.projects.registry import file_at
-from backstory.runs.spool import SPOOLS, list_spools, running_runs
+from backstory.runs.spool import RUNNING, SPOOLS, UNREADABLE, WAITING, list_spools, running_runs
 from backstory.store.tables import compactions, sessions
 from backstory.store.tables import events as stored_events
 from backstory.store.tables import turns as stored_turns
@@ -23,35 +23,65 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from backstory.model import Event, TurnWithEvents
-    from backstory.runs.spool import Run
+    from backstory.runs.spool import Run, Spool
     from backstory.store import Session, Store
+    from backstory.store.tables.queue import Owner
     from backstory.workspace.place import Place
 
 
-class PendingRun(Struct, frozen=True, kw_only=True):
-    """A run that is not stored yet. ``session_uid`` is None where its spool does not say whose it is."""
+class ListedRun(Struct, frozen=True, kw_only=True):
+    """A run, or the queued prompts of a session that is not running. Times are in ms since 1970."""
 
-    folder: Path
-    session_uid: str | None
-    is_running: bool
-    trouble: str = ""
-    """The reason why it could not be stored the last time; '' if nobody tried."""
+    session: str | None = None
+    """The uid of its session."""
+    number: str | None = None
+    name: str | None = None
+    turn: str | None = None
+    agent: str | None = None
+    state: str
+    """RUNNING, WAITING or UNREADABLE of a run in the spool; else queued or summarising."""
+    pid: int | None = None
+    owner: Owner | None = None
+    """The runner of the session."""
+    queued: int = 0
+    """The number of prompts queued for the session."""
+    started: int | None = None
+    cwd: str | None = None
+    prompt: str | None = None
+    folder: str | None = None
+    problem: str | None = None
+    """The reason why it could not be stored, or not be read."""
+
+    @property
+    def is_running(self) -> bool:
+        """True if its agent is at work."""
+        return self.state == RUNNING
 
 
-def pending_runs(home: Path) -> tuple[PendingRun, ...]:
-    """The runs of a machine that are not stored yet, the oldest first."""
+def pending_runs(home: Path) -> tuple[ListedRun, ...]:
+    """The runs of a machine that are not stored yet, the oldest first; without their processes and queues."""
     found = []
     for spool in list_spools(home / SPOOLS):
         run = spool.run
         if run is not None:
-            found.append(
-                PendingRun(
-                    folder=spool.folder, session_uid=run.session_uid, is_running=spool.is_alive, trouble=spool.trouble
-                )
-            )
+            found.append(listed_run(spool, run))
         elif spool.is_unreadable:
-            found.append(PendingRun(folder=spool.folder, session_uid=None, is_running=False))
+            found.append(unreadable(spool))
     return tuple(found)
+
+
+def listed_run(spool: Spool, run: Run) -> ListedRun:
+    """A run as its spool has it."""
+    return ListedRun(
+        session=run.session_uid, turn=run.turn_uid, agent=run.agent, state=RUNNING if spool.is_alive else WAITING,
+        started=run.started, cwd=run.cwd, prompt=run.prompt, folder=str(spool.folder), problem=spool.trouble or None,
+    )  # fmt: skip
+
+
+def unreadable(spool: Spool) -> ListedRun:
+    """A run of which only the agent's output can be read."""
+    problem = str(RunUnreadable(spool.folder))
+    return ListedRun(turn=spool.folder.name, state=UNREADABLE, folder=str(spool.folder), problem=problem)
 
 
 def sessions_running(home: Path, store: Path, worktree: Path) -> dict[str, list[Run]]:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from backstory.workspace.place import Place
     from backstory.workspace.runs.prompt_queue import PromptQueue
     from backstory.workspace.runs.run_events import RunEvent
-    from backstory.workspace.runs.run_list import ListedRun
+    from backstory.workspace.runs.running import ListedRun
 
 __all__ = ["Cancelled", "Destination", "IfBusy", "IfIdle", "Kind", "Options", "ScheduledTurn", "Scheduler"]
 

@@ -227,8 +227,8 @@ def _is_same_project(workspace: Workspace, ours: Store, theirs: Store, path: Pat
 
 def _check_runs(workspace: Workspace, theirs: Store, uids: set[str]) -> None:
     for run in pending_runs(workspace.home):
-        if run.session_uid in uids:
-            raise MergeDuringRun(run.session_uid or "", "is running" if run.is_running else "has a run to be stored")
+        if run.session in uids:
+            raise MergeDuringRun(run.session or "", "is running" if run.is_running else "has a run to be stored")
     for uid in sorted(uids & compactor.under_way(workspace.home).keys()):
         raise MergeDuringRun(uid, "is being summarised")
     for uid in sorted(uids):
