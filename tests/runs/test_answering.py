@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.agents.bounded import stream_reader
 from backstory.errors import TemporaryFolderUnusable
 from backstory.runs import answering
 from backstory.runs.answering import Question, ask
@@ -18,7 +19,10 @@ from tests.support.bench import Bench
 from tests.support.running import until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from backstory.agents.contract import Agent, Streamed, StreamReader
 
 ANSWER: list[dict[str, Any]] = [{"say": "An answer."}, {"result": True}]
 
@@ -104,3 +108,26 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(bench: Bench, mo
     finally:
         agent.communicate(b"\n")
     assert {each.name for each in folder.iterdir()} == {new.name, other.name, used.name, "backstory-answer-link"}
+
+
+def test_a_record_that_its_adapter_fails_at_does_not_lose_the_answer(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bytes] = []
+
+    def failing_once(agent: Agent) -> StreamReader:
+        reader = stream_reader(agent)
+
+        def read(line: bytes, real: Callable[[bytes], Streamed] = reader.read) -> Streamed:
+            seen.append(line)
+            if len(seen) == 1:
+                raise KeyError("of an adapter")
+            return real(line)
+
+        monkeypatch.setattr(reader, "read", read)
+        return reader
+
+    monkeypatch.setattr(answering, "stream_reader", failing_once)
+    answer = ask(Question(agent="claude", prompt="Hello"), bench.environ([{"say": "Well."}, *ANSWER]))
+    assert (answer.error, len(seen) > 1) == (None, True)
+    assert answer.text.endswith("An answer.")

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,11 @@ from msgspec import Struct, field
 from backstory import agents
 from backstory.agents.bounded import stream_reader
 from backstory.agents.contract import Exit
-from backstory.agents.jsonl import BLANK, lines_of
 from backstory.errors import AgentNotStarted, TemporaryFolderUnusable
 from backstory.model import PARTIAL, AssistantText, Complete, Error, Outcome, Tokens
 from backstory.runs import process as processes
 from backstory.runs.stopping import Terminated
-from backstory.runs.stream import program, run_part
+from backstory.runs.stream import outputs, program, run_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -121,7 +120,7 @@ def _ask_in(folder: Path, question: Question, command: list[str], environ: Mappi
                 why = _wait(process, question.timeout_s, (said, errors))
             finally:
                 _end(process, folder.name)
-    return Answer(text="", error=why) if why else _answer(question, said, errors, process.returncode)
+    return Answer(text="", error=why) if why else _answer(question, folder, process.returncode)
 
 
 def _terminate(_number: int, _frame: object) -> None:
@@ -180,13 +179,12 @@ def _end(process: subprocess.Popen[bytes], run: str) -> None:
     process.wait()
 
 
-def _answer(question: Question, said: Path, errors: Path, code: int) -> Answer:
+def _answer(question: Question, folder: Path, code: int) -> Answer:
     reader = stream_reader(agents.load(question.agent))
     events: list[Event] = []
-    for line in _lines(said):
-        events += [event for _, event in reader.read(line).events]
-    for line in _lines(errors):
-        events += reader.stderr(line)
+    for output in outputs(folder, reader):
+        with closing(output):
+            events += [event for record in output.rest() for _, event in record.events]
     ending = reader.ended(Exit(code=code if code >= 0 else None, signal=-code if code < 0 else None))
     failures = [event.message for event in events if isinstance(event, Error)]
     error = failures[-1] if failures else ending.error
@@ -199,12 +197,6 @@ def _answer(question: Question, said: Path, errors: Path, code: int) -> Answer:
         tokens=Tokens() if ending.tokens_source == PARTIAL else ending.tokens,
         cost_usd=ending.cost_usd,
     )
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    for _, _, line in lines_of([path.read_bytes()]):
-        if line is not None and line.strip(BLANK):
-            yield line
 
 
 def _has_failed(events: list[Event]) -> bool:

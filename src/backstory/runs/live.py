@@ -113,7 +113,7 @@ class LiveRun:
 
     def _open(self) -> tuple[Output, ...]:
         """Open both outputs, or none: the second file is made a moment after the first."""
-        both = outputs(self._spool, self._reader)
+        both = outputs(self._spool.folder, self._reader)
         if all(each.is_open for each in both):
             return both
         for each in both:

@@ -488,7 +488,7 @@ class Runner:
         def is_of_stop() -> bool:
             return stopping.was_asked or spool.was_cancelled
 
-        both = outputs(spool, reader, lambda path: ArrivalNotes(path, self._now, since))
+        both = outputs(spool.folder, reader, lambda path: ArrivalNotes(path, self._now, since))
         born = processes.birth(process.pid)
         with ExitStack() as leaving:
             for each in (*(output.close for output in both), *([steering.end] if steering is not None else [])):

@@ -91,7 +91,7 @@ def native_id(spool: Spool, run: Run) -> str | None:
     if run.native_id is not None:
         return run.native_id
     reader = stream_reader(agents.load(run.agent))
-    stdout, stderr = outputs(spool, reader)
+    stdout, stderr = outputs(spool.folder, reader)
     with closing(stdout), closing(stderr):
         # It is among the first records, or not there: no more than a block is read.
         next((None for _ in stdout.new() if reader.native_id is not None), None)
@@ -182,12 +182,12 @@ class Output:
 
 
 def outputs(
-    spool: Spool, reader: StreamReader, notes: Callable[[Path], ArrivalNotes | None] = lambda path: None
+    folder: Path, reader: StreamReader, notes: Callable[[Path], ArrivalNotes | None] = lambda path: None
 ) -> tuple[Output, Output]:
-    """Open both outputs of a run, stdout first, to be shown; they have one reader, which knows what came on either."""
+    """Open both outputs of an agent, stdout first; they have one reader, which knows what came on either."""
     stdout, stderr = (
         Output(path, record_source(kind, "", LogIdentity(native_id=""), reader=reader).parse, notes=notes(path))
-        for kind, path in ((STREAM, spool.stdout), (STDERR, spool.stderr))
+        for kind, path in ((STREAM, folder / "stdout"), (STDERR, folder / "stderr"))
     )
     return stdout, stderr
 
