@@ -76,6 +76,7 @@ def new_ones(store: Store, found: Sequence[Candidate]) -> Selected:
 def selected(new: Sequence[Candidate], stamps: Mapping[str, FileStamp]) -> Selected:
     """The last written logs that are together not too much to read in a moment, and the others."""
     now, later, room = list[Candidate](), list[Candidate](), NEW_BYTES_MAX
+    # The last written first: who reads wants to see what was done today.
     for each in sorted(new, key=lambda each: -each.mtime_ns):
         size = _new_bytes(each, stamps.get(each.path))
         (now if size <= room else later).append(each)
@@ -113,6 +114,7 @@ def _read(store: Store, logs: list[Candidate], budget: Budget, running: Set[tupl
 
 def _new_bytes(each: Candidate, seen: FileStamp | None) -> int:
     if each.path.endswith(".zst"):
+        # Its real length is known only when it is unpacked.
         return each.size * UNPACKED
     return (
         each.size - seen.size if seen is not None and seen.log_id is not None and each.size >= seen.size else each.size

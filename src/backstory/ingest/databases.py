@@ -71,12 +71,9 @@ class _Changed(Exception):
 
 
 def sessions_without_logs(
-    chosen: Iterable[Agent],
-    environ: Mapping[str, str],
-    home: Path,
-    seen: Mapping[str, FileStamp],
+    chosen: Iterable[Agent], environ: Mapping[str, str], home: Path, seen: Mapping[str, FileStamp],
     places: Iterable[Path] = (),
-) -> Iterator[Rows | Unread | Done]:
+) -> Iterator[Rows | Unread | Done]:  # fmt: skip
     """The sessions that only the databases of these agents still hold. ``seen``: files as they were the last time.
 
     ``places``: folders of projects, and files, where databases may lie, beside the current folder's and those of
@@ -98,11 +95,7 @@ def _itself(database: Path) -> Path:
 
 
 def _in_projects(
-    name: str,
-    keeper: DatabasePart,
-    environ: Mapping[str, str],
-    seen: Mapping[str, FileStamp],
-    places: Iterable[Path],
+    name: str, keeper: DatabasePart, environ: Mapping[str, str], seen: Mapping[str, FileStamp], places: Iterable[Path]
 ) -> Iterator[Path]:
     """The databases of an agent that keeps them in projects."""
     here = environ.get("PWD")
@@ -167,6 +160,7 @@ def _sessions_in(agent: Agent, database: Path, copy: Path, files: list[FileStamp
                 agent=agent, native_id=found.native_id, path=path, relpath=name, mtime_ns=mtime_ns,
                 content=found.content,
             )  # fmt: skip
+    # Without this note the database is read again, so what failed now is tried again.
     if is_whole:
         yield Done(places=files)
 
@@ -177,6 +171,7 @@ def row_log_name(database: str, native_id: str) -> str:
     name = f"{database}{ROWS_OF}{safe}"
     if len(os.fsencode(name)) <= NAME_BYTES_MAX:
         return name
+    # The hash keeps two long names apart whose beginnings are alike.
     room = NAME_BYTES_MAX // 2 - 16
     digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
     return f"{_beginning(database, room)}{ROWS_OF}{_beginning(safe, room)}~{digest}"
@@ -223,6 +218,7 @@ def _copied(agent: Agent, database: Path, folder: Path) -> list[FileStamp]:
         before = _files(agent, database)
         if sum(each.size for each in before) > DATABASE_BYTES_MAX:
             raise OSError(f"it is larger than {DATABASE_BYTES_MAX >> 30} GB")
+        # A journal of an earlier try that is not there any more must not be applied to this copy.
         for old in folder.iterdir():
             old.unlink()
         try:

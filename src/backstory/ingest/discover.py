@@ -87,6 +87,7 @@ def stream_logs(
         for place in agent.log.roots(environ, home):
             report = Looked(agent=agent.name, folder=shown(str(place.folder)))
             looked.append(report)
+            # Its time before it is looked through: what is added meanwhile changes it once more.
             report.folders[str(place.folder)] = mtime_of(str(place.folder))
             if not place.folder.exists():
                 report.note = "it does not exist"
@@ -183,15 +184,10 @@ class _Walk:
     def _candidate(self, path: str, status: os.stat_result) -> Candidate:
         is_below = path.startswith(self._below_root)
         return Candidate(
-            agent=self._agent,
-            path=path,
+            agent=self._agent, path=path, device=status.st_dev, inode=status.st_ino, size=status.st_size,
             relpath=path[len(self._below_root) :] if is_below else os.path.relpath(path, self._root),
-            device=status.st_dev,
-            inode=status.st_ino,
-            size=status.st_size,
-            mtime_ns=status.st_mtime_ns,
-            ctime_ns=status.st_ctime_ns,
-        )
+            mtime_ns=status.st_mtime_ns, ctime_ns=status.st_ctime_ns,
+        )  # fmt: skip
 
 
 class _Beside:

@@ -96,10 +96,12 @@ def ingest(
     """
     store.make_ready()
     work = _Ingest(store, running, progress)
+    # Bytes that were kept alone come first: a file that continues them is read from where they end.
     work.parse_kept()
     work.run(stream_logs(agents, environ, home, work.report.looked))
     work.read_databases(agents, environ, home, [*places, *map(Path, store.ask_or([], sessions.folders, store.moves))])
     if store.exists:
+        # When all is read: a run and its agent's own log may come in either order.
         match_runs(store, work.report)
         work.link_retold()
         work.merge_idle_chunks(now - IDLE_MS)
@@ -144,13 +146,9 @@ def read_reported(store: Store, log: Log) -> None:
 
 class _Ingest(Notes):
     def __init__(
-        self,
-        store: Store,
-        running: Set[tuple[str, str]],
-        progress: Callable[[int, int], None],
-        *,
+        self, store: Store, running: Set[tuple[str, str]], progress: Callable[[int, int], None], *,
         pace: Pace | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__(store)
         self._running, self._pace, self._is_brief = running, pace or full_pace(), pace is not None
         self._progress = progress
@@ -373,25 +371,21 @@ class _Ingest(Notes):
             _, head = whose_log(agent, each.path, file)
             self._read_as(each, identity, head, file, is_kept=True)
         self._flush()
+        # Only when all of it is kept as the log that it is, the one that nobody understood goes.
         understood = self._read_now.pop(each.path, None)
         return understood is not None and self.store.write(rederiving.replace_unread, log.id, understood)
 
     def _read_as(
-        self,
-        each: Candidate,
-        identity: LogIdentity,
-        head: bytes,
-        file: IO[bytes],
-        *,
-        is_kept: bool = False,
+        self, each: Candidate, identity: LogIdentity, head: bytes, file: IO[bytes], *, is_kept: bool = False,
         parent: Candidate | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Read a file as this log."""
         first_hash = first_record_hash(head)
         kept = self._kept_logs(each.agent, identity.native_id, reported_too=parent is not None)
         log = matching_log(self.store, file, first_hash, kept, self._stamp(each.path) if kept else None)
         if log is not None:
             log = self._parse_kept(log)
+        # It holds nothing that is not kept: at most it lies elsewhere now.
         if log is not None and size_of(file) <= log.read_to:
             if is_kept or parent is not None:
                 self._read_now[each.path] = log.id
@@ -402,6 +396,7 @@ class _Ingest(Notes):
             return
         others = [other for other in kept if log is None or other.id != log.id]
         source = source_of(each, identity, head, log)
+        # Who reads elsewhere has no store to ask, so only a log that nothing is kept of is handed over.
         if not (kept or is_kept or parent) and self._should_hand_over(each):
             next_seq = self.store.ask_or(1, sessions.next_seq, source.session_uid)
             self._hand_over(each, job_of(source, next_seq, first_hash))
@@ -420,6 +415,7 @@ class _Ingest(Notes):
         reported = [log.id for log in kept if is_reported(log.relpath)]
         if reported_too or not reported:
             return kept
+        # What is pending of them has to be stored before it can be removed.
         self._flush()
         self.store.write(rederiving.drop_all_reported, reported)
         return [log for log in kept if log.id not in reported]
@@ -474,6 +470,7 @@ class _Ingest(Notes):
                     self.report.left.append(reading.each.path)
                     return
         except (OSError, codec.ZstdError):
+            # The file cannot be read, whatever it says: its bytes cannot be kept alone either.
             raise
         except Exception as refused:
             self._note_failure(reading.each.path, refused, BYTES_ONLY)
@@ -545,6 +542,7 @@ class _Ingest(Notes):
                 batch.place = place_of(reading.each, None, self._why(reading.each))
             self._pending.append((reading, outcome, batch))
             self._pending_bytes += batch.length
+            # A slice that is not the last is written at once: of a long log no more than that is in memory.
             if not outcome.is_last or self._pending_bytes >= self._pace.slice_bytes or len(self._pending) >= BATCH_LOGS:
                 self._flush()
         if outcome.is_last and not reading.is_kept and reading.parent is None:
@@ -606,6 +604,7 @@ class _Ingest(Notes):
         self, reading: Reading, source: Source, log: Log | None, first_hash: bytes | None, file: IO[bytes]
     ) -> None:
         """Keep the bytes of a log that cannot be parsed, behind what is kept of it by now."""
+        # Slices that were parsed before the failure go first, and may be refused.
         self._flush()
         if reading.is_refused:
             return

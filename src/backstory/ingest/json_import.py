@@ -107,6 +107,7 @@ class JsonImport:
         most = LINE_BYTES_MAX
         while line := file.readline(most + 1):
             self._number += 1
+            # The rest of a line that is too long is read in pieces and dropped, so that it is never in memory.
             rest = line if len(line) > most else b""
             while rest and not rest.endswith(b"\n"):
                 rest = file.readline(PIECE_BYTES)
@@ -140,7 +141,9 @@ class JsonImport:
         if self._head is None:
             self._refuse(reason)
         was_skipping, session = self._is_skipping, self._session
+        # After these no line of the same session follows.
         self._is_skipping = not isinstance(line, SessionEnd | RemovedLine | BoardLine)
+        # One that cannot be parsed, in a session that is left out already, is no further damage.
         if was_skipping and session is None and line is None:
             return
         uid = session.uid if session is not None else line.uid if isinstance(line, SessionLine) else None

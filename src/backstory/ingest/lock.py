@@ -34,6 +34,8 @@ def watch_lock(locks: Path) -> Iterator[None]:
     try:
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # Asked while the lock is held: who moves the home leaves its mark first and looks for locks then, so one of the
+        # two sees the other.
         refuse_if_moved(locks.parent)
         yield
     finally:

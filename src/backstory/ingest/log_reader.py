@@ -166,6 +166,7 @@ class Slicer:
 
     def _take(self, block: bytes) -> None:
         if not self._is_kept:
+            # Packed while the log is read, not while the store is locked.
             self._chunks.append(logs.pack(self._at, block))
         for line in self._lines.feed(block):
             self._parse(line)

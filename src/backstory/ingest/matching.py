@@ -43,11 +43,13 @@ def matching_log(
 
     Leaves the file standing where reading goes on.
     """
+    # The log that this file was the last time, then the newest: generations of one log begin alike.
     for log in sorted(kept, key=lambda log: (seen is None or log.id != seen.log_id, -log.id)):
         if log.first_hash is not None and first_hash != log.first_hash:
             continue
         if has_grown(file, log) or begins_with(store, file, log):
             return log
+        # A file that lost its end is still that log: what is kept of it stays.
         if log.read_to > 0 and is_beginning_of(store, file, log):
             file.seek(log.read_to)
             return log
@@ -71,6 +73,7 @@ def start_of(
     file.seek(max(log.told_end - logs.TAIL_BYTES, 0))
     tail = read_exactly(file, min(logs.TAIL_BYTES, log.told_end))
     unfinished = log.told_end - log.parsed_to
+    # Of a line that is too long to be parsed the length is enough.
     carry = store.read_log(log.id, log.parsed_to, unfinished) if unfinished <= jsonl.LINE_BYTES_MAX else b""
     return Start(
         log=log, state=lambda: state_of(store, log), next_seq=next_seq, generation=log.generation,
@@ -101,6 +104,7 @@ def has_grown(file: IO[bytes], log: Log) -> bool:
 def begins_with(store: Store, file: IO[bytes], log: Log) -> bool:
     """Return True if a file's beginning is all that is kept of a log; it then stands behind it."""
     file.seek(0)
+    # By the hashes of its chunks, so that nothing is unpacked.
     for _, length, digest in store.ask(logs.chunk_marks, log.id):
         if codec.chunk_digest(read_exactly(file, length)) != digest:
             return False

@@ -67,6 +67,7 @@ class News(Struct, kw_only=True):
 def look(store: Store, folders: Folders, is_wanted: Callable[[str, str], bool], budget: Budget) -> News:
     """Find logs that may be new. ``folders``: as last seen; ``is_wanted``: True for an agent's file that is read."""
     news = News()
+    # A log that grows does not change its folder's time, so the last written ones are looked at themselves.
     for stamp in store.ask_or([], logs.recent_stamps, RECENT_LOGS):
         if is_wanted(stamp.agent, stamp.path) and _is_changed(stamp):
             news.files[stamp.path] = stamp.agent

@@ -48,6 +48,7 @@ def match_runs(store: Store, report: Report) -> None:
 
 def _match(store: Store, each: Unmatched) -> None:
     own_log = agents.load(each.agent).own_log
+    # Kept also where nothing was found: it notes that this log was read for the run.
     facts = RunFacts()
     if own_log is not None:
         stream = ((start, line) for start, _, line in lines_of(store.stream_log(each.stream_id)) if line is not None)

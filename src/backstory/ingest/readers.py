@@ -68,6 +68,7 @@ class Readers:
             for _ in range(count):
                 self._readers.append(_Reader(self._waiting))
         except BaseException:
+            # Where one cannot be started, those that were would wait for logs without an end.
             self.end()
             raise
 

@@ -119,6 +119,7 @@ def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
     maintenance.rederive_unlogged(store, session.id)
     for log in store.logs(session):
         sidecars.reapply_sidecars(store, log)
+    # A turn that today's adapter does not emit goes, but only where agents' own logs are all that there is.
     if events_too and session.number is None and all(log.source_kind == FILE for log, *_ in logs):
         store.change(rederiving.drop_turns_but, session.id, derived, {log.id: log.told_end for log, *_ in logs})
     for log, source, *_ in logs:

@@ -201,16 +201,10 @@ class _Gathering:
         self.gathered.problems.append((file.path, f"{TOO_LARGE_MESSAGE}; it has {status.st_size:,} bytes{digest}"))
         self.gathered.seen.append(
             FileStamp(
-                path=file.path,
-                agent=each.agent.name,
-                log_id=None,
-                device=status.st_dev,
-                inode=status.st_ino,
-                size=status.st_size,
-                mtime_ns=status.st_mtime_ns,
-                reason=TOO_LARGE,
+                path=file.path, agent=each.agent.name, log_id=None, device=status.st_dev, inode=status.st_ino,
+                size=status.st_size, mtime_ns=status.st_mtime_ns, reason=TOO_LARGE,
             )
-        )
+        )  # fmt: skip
 
     def _add_facts(self, keeper: SidecarPart, log_id: int, changed: dict[str, bytes]) -> None:
         log = self._store.log(log_id)

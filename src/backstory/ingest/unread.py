@@ -53,6 +53,7 @@ def identified(agent: Agent, path: Path, read: Callable[[int, int], bytes]) -> t
 def _beginning(read: Callable[[int, int], bytes]) -> tuple[int, bytes]:
     """Return where a log begins to hold text, and 64 KB from there; from 0 on if that is within the first 64 KB."""
     at = 0
+    # A disk that lost a file's first blocks gives zeros for them: what follows that hole is looked at.
     while (block := read(at, ids.HEAD_BYTES)) and at <= LINE_BYTES_MAX:
         if rest := block.lstrip(BLANK + b"\n"):
             begun = at + len(block) - len(rest)

@@ -102,18 +102,9 @@ class Watch:
     """Follows the logs of some agents. ``read_all`` is a whole ingest; ``say`` receives troubles, each once."""
 
     def __init__(
-        self,
-        store: Store,
-        agents: Sequence[Agent],
-        *,
-        environ: Mapping[str, str],
-        user_home: Path,
-        runs: RunsBeside,
-        home: Path,
-        is_machine_store: bool,
-        read_all: Callable[[], Report],
-        say: Callable[[str], None],
-    ) -> None:
+        self, store: Store, agents: Sequence[Agent], *, environ: Mapping[str, str], user_home: Path, runs: RunsBeside,
+        home: Path, is_machine_store: bool, read_all: Callable[[], Report], say: Callable[[str], None],
+    ) -> None:  # fmt: skip
         self._store, self._machine_runs, self._home = store, runs, home
         self._is_machine_store = is_machine_store
         self._read_all, self._tell = read_all, say
@@ -156,6 +147,7 @@ class Watch:
                     if report is not None:
                         self._note(report)
                         yield report
+                        # A log that grows without pause must not take a processor for itself.
                         time.sleep(min(REST_MAX_S, REST * (time.monotonic() - began)))
                     self._listen()
         finally:
@@ -212,6 +204,7 @@ class Watch:
         began = time.monotonic()
         # What is left of a store that was deleted or replaced is nobody's.
         self._store.close()
+        # Asked before the logs are read: a run that ends meanwhile is noticed by the next look.
         runs, running = self._state_of_runs(), self._machine_runs.running()
         report = self._read_all()
         self._runs = runs

@@ -83,6 +83,7 @@ def parse(job: Job, agent: Agent) -> Iterator[Outcome]:
     except (OSError, ZstdError) as refused:
         yield Outcome(is_last=True, problem=getattr(refused, "strerror", None) or str(refused))
     except Exception:
+        # The first process meets the same when it reads the log, and can keep its bytes.
         yield Outcome(is_last=True, is_undone=True)
 
 
@@ -103,6 +104,7 @@ def outcomes(slicer: Slicer, file: IO[bytes]) -> Iterator[Outcome]:
     if batch is None:
         yield Outcome(is_last=True)
     while batch is not None:
+        # One ahead: only the end of the log says which batch is its last.
         following = next(batches, None)
         is_last = following is None
         unknown, problem = (slicer.unknown, slicer.problem) if is_last else ({}, None)
@@ -159,6 +161,7 @@ class Worker:
         self._decoder = msgspec.msgpack.Decoder(Outcome)
         self._frames: deque[bytes | None] = deque()
         self._waiting, self._is_over = waiting, False
+        # The pipe is emptied while this process writes: the other one would stop when it is full.
         self._thread = threading.Thread(target=self._receive, daemon=True)
         self._thread.start()
 
@@ -195,6 +198,7 @@ class Worker:
         self._is_over = True
         self._waiting.drop(self._frames)
         self._thread.join()
+        # Once more: it may have queued a last frame before it saw that nobody takes any.
         self._waiting.drop(self._frames)
         with suppress(OSError):
             self._process.stdin.close()

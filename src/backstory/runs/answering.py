@@ -72,6 +72,7 @@ def ask(question: Question, environ: Mapping[str, str]) -> Answer:
     command = run_part(question.agent).answer_command(executable, model=question.model)
     try:
         _remove_left(Path(tempfile.gettempdir()), question.agent, environ)
+        # What its agent made there may not be removable; the answer counts all the same.
         with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as folder:
             try:
                 return _ask_in(Path(folder), question, command, environ)
@@ -171,6 +172,7 @@ def _end(process: subprocess.Popen[bytes], run: str) -> None:
     if process.poll() is None:
         with suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
+    # Its children may be in process groups of their own: their environment tells them.
     deadline = time.monotonic() + GRACE_S
     while (left := processes.of_run(run)) and time.monotonic() < deadline:
         for pid in left:
@@ -188,12 +190,14 @@ def _answer(question: Question, folder: Path, code: int) -> Answer:
     ending = reader.ended(Exit(code=code if code >= 0 else None, signal=-code if code < 0 else None))
     failures = [event.message for event in events if isinstance(event, Error)]
     error = failures[-1] if failures else ending.error
+    # An error that the agent got over is no reason to refuse its answer.
     if ending.outcome == Outcome.COMPLETED and code == 0 and not _has_failed(events):
         error = None
     return Answer(
         text="\n\n".join(event.text for event in events if isinstance(event, AssistantText)).strip(),
         error=None if error is None and ending.outcome == Outcome.COMPLETED else error or "the agent failed",
         model=ending.model,
+        # A summary has no mark for a sum that lacks a part, so such a sum is not kept.
         tokens=Tokens() if ending.tokens_source == PARTIAL else ending.tokens,
         cost_usd=ending.cost_usd,
     )

@@ -71,8 +71,10 @@ def _pid_of(home: Path, session_uid: str) -> int | None:
 
 def begin(home: Path, store: Path, session_uid: str, cwd: Path, environ: Mapping[str, str]) -> None:
     """Begin to summarise a session in a process of its own, which outlives this one; raises OSError."""
+    # Noted before it is started: where both are killed, the next command begins it again.
     note_trouble(home, session_uid, _unfinished(os.getpid()))
     pid = start(store, session_uid, cwd, environ)
+    # Unless the new process has noted a result meanwhile.
     if trouble(home, session_uid) == _unfinished(os.getpid()):
         note_trouble(home, session_uid, _unfinished(pid))
 
@@ -187,6 +189,7 @@ def note_stopped(home: Path, stopped: StoppedTurn) -> None:
     with suppress(OSError, BackstoryError):
         make_private_folder(file.parent)
         write_private(whole, msgspec.json.encode(stopped))
+        # Renamed when it is whole: who reads it finds all of it, or the one before.
         whole.replace(file)
 
 

@@ -73,6 +73,7 @@ def who_uses(claims: list[InUse], logs: list[Path]) -> str | None:
     ``claims``: what the agent's own files say; ``logs``: the files that it would write.
     """
     for each in claims:
+        # The system gives a process id again: only with its birth it is the same process.
         birth = process.birth(each.pid)
         if birth and each.birth in (None, birth):
             return f"process {each.pid} has it open"

@@ -167,6 +167,7 @@ class SessionLease:
             known = self.queue.owner(self.session_uid)
         except BackstoryError as refused:
             self.trouble, known = refused, None
+        # A row of this machine proves nothing: its process would hold the lock.
         if known is not None and known.host != self._owner.host and known.is_fresh(self._now()):
             self._lock.release()
             raise SessionElsewhere(self.session_uid, known.pid, known.host)

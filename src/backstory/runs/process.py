@@ -143,7 +143,9 @@ def birth(pid: int) -> str:
     if not _has_files():
         return _birth_elsewhere(pid)
     try:
+        # A program's name may hold spaces and brackets, so the fields begin behind the last bracket.
         state, *fields = (PROC / str(pid) / "stat").read_text("utf-8").rpartition(")")[2].split()
+        # A zombie has ended; its parent has not asked for that yet.
         return fields[18] if state not in "ZX" else ""
     except (OSError, IndexError, ValueError):
         return ""

@@ -50,6 +50,7 @@ def queued_prompts(home: Path, queue: Queue, session_uid: str | None = None) -> 
     prompts = queue.prompts(session_uid)
     if not prompts:
         return []
+    # A follow-up stays queued until its turn is stored, so that a crash in between loses nothing.
     at_work = {spool.folder.name for spool in list_spools(home / SPOOLS) if spool.was_started}
     return [each for each in prompts if each.uid not in at_work]
 

@@ -221,7 +221,7 @@ class Runner:
             self._store(store, spool, self._left(spool, run))
 
     def check(self, request: Request) -> str:
-        """Return True if a request could be run at all, before anything is made for it; returns the agent's program."""
+        """Check that a request can be run, before anything is made for it; returns the agent's program."""
         check_text(request.prompt)
         return program(request.agent, request.executable, self._environ)
 
@@ -238,6 +238,7 @@ class Runner:
         stored = 0
         for spool in list_spools(self._home / SPOOLS):
             run = spool.run
+            # Its runner died before run.json was on the disk, so no agent was started.
             if run is None and spool.age_s() > ORPHAN_S and not spool.stdout.exists():
                 spool.remove()
             if run is None or spool.is_alive:
@@ -321,6 +322,7 @@ class Runner:
         feed = StdinPipe.holding(steer.encode_message(prefix + request.prompt)) if steer is not None else None
         command = _command(agent, steer if feed is not None else None, executable, request, run.native_id)
         with (
+            # Opened before the agent starts: an open folder is found again when the project is moved.
             Whereabouts(store.path) as whereabouts,
             Stopping(Spool(self._home / SPOOLS / run.turn_uid), request.silence_s) as stopping,
             nullcontext() if feed is None else closing(feed),
@@ -335,6 +337,7 @@ class Runner:
             # The agent needs its time to begin, so this costs none.
             processes.Orphans.adopt()
             self._let_home_know(store, session)
+            # Other programs look in the store for the id of a session that runs.
             _note_native_id(store, session, run.native_id)
             import_module("backstory.derive.deriver")  # needed to store what it says
             ended = Exit(was_cancelled=True)
@@ -433,6 +436,7 @@ class Runner:
         what keeps it from being stored there.
         """
         uid, home = spooled.session_uid, self._home_store
+        # A person removed the session while it ran: what it said since is not brought back.
         if store.ask_or(False, sessions.is_forgotten, uid):
             spooled.read()
             spool.remove()
@@ -441,7 +445,9 @@ class Runner:
         is_level = (
             keeps_home and home.path != store.path and _is_level(home, uid, store.ask_or(1, sessions.next_seq, uid))
         )
+        # Where the home store has all that came before, the same batches go into both; else it is replicated.
         is_beside = append_run(spooled, store, home if is_level else None)
+        # Only now: a crash before this leaves queued what the next command finds stored, and runs nothing twice.
         dequeue_consumed(store, uid, [spooled.run.turn_uid, *spooled.acknowledged], self._report)
         if not keeps_home:
             spool.remove()
@@ -504,6 +510,7 @@ class Runner:
                         ending.wait(POLL_S)
             spool.kill()
             processes.Orphans.kill(born)
+            # Nobody writes any more: the end of the file is the end of the output.
             for output in both:
                 for record in output.rest():
                     yield _shown(record, is_of_stop)

@@ -102,6 +102,7 @@ class Spool:
         spool = cls(spools / run.turn_uid)
         make_private_folder(spool.folder)
         write_private(spool.stdin, sent.encode("utf-8", "surrogatepass"))
+        # Last: a folder that has it has all that the agent needs.
         write_private(spool.folder / RUN, msgspec.json.encode(run), sync=True)
         sync(spool.folder)
         sync(spools)
@@ -192,6 +193,7 @@ class Spool:
     def order(self) -> list[tuple[int, int]]:
         """Return the recorded lengths of stdout and stderr at moments of the run."""
         try:
+            # What follows the last newline was cut off when its runner was killed.
             lines = (self.folder / "order").read_bytes().split(b"\n")[:-1]
         except OSError:
             return []
@@ -230,6 +232,7 @@ class Spool:
         """Kill every process that this run started, also in other process groups."""
         for pid in self.family():
             process.send(pid, signal.SIGKILL)
+        # A daemon may hide its environment, but not the output that it holds open.
         if self._is_held:
             for pid in process.writers_of(self.stdout):
                 process.send(pid, signal.SIGKILL)

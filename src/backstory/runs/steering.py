@@ -190,6 +190,7 @@ class StdinPipe:
         feed = cls(reading, writing)
         if len(prompt) > feed.line_bytes_max:
             with suppress(AttributeError, OSError):
+                # A pipe holds 64 KB unless more is asked for, and nobody reads it before the agent starts.
                 fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, len(prompt))
         os.set_blocking(writing, False)
         if not feed._is_written(prompt):

@@ -66,6 +66,7 @@ class Stopping:
 
     def __enter__(self) -> Stopping:
         if threading.current_thread() is threading.main_thread():
+            # Python sets handlers in its main thread only; in another one a run is stopped by cancelling it.
             self._before = signal.signal(signal.SIGINT, self._interrupted)
         return self
 

@@ -228,6 +228,7 @@ class SpooledRun:
 
     def _begin(self, start: RunStart) -> None:
         run = self.run
+        # New for each try: a reader that has read to the end is in the state of the end.
         self._reader = stream_reader(agents.load(run.agent))
         self._has_complete = False
         self._unfinished: list[str] = []
@@ -306,6 +307,7 @@ class SpooledRun:
         done = dict.fromkeys(paths, 0)
         for ends in self._spool.order():
             for kind, end in zip(paths, ends, strict=True):
+                # A note may name bytes that a full or broken disk does not have.
                 if done[kind] < end <= sizes[kind]:
                     yield kind, done[kind], end
                     done[kind] = end
@@ -418,6 +420,7 @@ class SpooledRun:
         if error is not None or ending.outcome != Outcome.FAILED:
             self.error = error
         self.end_error, self.refused = error, ending.refused
+        # An answer that was cut off is kept as far as it came.
         unfinished, success = "".join(self._unfinished), turn.outcome == Outcome.COMPLETED
         new: list[Event] = [AssistantText(text=unfinished)] if unfinished else []
         new += [Error(message=error)] if error is not None else []
@@ -437,6 +440,7 @@ def append_run(run: SpooledRun, store: Store, beside: Store | None = None) -> bo
 
     It is read to its end in any case, for its outcome and the acknowledged messages. Raises if it cannot be stored.
     """
+    # Stale: the session has grown since the run was numbered, so it is numbered again.
     for _ in range(APPEND_TRIES):
         refused, is_beside = None, beside is not None
         for read in run.batches(store.ask(runs.start_in, run.session_uid, run.run.turn_uid)):
