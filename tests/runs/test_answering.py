@@ -33,7 +33,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_an_agent_answers_in_a_folder_that_is_gone_behind_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    (bench.root / "temporary").mkdir()
+    (bench.root / "temporary").mkdir(exist_ok=True)
     monkeypatch.setattr(tempfile, "tempdir", str(bench.root / "temporary"))
     answer = ask(Question(agent="claude", prompt="lone \ud800 surrogate"), bench.environ(ANSWER))
     assert (answer.text, answer.error) == ("An answer.", None)
@@ -91,7 +91,7 @@ def test_an_agent_that_says_nothing_is_given_up(bench: Bench) -> None:
 
 
 def test_what_a_killed_process_left_is_removed_and_nothing_else(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder := bench.root / "temporary").mkdir()
+    (folder := bench.root / "temporary").mkdir(exist_ok=True)
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     left, new, used = (folder / f"{answering.PREFIX}{name}" for name in ("left", "new", "used"))
     other = folder / "of another program"

@@ -14,7 +14,7 @@ from backstory.ingest.record_source import record_source
 from backstory.model import LogIdentity, Record
 from backstory.runs.runner import exit_unseen
 from backstory.runs.spool import list_spools
-from backstory.runs.stream import READ_BYTES, Output, Received, SpooledRun, outputs
+from backstory.runs.stream import READ_BYTES, Received, RunOutput, SpooledRun, outputs
 from backstory.store.tables.logs import STREAM
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class LiveRun:
             if not self.is_running:
                 yield from output.rest()
 
-    def _open(self) -> tuple[Output, ...]:
+    def _open(self) -> tuple[RunOutput, ...]:
         """Open both outputs, or none: the second file is made a moment after the first."""
         both = outputs(self._spool.folder, self._reader)
         if all(each.is_open for each in both):
@@ -134,7 +134,7 @@ def open_call(spool: Spool, agent: str) -> model.ToolCall | None:
         return None
     source = record_source(STREAM, agent, LogIdentity(native_id=""), reader=reader)
     calls: dict[str, model.ToolCall] = {}
-    with closing(Output(spool.stdout, source.parse, start=max(_size(spool.stdout) - TAIL_BYTES, 0))) as output:
+    with closing(RunOutput(spool.stdout, source.parse, start=max(_size(spool.stdout) - TAIL_BYTES, 0))) as output:
         for _, event in chain.from_iterable(record.events for record in output.new()):
             if isinstance(event, model.ToolCall):
                 calls[event.tool_use_id] = event

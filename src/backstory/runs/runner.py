@@ -45,7 +45,7 @@ from backstory.runs.steering import StdinPipe, Steering, accepts_messages, note_
 from backstory.runs.stopping import EndOf, Stopping
 from backstory.runs.stream import (
     ArrivalNotes,
-    Output,
+    RunOutput,
     Shown,
     SpooledRun,
     append_run,
@@ -564,7 +564,9 @@ def _noting(
             yield each
 
 
-def _new(stdout: Output, stderr: Output, spool: Spool, is_of_stop: Callable[[], bool]) -> Generator[Came, None, bool]:
+def _new(
+    stdout: RunOutput, stderr: RunOutput, spool: Spool, is_of_stop: Callable[[], bool]
+) -> Generator[Came, None, bool]:
     """Yield what has come on both outputs, and note where errors stood; returns whether anything has."""
     before = stdout.whole_to, stderr.whole_to
     for record in stdout.new():

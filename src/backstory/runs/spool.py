@@ -80,7 +80,7 @@ class Word(Struct, frozen=True):
 
     @property
     def event(self) -> Event:
-        """What was said."""
+        """The event that is stored of it."""
         return event_from_json(bytes(msgspec.json.decode(self.line, type=OwnLine).event))
 
 

@@ -98,7 +98,7 @@ def native_id(spool: Spool, run: Run) -> str | None:
     return reader.native_id
 
 
-class Output:
+class RunOutput:
     """An output of a run's agent, read as it grows: its records, each as ``parse`` returns it.
 
     ``start``: from which byte it is read; of a line that began before, the rest is no record. ``number``: as of
@@ -183,10 +183,10 @@ class Output:
 
 def outputs(
     folder: Path, reader: StreamReader, notes: Callable[[Path], ArrivalNotes | None] = lambda path: None
-) -> tuple[Output, Output]:
+) -> tuple[RunOutput, RunOutput]:
     """Open both outputs of an agent, stdout first; they have one reader, which knows what came on either."""
     stdout, stderr = (
-        Output(path, record_source(kind, "", LogIdentity(native_id=""), reader=reader).parse, notes=notes(path))
+        RunOutput(path, record_source(kind, "", LogIdentity(native_id=""), reader=reader).parse, notes=notes(path))
         for kind, path in ((STREAM, folder / "stdout"), (STDERR, folder / "stderr"))
     )
     return stdout, stderr
@@ -321,7 +321,7 @@ class SpooledRun:
             kind, run.agent, LogIdentity(native_id=""), turn_uid=run.turn_uid, cwd=run.cwd, reader=self._reader
         )
         path = self._spool.stdout if kind == STREAM else self._spool.stderr
-        output = Output(path, partial(self._take, content, source), start=begin, number=self._number)
+        output = RunOutput(path, partial(self._take, content, source), start=begin, number=self._number)
         data: list[bytes] = []
         with closing(output):
             while output.read_to < end:
