@@ -283,6 +283,22 @@ def test_what_fits_nearly_is_marked_and_can_be_left_out(talks: Shell) -> None:
     assert talks("search", "gaskets", "worn", "--no-near").code == NOTHING_FOUND
 
 
+def test_with_signs_in_a_query_too_another_form_in_a_prompt_comes_before_what_tools_printed(store: Store) -> None:
+    printed = [said(store, ToolResult(tool_name="Bash", content="gate.py has errors")) for _ in range(3)]
+    asked = said(store, "the error in gate.py")
+    assert ids(find(store, "gate.py errors", Filter(), limit=9)) == [asked, *printed]
+
+
+def test_what_is_near_is_not_counted_as_what_has_the_words(talks: Shell) -> None:
+    with open_store(talks.store, shared=True) as store:
+        for _ in range(3):
+            said(store, ToolResult(tool_name="Bash", content="washers"))
+        said(store, "look for the washer")
+    done = talks("search", "washers", "-n", "2")
+    assert "washer" in done.out.splitlines()[1]
+    assert done.err == "1 of 3 sessions (3 hits) · 1 more nearly (marked near) · more: -n 8\n"
+
+
 def test_a_word_that_was_exchanged_is_told(talks: Shell) -> None:
     assert talks("search", "gakset").err.splitlines()[0] == "Nothing has 'gakset'; searched for 'gasket'."
     assert talks("search", "orde", "--json").json()["instead"] == {"orde": "orde*"}

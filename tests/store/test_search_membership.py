@@ -164,7 +164,8 @@ def test_the_sessions_found_are_those_that_hold_the_words(
         assert (told.sessions, told.events, told.truncated, told.at_least) == (len(holders), events, False, False)
         with_near = store.search(" ".join(words), wanted, limit=EVERYTHING)
         assert sorted(exact(with_near)) == sorted(holders)
-        marks = [hit.near for hit in with_near.hits]
+        # Another form in a prompt comes before the word in what a tool printed; all else that is near comes last.
+        marks = [hit.near for hit in with_near.hits if hit.scope not in ("prompt", "tool_output")]
         assert marks == sorted(marks)
         for limit in range(1, len(holders)):
             some = store.search(" ".join(words), wanted, limit=limit, sort="time")

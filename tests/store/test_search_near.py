@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.ask import query, ranking
 from backstory.model import AssistantText, ToolResult, UserMessage
 from backstory.store import Filter
 from tests.support.clock import NOW
 from tests.support.indexed import DAY_MS, begin, change, found, indexed, said
 
 if TYPE_CHECKING:
+    from backstory.model import Event
     from backstory.store import Store
 
 
@@ -34,11 +36,92 @@ def test_other_ways_to_write_it_are_found_and_marked(store: Store, query: str, t
 
 def test_a_session_that_has_the_words_comes_before_one_that_has_their_forms(store: Store) -> None:
     forms, words = (
-        said(store, "rate limits"),
+        begin(store, AssistantText(text="rate limits")),
         begin(store, ToolResult(tool_name="Bash", content="the rate and a limit")),
     )
     change(store, "update sessions set last_active = ? where id = ?", NOW - 900 * DAY_MS, words.id)
     assert found(store, "rate limit") == [words.id, forms.id]
+
+
+# other forms in a prompt ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["all ranked", "some ranked", "very many"])
+def printed(store: Store, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[int]:
+    """Twelve sessions in which a tool printed the word "gaskets", the oldest first."""
+    if request.param != "all ranked":
+        monkeypatch.setattr(ranking, "RANKED_HITS_MAX", 3)
+        monkeypatch.setattr(ranking, "SESSIONS_RANKED", 1)
+        monkeypatch.setattr(ranking, "TWICE_WANTED_MAX", 0)
+    if request.param == "very many":
+        monkeypatch.setattr(query, "GROUPED_SESSIONS_MAX", 3)
+        monkeypatch.setattr(query, "NEWEST_SESSIONS", 1)
+    return [_prints(store, "gaskets " * 5) for _ in range(12)]
+
+
+def _prints(store: Store, output: str, *before: Event) -> int:
+    return begin(store, *before, ToolResult(tool_name="Bash", content=output)).id
+
+
+def _last_active(store: Store, session_id: int, at: int) -> None:
+    change(store, "update sessions set last_active = ? where id = ?", at, session_id)
+
+
+def test_a_plural_finds_the_singular_in_a_prompt_however_many_sessions_printed_the_plural(
+    store: Store, printed: list[int]
+) -> None:
+    asked = said(store, "why is the gasket of the pump worn").id
+    _last_active(store, asked, NOW - 900 * DAY_MS)
+    told = store.search("gaskets", limit=10)
+    assert (told.hits[0].session_id, told.hits[0].near) == (asked, True)
+    assert [hit.near for hit in told.hits[1:]] == [False] * 9
+    assert (told.sessions, told.events, told.near, told.truncated) == (12, 12, 1, True)
+
+
+def test_every_session_that_has_the_word_is_found_all_the_same(store: Store, printed: list[int]) -> None:
+    asked = said(store, "the gasket").id
+    told = store.search("gaskets", limit=100)
+    assert sorted(hit.session_id for hit in told.hits if not hit.near) == printed
+    assert [hit.session_id for hit in told.hits if hit.near] == [asked]
+
+
+def test_the_word_as_typed_in_a_prompt_comes_before_its_other_form(store: Store, printed: list[int]) -> None:
+    typed = said(store, f"gaskets {'and much that is something else ' * 20}").id
+    form = said(store, "gasket").id
+    assert found(store, "gaskets", limit=10)[:2] == [typed, form]
+
+
+def test_a_session_that_printed_the_word_is_not_near_for_a_form_in_its_prompt(store: Store, printed: list[int]) -> None:
+    both = _prints(store, "gaskets and much else " * 9, UserMessage(content="the gasket"))
+    _last_active(store, both, NOW - 900 * DAY_MS)
+    told = store.search("gaskets", limit=10)
+    assert (told.hits[0].session_id, told.hits[0].near, told.hits[0].scope) == (both, False, "tool_output")
+    assert (told.sessions, told.near) == (13, 0)
+
+
+def test_of_several_words_each_may_have_another_form(store: Store) -> None:
+    printed = [_prints(store, "change the other session " * 3) for _ in range(12)]
+    asked = said(store, "show the changes of other sessions").id
+    assert found(store, "change other session", limit=10) == [asked, *printed[:9]]
+    said(store, "show the changes")
+    assert found(store, "change other session", limit=10)[:2] == [asked, printed[0]]
+
+
+@pytest.mark.parametrize(
+    ("query", "how"),
+    [
+        ('"gaskets"', {}), ('"worn gaskets"', {}), ("gaskets", {"near": False}), ("gaskets", {"sort": "time"}),
+        ("gaskets", {"hits_per_session": None}), ("gaskets", {"wanted": Filter(scopes=("tool_output",))}),
+        ("gaskets", {"wanted": Filter(tool="Bash")}), ("世界", {}), ("gaskets*", {}),
+    ],
+)  # fmt: skip
+def test_no_prompt_is_asked_for_other_forms(store: Store, query: str, how: dict[str, Any]) -> None:
+    printed = [_prints(store, "worn gaskets, 世界") for _ in range(12)]
+    said(store, "one worn gasket, 世")
+    _last_active(store, 13, NOW - DAY_MS)
+    told = store.search(query, **{"limit": 10, **how})
+    assert {hit.session_id for hit in told.hits} <= {*printed}
+    assert (len(told.hits), told.near) == (10, 0)
 
 
 def test_words_that_stand_apart_in_a_session_are_found_and_marked(store: Store) -> None:

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from backstory.derive import word_forms
 from backstory.derive.index_text import Scope, as_parts, identifier_parts, index_text, signed_words
@@ -57,11 +57,13 @@ class Term(Struct, frozen=True):
     literal: str
     others: tuple[tuple[str, float], ...] = ()
     """Each with what it counts beside one as it was typed."""
+    forms: tuple[str, ...] = ()
+    """Those of the others that are the same word in another form; of what was put in quotes none."""
 
     @property
     def any(self) -> str:
         """An expression for it in whatever way it is written."""
-        return f"({' OR '.join((self.literal, *(other for other, _ in self.others)))})" if self.others else self.literal
+        return _either((self.literal, *(other for other, _ in self.others))) if self.others else self.literal
 
     @property
     def is_telling(self) -> bool:
@@ -101,7 +103,9 @@ def match_expression(query: str) -> str | None:
 def asked(query: str) -> list[Term]:
     """The different terms of a query."""
     different = list(islice(dict.fromkeys(map(_cut, terms(query))), TERMS_MAX))
-    return [term_of(term, with_forms=len(different) <= FORMS_TERMS_MAX) for term in different]
+    quoted = {phrase for phrase, _ in _WORDS.findall(query)} if '"' in query else ()
+    found = [term_of(term, with_forms=len(different) <= FORMS_TERMS_MAX) for term in different]
+    return [structs.replace(term, forms=()) if term.typed in quoted else term for term in found]
 
 
 def term_of(typed: str, *, with_forms: bool = True) -> Term:
@@ -119,13 +123,14 @@ def term_of(typed: str, *, with_forms: bool = True) -> Term:
         # Git and people print as much of a hash as they like. A number may be a hash, but mostly is a number.
         beginning = f'"{text}"*'
         return Term(typed, f'"{text}"', ((beginning, 1.0),)) if typed.isdigit() else Term(typed, beginning)
-    others = [(f'"{other}"', FORM_WEIGHT) for other in other_forms(typed)] if with_forms else []
+    forms = tuple(f'"{other}"' for other in other_forms(typed)) if with_forms else ()
+    others = [(form, FORM_WEIGHT) for form in forms]
     if parts_of_one := identifier_parts(typed) if typed.isalnum() else []:
         # An identifier is also meant where it is written with other signs between its parts.
         others += [(f'"{" ".join(parts_of_one)}"', PARTS_WEIGHT), (f'"{as_parts(parts_of_one)}"', PARTS_WEIGHT)]
     elif len(words) <= PARTS_MAX and _LIKE_PARTS.fullmatch(typed):
         others.append((f'"{as_parts(words)}"', PARTS_WEIGHT))
-    return Term(typed, f'"{text}"', tuple(others))
+    return Term(typed, f'"{text}"', tuple(others), forms)
 
 
 def _cut(term: str) -> str:
@@ -154,13 +159,28 @@ def expression(wanted: list[Term], joined: str = " AND ", *, in_any_way: bool = 
     return Expression(joined.join(term.any for term in wanted), phrases)
 
 
-def otherwise(wanted: Term, count: Callable[[str, int], int]) -> Expression:
-    """A term in any way but as it was typed, which may be everywhere; ways that no text has are left out.
-
-    ``count`` returns how many events hold an expression, up to so many.
-    """
-    others = [(other, weight) for other, weight in wanted.others if count(other, 1)]
+def otherwise(wanted: Term, is_held: Callable[[str], bool]) -> Expression:
+    """A term in any way but as it was typed, which may be everywhere; ways that no text has are left out."""
+    others = [(other, weight) for other, weight in wanted.others if is_held(other)]
     return Expression(" OR ".join(other for other, _ in others), [(0, weight) for _, weight in others])
+
+
+def in_another_form(wanted: list[Term], is_held: Callable[[str], bool]) -> Expression | None:
+    """All terms in one text, one of them at least in another form; None if no text has such a form."""
+    ways = [[(term.literal, 1.0), *((form, FORM_WEIGHT) for form in term.forms if is_held(form))] for term in wanted]
+    forms = [(form, n) for n, way in enumerate(ways) for form, _ in way[1:]]
+    if not forms:
+        return None
+    any_form = _either(form for form, _ in forms)
+    if len(ways) == 1:
+        return Expression(any_form, [(0, FORM_WEIGHT)] * len(forms))
+    # The forms come first, because mostly they are the rarest, and count nothing there: a term may be as typed, too.
+    phrases = [(n, 0.0) for _, n in forms] + [(n, weight) for n, way in enumerate(ways) for _, weight in way]
+    return Expression(" AND ".join((any_form, *(_either(each for each, _ in way) for way in ways))), phrases)
+
+
+def _either(phrases: Iterable[str]) -> str:
+    return f"({' OR '.join(phrases)})"
 
 
 # which records have the words -----------------------------------------------------------------------------------------
@@ -227,6 +247,7 @@ class Reach:
 
     def __init__(self, db: apsw.Connection, wanted: Filter, scopes: tuple[str, ...] | None) -> None:
         self._db, self._wanted, self._scopes = db, wanted, scopes
+        self._held = dict[str, bool]()
         self._not_shown = claims.all_hidden(db)
         self._hidden = {*self._not_shown, *wanted.without}
         self._of_session, self._values = session_filter.conditions(wanted)
@@ -280,6 +301,11 @@ class Reach:
     def asks_events(self) -> bool:
         """True if the filter is about events too, and not about sessions alone."""
         return bool(self._scopes is not None or self._timed or self._removed)
+
+    @property
+    def has_prompts(self) -> bool:
+        """True if the filter lets prompts through."""
+        return self._wanted.tool is None and (self._scopes is None or Scope.PROMPT in self._scopes)
 
     # events -----------------------------------------------------------------------------------------------------
 
@@ -383,14 +409,16 @@ class Reach:
 
     # what they hold ---------------------------------------------------------------------------------------------
 
-    def count(self, expression: str, most: int = -1) -> int:
+    def count(self, expression: str) -> int:
         """Return the number of events that hold something, wanted or not."""
-        return int(
-            self._db.execute(
-                "select count(*) from (select 1 from search_index where search_index match ? limit ?)",
-                (expression, most),
-            ).get
-        )
+        return int(self._db.execute("select count(*) from search_index where search_index match ?", (expression,)).get)
+
+    def is_held(self, expression: str) -> bool:
+        """Return True if any event holds something, wanted or not."""
+        if expression not in self._held:
+            first = self._db.execute("select 1 from search_index where search_index match ? limit 1", (expression,)).get
+            self._held[expression] = first is not None
+        return self._held[expression]
 
     def holding(self, expression: str, hits: int, *, newest: int = -1) -> Members:
         """The wanted sessions that hold something, the last active first; ``hits``: so many events do, wanted or not.
@@ -433,6 +461,18 @@ class Reach:
         ]
         # Also if these are all: how many hits each of them has is not known.
         return Members(known, counted[0], counted[1], are_all=False)
+
+    def members_among(self, expression: str, ids: Iterable[int]) -> list[Member]:
+        """Return those of few sessions that hold something, without how many hits each has."""
+        places, found = self.places(ids), list[Member]()
+        for session_id, place in places.items():
+            first_id, last_id = self._db.execute(
+                "select min(id), max(id) from events where session_id = ?", (session_id,)
+            ).fetchone() or (None, None)
+            between = (first_id or 0, last_id or -1)
+            if self.rows(expression, between=between, of=(session_id,), newest=1):
+                found.append(Member(session_id, place, 0, *between, in_prompt=False))
+        return found
 
     def those_holding(self, expression: str, shown: list[int]) -> list[int]:
         """Return those of the shown sessions that hold something, by themselves or by their subagents."""

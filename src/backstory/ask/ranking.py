@@ -35,6 +35,8 @@ RANKED_HITS_MAX = 2_000
 """With more hits than this only some of each session are ranked:"""
 HITS_OF_SESSION = 16
 """so many of the newest, and so many prompts,"""
+LISTED_HITS_MAX = 10_000
+"""Up to this many hits are looked through for those at once, and not session by session;"""
 SESSIONS_RANKED = 30
 """of so many sessions at least, and of twice as many as are wanted,"""
 TWICE_WANTED_MAX = 200
@@ -44,6 +46,8 @@ HALF_LIFE_MS = 90 * 24 * 3600 * 1000
 MORE_HITS = 0.05
 """The share that a session's second-best hit adds to its best; the third adds this share of that, and so on."""
 MORE_HITS_MAX = 4
+PROMPTS_RANKED_MAX = 1_000
+"""The most prompts with other forms of the words that are ranked, the newest."""
 
 SCOPE_WEIGHT: dict[str, float] = {
     Scope.PROMPT: 2.0,
@@ -77,11 +81,21 @@ class Family(Struct):
     """It names a number that was asked for."""
     events: int = 0
     """The number of its hits; ``hits`` holds only the likeliest of many."""
+    is_near: bool = False
+    """It has what was asked for in another way only."""
+    least: float = 0.0
+    """The lowest score that it may have,"""
+    most: float = math.inf
+    """and the highest."""
 
     @property
     def score(self) -> float:
-        """The score of its best hits together."""
-        return sum(each.score * MORE_HITS**n for n, each in enumerate(self.hits[:MORE_HITS_MAX]))
+        """The score of its best hits together, within its limits."""
+        return min(max(_together(self.hits), self.least), self.most)
+
+
+def _together(hits: Sequence[Scored]) -> float:
+    return sum(each.score * MORE_HITS**n for n, each in enumerate(hits[:MORE_HITS_MAX]))
 
 
 class Held(Struct):
@@ -117,16 +131,46 @@ class Ranker:
             self._counts[expression] = self._reach.count(expression)
         return self._counts[expression]
 
-    def held(self, expression: Expression, terms: list[str], *, of: set[int] | None = None) -> Held:
-        """Return holders of an expression that were not found before. ``of``: only these sessions."""
+    def held(
+        self, expression: Expression, terms: list[str], *, of: set[int] | None = None, likely: Collection[int] = ()
+    ) -> Held:
+        """Return holders of an expression that were not found before. ``of``: only these sessions.
+
+        ``likely``: sessions that are ranked if they hold it, also where only some are.
+        """
         hits = self.count(expression.text)
         if hits == 0:
             return NOTHING
         for_connection(self._db).ask(expression.phrases, [self.count(term) for term in terms])
-        found = self._few(expression, of) if hits <= RANKED_HITS_MAX else self._many(expression, hits, of)
+        found = self._few(expression, of) if hits <= RANKED_HITS_MAX else self._many(expression, hits, of, likely)
         for family in found.families:
             self._seen |= {each.row.event_id for each in family.hits} if self._every_hit else {family.shown_id}
         return found
+
+    def in_prompts(self, expression: Expression, terms: list[str]) -> list[Family]:
+        """The best sessions whose prompts hold an expression, as many as are wanted and one more."""
+        for_connection(self._db).ask(expression.phrases, [self.count(term) for term in terms])
+        rows = self._reach.rows(expression.text, rank=_RANK, scope=Scope.PROMPT, newest=PROMPTS_RANKED_MAX)
+        families = sorted(self._families(rows, None), key=attrgetter("score"), reverse=True)
+        return families[: self._room + 1]
+
+    def with_prompts(self, held: Held, prompts: list[Family]) -> list[Held]:
+        """The same with sessions whose prompts have other forms of the words, and the number of these by itself.
+
+        They come before words that only tools printed, and after words that are as typed in a prompt.
+        """
+        if not prompts:
+            return [held]
+        # In their order, which those keep that get the same score.
+        exact = sorted(held.families, key=attrgetter("score"), reverse=True)
+        known = {family.shown_id for family in exact}
+        near = [family for family in prompts if family.shown_id not in known]
+        _place_around(prompts, exact)
+        for family in near:
+            family.is_near = True
+            self._seen.add(family.shown_id)
+        forms = Held([], len(near), sum(family.events for family in near))
+        return [Held([*exact, *near], held.sessions, held.events, held.at_least), forms]
 
     def with_named(self, held: Held, naming: list[Row], *, is_enough: bool) -> Held:
         """The same with the sessions first that name what is asked for.
@@ -171,18 +215,22 @@ class Ranker:
         families = self._families(self._reach.rows(expression.text, rank=_RANK), of)
         return Held(families, len(families), sum(len(family.hits) for family in families))
 
-    def _many(self, expression: Expression, hits: int, of: set[int] | None) -> Held:
+    def _many(self, expression: Expression, hits: int, of: set[int] | None, likely: Collection[int]) -> Held:
         """Hits of the likeliest sessions are ranked, of as many as are wanted."""
         newest = self._room + len(self._seen) + 1 if of is None else -1
         members = self._reach.holding(expression.text, hits, newest=newest)
+        known = members.known
+        if likely and not members.are_all:
+            listed = {member.session_id for member in known}
+            known = known + self._reach.members_among(expression.text, [each for each in likely if each not in listed])
         gathered: dict[int, list[Member]] = {}
-        for member in members.known:
+        for member in known:
             shown_id = member.place.shown_id
             if (of is None or shown_id in of) and (self._every_hit or shown_id not in self._seen):
                 gathered.setdefault(shown_id, []).append(member)
         order = list(gathered.values())
         if not self._by_time:
-            order.sort(key=self._promise, reverse=True)
+            order.sort(key=lambda family: (family[0].place.shown_id in likely, self._promise(family)), reverse=True)
         if self._wanted.tool is not None:
             return self._of_tool(expression, order)
         families = self._families(self._rows_of(expression, order[: self._enough(order)]), of)
@@ -211,8 +259,8 @@ class Ranker:
         """The best hits of each session, ranked."""
         members = [member for family in families for member in family]
         most = self._room + len(self._seen) + 1 if self._every_hit else HITS_OF_SESSION
-        if "*" in expression.text:
-            # The beginning of a word is looked up anew for every range, and that may take as long as all of them.
+        if "*" in expression.text or self.count(expression.text) <= LISTED_HITS_MAX:
+            # The beginning of a word always: it is looked up anew for every range, and that may take as long.
             listed = self._reach.rows(expression.text, of={member.session_id for member in members})
             some = _some_of_each(listed, most)
             return self._reach.rows(expression.text, rank=_RANK, among=some)
@@ -342,6 +390,21 @@ class _ToolNames(Struct, frozen=True):
     tool: str = ""
 
 
+def _place_around(prompts: list[Family], families: list[Family]) -> None:
+    """Limit the scores of sessions that have the words as typed by those of prompts with other forms."""
+    scores = {family.shown_id: family.score for family in prompts}
+    above = math.nextafter(max(scores.values()), math.inf)
+    below = math.nextafter(min(scores.values()), -math.inf)
+    for family in families:
+        if any(each.row.scope == Scope.PROMPT for each in family.hits):
+            family.least = above
+        elif family.shown_id in scores:
+            family.least = scores[family.shown_id]
+        else:
+            said = [each for each in family.hits if each.row.scope != Scope.TOOL_OUTPUT]
+            family.most = max(_together(said), below)
+
+
 def _some_of_each(rows: list[Row], most: int) -> Collection[int]:
     """The ids of so many of the newest hits of each session, and of as many prompts."""
     gathered: dict[tuple[int, bool], list[int]] = {}
@@ -397,7 +460,7 @@ class Relevance:
             self._begin(api.row_count, api.column_total_size())
         needed = _NEEDED_LEAST + self._per_word * api.column_size()
         if len(self._phrases) == 1:
-            return self._rarities[0] * (places := api.inst_count) / (places + needed)
+            return self._rarities[0] * self._phrases[0][1] * (places := api.inst_count) / (places + needed)
         if len(self._rarities) == 1:
             for number, (_term, weight) in enumerate(self._phrases):
                 if places := len(api.phrase_locations(number)[0]):

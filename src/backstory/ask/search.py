@@ -2,7 +2,8 @@
 
 Who holds it is exact. How high a session comes may be a little wrong for a word that is everywhere, because bm25 reads
 each hit that it scores: then so many hits of each of the likeliest sessions are scored. What fits only nearly (another
-form of a word, the parts of an identifier, words that stand apart) comes after what fits, and says so.
+form of a word, the parts of an identifier, words that stand apart) comes after what fits, and says so; but another form
+in a prompt comes before words that only tools printed, of which there may be very many.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from backstory.ask.ranking import NOTHING, RANKED_HITS_MAX, SCOPE_WEIGHT, Held, 
 from backstory.derive.index_text import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     import apsw
 
     from backstory.ask.query import Row, SessionRank
+    from backstory.ask.ranking import Family
     from backstory.store.tables.session_filter import Filter
 
 __all__ = ["SCOPE_WEIGHT", "Hit", "SearchResult", "every", "listed", "match_expression", "search", "terms"]
@@ -96,7 +98,7 @@ def search(
 ) -> SearchResult:
     """The best hits, best first: of each session so many (None: all), ``limit`` at most.
 
-    A query without a term finds nothing. ``near``: also what fits nearly, after what fits. ``sort``: BY_TIME gives the
+    A query without a term finds nothing. ``near``: also what fits nearly. ``sort``: BY_TIME gives the
     sessions that were last active first.
     """
     asked = query.asked(text)
@@ -107,8 +109,10 @@ def search(
     reach = Reach(db, wanted, _scopes(wanted))
     ranker = Ranker(db, wanted, reach, now=now, room=room, every_hit=every_hit, by_time=sort == BY_TIME)
     one = _Search(reach, ranker, every_hit=every_hit, room=room)
-    held, instead, is_relaxed = [one.exactly(asked, with_refs=wanted.ref is None)], tuple[tuple[str, str], ...](), False
-    if near and not one.is_full(held):
+    in_prompts = one.in_prompts(asked) if near and not every_hit and sort == BY_SCORE else []
+    held = one.exactly(asked, in_prompts, with_refs=wanted.ref is None)
+    instead, is_relaxed = tuple[tuple[str, str], ...](), False
+    if near and not one.is_full(held[:1]):
         meant, instead = ranking.meant(ranker.count, asked)
         is_relaxed = one.nearly(meant, held)
     hits = _chosen(ranker, held, hits_per_session, limit + 1)
@@ -176,12 +180,25 @@ class _Search:
         """Return True if there is more than is wanted."""
         return sum(each.events if self._every_hit else each.sessions for each in held) > self._room
 
-    def exactly(self, asked: list[Term], *, with_refs: bool) -> Held:
-        """Find events with all terms as they were typed; first those that name a number that is asked for."""
+    def in_prompts(self, asked: list[Term]) -> list[Family]:
+        """Find prompts with other forms of the terms, of which there are few, if any event has the terms as typed."""
+        is_there = self._reach.has_prompts and any(term.forms for term in asked)
+        if not is_there or not self._ranker.count(query.expression(asked).text):
+            return []
+        found = query.in_another_form(asked, self._reach.is_held)
+        return [] if found is None else self._ranker.in_prompts(found, [term.literal for term in asked])
+
+    def exactly(self, asked: list[Term], in_prompts: list[Family], *, with_refs: bool) -> list[Held]:
+        """Find events with all terms as they were typed; first those that name a number that is asked for.
+
+        ``in_prompts``: sessions that are put among them, and are counted by themselves.
+        """
         self._typed = asked
         numbers = [term for term in asked if term.is_number] if with_refs else []
         naming = [row for term in numbers for row in self._reach.naming(term.typed)]
-        return self._ranker.with_named(self._all(asked), naming, is_enough=len(asked) == 1)
+        found = self._all(asked, likely={family.shown_id for family in in_prompts})
+        found = self._ranker.with_named(found, naming, is_enough=len(asked) == 1)
+        return self._ranker.with_prompts(found, in_prompts)
 
     def nearly(self, asked: list[Term], held: list[Held]) -> bool:
         """Add what has the terms in other ways, has the distinctive ones, has them apart; at last what has only some.
@@ -202,13 +219,14 @@ class _Search:
         held.append(self._any(some))
         return is_relaxed
 
-    def _all(self, asked: list[Term], *, in_any_way: bool = False) -> Held:
+    def _all(self, asked: list[Term], *, in_any_way: bool = False, likely: Collection[int] = ()) -> Held:
         if in_any_way and len(asked) == 1 and asked == self._typed:
             # What has it as it was typed is found already.
-            others = query.otherwise(asked[0], self._reach.count)
+            others = query.otherwise(asked[0], self._reach.is_held)
             return self._ranker.held(others, [others.text]) if others.phrases else NOTHING
         expression = query.expression(asked, in_any_way=in_any_way)
-        return self._ranker.held(expression, [term.any if in_any_way else term.literal for term in asked])
+        terms = [term.any if in_any_way else term.literal for term in asked]
+        return self._ranker.held(expression, terms, likely=likely)
 
     def _any(self, asked: list[Term], of: set[int] | None = None) -> Held:
         expression = query.expression(asked, " OR ", in_any_way=True)
@@ -250,9 +268,10 @@ def _chosen(ranker: Ranker, held: list[Held], hits_per_session: int | None, most
             if len(hits) >= most:
                 return hits
             own = islice((hit for hit in scored if ranker.is_original(hit.row)), hits_per_session)
-            found = [_hit(hit, family.shown_id, near=n > 0, score=family.score, events=family.events) for hit in own]
+            near = n > 0 or family.is_near
+            found = [_hit(hit, family.shown_id, near=near, score=family.score, events=family.events) for hit in own]
             if not found and hits_per_session is not None:
-                copies.append(_hit(scored[0], family.shown_id, near=n > 0, copied=True, events=family.events))
+                copies.append(_hit(scored[0], family.shown_id, near=near, copied=True, events=family.events))
             hits += found
         hits += copies
     return hits

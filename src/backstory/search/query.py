@@ -275,7 +275,10 @@ def _literal_first(texts: _Texts, hits: list[Hit], signs: list[str]) -> tuple[li
             (as_typed if is_there else others).append(hit)
             if is_there:
                 in_full.add(hit.event_id)
-    return sorted([*as_typed, *unseen, *others], key=lambda hit: hit.near), in_full
+    # What is near comes last, but for prompts that the search put before words as typed.
+    exact = [n for n, hit in enumerate(hits) if not hit.near]
+    last = {hit.event_id for hit in hits[exact[-1] if exact else 0 :] if hit.near}
+    return sorted([*as_typed, *unseen, *others], key=lambda hit: hit.event_id in last), in_full
 
 
 def _best_of_each(hits: list[Hit], hits_per_session: int) -> list[Hit]:

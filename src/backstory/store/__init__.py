@@ -423,9 +423,9 @@ class Store(Database):
     ) -> SearchResult:
         """The best hits of ``query``, so many of each session (None: all), ``limit`` at most.
 
-        ``near``: after what fits also what fits in other forms of the words, and the like. ``sort="time"``: the
-        sessions that were last active first. Not ``ranked``: every event that has the words (None: every event with a
-        text), of the newest sessions first.
+        ``near``: after what fits also what fits in other forms of the words, and the like; other forms in a prompt
+        come before words that only tools printed. ``sort="time"``: the sessions that were last active first. Not
+        ``ranked``: every event that has the words (None: every event with a text), of the newest sessions first.
         """
         from backstory.ask import search
 

@@ -14,7 +14,8 @@ Each hit has:
   words in different events; ``copy``: it is in a copy of a turn that an older session, which was found too, has itself;
 - ``at``, ``seq``, ``part``, ``kind``, ``scope`` of the event, and its ``score``: of this search only. Hits are in their
   order: by score, where signs were typed those that have them first, for ``--regex`` the newest sessions first; those
-  that are near after the others;
+  that are near after the others, but for other forms of the words in a prompt: these come before sessions in which
+  tools alone printed the words, and after prompts with the words as typed;
 - ``from_elsewhere``: whether the session came with a store that nobody had trusted;
 - ``native_id``: the agent's own id of the session, and ``resume_command``: the words of its own command that
   continues it; null for runs of backstory, subagents and sessions from elsewhere, which `resume --trust` continues;
@@ -83,7 +84,8 @@ def command(
 ) -> None:  # fmt: skip
     """Search prompts, answers, commands and output. All words must match; "a phrase"; log* for a prefix.
 
-    userName also finds getUserName and user_name, limit also limits: marked as near, after what has the words as typed.
+    userName also finds getUserName and user_name, limit also limits: marked as near, after what has the words as typed;
+    but limits in a prompt comes before limit in the output of tools.
     Without words, --ref, --path, --branch or --repo list sessions. Nothing found is exit code 1.
     From inside a run, its own session is left out. With -i you pick a hit, in fzf if that is installed, and see the
     text around it; nothing picked is exit code 130.
@@ -249,15 +251,15 @@ def counted(result: SearchResult) -> tuple[str, ...]:
     if not findings.sessions:
         return f"nowhere as typed, nearly in {output.counted(findings.near, 'session')}", more
     near = f"{findings.near:,} more nearly (marked near)" if findings.near else ""
-    return _exact_count(findings, shown), near, more
+    return _exact_count(findings), near, more
 
 
-def _exact_count(findings: Findings, shown: int) -> str:
+def _exact_count(findings: Findings) -> str:
     least = "at least " if findings.at_least else ""
     sessions, hits = output.counted(findings.sessions, "session"), output.counted(findings.events, "hit")
-    exact = sum(not each.near for each in findings.excerpts)
-    is_cut = findings.truncated and exact and shown < findings.sessions
-    return f"{shown:,} of {least}{sessions} ({hits})" if is_cut else f"{least}{sessions}, {hits}"
+    exact = len({each.shown.uid for each in findings.excerpts if not each.near})
+    is_cut = findings.truncated and 0 < exact < findings.sessions
+    return f"{exact:,} of {least}{sessions} ({hits})" if is_cut else f"{least}{sessions}, {hits}"
 
 
 def _grouped(result: SearchResult, now: int) -> list[_Group]:
