@@ -319,6 +319,25 @@ def test_a_file_that_is_there_or_was_missed_once_is_none(calls: list[HabitCall],
     assert found(missing, habits(calls=calls, touched=touched)) == []
 
 
+def test_clones_of_a_repository_that_look_for_the_same_file_are_one_tip() -> None:
+    given = habits(calls=missed("A", "B", "C"), places={"A": "w/cli", "B": "dev/cli", "C": "src/cli"})
+    finding = one(missing, given)
+    assert (finding.count, finding.sessions) == (3, 3)
+    assert finding.problem == ".lint.yml was looked for 3 times in w/cli and 2 other places, and is not there"
+    assert finding.action == "Add to CLAUDE.md: “.lint.yml is .lint.yaml”"
+
+
+def test_a_file_that_nobody_knows_is_missing_in_its_own_place() -> None:
+    calls = missed("A", "B", output="File does not exist.")
+    assert found(missing, habits(calls=calls, places={"A": "w/cli", "B": "dev/cli"})) == []
+
+
+def test_a_path_is_one_in_whichever_folder_of_the_repository_a_session_was() -> None:
+    calls = [*missed("A"), *missed("B", path="/w/p/.lint.yml")]
+    assert found(missing, habits(calls=calls)) == []
+    assert one(missing, habits(calls=calls, roots={"B": "/w/p/.agent/worktrees/fix"})).count == 2
+
+
 # rereads --------------------------------------------------------------------------------------------------------
 
 

@@ -222,7 +222,7 @@ def test_checks_that_fail_round_after_round_are_a_loop(repository: Repository) -
 
 
 def test_two_rounds_are_a_loop_only_if_several_sessions_have_them(repository: Repository) -> None:
-    bare, fails = repository.bare, ran("npm run lint", "3 errors", fails=True)
+    bare, fails = repository.bare, ran("npm run lint", "a.py:3: unused import\n3 errors", fails=True)
     for _ in range(2):
         repository.session(("go", fails, edited(bare), fails, edited(bare), ran("npm run lint")))
     assert repository.rules() == {}
@@ -232,6 +232,31 @@ def test_two_rounds_are_a_loop_only_if_several_sessions_have_them(repository: Re
         "Run `npm run lint` after each change, and read all that it reports before the next one: it failed again and "
         "again in 3 sessions."
     ]
+
+
+def test_rounds_that_each_fail_with_another_message_are_no_reason_to_read_more(repository: Repository) -> None:
+    bare = repository.bare
+    one, two, three = (
+        ran("npm run lint", f"a.py:{n}: {what}\n{n} errors\n[lint] ERROR task failed\n* typecheck: {n}", fails=True)
+        for n, what in enumerate(("unused import", "shadowed name", "missing docstring"))
+    )
+    for _ in range(3):
+        repository.session(("go", one, edited(bare), two, edited(bare), three, edited(bare), ran("npm run lint")))
+    assert repository.rules() == {"loop": 3}
+    assert repository.texts() == []
+
+
+def test_a_loop_is_proposed_with_the_sessions_in_which_the_message_came_back(repository: Repository) -> None:
+    bare = repository.bare
+    one, other = (
+        ran("npm run lint", f"a.py:3: {what}\n1 error", fails=True) for what in ("unused import", "shadowed name")
+    )
+    for _ in range(3):
+        repository.session(("go", one, edited(bare), one, edited(bare), ran("npm run lint")))
+    repository.session(("go", one, edited(bare), other, edited(bare), ran("npm run lint")))
+    (proposal,) = repository.report()["proposals"]
+    assert "again in 3 sessions" in proposal["text"]
+    assert (proposal["seen_in"], repository.rules()) == (3, {"loop": 4})
 
 
 def test_a_check_that_passes_in_between_ends_a_loop(repository: Repository) -> None:

@@ -92,11 +92,12 @@ def habits(
     calls: Iterable[HabitCall] = (),
     *,
     places: dict[str, str] | None = None,
+    roots: dict[str, str] | None = None,
     compacted: dict[str, tuple[int, ...]] | None = None,
     repeated: Sequence[RepeatedRead] = (),
     **more: Any,
 ) -> Habits:
-    """Habits of sessions that are all in one place, below ``/p``, unless ``places`` says otherwise."""
+    """Habits of sessions that are all in one place, below ``/p``, unless ``places`` and ``roots`` say otherwise."""
     known, made = list(turns), list(calls)
     sessions = {*(each.session for each in known), *(each.session for each in made)}
     sessions |= {each.session for each in repeated}
@@ -110,7 +111,9 @@ def habits(
         edited=frozenset(more.get("edited", ())),
         compacted=compacted or {},
         calls_of=more.get("calls_of", {}),
-        places={each: HabitPlace(key=name, name=name, root="/p") for each, name in named.items()},
+        places={
+            each: HabitPlace(key=name, name=name, root=(roots or {}).get(each, "/p")) for each, name in named.items()
+        },
         guides={"claude": _guide("claude")},
         prices=PRICES,
     )  # fmt: skip

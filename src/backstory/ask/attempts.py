@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from msgspec import Struct
 
 from backstory.ask import work
-from backstory.derive import shell_parse
+from backstory.derive import error_words, shell_parse
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.checks import Check, checks_in
 from backstory.derive.deeds import Deed, succeeded
@@ -43,7 +44,8 @@ class Ending(StrEnum):
 class Attempt(Struct, frozen=True, kw_only=True):
     """One call. ``script``: of a shell; ``edits``: paths that it changed.
 
-    ``path``: what another tool was given; ``is_missing``: it was not there.
+    ``path``: what another tool was given; ``is_missing``: it was not there. ``messages``: of a check that failed, a
+    number for each line that says why: the same line has the same number.
     """
 
     session_uid: str
@@ -54,6 +56,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     script: str | None = None
     checks: tuple[Check, ...] = ()
     fault: Fault | None = None
+    messages: frozenset[int] = frozenset()
     edits: tuple[str, ...] = ()
     path: str | None = None
     is_missing: bool = False
@@ -81,10 +84,25 @@ def _attempts(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[Attem
             script=found.script,
             checks=found.checks,
             fault=fault_in(found.script, output) if found.script and ended == Ending.FAILED else None,
+            messages=_messages(found.checks, output) if ended == Ending.FAILED else frozenset(),
             edits=tuple(changed.get((session_id, seq, part), ())) if ended != Ending.FAILED else (),
             path=found.path,
             is_missing=bool(is_error and found.path and NO_PATH.search(output, 0, READ_CHARS)),
         )  # fmt: skip
+
+
+def _messages(checks: Sequence[Check], output: str) -> frozenset[int]:
+    """The lines that say why checks failed, as numbers. A line of words that each failure of them has says nothing."""
+    own = {word for check in checks for word in error_words.words(check.head)} | _OF_EVERY_CHECK
+    told = filter(error_words.says_why, error_words.key_lines(output)) if checks else ()
+    lines = set(map(error_words.normal, told))
+    return frozenset(crc32(line.encode()) for line in lines if error_words.rare_words(line, 1, but=own))
+
+
+_OF_EVERY_CHECK = frozenset(
+    {"checks", "exited", "finished", "issue", "issues", "lint", "make", "ok", "problem", "problems", "process", "task"}
+)
+"""Words of the lines that close any failure."""
 
 
 class _Call:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 LINES_LOOKED_AT = 400
 """The lines of a long output that are compared, at its beginning and again at its end."""
@@ -96,6 +96,15 @@ def key_lines(text: str) -> list[str]:
         return sorted(dict.fromkeys(lines), key=lambda line: not _TELLS.search(line))
     telling = [line for line in lines if _TELLS.search(line)]
     return list(dict.fromkeys(telling or lines[:2]))[:KEY_LINES_MAX]
+
+
+def says_why(line: str) -> bool:
+    """Return True if a line of a check's output says what is wrong: no tally, and no package that failed or passed.
+
+    >>> [says_why(each) for each in ("x.go:1: unused", "--- FAIL: TestX", "* typecheck: 2", "FAIL\\tx/y", "ok x")]
+    [True, True, False, False, False]
+    """
+    return not line.startswith(("ok ", "ok\t", "FAIL\t")) and bool(_TELLS.search(line) or _PLACE.search(line))
 
 
 class Alike(Struct, frozen=True):
@@ -186,10 +195,10 @@ def _told(part: str) -> str:
     return " ".join([program, *words[1 : 1 + count]])
 
 
-def rare_words(line: str, most: int) -> list[str]:
-    """The words of a line that say most, to look for it by."""
+def rare_words(line: str, most: int, but: Collection[str] = ()) -> list[str]:
+    """The words of a line that say most, to look for it by; ``but``: none of these."""
     found = dict.fromkeys(_WORD.findall(normal(line)))
-    return sorted((each for each in found if each not in _COMMON), key=len, reverse=True)[:most]
+    return sorted((each for each in found if each not in _COMMON and each not in but), key=len, reverse=True)[:most]
 
 
 def _program(segment: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.patterns.finding import Evidence, Finding, Pattern, grouped, share_of_call
+from backstory.chronicle.patterns.finding import Evidence, Finding, Pattern, counted, grouped, share_of_call
 from backstory.chronicle.patterns.rereads import below
 from backstory.lazy import lazy_regex
 from backstory.model import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from backstory.workspace.history.habits import HabitCall, Habits
 
@@ -21,9 +21,9 @@ _PATH = lazy_regex(r"(?<![\w.])/[^\s'\"`<>()]+")
 _LOOKING = frozenset({Tool.READ, Tool.GREP, Tool.GLOB})
 _MEANT = lazy_regex(r"[Dd]id you mean ([^\s?]+)\?")
 RULE = (
-    f"In {SESSIONS_MIN} sessions or more of a place a call read or searched the same path, and there was "
-    "nothing; no session ever read or wrote it. About what it cost: the calls' shares of their turns, one "
-    "request of all."
+    f"In {SESSIONS_MIN} sessions or more of a place, or of several where an error names the same other file, a call "
+    "read or searched the same path, and there was nothing; no session ever read or wrote it. About what it cost: the "
+    "calls' shares of their turns, one request of all."
 )
 
 
@@ -31,11 +31,12 @@ def find(habits: Habits) -> Iterator[Finding]:
     """A finding for each path."""
     missed = [each for each in habits.calls if _is_missed(habits, each)]
     turns = {turn.uid: turn for turn in habits.turns}
-    for calls in grouped(missed, key=lambda call: (habits.place(call.session), _below(habits, call))):
+    answers = _answers(habits, missed)
+    for calls in grouped(missed, key=lambda call: _about(habits, call, answers)):
         if len({each.session for each in calls}) < SESSIONS_MIN:
             continue
-        path, place = _below(habits, calls[0]), habits.named(habits.place(calls[0].session))
-        meant = next((found.group(1) for each in calls if (found := _MEANT.search(each.output))), None)
+        path, meant = _below(habits, calls[0]), answers.get(_key(habits, calls[0]))
+        place = _named(habits, calls)
         where = habits.instructions({each.agent for each in calls})
         yield Finding(
             pattern=NAME,
@@ -51,6 +52,33 @@ def find(habits: Habits) -> Iterator[Finding]:
                 for each in calls
             ),
         )  # fmt: skip
+
+
+def _key(habits: Habits, call: HabitCall) -> tuple[str, str]:
+    """The place of a call, and its path below it."""
+    return habits.place(call.session), _below(habits, call)
+
+
+def _answers(habits: Habits, missed: Iterable[HabitCall]) -> dict[tuple[str, str], str]:
+    """The file that was meant by a path of a place, where an error names one."""
+    found: dict[tuple[str, str], str] = {}
+    for each in missed:
+        if (meant := _MEANT.search(each.output)) is not None:
+            found.setdefault(_key(habits, each), meant.group(1))
+    return found
+
+
+def _about(habits: Habits, call: HabitCall, answers: Mapping[tuple[str, str], str]) -> tuple[str, str]:
+    """The subject of a tip: a path with the file that was meant, in whatever clone of a repository; else of a place."""
+    place, path = _key(habits, call)
+    meant = answers.get((place, path))
+    return (f"is {meant}", path) if meant else (f"in {place}", path)
+
+
+def _named(habits: Habits, calls: Sequence[HabitCall]) -> str:
+    """The places of calls in words, the first by its name."""
+    first, *others = dict.fromkeys(habits.place(each.session) for each in calls)
+    return f"{habits.named(first)} and {counted(len(others), 'other place')}" if others else habits.named(first)
 
 
 def _below(habits: Habits, call: HabitCall) -> str:

@@ -13,10 +13,12 @@ from backstory.chronicle.patterns.finding import (
     share_of_call,
     was_cut,
 )
+from backstory.derive.naming import main_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from backstory.ask.habits import HabitPlace
     from backstory.workspace.history.habits import Habits, HabitTurn, RepeatedRead
 
 NAME = "rereads"
@@ -79,10 +81,22 @@ def _evidence(habits: Habits, turns: Mapping[str, HabitTurn], reads: list[Repeat
 
 
 def below(habits: Habits, session: str, path: str) -> str:
-    """A path as people name it: below the folder of its session."""
+    """A path as people name it: below the folder of its session, else below another one of the same repository."""
     place = habits.places.get(session)
-    root = (place.root or "").rstrip("/") if place is not None else ""
-    return path[len(root) + 1 :] if root and path.startswith(f"{root}/") else path
+    if place is None:
+        return path
+    others = {root for each in habits.places.values() if each.key == place.key for root in _folders(each)}
+    for root in (place.root, *sorted(others, key=len, reverse=True)):
+        if root and path.startswith(f"{root.rstrip('/')}/"):
+            return path[len(root.rstrip("/")) + 1 :]
+    return path
+
+
+def _folders(place: HabitPlace) -> Iterator[str]:
+    """The folder of a session, and the one in which a worktree of it lies."""
+    if place.root:
+        yield place.root
+        yield main_folder(place.root)
 
 
 PATTERN = Pattern(name=NAME, rule=RULE, is_cost=True, find=find)
