@@ -132,6 +132,7 @@ class Store(Database):
             known = sessions.called(db, name) if name else None
             return None if known is None else sessions.get(db, known)
 
+        # Looked for without a lock first: a session that is there needs none.
         if (found := self.ask_or(None, find)) is None:
             self.begin()
             found = self.decide(lambda db: find(db) or self._begin_session(db, uid, name, worktree, at))
@@ -218,6 +219,7 @@ class Store(Database):
     def choose_session(self, session: Session | int, worktree: str | os.PathLike[str]) -> None:
         """Make this the ``last_session`` of a worktree, until another is chosen there."""
         chosen = self.last_session(worktree)
+        # A choice that changes nothing costs no sync.
         if chosen is None or chosen.id != id_of(session):
             self.decide(sessions.choose, id_of(session), _absolute(worktree))
 
@@ -271,6 +273,7 @@ class Store(Database):
         left: list[runs.Left] = []
 
         def look(db: apsw.Connection) -> Callable[[], list[RecordBatch]]:
+            # One at a time: each closing moves the numbers that the next one begins with.
             left[:] = [runs.left(db, *each) for each in runs.found(db, running)[:1]]
             return lambda: [runs.closing(each, now) for each in left]
 
@@ -331,6 +334,7 @@ class Store(Database):
         db = self.reader()
         pieces = logs.stream(db, log_id)
         while True:
+            # Around each piece and not around the loop: errors of who reads the pieces are not ours.
             with connection.translated(self.path), checked(self.path):
                 piece = next(pieces, None)
             if piece is None:

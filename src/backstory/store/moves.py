@@ -103,6 +103,7 @@ def root_of(store: Path) -> str | None:
     """The root of the project whose store lies at a path; None for a store that lies anywhere else."""
     if store.name != STORE_NAME or store.parent.name not in STORE_FOLDERS:
         return None
+    # Sessions record real paths, however a person came to the folder.
     return os.path.realpath(store.parent.parent)
 
 
@@ -111,6 +112,7 @@ def load(db: apsw.Connection, store: Path) -> Moves:
     root, noted = root_of(store), stored(db)
     if root is None:
         # A store without a project, such as the home store or a backup, has no root that paths could be below.
+        # A move without a new path is about a root, and this store has none.
         return Moves(each for each in noted if each.new)
     recorded = recorded_root(db)
     now = [msgspec.structs.replace(each, new=root) for each in noted if not each.new and each.old != recorded]
@@ -154,6 +156,7 @@ def settle(db: apsw.Connection, root: str, at: int) -> None:
     """Note that a project's store lies below ``root`` now: what is recorded before ``at`` may name an earlier one."""
     recorded = recorded_root(db)
     if recorded is not None and recorded != root:
+        # A project that was moved back and forth has one row for each place.
         kept = [each for each in stored(db) if each.old != recorded]
         # All that is here was recorded there, also by a machine whose clock is ahead.
         newest = db.execute("select coalesce(max(unixepoch(created)), 0) * 1000 + 1000 from sessions").get
@@ -169,6 +172,7 @@ def with_move(moves: Iterable[Move], move: Move) -> list[Move]:
             found.append(each)
         elif each.old != move.old:
             new = move.of(each.new) or each.new
+            # What came back to where it was recorded needs no translation any more.
             found += [msgspec.structs.replace(each, new=new)] if new != each.old else []
     return [*found, move]
 
@@ -185,6 +189,7 @@ def _guessed_root(db: apsw.Connection) -> str | None:
         "and owner = (select value from meta where key = 'store_id') limit 2"
     ).fetchall()
     found = [str(worktree) for (worktree,) in rows]
+    # Where the folder is still there the store is a copy, and its rows are about that folder.
     return found[0] if len(found) == 1 and found[0].startswith("/") and not os.path.lexists(found[0]) else None
 
 
@@ -247,6 +252,7 @@ def moved_to(home: Path) -> MovedTo | None:
     except OSError:
         return None
     try:
+        # Read and locked through one descriptor: the mark may be replaced between two looks.
         to, _, state = os.read(file, os.fstat(file).st_size).partition(b"\0")
         return MovedTo(to=Path(os.fsdecode(to)), is_over=state == _MOVED, is_held=_is_locked(file))
     finally:
@@ -277,6 +283,8 @@ class Moving:
     def begin(self) -> None:
         """Make every command refuse to act in the old folder as long as this process lives."""
         path = self._home / MOVED_TO
+        # Written before its lock is taken, so for an instant it counts for nothing; who moves looks for others after
+        # that.
         _write_mark(path, os.fsencode(self._to) + b"\0" + _MOVING)
         self._file = os.open(path, os.O_RDONLY)
         # A file system without locks is no reason not to move. Who only looks has this one for an instant.
@@ -309,6 +317,7 @@ def _write_mark(path: Path, data: bytes) -> None:
 
 def _is_locked(file: int) -> bool:
     try:
+        # A shared lock, so that two who look do not take each other for the mover.
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -57,6 +57,7 @@ def write_private(path: Path, data: bytes, *, sync: bool = False) -> None:
         try:
             view = memoryview(data)
             while view:
+                # The system may take a part of it, as on a disk that is nearly full.
                 view = view[os.write(file, view) :]
             if sync:
                 os.fsync(file)
@@ -101,6 +102,7 @@ def renamed(one: Path, other: Path, way: int) -> bool:
         system = ctypes.CDLL(None, use_errno=True)
         first, second = os.fsencode(one), os.fsencode(other)
         if sys.platform == "darwin":
+            # Python has no call for either.
             failed = system.renamex_np(first, second, way)
         else:
             failed = system.renameat2(AT_FDCWD, first, AT_FDCWD, second, way)
@@ -108,6 +110,7 @@ def renamed(one: Path, other: Path, way: int) -> bool:
         return False
     if failed and ctypes.get_errno() == errno.EEXIST:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(other))
+    # Any other refusal is answered by the plain way, whose error says more.
     return not failed
 
 

@@ -110,6 +110,7 @@ def _column(name: str, kind: str, how: str, said: str, *, fate: str) -> Column:
     is_required = "not null" in how or "primary key" in how
     words = said.split()
     if fate:
+        # What is derived is masked unless its column says otherwise: a forgotten mark hides too much, never too little.
         is_plain: bool | None = words[:1] == ["plain"]
     else:
         fate = words[0] if words and words[0] in FATES else ""
@@ -153,6 +154,7 @@ def _shaped(shape: type[R], found: list[Any]) -> list[R]:
         if found and len(found[0]) != len(get_args(shape)):
             raise ValueError(f"{len(get_args(shape))} columns were expected, not {len(found[0])}")
         return found
+    # By name and not by place, and strict: a query that lost a column fails in the first test that asks it.
     if issubclass(shape, Struct):
         fields = shape.__struct_fields__
         return [shape(**dict(zip(fields, row, strict=True))) for row in found]

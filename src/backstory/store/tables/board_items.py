@@ -119,6 +119,7 @@ def _recorded(db: apsw.Connection, key: BoardKey, moves: Moves) -> list[ItemCopy
     rows = [each for each in fetch(db, ItemCopy, sql, (key.branch, schema.json_list(names))) if each.is_valid]
     if folder is None or not moves:
         return rows
+    # Another project may lie today where this one lay when the item was written.
     return [each for each in rows if moves.here(each.repository.removeprefix(board.LOCAL), iso(each.created)) == folder]
 
 
@@ -178,6 +179,7 @@ def put(db: apsw.Connection, key: BoardKey, new: NewItem, now: int) -> bool:
         "insert into context_items(repository, branch, src, name, description, content, author, created, changed) "
         "values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8) on conflict do update set description = ?5, content = ?6, "
         "author = ?7, changed = max(?8, changed + 1), read_count = iif(removed, 0, read_count), "
+        # Later than before by the clock or by one: a merge takes the copy with the greater time.
         "created = iif(removed, max(?8, changed + 1), created), removed = 0",
         (*where, new.description, new.content, new.author, now),
     )
@@ -227,6 +229,7 @@ def merged(mine: ItemCopy, other: ItemCopy) -> ItemCopy:
 
     Reads that were counted in both are not added: what was read since a copy was made cannot be told from it.
     """
+    # All fields are part of the order, so that both stores choose the same copy of one moment.
     later = max(mine, other, key=lambda each: (each.changed, each.removed, *each.said, each.created, each.read_count))
     if mine.removed or other.removed or mine.created != other.created:
         return later

@@ -48,6 +48,7 @@ def _believed(store: Database, question: Callable[[apsw.Connection], list[R]]) -
 def take(store: Database, theirs: Sequence[ItemCopy]) -> int:
     """Take over what was written or removed later in another store that is trusted; returns how many changed."""
     known = {each.key: each for each in copies(store)} if theirs else {}
+    # To look costs a read, to write a sync, and mostly nothing was written there since.
     if all(each.key in known and board_items.merged(known[each.key], each) == known[each.key] for each in theirs):
         return 0
     store.begin()
@@ -72,6 +73,7 @@ def remove(store: Database, gone: Sequence[BoardItem]) -> None:
     now, moves = store.now(), store.moves
 
     def remove_all(db: apsw.Connection) -> None:
+        # In the same transaction as the removal: a row under an old folder would show the item again.
         for key in {BoardKey(each.repository, each.branch) for each in gone}:
             _gathered(db, key, moves)
         board_items.remove(db, gone, now)

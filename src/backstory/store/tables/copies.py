@@ -68,6 +68,7 @@ def split(removed: Iterable[str], found: Iterable[Holder]) -> tuple[list[Holder]
     gone = {ids.session_identity(uid) for uid in removed}
     rest = {each.uid: each for each in found if ids.session_identity(each.uid) not in gone}
     copies: list[Holder] = []
+    # A copy of a copy names only its own parent.
     while more := [each for each in rest.values() if each.parent in gone]:
         copies += more
         gone |= {ids.session_identity(each.uid) for each in more}

@@ -41,6 +41,7 @@ def note(db: apsw.Connection, session_id: int, abouts: Iterable[str], now: int) 
     """Record decisions about a session, always with a later time than the ones before."""
     uid = str(db.execute("select uid from sessions where id = ?", (session_id,)).get)
     at = times(db, uid)
+    # A clock that was set back must not let an older decision count as the later one.
     _set_times(db, uid, at | {about: max(now, at.get(about, 0) + 1) for about in abouts})
 
 
@@ -98,6 +99,7 @@ def session_states(
         "select s.id, s.uid, s.owner, s.owner is null and s.elsewhere is not null, s.name, s.leaf_uid, s.leaf_seq, "
         "s.leaf_at, m.value, s.number, s.next_seq, s.project, s.branch, s.completed, "
         f"(select count(*) from {source}.turns where session_id = s.id and tokens_source is not null), "
+        # Enough to see that summaries differ, without reading them.
         "(select group_concat(c.after_seq || ' ' || c.undone || ' ' || length(c.summary) order by c.id) "
         f"from {source}.compactions c where c.session_id = s.id) "
         f"from {source}.sessions s left join {source}.meta m on m.key = '{DECIDED}' || s.uid where {wanted}",
@@ -130,6 +132,7 @@ def _turns(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, ...]
         db,
         _DecidedTurn,
         "select t.session_id, t.uid, t.outcome is not null, t.removed, t.removed is not null and t.prompt = '' "
+        # The prompt alone may have been empty from the beginning.
         f"and not exists (select 1 from {source}.events e where e.session_id = t.session_id "
         f"and e.seq between t.first_seq and t.last_seq and e.kind in {schema.CONTENT}), t.started "
         f"from {source}.turns t join {source}.sessions s on s.id = t.session_id where {wanted}",
@@ -158,6 +161,7 @@ def _branches(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, .
 def write_step(db: apsw.Connection, step: Decide) -> None:
     """Write the decisions of a plan, unless there are newer ones here."""
     current = session_states(db, uids=[step.uid]).get(step.uid)
+    # Somebody decided something between the plan and this; the next one sees it.
     if current is None or current.decided.at != step.before.at:
         return
     # The leaf may have changed since; only its owner decides it.

@@ -88,6 +88,7 @@ def change_token(db: apsw.Connection) -> tuple[int, ...]:
         "select coalesce((select max(id) from sessions), 0), coalesce((select max(id) from turns), 0), "
         "coalesce((select max(id) from events), 0)"
     ).get
+    # The pragma sees other connections only; what this one writes shows in the greatest ids.
     return (int(db.pragma("data_version")), *greatest)
 
 
@@ -128,12 +129,14 @@ def context_turns(
     given: list[TurnWithEvents] = []
     room, backwards = budget_chars, _Backwards(db, session_id)
     for turn_id, turn, cut in turns.upwards(db, session_id, to or branches.leaf(db, session_id)):
+        # A summary may end inside a turn, of which the rest is given.
         is_rest = turn.first_seq <= after_seq <= cut
         events = backwards.of_turn(turn_id, after_seq + 1 if is_rest else turn.first_seq, cut)
         if is_rest and not events:
             break
         room -= len(turn.prompt) + sum(map(chars_at_least, events))
         if cut < turn.last_seq:
+            # Seen from a branch that leaves it here, the turn had not ended.
             turn.outcome, turn.last_seq = None, cut
         if not is_rest and events and isinstance(events[0], UserMessage):
             # The turn itself has the prompt.
@@ -162,6 +165,7 @@ class _Backwards:
 
     def of_turn(self, turn_id: int, first: int, last: int) -> list[Event]:
         """The events of a turn from its record ``first`` to ``last``."""
+        # A branch jumps back over turns of others, and reading these would cost more than to begin anew.
         if not self._from[0] <= last + 1 <= self._behind:
             self._waiting.clear()
             self._from, self._behind = (last + 1, 0), last + 1

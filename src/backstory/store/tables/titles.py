@@ -32,6 +32,7 @@ def note(db: apsw.Connection, log_id: int, found: DerivedFacts) -> None:
             [(log_id, each.leaf, each.title) for each in found.summaries],
         )
     if found.record_ids:
+        # One row for a piece of a log: a row for each record would make a table as long as that of events.
         db.execute("insert into record_ids(log_id, ids) values (?, ?)", (log_id, found.record_ids))
         _note_leaves(db, db.last_insert_rowid(), _keys(found.record_ids))
 
@@ -74,12 +75,14 @@ def assign(db: apsw.Connection) -> None:
     titles = _titles(db)
     lent = fetch(db, tuple[int], "select session_id from lent_titles")
     for (session_id,) in lent:
+        # Its summary was removed, or belongs to another session since more logs were read.
         if session_id not in titles:
             db.execute("update sessions set title = null where id = ?", (session_id,))
             note_own(db, session_id)
     for session_id, (summary_id, title) in titles.items():
         db.execute(
             "insert into lent_titles(session_id, summary_id) select id, ?2 from sessions where id = ?1 and "
+            # What the session's own log calls it is never replaced.
             "(title is null or id in (select session_id from lent_titles)) "
             "on conflict(session_id) do update set summary_id = excluded.summary_id",
             (session_id, summary_id),
@@ -108,6 +111,7 @@ def _titles(db: apsw.Connection) -> dict[int, tuple[int, str]]:
     )
     owners: dict[bytes, str] = {}
     for leaf, uid, *_ in rows:
+        # Uids begin with a time, so the smallest is that of the session that began first.
         owners[leaf] = min(uid, owners.get(leaf, uid))
     best: dict[int, tuple[Any, ...]] = {}
     for leaf, uid, session_id, *rank in rows:
@@ -118,6 +122,7 @@ def _titles(db: apsw.Connection) -> dict[int, tuple[int, str]]:
 
 def _seek_leaves(db: apsw.Connection) -> None:
     """Look for the leaves of new summaries among all records, once for all of them."""
+    # Compared as numbers in an array: a large store has millions of records.
     wanted = {_key(leaf) for (leaf,) in db.execute("select leaf from summaries where is_settled = 0")}
     pieces: Iterable[Any] = db.execute("select id, ids from record_ids") if wanted else ()
     found = [
