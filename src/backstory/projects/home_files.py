@@ -43,11 +43,11 @@ _NAMES_STORE = lazy_regex(r"spool/[^/]+/run\.json|compactions/[^/]+\.continue")
 class HomeFiles(Struct, frozen=True, kw_only=True):
     """Contents of a home, as paths below it."""
 
-    units: Sequence[str]
-    folders: Sequence[str]
-    strangers: Sequence[str]
+    units: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
     """Files that are not ours."""
-    unfinished: Sequence[str]
+    unfinished: list[str] = field(default_factory=list)
     """Incomplete files that a killed process left while writing one of ours."""
 
 
@@ -59,27 +59,20 @@ class Entry(Struct, frozen=True):
     is_folder: bool = False
 
 
-class _Found(Struct):
-    units: list[str] = field(default_factory=list)
-    folders: list[str] = field(default_factory=list)
-    strangers: list[str] = field(default_factory=list)
-    unfinished: list[str] = field(default_factory=list)
-
-
 def files_of(home: Path) -> HomeFiles:
     """Return the contents of a home, sorted. A missing folder holds nothing."""
-    found = _Found()
+    found = HomeFiles()
     for each in _sorted(home):
         if each.name in FOLDERS and each.is_dir(follow_symlinks=False):
             found.folders.append(each.name)
-            found.units += [f"{each.name}/{entry.name}" for entry in _sorted(home / each.name)]
+            found.units.extend(f"{each.name}/{entry.name}" for entry in _sorted(home / each.name))
         elif each.name in (*FILES, *FOLDERS) and (each.is_symlink() or each.is_file()):
             found.units.append(each.name)
         elif _UNFINISHED.fullmatch(each.name):
             found.unfinished.append(each.name)
         elif each.name not in (MOVED_TO, MOVED_FROM):
             found.strangers.append(each.name)
-    return HomeFiles(units=found.units, folders=found.folders, strangers=found.strangers, unfinished=found.unfinished)
+    return found
 
 
 def entries_of(home: Path, unit: str) -> Iterator[Entry]:
