@@ -359,6 +359,8 @@ def claude_with(part: str, name: str, member: Any) -> list[str]:
 def test_a_sidecar_that_says_what_it_does_not_hold_is_named() -> None:
     faults = claude_with("sidecars", "read", lambda name, content: SidecarContent(title=name))
     assert any(fault.startswith("sidecars.read: 'stranger.bin'") for fault in faults)
+    # Of a long content its beginning is named.
+    assert any(fault.startswith(f"sidecars.read: 'x.json' with {b'[' * 40!r} says ") for fault in faults)
 
 
 def test_a_command_that_lacks_the_session_or_the_model_is_named() -> None:

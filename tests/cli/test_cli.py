@@ -83,6 +83,7 @@ def test_ingest_lists_what_it_could_not_read_and_goes_through(bare: Shell) -> No
     assert done.code == 0
     (problem,) = done.json()["errors"]
     assert (Path(problem["path"]).name, set(problem)) == ("odd.jsonl.zst", {"path", "reason"})
+    assert problem["reason"] == "its compressed content goes on with something else"
     assert done.json()["logs_read"] == 1
 
 

@@ -90,6 +90,16 @@ def test_an_offer_has_two_thousand_characters_at_most_and_says_what_is_left_out(
     assert "left out" not in small.text
 
 
+def test_less_than_two_hundred_characters_of_a_note_are_not_offered() -> None:
+    cut = set()
+    for letters in range(150, 200):
+        sizes = enumerate((800, 350, letters))
+        before = [item(f"checkout-payments-{n}", f"tests fail {'y' * size}") for n, size in sizes]
+        made = offer([*before, item("checkout", "tests fail " + "z" * 4_000)], PROMPT)
+        cut.add(len(made.text.split("\n")[-3]) if made.names[-1] == "checkout" else 0)
+    assert sorted(cut)[:2] == [0, 200]
+
+
 @pytest.mark.parametrize("letters", range(1, 12))
 def test_a_note_is_cut_between_letters_and_each_of_its_lines_stays_quoted(letters: int) -> None:
     made = offer([item("checkout", f"{'x' * letters}\n\n" * 2_000)], PROMPT).text

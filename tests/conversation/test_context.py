@@ -16,6 +16,7 @@ from backstory.conversation.context import (
     build_context,
     build_context_prompt,
     context_prefix,
+    short,
     strip_context,
     typed_part,
 )
@@ -243,3 +244,8 @@ def test_what_another_program_says_to_have_its_agent_go_on_is_no_prompt() -> Non
 )
 def test_a_person_who_writes_the_like_stays_a_person(text: str) -> None:
     assert typed_part(text) == (text, UserMessage(content=text))
+
+
+def test_a_text_that_just_fits_is_whole() -> None:
+    assert short("heron", 5) == "heron"
+    assert short("herons", 5) == "he\n… (2 characters left out) …\nns"

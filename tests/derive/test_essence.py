@@ -88,6 +88,12 @@ def test_a_long_script_takes_time_that_grows_with_its_length() -> None:
     assert essence(call("exec", input="cmd: '" + "\\'" * 1_000_000)).startswith("cmd: ")
 
 
+def test_the_first_two_hundred_thousand_characters_of_a_patch_are_searched_for_files() -> None:
+    begun = "*** Begin Patch\n*** Add File: first\n"
+    filled = begun + "+" * (200_000 - len(begun) - len("\n*** Add File: a")) + "\n*** Add File: a"
+    assert essence(call("apply_patch", patch=filled + "b")) == "first, a"
+
+
 def test_an_edit_says_the_lines_that_change_and_no_others() -> None:
     made = call(
         "Edit", file_path="a.py", old_string="def f():\n    return 1\n# end", new_string="def f():\n    return 2\n# end"

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backstory.derive.deriver import Deriver
 from backstory.derive.file_touches import Touch, place, resolve_touches, touches
-from backstory.model import KINDS, Tool, ToolCall, ToolResult, UserMessage
+from backstory.model import KINDS, At, Tool, ToolCall, ToolResult, UserMessage
 
 PATCH = """*** Begin Patch
 *** Add File: docs/new.md
@@ -28,6 +29,7 @@ PATCH = """*** Begin Patch
 *** End Patch
 *** Delete File: after/the/end
 """
+AT = At(seq=1, part=0, turn_uid=None, at=None)
 PATCHED = [("create", "docs/new.md"), ("edit", "src/a.py"), ("rename", "src/b.py"), ("delete", "old name.txt")]
 
 
@@ -308,3 +310,12 @@ def test_what_the_agent_saw_a_command_change_counts_instead_of_what_the_command_
         ("read", "in.txt", None), ("rename", "a.py", "b.py"),
         ("create", "/w/out.txt", None), ("create", "/w/made.txt", None),
     ]  # fmt: skip
+
+
+def test_the_newest_two_hundred_calls_wait_for_their_results() -> None:
+    deriver = Deriver()
+    for n in range(201):
+        deriver.take(ToolCall(tool_use_id=str(n), tool_name="Read", tool=Tool.READ, file_path=f"{n}.py"), AT, None)
+    for n in (0, 1, 200):
+        deriver.take(ToolResult(tool_use_id=str(n), content="text"), AT, None)
+    assert [each.path for each in deriver.cut(None).touches] == ["1.py", "200.py"]

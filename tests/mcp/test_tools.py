@@ -388,6 +388,13 @@ def test_sql_says_which_rows_were_left_out(large: History) -> None:
     assert rest.history.count("\n") == 9
 
 
+def test_sql_reads_a_thousand_rows_at_most(large: History) -> None:
+    query = "select printf('%.90c', 'x') from tool_calls a, tool_calls b"
+    said = large.call("session_store_sql", query=query)
+    assert " of 1000 rows are shown." in said.text
+    assert "No more than 1,000 rows are read." in said.text
+
+
 def test_sql_without_a_statement_and_wrong_sql_are_errors(shared: History) -> None:
     with pytest.raises(errors.SqlWrong):
         shared.call("session_store_sql")

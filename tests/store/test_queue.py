@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
-from backstory.errors import QueueBusy, QueueReadOnly, QueueUnusable, StoreTooNew
+from backstory.errors import CannotWrite, QueueBusy, QueueReadOnly, QueueUnusable, StoreTooNew
 from backstory.store.file import connection, waiting
 from backstory.store.tables.queue import STALE_MS, Kind, Options, Owner, Queue, QueuedPrompt
 
@@ -469,3 +470,13 @@ def test_an_owner_of_other_values_than_ours_is_no_queue(queue: Queue) -> None:
     for asked in (queue.owners, partial(queue.owner, "S")):
         with pytest.raises(QueueUnusable):
             asked()
+
+
+def test_a_queue_that_cannot_be_made_says_why(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "somewhere")
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(CannotWrite, match=r"Input/output error") as told:
+        queue.add([text("a")])
+    assert "Errno" not in str(told.value)

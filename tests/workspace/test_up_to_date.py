@@ -581,3 +581,10 @@ def test_no_agent_is_needed_to_see_that_nothing_is_new(place: Place, monkeypatch
     assert place.update() is None
     place.write(claude_log("second"), lines(*conversation(2, 10)))
     assert place.update() == "New logs were not read: AssertionError: claude was imported"
+
+
+def test_the_five_thousand_folders_that_changed_last_are_looked_at(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").touch()
+    for newer, found in ((4_999, {str(tmp_path / "log.jsonl"): "claude"}), (5_000, {})):
+        folders = {"claude": {**{f"/nowhere/{n}": 2 for n in range(newer)}, str(tmp_path): 1}}
+        assert news.look(store, folders, lambda *_: True, Budget(60)).files == found

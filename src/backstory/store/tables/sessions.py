@@ -325,7 +325,7 @@ def find(db: apsw.Connection, wanted: str, *, by_name: bool = True) -> int:
         if len(meant) == 1:
             return meant.pop()
         if candidates:
-            raise errors.SessionAmbiguous(wanted, _shown(candidates)[:CANDIDATES_SHOWN_MAX])
+            raise errors.SessionAmbiguous(wanted, _shown(candidates))
     raise errors.SessionNotFound(wanted)
 
 
@@ -633,8 +633,7 @@ def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tupl
         tuple[int, str, str, str | None, str | None],
         "select id, uid, name, title, (select substr(prompt, 1, 200) from turns where session_id = sessions.id "
         f"and prompt <> '' order by first_seq, id limit 1) from sessions where {condition} order by uid limit ?",
-        # One more than is shown says that there are more.
-        (value, CANDIDATES_SHOWN_MAX + 1),
+        (value, CANDIDATES_SHOWN_MAX),
     )
     return [(session_id, uid, naming.title_of(*named)[:CALLED_CHARS_MAX]) for session_id, uid, *named in rows]
 
