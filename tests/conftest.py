@@ -42,7 +42,7 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-SLOW_FIXTURES = {"bench"}
+SLOW_FIXTURES = {"bench", "made_once"}
 """Of tests that run ``backstory`` and an agent, each a process of its own."""
 
 

@@ -15,7 +15,7 @@ from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
 from backstory.runs import compactor
 from backstory.store import open_store
 from backstory.store.tables import compactions
-from tests.support.bench import Bench
+from tests.support.bench import Bench, MadeOnce
 from tests.support.read_only import read_only, without_power
 from tests.support.reading import CASES
 from tests.support.running import until
@@ -39,14 +39,20 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-@pytest.fixture
-def long(bench: Bench) -> Bench:
-    """A session of five exchanges, each of about 1,500 characters, that nothing was summarised of."""
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    bench = Bench(tmp_path_factory.mktemp("long"))
     bench.backstory("config", "set", "compaction.chars", "0")
     for n in range(1, 6):
         assert bench.run(f"prompt {n}", *LONG).returncode == 0
     bench.backstory("config", "set", "compaction.chars", "4000")
-    return bench
+    return MadeOnce(bench)
+
+
+@pytest.fixture
+def long(made_once: MadeOnce) -> Bench:
+    """A session of five exchanges, each of about 1,500 characters, that nothing was summarised of."""
+    return made_once.anew()
 
 
 def context(bench: Bench) -> str:

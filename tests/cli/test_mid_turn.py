@@ -12,7 +12,7 @@ from backstory.conversation.context import AUTO_CONTINUE, SUMMARY_HEADER
 from backstory.model import Hook, Outcome
 from backstory.runs import compactor
 from backstory.store.tables import compactions
-from tests.support.bench import Bench
+from tests.support.bench import Bench, MadeOnce
 from tests.support.running import until
 
 if TYPE_CHECKING:
@@ -27,14 +27,19 @@ LONG: list[dict[str, Any]] = [{"say": "word " * 300}, {"result": True}]
 DONE: list[dict[str, Any]] = [{"say": "All done."}, {"result": True}]
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    """A session of three exchanges, each of about 1,500 characters, below a limit of 6,000."""
-    bench = Bench(tmp_path)
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    bench = Bench(tmp_path_factory.mktemp("long"))
     bench.backstory("config", "set", "compaction.chars", "6000")
     for n in range(1, 4):
         assert bench.run(f"prompt {n}", *LONG).returncode == 0
-    return bench
+    return MadeOnce(bench)
+
+
+@pytest.fixture
+def bench(made_once: MadeOnce) -> Bench:
+    """A session of three exchanges, each of about 1,500 characters, below a limit of 6,000."""
+    return made_once.anew()
 
 
 def growing(never: Path, *behind: dict[str, Any]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -94,3 +95,17 @@ class Bench:
     def argv(self) -> list[str]:
         words: list[str] = json.loads(self.received.with_suffix(".argv").read_text())
         return words
+
+
+class MadeOnce:
+    """A bench as it was made once, put back for each test: what runs leave behind knows the folder where it lies."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench, self._copy = bench, bench.root.with_name(f"{bench.root.name}-as-made")
+        shutil.copytree(bench.root, self._copy, symlinks=True)
+
+    def anew(self) -> Bench:
+        """The bench without what a test before this one did."""
+        shutil.rmtree(self._bench.root)
+        shutil.copytree(self._copy, self._bench.root, symlinks=True)
+        return self._bench
