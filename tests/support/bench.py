@@ -43,7 +43,7 @@ class Bench:
             "SCRIPT": json.dumps(script),
             "RECEIVED": str(self.received),
             "LANG": "C.UTF-8",
-            "TMPDIR": str(self.temporary),
+            "TMPDIR": str(self.root / "temporary"),
         }
 
     def start(
