@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.chronicle.standup import standup
+from backstory.cli.app import App
+from backstory.cli.commands.list_command import command as list_command
 from backstory.config import Config
 from backstory.projects.git_program import GitProgram
 from backstory.store.intake import coverage
 from backstory.store.tables.repositories import known
 from backstory.store.tables.session_filter import ListFilter
+from backstory.store.tables.sessions import are_projects_noted
 from backstory.workspace.board import key_of
 from backstory.workspace.history.agent_history import scope_of
 from backstory.workspace.history.sessions import SessionFilter
@@ -220,7 +223,124 @@ def test_what_was_removed_is_named_nowhere_any_more(desk: Desk) -> None:
     with desk.at(desk.root).home_store as store:
         store.remove(*(each for each in store.list_sessions(ListFilter()) if "bob" in str(each.cwd)))
         rows = store.ask(lambda db: db.execute("select value from meta").fetchall())
+        assert store.ask(are_projects_noted)
     assert not [value for (value,) in rows if "bob" in str(value)]
     assert desk.names() == ["cli"]
-    desk.ingest()
     assert desk.at(desk.root).home_store.ask(known).keys() == {str(desk.root / "ann" / "cli")}
+
+
+# a repository whose folder was moved -----------------------------------------------------------------------------
+
+
+def left(desk: Desk, folder: Path) -> list[tuple[str, int]]:
+    return [(Path(each.folder).name, each.sessions) for each in desk.at(folder).reader.left_behind()]
+
+
+@pytest.fixture
+def renamed(desk: Desk) -> Path:
+    """A repository with two sessions that was moved since."""
+    old = desk.repository("proj")
+    for _ in range(2):
+        desk.session(old)
+    desk.ingest()
+    return old.rename(desk.root / "moved")
+
+
+def test_a_folder_that_is_gone_and_whose_repository_is_here_is_named(desk: Desk, renamed: Path) -> None:
+    (found,) = desk.at(renamed).reader.left_behind()
+    first = subprocess.run(["git", "rev-parse", "HEAD"], cwd=renamed, capture_output=True, text=True, check=True)
+    assert (found.folder, found.sessions) == (str(desk.root / "proj"), 2)
+    assert found.commit == first.stdout.strip()
+
+
+def test_it_is_said_with_the_command_that_lists_its_sessions_here(
+    desk: Desk, renamed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (commit,) = [each.commit for each in desk.at(renamed).reader.left_behind()]
+    app = App({"HOME": str(desk.root), "BACKSTORY_HOME": str(desk.home), "PATH": os.environ["PATH"]}, renamed)
+    for argument in ([], ["--all"]):
+        list_command.main(argument, obj=app, standalone_mode=False)
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == (
+        f"2 sessions of ~/proj, which is gone: the same git repository (first commit {commit[:7]}). "
+        "Show them here: backstory project move ~/proj ."
+    )
+    assert len([line for line in said if "which is gone" in line]) == 1
+
+
+def test_it_is_named_below_the_root_too_and_no_more_when_a_person_said_where_it_is(desk: Desk, renamed: Path) -> None:
+    (below := renamed / "src").mkdir()
+    assert left(desk, below) == [("proj", 2)]
+    moving.move(workspace := desk.at(renamed), desk.root / "proj", renamed)
+    workspace.close()
+    assert left(desk, renamed) == []
+    assert len(desk.at(renamed).reader.sessions().sessions) == 2
+
+
+def test_it_is_named_without_git_when_there_are_sessions_in_the_new_folder(
+    desk: Desk, renamed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.session(renamed)
+    desk.ingest()
+    monkeypatch.setattr(GitProgram, "__init__", lambda *_, **__: pytest.fail("git was started"))
+    assert left(desk, renamed) == [("proj", 2)]
+
+
+def test_another_repository_and_a_shallow_clone_are_not_said_to_be_it(desk: Desk, renamed: Path) -> None:
+    git(renamed, "commit", "-q", "--allow-empty", "-m", "More")
+    git(desk.root, "clone", "-q", "--depth=1", f"file://{renamed}", "shallow")
+    assert left(desk, desk.repository("other")) == []
+    assert left(desk, desk.root / "shallow") == []
+    (desk.root / "plain").mkdir()
+    assert left(desk, desk.root / "plain") == []
+
+
+def test_a_repository_that_took_another_one_in_is_not_it(desk: Desk, renamed: Path) -> None:
+    other = desk.repository("other")
+    git(other, "fetch", "-q", str(renamed))
+    git(other, "merge", "-q", "--allow-unrelated-histories", "-m", "Join", "FETCH_HEAD")
+    assert left(desk, other) == []
+
+
+def test_a_folder_that_is_there_or_whose_sessions_are_listed_anyway_is_not_named(desk: Desk) -> None:
+    old = desk.repository("proj", remote="git@github.com:ann/proj.git")
+    desk.session(old)
+    there = desk.repository("there")
+    desk.session(there)
+    desk.ingest()
+    assert left(desk, desk.repository("copy", of="there")) == []
+    assert left(desk, old.rename(desk.root / "moved")) == []
+
+
+def test_a_worktree_that_an_agent_made_and_removed_is_not_said_to_have_moved(desk: Desk) -> None:
+    main = desk.repository("proj")
+    git(main, "worktree", "add", "-q", str(worktree := desk.root / ".agent" / "worktrees" / "fix"))
+    desk.session(worktree)
+    desk.ingest()
+    git(main, "worktree", "remove", str(worktree))
+    assert left(desk, main) == []
+
+
+def test_no_git_is_started_where_the_repository_is_known_or_no_other_is_gone(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.session(known_one := desk.repository("one"))
+    desk.session(desk.repository("two"))
+    desk.ingest()
+    unknown = desk.repository("three")
+    monkeypatch.setattr(GitProgram, "__init__", lambda *_, **__: pytest.fail("git was started"))
+    assert left(desk, unknown) == left(desk, desk.root) == []
+    (desk.root / "two").rename(desk.root / "four")
+    assert left(desk, known_one) == []
+
+
+def test_a_repository_that_had_no_commit_yet_is_known_once_it_has(desk: Desk) -> None:
+    (folder := desk.root / "new").mkdir()
+    git(folder, "init", "-q")
+    desk.session(folder)
+    desk.ingest()
+    assert desk.at(desk.root).home_store.ask(known) == {}
+    git(folder, "commit", "-q", "--allow-empty", "-m", "Begin")
+    desk.session(folder)
+    desk.ingest()
+    assert desk.at(desk.root).home_store.ask(known).keys() == {str(folder)}

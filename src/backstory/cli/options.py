@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from backstory import agents
 from backstory.cli import output
-from backstory.errors import UnknownValue
+from backstory.errors import Next, UnknownValue
 from backstory.lazy import lazy_module
 from backstory.store.tables.session_filter import Selection
 
@@ -265,6 +267,22 @@ def report_elsewhere(app: App) -> None:
         output.talk(
             f"{len(app.conflicts)} in conflict: known here from another place, so the machine's store keeps its own."
         )
+
+
+def report_left_behind(app: App) -> None:
+    """Print which folders are gone that held the repository of this one, and how their sessions are listed here."""
+    for each in app.reader.left_behind():
+        root, shown = app.workspace.worktree, _from_home(app, each.folder)
+        command = Next("project move", shown or Path(each.folder), "." if root == app.cwd else root)
+        gone = f"{output.counted(each.sessions, 'session')} of {shown or each.folder}, which is gone"
+        same = f"the same git repository (first commit {each.commit[:7]})"
+        output.talk(output.one_liner(f"{gone}: {same}. Show them here: {command}"))
+
+
+def _from_home(app: App, folder: str) -> str:
+    """A folder in the user's home as a shell reads it; '' for any other."""
+    home = f"{app.environ.get('HOME', '').rstrip('/')}/"
+    return f"~/{shlex.quote(folder[len(home) :])}" if len(home) > 1 and folder.startswith(home) else ""
 
 
 EVERYWHERE = "--all looks at every project's"

@@ -66,6 +66,11 @@ class GitHistory:
         found = self._git.ask("rev-list", "--max-parents=0", f"-n{ROOTS_MAX + 1}", "HEAD", "--").split()
         return tuple(reversed(found)) if len(found) <= ROOTS_MAX else ()
 
+    def has_commits(self, hashes: Sequence[str]) -> bool:
+        """Return True if any of these commits is here; raises NoGit and GitFailed."""
+        output = self._git.ask("cat-file", "--batch-check=%(objecttype)", given="\n".join(hashes) + "\n")
+        return "commit" in output.splitlines()
+
     def path_of(self, typed: str) -> str | None:
         """A path as git names it, below the root, with ``/``; None for one outside. Links of folders are followed."""
         if self.root is None:

@@ -11,8 +11,10 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.errors import RecordNotFound
+from backstory.projects import git
 from backstory.store.intake import coverage, derived_tables
 from backstory.store.tables import events as stored_events
+from backstory.store.tables import sessions as stored_sessions
 from backstory.store.tables import turns as stored_turns
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from backstory.workspace.place import Place
     from backstory.workspace.runs.contexts import SessionContext
     from backstory.workspace.runs.running import ListedRun
+    from backstory.workspace.stores.moving import LeftBehind
 
 
 def _ignore(_remark: str) -> None:
@@ -74,6 +77,23 @@ class Reader:
     def session_pages(self, wanted: SessionFilter, first: int) -> Iterator[SessionPage]:
         """The whole list, read as it is asked for: a page of ``first`` sessions, then larger and larger ones."""
         return self._listing.pages(wanted, first)
+
+    def left_behind(self) -> list[LeftBehind]:
+        """The folders of sessions that are gone and whose git repository is here now.
+
+        Git is started only where the repository here is not known, and one of a folder that is gone is.
+        """
+        home, root = self._place.home_store, git.repository_root(self._place.folder)
+        if root is None or home is not self._place.machine_store:
+            return []
+        is_known, noted = home.ask_or((True, list[str]()), stored_sessions.same_repositories, str(root))
+        if not noted:
+            return []
+        from backstory.workspace.history.sessions import SessionFilter
+        from backstory.workspace.stores import moving  # mostly it was never elsewhere
+
+        here = self._listing.filter_of(home, SessionFilter())
+        return moving.left_behind(self._place, root, noted, here, is_known=is_known)
 
     def nobody_has(self, wanted: Selection) -> str:
         """Say which value of a filter no session here has, and what is near it; '' where each is there."""

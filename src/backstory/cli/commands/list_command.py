@@ -16,6 +16,7 @@ from backstory.cli.options import (
     pick_option,
     readable,
     report_elsewhere,
+    report_left_behind,
     report_runs,
     store_option,
     why_no_sessions,
@@ -85,6 +86,8 @@ def command(
         output.json([sessions.as_json(each) for each in page.sessions])
     else:
         report_elsewhere(app)
+        if not everything:
+            report_left_behind(app)
         if not page.sessions:
             output.talk(why_no_sessions(app, wanted))
             return
@@ -113,6 +116,7 @@ def print_overview(app: App) -> None:
     page = app.reader.sessions(wanted, Page(limit=SESSIONS_SHOWN))
     report_runs(app.reader)
     report_elsewhere(app)
+    report_left_behind(app)
     if not page.sessions:
         output.talk(why_no_sessions(app, wanted))
         output.talk("Help: backstory help")

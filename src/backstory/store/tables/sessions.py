@@ -675,10 +675,35 @@ def project_names(db: apsw.Connection) -> naming.ProjectNames:
 
 
 def are_projects_noted(db: apsw.Connection) -> bool:
-    """Return True if the names of projects were noted since the newest session came."""
-    newest = "select coalesce(max(id), 0) from sessions"
-    upto = "select json_extract(value, '$.upto') from meta where key = ?"
-    return bool(db.execute(f"select ({upto}) >= ({newest})", (PROJECT_NAMES,)).get)
+    """Return True if no session came since the names of projects were noted that began in another place.
+
+    A place at which a repository had no commit then is another one, too.
+    """
+    return not db.execute(_NEW_PLACE, (PROJECT_NAMES, REPOSITORIES)).get
+
+
+_NEW_PLACE = """
+with noted(upto) as (select coalesce((select json_extract(value, '$.upto') from meta where key = ?1), -1))
+select exists (select 1 from noted, sessions new where new.id > upto and (
+  new.root not in (select each.key from meta m, json_each(m.value) each where m.key = ?2)
+  or not exists (select 1 from sessions old where old.cwd is new.cwd and old.id <= upto and old.project is new.project
+    and old.repository is new.repository and old.root is new.root)))
+"""
+
+
+def same_repositories(db: apsw.Connection, root: str) -> tuple[bool, list[str]]:
+    """Return the other roots at which the repository of this one was, and True; all, and False, if it is not known."""
+    rows = fetch(db, tuple[str, int], _SAME, (REPOSITORIES, root))
+    return not any(unknown for _, unknown in rows), [each for each, _ in rows]
+
+
+_SAME = """
+with noted(root, commits) as materialized (
+  select each.key, json_extract(each.value, '$.commits') from meta m, json_each(m.value) each where m.key = ?1
+)
+select root, mine is null from (select root, commits, (select commits from noted where root = ?2) as mine from noted)
+where root <> ?2 and commits <> '[]' and (mine is null or mine = commits)
+"""
 
 
 def folders(db: apsw.Connection, moves: Moves) -> list[str]:

@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.bounds import iso
-from backstory.errors import FolderNotKnown, MoveRefused, NotMoved
+from backstory.derive.naming import main_folder
+from backstory.errors import FolderNotKnown, GitFailed, MoveRefused, NoGit, NotMoved
 from backstory.store.moves import Move, rebased, with_move
+from backstory.store.tables import repositories
 from backstory.store.tables import sessions as stored_sessions
 from backstory.store.tables.session_filter import ListFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from backstory.store import Store
-    from backstory.workspace.workspace import Workspace
+    from backstory.workspace.place import Place
 
 NAMED_MAX = 8
 """The most folders that are named where one is not known."""
+GIT_SECONDS = 2.0
+"""The time in which git is asked which repository is here."""
 
 
 class MovedFolder(Struct, frozen=True, kw_only=True):
@@ -35,7 +39,15 @@ class MovedFolder(Struct, frozen=True, kw_only=True):
     sessions: int = 0
 
 
-def move(workspace: Workspace, old: Path, new: Path) -> MovedFolder:
+class LeftBehind(Struct, frozen=True, kw_only=True):
+    """A folder that is gone, and its sessions that are not listed where its repository is. ``commit``: its first."""
+
+    folder: str
+    sessions: int
+    commit: str
+
+
+def move(workspace: Place, old: Path, new: Path) -> MovedFolder:
     """Make the sessions of a moved folder appear, and resume, in its new place.
 
     Raises MoveRefused, FolderNotKnown, and what writing the home store raises.
@@ -54,7 +66,7 @@ def move(workspace: Workspace, old: Path, new: Path) -> MovedFolder:
     return MovedFolder(old=found, new=str(target), at=at, sessions=sessions)
 
 
-def undo(workspace: Workspace, old: Path) -> MovedFolder:
+def undo(workspace: Place, old: Path) -> MovedFolder:
     """Take ``move`` back. Raises NotMoved."""
     known = moved(workspace)
     found = next((each for each in known if each.old in (str(old), str(old.resolve()))), None)
@@ -66,10 +78,65 @@ def undo(workspace: Workspace, old: Path) -> MovedFolder:
     return found
 
 
-def moved(workspace: Workspace) -> list[MovedFolder]:
+def moved(workspace: Place) -> list[MovedFolder]:
     """The folders that were moved, by their old paths."""
     moves = sorted((each for each in workspace.machine_store.moves if each.owner is None), key=lambda each: each.old)
     return [MovedFolder(old=each.old, new=each.new, at=each.at) for each in moves]
+
+
+def left_behind(
+    place: Place, root: Path, noted: Sequence[str], here: ListFilter, *, is_known: bool
+) -> list[LeftBehind]:
+    """Return the folders that are gone and held the repository at this root, with their sessions that are not listed.
+
+    ``noted``: roots of its worktrees; unless ``is_known``, of any repository: git is asked whether it is this one.
+    ``here``: the sessions that are listed.
+    """
+    home = place.machine_store
+    gone = [each for each in noted if _is_gone(home.moves.here(each), root)]
+    known = home.ask_or({}, repositories.known) if gone else {}
+    commits = {each: known[each].commits for each in gone if each in known}
+    if not is_known:
+        begun = _first_commits(place, root, commits.values())
+        commits = {each: some for each, some in commits.items() if {*some} == begun}
+    listed = {uid for _, uid, _ in home.ask_or([], stored_sessions.in_order, here)} if commits else set[str]()
+    found = []
+    for each, some in commits.items():
+        there = home.as_recorded(ListFilter(project=each, folder=each))
+        uids = {uid for _, uid, _ in home.ask_or([], stored_sessions.in_order, there)} - listed
+        found += [LeftBehind(folder=each, sessions=len(uids), commit=some[0])] if uids else []
+    return found
+
+
+def _is_gone(folder: str, root: Path) -> bool:
+    """Return True if a root is gone and may have been moved: not a worktree that an agent made, nor part of another."""
+    is_apart = rebased(folder, str(root), "") is None and rebased(str(root), folder, "") is None
+    return is_apart and main_folder(folder) == folder and not _is_there(Path(folder))
+
+
+def _is_there(folder: Path) -> bool:
+    try:
+        folder.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        # Nobody may look there now.
+        return True
+    return True
+
+
+def _first_commits(place: Place, root: Path, wanted: Collection[Sequence[str]]) -> set[str]:
+    """The commits that the repository at a root begins with, if any of those that are wanted are in it."""
+    if not wanted:
+        return set()
+    from backstory.projects.git_history import GitHistory  # mostly the repository is known
+
+    history = GitHistory(root, place.environ, seconds=GIT_SECONDS)
+    try:
+        is_here = history.has_commits([each for some in wanted for each in some])
+        return {*history.first_commits()} if is_here else set()
+    except (NoGit, GitFailed):
+        return set()
 
 
 def as_json(moved: MovedFolder) -> dict[str, Any]:
