@@ -14,7 +14,7 @@ import pytest
 
 from backstory.store import open_store
 from tests.support.bench import Bench
-from tests.support.going import DEADLINE_S, GOOD, Going, until
+from tests.support.going import DEADLINE_S, GOOD, Going, delta, until
 from tests.support.machines import claude_line, claude_log, conversation, lines
 from tests.support.read_only import read_only, without_power
 
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 CONFLICTING = [("--turn", "1"), ("@1",)]
+SLEEP = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "sleep 300"}}
+DECLINED = {
+    "type": "tool_result", "tool_use_id": "t1", "is_error": True,
+    "content": "The user doesn't want to proceed with this tool use. The tool use was rejected",
+}  # fmt: skip
 
 
 class Shown:
@@ -186,6 +191,22 @@ def test_a_call_is_shown_before_its_result_comes(log: Path, follow: Callable[...
     ]  # fmt: skip
 
 
+def test_a_call_that_a_stop_cut_off_is_interrupted(log: Path, follow: Callable[..., Shown]) -> None:
+    shown = follow()
+    append(log, claude_line("user", "u8", "go"), record("assistant", SLEEP), record("user", DECLINED))
+    shown.until("● Bash sleep 300")
+    append(log, record("user", {"type": "text", "text": "[Request interrupted by user for tool use]"}))
+    shown.until("interrupted")
+    assert not shown.has("refused")
+
+
+def test_a_call_that_a_person_declined_is_refused(log: Path, follow: Callable[..., Shown]) -> None:
+    shown = follow()
+    append(log, claude_line("user", "u8", "go"), record("assistant", SLEEP), record("user", DECLINED))
+    append(log, claude_line("user", "u9", "use a shorter time"))
+    shown.until("refused")
+
+
 def record(kind: str, part: dict[str, Any]) -> bytes:
     said = json.loads(claude_line(kind, f"x{part.get('id', part.get('tool_use_id'))}{kind}"))
     said["message"] = {"role": kind, "content": [part]}
@@ -267,6 +288,33 @@ def test_a_run_is_followed_to_its_end_and_so_is_the_next(bench: Bench) -> None:
     told = "".join(shown.out)
     assert [told.count(word) for word in ("❯ first", "Where now?", "Looking.", "Found.", "third", "three")] == [1] * 6
     assert told.index("── turn 2") < told.index("Where now?") < told.index("Found.") < told.index("── turn 3")
+
+
+def test_the_lines_of_an_answer_are_shown_while_it_is_written(bench: Bench) -> None:
+    bench.run("first", {"say": "one"}, GOOD)
+    answer = "The heron nests in reeds.\n\nIt feeds on fish."
+    with Going(bench, delta(answer[:20]), delta(answer[20:35]), then=({"say": answer}, GOOD)) as going:
+        shown = beside(bench, "S1")
+        shown.until("The heron nests in reeds.")
+        assert not shown.has("It feeds")
+        going.end_agent()
+        shown.until("✓ turn 2 completed")
+    assert shown.end() == 0
+    told = "".join(shown.out)
+    assert [told.count(line) for line in ("The heron nests in reeds.", "It feeds on fish.")] == [1, 1]
+
+
+def test_a_path_in_the_project_is_shown_from_there_on(bench: Bench) -> None:
+    bench.run("first", {"say": "one"}, GOOD)
+    read = {"file_path": str(bench.project / "calc.py")}
+    part = {"type": "tool_use", "id": "t1", "name": "Read", "input": read}
+    call = {"type": "assistant", "message": {"id": "m", "role": "assistant", "content": [part]}}
+    with Going(bench, {"raw": json.dumps(call) + "\n"}):
+        shown = beside(bench, "S1")
+        shown.until("● Read")
+        assert shown.end() == 0
+        assert shown.has("● Read calc.py\n")
+        assert "● Read calc.py\n" in bench.backstory("show", "S1").stdout
 
 
 def test_a_run_that_fails_says_why_once(bench: Bench) -> None:

@@ -204,3 +204,34 @@ def test_a_message_to_a_running_agent_is_followed(followed: Followed) -> None:
     assert texts(each.event for looked in grown for each in looked.events) == [
         "Where?", "one", "Only even numbers", "two",
     ]  # fmt: skip
+
+
+def piece(text: str) -> str:
+    """A piece of an answer, as it is streamed."""
+    return record("stream_event", event={"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}})
+
+
+def test_the_words_of_an_answer_are_followed_before_it_is_whole(followed: Followed) -> None:
+    agent = Agent(followed)
+
+    def end() -> None:
+        agent.ends()
+        followed.end(agent.spool)
+
+    grown = followed.looks(
+        lambda: agent.writes(piece("The heron ")), lambda: agent.writes(piece("nests in")),
+        lambda: agent.writes(piece(" reeds."), say("The heron nests in reeds.")), end,
+    )  # fmt: skip
+    assert [each.writing for each in grown if each.writing] == ["The heron ", "The heron nests in"]
+    assert texts(each.event for looked in grown for each in looked.events) == ["Where?", "The heron nests in reeds."]
+
+
+def test_an_answer_that_was_cut_off_is_followed_to_its_last_word(followed: Followed) -> None:
+    agent = Agent(followed)
+
+    def end() -> None:
+        agent.ends()
+        followed.end(agent.spool)
+
+    grown = followed.looks(lambda: agent.writes(piece("The heron nests")), end)
+    assert texts(each.event for looked in grown for each in looked.events) == ["Where?", "The heron nests"]

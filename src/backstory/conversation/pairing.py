@@ -118,26 +118,45 @@ def without_repeats(
         yield held
 
 
-def with_interruptions(
-    items: Iterable[T], event_of: Callable[[T], Event], with_event: Callable[[T, Event], T]
-) -> Iterator[T]:
-    """Yield the items, and say of calls whose agent was stopped that they were interrupted.
+class Interruptions(Generic[T]):
+    """Says of calls whose agent was stopped that they were interrupted; ``take`` and ``release`` return what is known.
 
     Clients say of them what they say of a call that a person refused: the record behind the results is the difference.
     """
-    held: list[T] = []
-    for item in items:
-        event = event_of(item)
+
+    def __init__(self, event_of: Callable[[T], Event], with_event: Callable[[T, Event], T]) -> None:
+        self._event_of, self._with_event = event_of, with_event
+        self._held: list[T] = []
+
+    def take(self, item: T) -> Iterator[T]:
+        """Take the next item; returns those that need not wait any longer."""
+        event = self._event_of(item)
         if isinstance(event, ToolResult) and event.is_error and is_refusal(event.content):
-            held.append(item)
-            continue
-        was_stopped = isinstance(event, Error) and event.code == INTERRUPTED
-        for each in held:
-            result = msgspec.structs.replace(event_of(each), content=INTERRUPTED)
-            yield with_event(each, result) if was_stopped else each
-        held.clear()
+            self._held.append(item)
+            return
+        if isinstance(event, Error) and event.code == INTERRUPTED:
+            self._held = [self._with_event(each, _interrupted(self._event_of(each))) for each in self._held]
+        yield from self.release()
         yield item
-    yield from held
+
+    def release(self) -> Iterator[T]:
+        """Return the items that wait for what comes next, as they are."""
+        held, self._held = self._held, []
+        yield from held
+
+
+def with_interruptions(
+    items: Iterable[T], event_of: Callable[[T], Event], with_event: Callable[[T, Event], T]
+) -> Iterator[T]:
+    """Yield the items, with ``Interruptions`` among them."""
+    interruptions = Interruptions(event_of, with_event)
+    for item in items:
+        yield from interruptions.take(item)
+    yield from interruptions.release()
+
+
+def _interrupted(result: Event) -> Event:
+    return msgspec.structs.replace(result, content=INTERRUPTED)
 
 
 def with_answers(

@@ -43,6 +43,8 @@ class LiveRun:
         self._received = Received(spool, run.agent, self._reader)
         self._order = spool.order()
         self._spooled = SpooledRun(spool, run, exit_unseen(spool), _last_written(spool, now))
+        self._answer: list[str] = []
+        """The answer that is being written: the words that no event has yet."""
         self.is_begun = False
         """True if its prompt was returned."""
         self.is_over = False
@@ -65,17 +67,21 @@ class LiveRun:
 
     def events(self) -> Iterator[Event]:
         """Its events as far as it had come, once: at the end also the text of an answer that was not finished."""
-        unfinished = list[str]()
         for record in self._records():
             yield from (event for _, event in record.events)
-            if any(isinstance(event, model.AssistantText) for _, event in record.events):
-                unfinished.clear()
-            unfinished.append(record.delta)
         self.close()
-        if text := "".join(unfinished):
-            yield model.AssistantText(text=text)
+        yield from self._unfinished()
         if self._spooled.end_error is not None:
             yield model.Error(message=self._spooled.end_error)
+
+    @property
+    def writing(self) -> str:
+        """The answer that the agent is writing, as far as it was read; '' between two answers, and at the end."""
+        return "" if self.is_over else "".join(self._answer)
+
+    def _unfinished(self) -> list[Event]:
+        """The same as the event that is stored if no more comes."""
+        return [model.AssistantText(text="".join(self._answer))] if self._answer else []
 
     def new(self) -> list[Event]:
         """Its events since the last call; first the prompt."""
@@ -87,6 +93,7 @@ class LiveRun:
         # Before its output is there, its agent is being started.
         if not self.is_running and (self.has_output or not self._spool.folder.exists()):
             self.is_over = True
+            found += self._unfinished()
             self.close()
         return found
 
@@ -96,6 +103,10 @@ class LiveRun:
             self.is_begun = True
             yield Record([(0, typed_part(self.run.prompt)[1])])
         for record in self._output():
+            if any(isinstance(event, model.AssistantText) for _, event in record.events):
+                self._answer.clear()
+            if record.delta:
+                self._answer.append(record.delta)
             yield record
             if words := self._received.new():
                 yield Record([(0, word.event) for word in words])

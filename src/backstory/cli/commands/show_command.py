@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from backstory.workspace.history.transcript import ListedTurn, ShownSummary, Transcript
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.reader import Reader
-    from backstory.workspace.runs.running import LiveMeter
 
 
 WINDOW = 500
@@ -147,9 +146,8 @@ def _show(app: App, found: LocatedSession, turn: int | None, *, full: bool, thin
         return
     lines = _lines(app, transcript, events, only=turn, full=full, thinking=thinking or full)
     by_number = {each.number: each for each in shown}
-    now = app.workspace.now()
     coming = (
-        _live_lines(by_number[number], run, now, _meter_before(app, found, run), full=full, thinking=thinking or full)
+        _live_lines(app, found, by_number[number], run, full=full, thinking=thinking or full)
         for number, run in live.items()
     )
     output.pages(chain(lines, chain.from_iterable(coming)))
@@ -364,17 +362,16 @@ def _untimed(result: Event | None) -> Answer | None:
     return Answer(None, compacted) if isinstance(compacted, model.ToolResult) else None
 
 
-def _meter_before(app: App, found: LocatedSession, run: LiveRun) -> LiveMeter | None:
-    return live_meter(app.workspace, found.store, found.session, run.run.agent, run.run.model, "")
-
-
 def _live_lines(
-    listed: ListedTurn, run: LiveRun, now: int, live: LiveMeter | None, *, full: bool, thinking: bool
+    app: App, found: LocatedSession, listed: ListedTurn, run: LiveRun, *, full: bool, thinking: bool
 ) -> Iterator[str]:
-    """A turn of a live run. ``live``: how full the context was before it."""
-    yield from ("", turn_line(listed, now))
-    unknown = 0
-    events = run.events() if live is None else live.counting(run.events())
+    """A turn of a live run."""
+    yield from ("", turn_line(listed, app.workspace.now()))
+    live = live_meter(app.workspace, found.store, found.session, run.run.agent, run.run.model, "")
+    unknown, folder = 0, found.session.said_folder or run.run.cwd
+    events: Iterator[Event] = run.events() if live is None else live.counting(run.events())
+    if not full:
+        events = with_interruptions(events, lambda each: each, lambda _, event: event)
     shown = results_below_calls(events, lambda each: each, lambda _: listed.number)
     pairs = ((event, answered, None) for event, answered in shown) if full else with_answers(shown, lambda each: each)
     for event, answered, result in pairs:
@@ -383,7 +380,8 @@ def _live_lines(
         elif thinking or not isinstance(event, model.Thinking):
             # Of a call the compact form may leave nothing to show.
             drawn = event if full or isinstance(event, model.ToolCall) else compact_event(event)
-            yield from event_lines(None, drawn, full=full, answered=answered, answer=_untimed(result))
+            answer = _untimed(result)
+            yield from event_lines(None, drawn, full=full, answered=answered, answer=answer, folder=folder)
     yield from unknown_line(unknown)
     if run.is_running:
         process = f"process {run.pid}" if run.pid is not None else "something that it started"

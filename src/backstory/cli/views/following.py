@@ -10,7 +10,7 @@ from backstory.cli import output
 from backstory.cli.stop_signals import stop_on_signals
 from backstory.cli.views.event_view import end_line, event_lines, turn_line, unknown_line
 from backstory.conversation.compact import compact_event
-from backstory.conversation.pairing import Pairing, without_repeats
+from backstory.conversation.pairing import Interruptions, Pairing, without_repeats
 from backstory.workspace.history import transcript as turns
 from backstory.workspace.history.following import Following, following_as_json
 from backstory.workspace.stores.importing import Machine
@@ -41,15 +41,19 @@ def follow(app: App, located: LocatedSession, before: Before, *, full: bool, thi
         seen = _Seen(app.reader.events(located, form=form, turns=wanted))
         for line in before(transcript, iter(seen), full=full, thinking=thinking, as_json=as_json):
             output.data(line)
-        screen = _Screen(app.workspace.now(), stored, full=full, thinking=thinking, current=seen.turn)
+        screen = _Screen(
+            app.workspace.now(), stored, full=full, thinking=thinking, current=seen.turn,
+            folder=located.session.said_folder,
+        )  # fmt: skip
         _print_what_is_followed(following, located)
-        with closing(following.grown(seen.seq, {each.turn.uid for each in stored.values()})) as grown:
+        with closing(following.grown(seen.seq, {each.turn.uid for each in stored.values()})) as grown, closing(screen):
             begun = set(stored)
             for each in grown:
-                if each.remark and not as_json:
-                    output.talk(each.remark)
-                for line in _json_lines(each, begun, full=full) if as_json else screen.lines(each):
-                    output.data(line)
+                if as_json:
+                    for line in _json_lines(each, begun, full=full):
+                        output.data(line)
+                else:
+                    screen.show(each)
     except KeyboardInterrupt:
         # It is how this command ends.
         return
@@ -97,16 +101,43 @@ class _Screen:
     """Draws what comes. A call is drawn at once; a result that comes later stands below it, or names it."""
 
     def __init__(
-        self, now: int, turns: dict[int, ListedTurn], *, full: bool, thinking: bool, current: int | None
+        self, now: int, turns: dict[int, ListedTurn], *, full: bool, thinking: bool, current: int | None, folder: str
     ) -> None:
-        self._now = now
+        self._now, self._folder = now, folder
         self._full, self._thinking, self._current = full, thinking, current
+        self._interruptions = Interruptions(_event_of, _with_event)
         self._pairing: Pairing[FollowedEvent] = Pairing(_event_of, lambda each: each.turn)
         self._turns = dict(turns)
         self._last: Event | None = None
+        self._written: list[str] = []
+        """The lines of an answer that were drawn before it was whole."""
+        self._is_line_open = False
 
-    def lines(self, grown: Grown) -> Iterator[str]:
-        """Return new turns and events as lines."""
+    def show(self, grown: Grown) -> None:
+        """Draw what came. On a screen the last line of an answer that is being written is drawn anew as it grows."""
+        if self._is_line_open:
+            output.take_back_line()
+        if grown.remark:
+            output.talk(grown.remark)
+        for line in self._lines(grown):
+            output.data(line)
+        *whole, last = self._answer_lines(grown.writing)
+        self._is_line_open = bool(grown.writing) and output.is_screen()
+        for line in whole[len(self._written) :]:
+            output.data(line)
+        self._written = self._written if len(whole) < len(self._written) else whole
+        if self._is_line_open:
+            output.passing_line(last)
+
+    def close(self) -> None:
+        """End the line that is being written."""
+        if self._is_line_open:
+            output.talk("")
+
+    def _answer_lines(self, text: str) -> list[str]:
+        return list(event_lines(None, model.AssistantText(text=text), full=self._full))
+
+    def _lines(self, grown: Grown) -> Iterator[str]:
         self._turns |= {each.number: each for each in grown.turns}
         pairs = self._paired(grown)
         if not self._full:
@@ -126,9 +157,19 @@ class _Screen:
             yield from end_line(turn, is_news=True)
 
     def _paired(self, grown: Grown) -> Iterator[tuple[FollowedEvent, ToolCall | None]]:
-        for each in grown.events:
+        for each in self._explained(grown):
             yield from self._pairing.take(each)
         yield from self._pairing.release()
+
+    def _explained(self, grown: Grown) -> Iterator[FollowedEvent]:
+        """Return the new events. A refusal waits for the next one, which may say that the agent was stopped."""
+        if self._full:
+            yield from grown.events
+            return
+        for each in grown.events:
+            yield from self._interruptions.take(each)
+        if grown.ended:
+            yield from self._interruptions.release()
 
     def _event_lines(self, each: FollowedEvent, answered: ToolCall | None) -> Iterator[str]:
         event, last = each.event, self._last
@@ -136,9 +177,16 @@ class _Screen:
         shown = event if self._full or isinstance(event, model.ToolCall) else compact_event(event)
         if answered is not None and isinstance(last, model.ToolCall) and last.tool_use_id == answered.tool_use_id:
             answered = None
-        found = list(event_lines(each.seq, shown, full=self._full, answered=answered))
+        found = list(event_lines(each.seq, shown, full=self._full, answered=answered, folder=self._folder))
         self._last = event if found else last
+        if isinstance(event, model.AssistantText):
+            found, self._written = _without(found, self._written), []
         yield from found
+
+
+def _without(lines: list[str], written: list[str]) -> list[str]:
+    """Return the lines of an answer that were not drawn while it was written; all if it became another one."""
+    return lines[len(written) :] if lines[: len(written)] == written else lines
 
 
 def _event_of(each: FollowedEvent) -> Event:

@@ -65,6 +65,8 @@ class Grown(Struct, frozen=True, kw_only=True):
     turns: tuple[ListedTurn, ...] = ()
     """Turns that began, or of which more is known."""
     events: tuple[FollowedEvent, ...] = ()
+    writing: str = ""
+    """The answer that an agent is writing behind these events, from its beginning. Its event comes when it is whole."""
     ended: tuple[ListedTurn, ...] = ()
     """Turns whose end is known now."""
     remark: str = ""
@@ -252,10 +254,13 @@ class _Runs:
 
     def _new_of(self, uid: str, live: LiveRun) -> Iterator[Grown]:
         number, is_first = self._turns.number(uid), not live.is_begun
-        if new := live.new():
+        written = live.writing
+        new = live.new()
+        if new or live.writing != written:
             turns = (self._turns.listed(live.turn, live=RUNNING, pid=live.pid),) if is_first else ()
             self._shown[uid] += [compact_event(each) for each in new if isinstance(each, Error)]
-            yield Grown(turns=turns, events=tuple(FollowedEvent(turn=number, event=each) for each in new))
+            events = tuple(FollowedEvent(turn=number, event=each) for each in new)
+            yield Grown(turns=turns, events=events, writing=live.writing)
         if live.is_over:
             del self._live[uid]
             if not live.has_output:
