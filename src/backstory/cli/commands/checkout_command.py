@@ -78,5 +78,5 @@ def _last_message(found: LocatedSession, point: Point) -> str:
     (turn,) = (turn for turn in found.store.tree(found.session) if turn.uid == point.uid)
     message = f"U: {turn.prompt}"
     for record in path_records(found, [Span(turn.uid, turn.first_seq, point.seq)], [turn]):
-        message = path.said(record)
+        message = path.said(record, found.session.said_folder)
     return f" {output.one_line(message, TEXT_COLUMNS)}"

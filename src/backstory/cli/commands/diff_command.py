@@ -9,6 +9,7 @@ import click
 from backstory.cli import output
 from backstory.cli.options import json_option, print_default, readable, session_option, store_option
 from backstory.cli.views import path
+from backstory.cli.views.call_view import path_in
 from backstory.workspace.history import trees
 from backstory.workspace.history.targets import NUMBER, RECORD
 
@@ -65,11 +66,13 @@ def _print_side(side: Side, words: str) -> None:
     facts = [output.counted(len(side.turns), "turn")]
     facts += [] if side.cost.low_usd is None else [output.money(side.cost)]
     output.data(output.style(f"--- {head} ({', '.join(facts)}) ---", bold=True))
-    for line in path.lines(side.records):
+    folder = side.target.located.session.said_folder
+    for line in path.lines(side.records, folder):
         output.data(line)
     files = list(side.files.items())
+    room = max(output.width() - 10, 20)
     for name, action in files[:FILES_SHOWN_MAX]:
-        output.data(f"  {output.style(action, fg='magenta')} {output.one_line(name, max(output.width() - 10, 20))}")
+        output.data(f"  {output.style(action, fg='magenta')} {output.one_line(path_in(name, folder), room)}")
     if len(files) > FILES_SHOWN_MAX:
         output.data(f"  (+{len(files) - FILES_SHOWN_MAX} more files; --json has all)")
 

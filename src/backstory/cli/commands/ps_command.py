@@ -112,7 +112,7 @@ def _doing(run: ListedRun) -> str:
     from backstory.cli.views.call_view import call_words
 
     name = output.one_line(call.tool_name, DOING_COLUMNS)
-    return f"{name} {call_words(call, max(DOING_COLUMNS - output.columns(name) - 1, 1))}".strip()
+    return f"{name} {call_words(call, max(DOING_COLUMNS - output.columns(name) - 1, 1), run.cwd or '')}".strip()
 
 
 def _label(run: ListedRun, labels: dict[str, str]) -> str:

@@ -182,11 +182,14 @@ def _preview_lines(reader: Reader, found: LocatedSession) -> Iterator[str]:
     stored = found.store.turns(found.session)
     if not stored:
         return
+    folder = found.session.said_folder
     for turn in dict.fromkeys((stored[0].first_seq, stored[-1].first_seq)):
         yield ""
         for each in reader.events(found, (turn, -1), limit=PREVIEW_EVENTS):
             if isinstance(each.event, model.UserMessage | model.AssistantText | model.ToolCall | model.Error):
-                yield from record_view.neighbour_lines(event_lines(each.outline.seq, each.event, full=False))
+                yield from record_view.neighbour_lines(
+                    event_lines(each.outline.seq, each.event, full=False, folder=folder)
+                )
 
 
 def _show_record(
@@ -223,7 +226,9 @@ def _record_lines(app: App, found: LocatedSession, record: Sequence[Entry], word
     calls = {each.event.tool_use_id: each.event for each in before if isinstance(each.event, model.ToolCall)}
     results = (each.event.tool_use_id for each in record if isinstance(each.event, model.ToolResult))
     call = next((calls[each] for each in results if each in calls), None)
-    head = record_view.Head(title=session.shown_title, uid=session.uid, seq=at.seq, turn=at.turn, at=at.at)
+    head = record_view.Head(
+        title=session.shown_title, uid=session.uid, seq=at.seq, turn=at.turn, at=at.at, folder=session.said_folder
+    )
     yield from record_view.head_lines(head, [each.event for each in record], call, app.workspace.now())
     yield from _neighbours(reader, found, before, calls, last=True)
     for each in record:

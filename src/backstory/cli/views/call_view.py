@@ -53,7 +53,7 @@ def call_lines(at: str, call: ToolCall, *, full: bool, answer: Answer | None = N
     is_error = result is not None and result.is_error
     named = call_words_in(call, "" if full else folder)
     yield _named(at, "●", call, named, ", ".join(each for each in facts if each), is_error=is_error)
-    yield from _changed_lines(call, full=full)
+    yield from _changed_lines(call, full=full, folder="" if full else folder)
     if full:
         for line in msgspec.json.format(msgspec.json.encode(call.input), indent=2).decode().split("\n"):
             yield from (f"{MARGIN}{part}" for part in flowing(line))
@@ -82,15 +82,22 @@ def number(seq: int | None) -> str:
     return GUTTER[1:] if seq is None else output.style(f"@{seq:<5}", dim=True)
 
 
-def call_words(call: ToolCall, room: int) -> str:
-    """Return the subject of a call in at most ``room`` columns; for a path its end."""
-    return _fitting(call, without_terminal_codes(essence(call)), room)
+def call_words(call: ToolCall, room: int, folder: str = "") -> str:
+    """Return the subject of a call in at most ``room`` columns; for a path its end, of one in this folder what is below
+    that.
+    """
+    return _fitting(call, call_words_in(call, folder), room)
 
 
 def call_words_in(call: ToolCall, folder: str) -> str:
     """Return the subject of a call; for a path in this folder the part below it."""
     words = without_terminal_codes(essence(call))
-    return words.removeprefix(f"{folder.rstrip('/')}/") if folder.strip("/") and is_path(call) else words
+    return path_in(words, folder) if is_path(call) else words
+
+
+def path_in(path: str, folder: str) -> str:
+    """Return a path, or of one in this folder the part below it."""
+    return path.removeprefix(f"{folder.rstrip('/')}/") if folder.strip("/") else path
 
 
 def begun(text: str, *, full: bool) -> tuple[str, list[str]]:
@@ -130,14 +137,14 @@ def _fitting(call: ToolCall, words: str, room: int) -> str:
     return output.end_of_line(words, room) if is_path(call) else output.one_line(words, room)
 
 
-def _changed_lines(call: ToolCall, *, full: bool) -> Iterator[str]:
+def _changed_lines(call: ToolCall, *, full: bool, folder: str) -> Iterator[str]:
     changed = list(changed_lines(call))
     shown = changed if full else changed[:CHANGED_LINES]
     room = room_beside(len(MARGIN) + 2)
     for sign, line in shown:
         text = line if full else output.one_line(line, room, keep_blanks=True)
         # What has no sign is the name of the file whose lines come next.
-        yield f"{MARGIN}{output.style(f'{sign} {text}', fg=COLOURS[sign]) if sign else text}"
+        yield f"{MARGIN}{output.style(f'{sign} {text}', fg=COLOURS[sign]) if sign else path_in(text, folder)}"
     if left := sum(bool(sign) for sign, _ in changed[len(shown) :]):
         yield output.style(f"{MARGIN}(+{left} more changed; --full shows them)", dim=True)
 

@@ -72,7 +72,7 @@ def event_lines(
         case model.Plan():
             yield from _noted(at, f"Plan: {event.name}", event.content, None)
         case model.Hook(name=name, output=text) if full or name.startswith(OF_HELPERS):
-            yield from _noted(at, _hook_head(name, answered), text, full)
+            yield from _noted(at, _hook_head(name, answered, "" if full else folder), text, full)
         case model.Command(name=name, output=text) if text.strip() and name:
             yield from _noted(at, f"Command: {name}", text, full)
         case model.Command(output=text) if text.strip():
@@ -87,10 +87,10 @@ def event_lines(
             yield from _told(at, event.kind, " ".join(str(value) for value in msgspec.to_builtins(event).values()))
 
 
-def _hook_head(name: str, answered: model.ToolCall | None) -> str:
+def _hook_head(name: str, answered: model.ToolCall | None, folder: str) -> str:
     # What a subagent was asked and answered is no hook's word to the person reading.
     head = f"{name[:1].upper()}{name[1:]}" if name.startswith(OF_HELPERS) else f"Hook: {name}"
-    about = f": {call_words(answered, room_beside(12 + len(head)))}" if answered else ""
+    about = f": {call_words(answered, room_beside(12 + len(head)), folder)}" if answered else ""
     return head + about
 
 

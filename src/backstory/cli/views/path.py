@@ -6,6 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from backstory.cli import output
+from backstory.cli.views.call_view import path_in
 from backstory.workspace.history.records import Role
 
 if TYPE_CHECKING:
@@ -28,23 +29,23 @@ def at_once(texts: Iterable[str]) -> Iterator[str]:
         yield "\n".join(some)
 
 
-def lines(records: Iterable[Record], *, marked: bool = False) -> Iterator[str]:
-    """Records as lines; ``marked``: the last one has a > before it."""
+def lines(records: Iterable[Record], folder: str, *, marked: bool = False) -> Iterator[str]:
+    """Records of a session in this folder as lines; ``marked``: the last one has a > before it."""
     last: Record | None = None
     for each in records:
         if each.text.strip() or each.tool:
             if last is not None:
-                yield _line(last, mark=" ")
+                yield _line(last, folder, mark=" ")
             last = each
     if last is not None:
-        yield _line(last, mark=">" if marked else " ")
+        yield _line(last, folder, mark=">" if marked else " ")
 
 
-def _line(record: Record, *, mark: str) -> str:
+def _line(record: Record, folder: str, *, mark: str) -> str:
     at = f"@{record.seq:<4}"
     start = f"{output.style(mark, fg='green') if mark.strip() else mark} {output.style(at, dim=True)} "
     room = max(output.width() - 3 - len(at), TOLD_COLUMNS_LEAST)
-    text = _text(record)
+    text = _text(record, folder)
     if record.role in SIGNS:
         sign, colour = SIGNS[record.role]
         return f"{start}   {output.style(sign, fg=colour)} {output.one_line(text, room - 5)}"
@@ -53,12 +54,12 @@ def _line(record: Record, *, mark: str) -> str:
     return f"{start}{output.style(shown, **how)}"
 
 
-def said(record: Record) -> str:
+def said(record: Record, folder: str) -> str:
     """A record behind the letter or sign that says whose it is: ``U: go on``, ``→ Bash ls``."""
     start = SIGNS[record.role][0] if record.role in SIGNS else f"{LETTERS[record.role]}:"
-    return f"{start} {_text(record)}"
+    return f"{start} {_text(record, folder)}"
 
 
-def _text(record: Record) -> str:
+def _text(record: Record, folder: str) -> str:
     tool = "" if record.tool is None else output.one_line(record.tool, NAME_COLUMNS)
-    return f"{tool} {record.text}".strip()
+    return f"{tool} {path_in(record.text, folder) if record.is_path else record.text}".strip()

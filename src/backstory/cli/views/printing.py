@@ -122,6 +122,8 @@ class _TextPrinter:
         """The call whose line is still open, for its result."""
         self._calls: dict[str, model.ToolCall] = {}
         """Those that wait for their results, by their ids."""
+        self._folder = ""
+        """Where the session is, which paths in it need not repeat."""
         self._used = 0
         self._error = ""
         self._status, self._is_status_shown = "", False
@@ -168,6 +170,7 @@ class _TextPrinter:
                 output.talk("The agent continues its work.")
 
     def _start(self, started: Started) -> None:
+        self._folder = started.session.said_folder
         self._head(started)
         if started.offered and output.is_watched():
             names = output.one_line(
@@ -249,11 +252,9 @@ class _TextPrinter:
 
     def _call_line(self, mark: str, call: model.ToolCall) -> str:
         """A call, so that its result has room behind it."""
-        from backstory.cli.views.call_view import call_words  # a run without calls needs none of it
-
         name = output.one_line(call.tool_name, NAME_COLUMNS)
         room = max(output.width() * 6 // 10 - output.columns(name) - 5, TOLD_COLUMNS_LEAST)
-        summary = call_words(call, room)
+        summary = call_words(call, room, self._folder)
         self._used = output.columns(f"  {mark} {name} {summary}".rstrip())
         return f"  {output.style(mark, dim=True)} {name} {summary}".rstrip()
 
@@ -301,7 +302,7 @@ class _TextPrinter:
         ]
         self._conclude(ended, " · ".join(fact for fact in facts if fact))
         if ended.refused and ended.permissions is not None:
-            for line in refusal_lines(ended.refused, ended.permissions):
+            for line in refusal_lines(ended.refused, ended.permissions, self._folder):
                 output.talk(line)
 
     def _end_elsewhere(self, ended: Ended) -> None:
@@ -462,11 +463,13 @@ _OF_EDITS = frozenset({Tool.EDIT, Tool.WRITE})
 _ALLOWED = {Permissions.EDIT: "allow edits", Permissions.ALL: "allow everything"}
 
 
-def refusal_lines(refused: Sequence[ToolCall], permissions: Permissions) -> Iterator[str]:
-    """Yield the refused calls, and how to allow them; nothing if there are none."""
+def refusal_lines(refused: Sequence[ToolCall], permissions: Permissions, folder: str = "") -> Iterator[str]:
+    """Yield the refused calls, and how to allow them; nothing if there are none. ``folder``: where the session is."""
     if not refused:
         return
-    named = [output.one_line(f"{each.tool_name} {call_words(each, CALL_COLUMNS)}", CALL_COLUMNS) for each in refused]
+    named = [
+        output.one_line(f"{each.tool_name} {call_words(each, CALL_COLUMNS, folder)}", CALL_COLUMNS) for each in refused
+    ]
     left = [f"{len(named) - CALLS_NAMED_MAX} more"] if len(named) > CALLS_NAMED_MAX else []
     count = "1 call was" if len(refused) == 1 else f"{len(refused)} calls were"
     yield f"{count} refused: {', '.join([*named[:CALLS_NAMED_MAX], *left])}"

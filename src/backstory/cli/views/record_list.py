@@ -27,7 +27,7 @@ def print_records(app: App, found: LocatedSession, *, as_json: bool) -> None:
         return
     if branch.point is None:
         output.talk(f"{found.label} has no turns.")
-    lines = path.at_once(path.lines(branch.records, marked=True))
+    lines = path.at_once(path.lines(branch.records, found.session.said_folder, marked=True))
     output.pages(chain(lines, legend(LEGEND) if branch.point is not None else ()))
 
 

@@ -10,8 +10,9 @@ from msgspec import Struct
 from backstory import model
 from backstory.cli import output
 from backstory.cli.output import GUTTER, MARGIN, UNLIMITED, flowing_facts, page_columns, parts, room_beside
+from backstory.cli.views.call_view import call_words
 from backstory.cli.views.moments import stretch
-from backstory.derive.essence import essence, without_terminal_codes
+from backstory.derive.essence import without_terminal_codes
 from backstory.search.snippet import places_of, readable_text
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from backstory.model import Event
 
+ABOUT_COLUMNS = 60
 LINES_SHOWN = 24
 """The most lines shown of a long text: around the first match, else from its beginning."""
 LINE_CHARS_SHOWN = 600
@@ -37,20 +39,22 @@ class Head(Struct, frozen=True, kw_only=True):
     seq: int
     turn: int | None
     at: int | None
+    folder: str = ""
+    """Where the session is, which paths in it need not repeat."""
 
 
 def head_lines(head: Head, events: list[Event], call: model.ToolCall | None, now: int) -> Iterator[str]:
     """The record's session, turn and kind; for a tool's result also its call."""
     yield output.style(output.one_line(head.title or head.uid, page_columns()), bold=True)
     turn = "" if head.turn is None else f"turn {head.turn}"
-    what = ", ".join(dict.fromkeys(what_it_is(event, call) for event in events))
+    what = ", ".join(dict.fromkeys(what_it_is(event, call, head.folder) for event in events))
     at = "" if head.at is None else stretch(head.at, head.at, now)
     facts = [output.one_liner(fact) for fact in (f"{head.uid[:12]} @{head.seq}", turn, what, at) if fact]
     yield from (output.style(line, dim=True) for line in flowing_facts(facts))
     yield ""
 
 
-def what_it_is(event: Event, call: model.ToolCall | None) -> str:
+def what_it_is(event: Event, call: model.ToolCall | None, folder: str) -> str:
     """The kind of an event, in one or two words."""
     match event:
         case model.UserMessage():
@@ -60,7 +64,7 @@ def what_it_is(event: Event, call: model.ToolCall | None) -> str:
         case model.ToolCall():
             return f"call of {event.tool_name}"
         case model.ToolResult():
-            about = output.one_line(without_terminal_codes(essence(call)), 60) if call is not None else ""
+            about = "" if call is None else call_words(call, ABOUT_COLUMNS, folder)
             return f"result of {event.tool_name or 'a tool'}{f' ({about})' if about else ''}"
         case _:
             return str(event.kind).lower()

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from backstory import model
 from backstory.bounds import iso
-from backstory.derive.essence import essence, without_terminal_codes
+from backstory.derive.essence import essence, is_path, without_terminal_codes
 from backstory.export.full_form import FullForms
 from backstory.export.path_events import path_events
 
@@ -42,6 +42,8 @@ class Record(Struct, frozen=True, kw_only=True):
     role: Role
     text: str
     tool: str | None = None
+    is_path: bool = False
+    """True if the text is the path of the file that a call is about."""
 
 
 class Path(Struct, frozen=True, kw_only=True):
@@ -79,9 +81,10 @@ def record_of(stored: StoredEvent) -> Record | None:
             said = Role.SYSTEM, event.summary or "context compacted"
         case _:
             return None
-    tool = event.tool_name if isinstance(event, model.ToolCall) else None
+    call = event if isinstance(event, model.ToolCall) else None
     return Record(
-        seq=stored.seq, part=stored.part, kind=stored.kind, at=stored.at, role=said[0], text=said[1], tool=tool
+        seq=stored.seq, part=stored.part, kind=stored.kind, at=stored.at, role=said[0], text=said[1],
+        tool=None if call is None else call.tool_name, is_path=call is not None and is_path(call),
     )  # fmt: skip
 
 
