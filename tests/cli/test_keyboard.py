@@ -58,6 +58,13 @@ def test_ctrl_c_is_told_in_one_line(going: Terminal) -> None:
     assert going.echoes()
 
 
+def test_a_stop_from_elsewhere_names_no_key(bench: Bench, going: Terminal) -> None:
+    assert bench.backstory("cancel").returncode == 0
+    shown = going.end()
+    assert "\nStopping the agent.\n" in shown
+    assert "Ctrl-C" not in shown
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_signal_that_ends_us_gives_the_terminal_back(going: Terminal, number: int) -> None:
     going.type("typed\n")

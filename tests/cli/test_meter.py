@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
+from backstory.conversation.context import event_chars
+from backstory.model import AssistantText
 from backstory.store.tables import compactions
+from backstory.workspace.runs.running import LiveMeter, Meter
 from tests.support.bench import Bench
+from tests.support.going import delta
 from tests.support.running import until
+from tests.support.streaming import recorded
 from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -207,6 +212,30 @@ def test_on_a_terminal_it_moves_while_the_answer_streams_and_is_taken_away_at_th
     assert "context 10 %" in streaming
     assert shown.index("context 20 %") < shown.rindex("\x1b[2K") < shown.rindex("context 20 %")
     assert "\x1b[2K" not in bench.run("prompt 2", *LONG).stderr
+
+
+def test_it_moves_within_an_answer_and_counts_that_once() -> None:
+    run = recorded("claude", "long-answer")
+    live = LiveMeter(Meter(used=0, limit=15_000), "Where?", lambda _: 15_000)
+    meters = [live.add([event for _, event in each.events], each.delta) for each in run.streamed]
+    moved = [each.percent for each in meters if each is not None]
+    (answer,) = run.all(AssistantText)
+    assert moved[:5] == [1, 3, 4, 6, 8]
+    assert moved == sorted(set(moved))
+    assert live.meter.used == len("Where?") + event_chars(answer)
+
+
+def test_on_a_terminal_it_is_below_the_line_that_is_being_written(bench: Bench, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    text = "word " * 300
+    script: list[dict[str, Any]] = [delta(text[:1_495]), {"wait_for": str(gate)}, {"say": text}, {"result": True}]
+    words = [sys.executable, "-m", "backstory", "run", "-a", "claude", "prompt 1"]
+    with Terminal(words, bench.project, bench.environ(script), width=80) as terminal:
+        streaming = terminal.until("context 10 %")
+        gate.touch()
+        shown = terminal.end()
+    assert streaming.endswith("word \x1bD\x1b[A\x1b7\x1b[B\rcontext 10 %")
+    assert "context 10 %\x1b8\x1b[J word" in shown
 
 
 def test_a_live_run_is_shown_with_how_full_it_is(bench: Bench, tmp_path: Path) -> None:

@@ -170,6 +170,30 @@ def take_back_line() -> None:
     sys.stderr.flush()
 
 
+def passing_line_below(text: str) -> None:
+    """Print a line below a line on a screen that is not at its end yet, until ``take_back_below``; the cursor stays."""
+    sys.stdout.flush()
+    # Down and up again makes room at the end of the screen, where a saved place would scroll away.
+    sys.stderr.write(f"\x1bD\x1b[A\x1b7\x1b[B\r{_for_stream(text, sys.stderr)}\x1b8")
+    sys.stderr.flush()
+
+
+def take_back_below() -> None:
+    """Take away what ``passing_line_below`` printed."""
+    sys.stderr.write("\x1b[J")
+    sys.stderr.flush()
+
+
+def column_after(text: str, column: int, width: int) -> int:
+    """Return how many columns of a terminal's line are taken after a text without newlines, from ``column`` on."""
+    if text.isascii():
+        return (column + len(text) - 1) % width + 1 if text else column
+    for letter in text:
+        taken = columns(letter)
+        column = taken if column + taken > width else column + taken
+    return column
+
+
 def talk_apart() -> None:
     """Print an empty line between data and the next message if a person sees both."""
     if is_watched():

@@ -491,8 +491,8 @@ class Runner:
     ) -> Generator[Came, None, Exit]:
         """Yield what comes until the agent has ended; what it started and is still running is ended with it."""
 
-        def is_of_stop() -> bool:
-            return stopping.was_asked or spool.was_cancelled
+        def shown(record: Record) -> Shown:
+            return _shown(record, stopping, is_of_stop=stopping.was_asked or spool.was_cancelled)
 
         both = outputs(spool.folder, reader, lambda path: ArrivalNotes(path, self._now, since))
         born = processes.birth(process.pid)
@@ -501,11 +501,11 @@ class Runner:
                 leaving.callback(each)
             with EndOf(process.pid) as ending:
                 while process.poll() is None:
-                    came = yield from _new(*both, spool, is_of_stop)
+                    came = yield from _new(*both, spool, shown)
                     if steering is not None:
                         came = (yield from _steered(steering, stopping)) or came
                     stopping.look(came=came)
-                    yield Shown([], is_of_stop=is_of_stop())
+                    yield shown(Record([]))
                     if not came:
                         ending.wait(POLL_S)
             spool.kill()
@@ -513,7 +513,7 @@ class Runner:
             # Nobody writes any more: the end of the file is the end of the output.
             for output in both:
                 for record in output.rest():
-                    yield _shown(record, is_of_stop)
+                    yield shown(record)
             if steering is not None:
                 steering.end()
                 yield from _steered(steering, stopping)
@@ -535,9 +535,10 @@ def _outliving(process: subprocess.Popen[bytes]) -> Iterator[None]:
             threading.Thread(target=process.wait, name="reaper", daemon=True).start()
 
 
-def _shown(record: Record, is_of_stop: Callable[[], bool]) -> Shown:
+def _shown(record: Record, stopping: Stopping, *, is_of_stop: bool) -> Shown:
     """Return what a record says, marked where it came since the agent was asked to stop."""
-    return Shown([event for _, event in record.events], record.delta, is_of_stop=is_of_stop())
+    events = [event for _, event in record.events]
+    return Shown(events, record.delta, is_of_stop=is_of_stop, is_interrupted=is_of_stop and stopping.was_interrupted)
 
 
 def _note_native_id(store: Store, session: Session, native_id: str | None) -> None:
@@ -565,18 +566,18 @@ def _noting(
 
 
 def _new(
-    stdout: RunOutput, stderr: RunOutput, spool: Spool, is_of_stop: Callable[[], bool]
+    stdout: RunOutput, stderr: RunOutput, spool: Spool, shown: Callable[[Record], Shown]
 ) -> Generator[Came, None, bool]:
     """Yield what has come on both outputs, and note where errors stood; returns whether anything has."""
     before = stdout.whole_to, stderr.whole_to
     for record in stdout.new():
-        yield _shown(record, is_of_stop)
+        yield shown(record)
     errors = list(stderr.new())
     if any(record.events for record in errors):
         # First: who is killed once they are shown has noted their place.
         spool.note_order(stdout.whole_to, stderr.whole_to)
     for record in errors:
-        yield _shown(record, is_of_stop)
+        yield shown(record)
     return (stdout.whole_to, stderr.whole_to) != before
 
 

@@ -94,6 +94,11 @@ class Stopping:
         """True if the agent was asked to stop."""
         return self._asked is not None
 
+    @property
+    def was_interrupted(self) -> bool:
+        """True if it was asked by an interrupt of this process."""
+        return self._interrupts > 0
+
     def look(self, *, came: bool) -> None:
         """Record whether output came; act on silence, on a full disk, and on an agent that does not stop."""
         now = time.monotonic()

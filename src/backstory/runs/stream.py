@@ -62,6 +62,8 @@ class Shown(Struct, frozen=True):
     delta: str = ""
     is_of_stop: bool = False
     """True if the agent was asked to stop before, so that these events may only report it."""
+    is_interrupted: bool = False
+    """True if it was asked by a Ctrl-C here, so that another one kills it."""
 
 
 def run_part(name: str) -> AgentRunPart:

@@ -112,7 +112,8 @@ class _TextPrinter:
         self._was_chosen = was_chosen
         self._is_shown = False
         """True if the run has printed anything."""
-        self._is_stopping = False
+        self._stopping_line = ""
+        """The line that says that the agent was asked to stop, if it was."""
         self._runs = 0
         """Those that are over."""
         self._streamed = ""
@@ -126,23 +127,29 @@ class _TextPrinter:
         """Where the session is, which paths in it need not repeat."""
         self._used = 0
         self._error = ""
-        self._status, self._is_status_shown = "", False
+        self._status, self._take_status_back = "", _nothing
+        self._column: int | None = 0
+        """How many columns the answer takes of its last line on the screen; None if that is not known."""
 
     def draw(self, event: RunEvent) -> None:
-        self._hide_status()
+        if isinstance(event, Shown) and not (event.events or event.delta or event.is_of_stop):
+            return
+        self._take_status_back()
+        self._take_status_back = _nothing
         self._draw(event)
         self._show_status()
 
-    def _hide_status(self) -> None:
-        if self._is_status_shown:
-            output.take_back_line()
-            self._is_status_shown = False
-
     def _show_status(self) -> None:
-        """Show the context's fill below the lines printed so far; it is removed before anything else is printed."""
-        if self._status and not self._is_line_open and output.is_screen():
+        """Show the context's fill below what was printed so far; it is removed before anything else is printed."""
+        if not self._status or not output.is_screen():
+            return
+        if not self._is_line_open:
             output.passing_line(self._status)
-            self._is_status_shown = True
+            self._take_status_back = output.take_back_line
+        elif self._call is None and self._column is not None and self._column < output.width():
+            # Behind a full line it is not sure on which one a terminal's cursor is.
+            output.passing_line_below(self._status)
+            self._take_status_back = output.take_back_below
 
     def _draw(self, event: RunEvent) -> None:
         match event:
@@ -199,22 +206,28 @@ class _TextPrinter:
 
     def _show(self, shown: Shown) -> None:
         if shown.is_of_stop:
-            self._stopping()
+            self._stopping(f"Stopping the agent{'; another Ctrl-C kills it' if shown.is_interrupted else ''}.")
         if shown.delta:
             if self._call is not None:
                 self._end_line()
             self._streamed += shown.delta
             self._print(shown.delta)
+            self._note_column(shown.delta)
         for event in shown.events:
             if not (shown.is_of_stop and _says_it_was_stopped(event)):
                 self._event(event)
 
-    def _stopping(self) -> None:
+    def _note_column(self, printed: str) -> None:
+        *above, last = output.clean(printed).split("\n")
+        start = 0 if above else self._column
+        self._column = None if start is None or "\t" in last else output.column_after(last, start, output.width())
+
+    def _stopping(self, line: str) -> None:
         """Say once that the agent was asked to stop; what it says of that itself is not repeated."""
-        if not self._is_stopping:
+        if self._stopping_line != line:
             self._end_line()
-            output.talk(output.style("Stopping the agent; another Ctrl-C kills it.", dim=True))
-        self._is_stopping = True
+            output.talk(output.style(line, dim=True))
+        self._stopping_line = line
 
     def _event(self, event: model.Event) -> None:
         match event:
@@ -282,7 +295,7 @@ class _TextPrinter:
     def _end_line(self) -> None:
         if self._is_line_open:
             output.data()
-        self._is_line_open, self._call = False, None
+        self._is_line_open, self._call, self._column = False, None, 0
 
     def _end(self, ended: Ended) -> None:
         self._end_line()
@@ -319,8 +332,12 @@ class _TextPrinter:
         if self._is_shown:
             output.talk_apart()
         output.talk(" · ".join(each for each in (f"{output.style(mark[0], fg=mark[1])} {name}", facts) if each))
-        self._is_shown = self._is_stopping = False
-        self._error, self._runs = "", self._runs + 1
+        self._is_shown = False
+        self._error, self._stopping_line, self._runs = "", "", self._runs + 1
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _says_it_was_stopped(event: model.Event) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.errors import BackstoryError, RunUnreadable
-from backstory.model import Init
+from backstory.model import AssistantText, Init
 from backstory.projects import git
 from backstory.projects.registry import file_at
 from backstory.runs.spool import RUNNING, SPOOLS, UNREADABLE, WAITING, list_spools, running_runs
@@ -235,13 +235,15 @@ class LiveMeter:
     ) -> None:
         self._limit, self._used = before.limit, before.used + len(prompt)
         self._limit_for, self._more_before = limit_for, more_before
+        self._written = 0
+        """The characters of an answer that is being written. Its event counts instead when it is whole."""
         # Of a context that is nearly empty nothing needs to be said.
         self._percent = -1 if before.percent else 0
 
     @property
     def meter(self) -> Meter:
         """Return the present fill."""
-        return Meter(used=self._used, limit=self._limit)
+        return Meter(used=self._used + self._written, limit=self._limit)
 
     def counting(self, events: Iterable[Event]) -> Iterator[Event]:
         """The same events, each counted as it is passed on."""
@@ -249,14 +251,19 @@ class LiveMeter:
             self.add([event])
             yield event
 
-    def add(self, events: Iterable[Event]) -> Meter | None:
-        """Count what came; returns how full it is now, if that is another percentage than before."""
+    def add(self, events: Iterable[Event], delta: str = "") -> Meter | None:
+        """Count what came; returns how full it is now, if that is another percentage than before.
+
+        ``delta``: words of an answer that a later event has as a whole.
+        """
         from backstory.conversation.context import event_chars
 
         for event in events:
             self._used += event_chars(event)
+            self._written = 0 if isinstance(event, AssistantText) else self._written
             if isinstance(event, Init) and event.model:
                 self._limit = self._limit_for(event.model)
+        self._written += len(delta)
         if self._more_before is not None and 2 * self.meter.percent >= KEPT_LEAST:
             self._used, self._more_before = self._used + self._more_before(), None
         meter = self.meter

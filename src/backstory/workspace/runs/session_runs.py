@@ -587,7 +587,8 @@ class SessionRuns:
                     finished: Finished = over.value
                     return finished
                 yield Steered(message=came) if isinstance(came, UserMessage) else came
-                if live is not None and isinstance(came, Shown) and (meter := live.add(came.events)) is not None:
+                meter = live.add(came.events, came.delta) if live is not None and isinstance(came, Shown) else None
+                if meter is not None:
                     yield Metered(session=self._session, meter=meter)
                 if watch is not None and isinstance(came, Shown):
                     watch.look(came.events)
