@@ -12,16 +12,23 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import apsw
 import pytest
+from mcp_types import CallToolRequestParams
 
+from backstory.cli.app import App
 from backstory.mcp.answer import CHARS_MAX
+from backstory.mcp.kept import KeptWorkspace
 from backstory.mcp.lobby import GREETING
+from backstory.mcp.server import _Calls
 from backstory.mcp.tools import TOOLS
 from backstory.mcp.transport import LINE_BYTES_MAX, WAITING_MAX
+from backstory.workspace.history import agent_history
+from backstory.workspace.history.agent_history import AgentHistory
 from tests.set_greeting import answers_of_the_library
 from tests.support.going import until
-from tests.support.mcp_client import HERE, answered, asked
+from tests.support.mcp_client import HERE, NOBODY, answered, asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -250,7 +257,41 @@ def test_a_cancelled_call_is_not_answered_and_blocks_nothing(client: Client) -> 
     assert 100 not in answered_to
 
 
-ENDLESS = "with recursive n(x) as (select 1 union all select x + 1 from n) select count(*) from n where x < 2000000"
+def test_a_cancelled_statement_ends(shared: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would last for an hour."""
+    monkeypatch.setattr(agent_history, "SQL_TIMEOUT_S", 3_600.0)
+    kept = Kept(shared)
+    query = "with recursive n(x) as (select 1 union all select x + 1 from n) select max(x) from n"
+    params = CallToolRequestParams(name="session_store_sql", arguments={"query": query})
+
+    async def cancel() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_Calls(kept, lambda _: None).call, None, params)
+            while not kept.was_asked:
+                await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+
+    try:
+        anyio.run(cancel)
+    finally:
+        kept.close()
+
+
+class Kept(KeptWorkspace):
+    """The history of a machine, in this process. ``was_asked``: a call has begun to answer."""
+
+    was_asked = False
+
+    def __init__(self, machine: History) -> None:
+        app = App(machine.shell.environ, machine.work)
+        super().__init__(app.new_workspace, app.user_home, NOBODY, ())
+
+    def history(self, *asked: Any) -> AgentHistory:
+        self.was_asked = True
+        return super().history(*asked)
+
+
+ENDLESS = "with recursive n(x) as (select 1 union all select x + 1 from n) select max(x) from n where x < 2000000"
 
 
 # the end

@@ -27,7 +27,7 @@ from backstory.store.file import connection, migrate
 from backstory.store.intake.claims import CLAIMED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from backstory.ask.sql_functions import FullForm
     from backstory.ask.sql_scope import Guard, SqlScope
@@ -139,12 +139,14 @@ def execute(
     value_bytes_max: int = VALUE_BYTES_MAX,
     prices: Path | None = None,
     scope: SqlScope | None = None,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Answer:
     """The answer of the store at ``path`` to one reading statement; with a ``scope`` of its sessions alone.
 
     At most ``limit`` rows are given. With a higher ``value_bytes_max`` the first row is given however large it is. The
     clock is looked at between SQLite's steps, so one call of a function on a value of many megabytes can take some
-    seconds longer than ``timeout_s``. Raises SqlWrong, OnlyReading, SqlTooSlow, SqlTooBig, StoreOutdated, and what
+    seconds longer than ``timeout_s``; once ``is_cancelled`` it ends as if the time was up. Raises SqlWrong,
+    OnlyReading, SqlTooSlow, SqlTooBig, StoreOutdated, and what
     opening a store raises.
     """
     began = time.monotonic()
@@ -158,7 +160,7 @@ def execute(
     try:
         heap_bytes = max(HEAP_BYTES, 4 * value_bytes_max)
         explained, bounded = _explained(refused, value_bytes_max, heap_bytes), sqlite_memory.bounded(heap_bytes)
-        with _interrupted(db, began + timeout_s), connection.translated(path), explained, bounded:
+        with _interrupted(db, began + timeout_s, is_cancelled), connection.translated(path), explained, bounded:
             gives_first = value_bytes_max > VALUE_BYTES_MAX
             stopped_by = _step(db, sql, parameters, limit, columns, rows, gives_first=gives_first)
     except apsw.InterruptError as late:
@@ -172,9 +174,9 @@ def execute(
 
 
 @contextmanager
-def _interrupted(db: apsw.Connection, deadline: float) -> Iterator[None]:
-    """Interrupt what a connection does once the clock (``time.monotonic``) is past the deadline."""
-    db.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_LOOKS)
+def _interrupted(db: apsw.Connection, deadline: float, is_cancelled: Callable[[], bool]) -> Iterator[None]:
+    """Interrupt what a connection does once the clock (``time.monotonic``) is past the deadline, or on request."""
+    db.set_progress_handler(lambda: is_cancelled() or time.monotonic() > deadline, STEPS_BETWEEN_LOOKS)
     # The index works through many pages in one of SQLite's steps, but reads each by a statement of its own.
     alarm = threading.Timer(max(0.0, deadline - time.monotonic()), db.interrupt)
     alarm.daemon = True

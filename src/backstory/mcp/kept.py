@@ -39,14 +39,17 @@ class KeptWorkspace:
         self._opened = 0.0
         self._stamps: tuple[Any, ...] = ()
 
-    def history(self, said: Mapping[str, Any]) -> AgentHistory:
-        """Return the history that may be asked now; ``said``: the client's data beyond its question."""
+    def history(self, said: Mapping[str, Any], is_cancelled: Callable[[], bool]) -> AgentHistory:
+        """Return the history that may be asked now; ``said``: the client's data beyond its question.
+
+        ``is_cancelled``: true once the client does not wait for the answer any more.
+        """
         if self._workspace is not None and not self._is_current(self._workspace):
             self.close()
         if self._workspace is None:
             self._workspace = self._open_workspace()
             self._opened, self._stamps = time.monotonic(), self._look(self._workspace)
-        return AgentHistory(self._workspace, self._user_home, self._around, said)
+        return AgentHistory(self._workspace, self._user_home, self._around, said, is_cancelled=is_cancelled)
 
     def damage(self) -> StoreDamaged | None:
         """The error for a value that no store of ours holds, where an open one has it."""

@@ -123,14 +123,17 @@ class _Calls:
             raise MCPError(code=INVALID_PARAMS, message=f"No tool is called {params.name!r:.80}")
         self._was_asked.set()
         async with self._turn:
-            said = params.meta or {}
-            text, is_error = await anyio.to_thread.run_sync(self._answer, tool, params.arguments or {}, dict(said))
+            asked = _Asked(tool, params.arguments or {}, dict(params.meta or {}))
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(asked.wait_for_cancellation)
+                text, is_error = await anyio.to_thread.run_sync(self._answer, asked)
+                tasks.cancel_scope.cancel()
         return CallToolResult(content=[TextContent(text=text)], is_error=is_error)
 
-    def _answer(self, tool: type[Tool], arguments: dict[str, Any], said: dict[str, Any]) -> tuple[str, bool]:
+    def _answer(self, asked: _Asked) -> tuple[str, bool]:
         """The answer to a call, and whether it is an error; what it needed is let go of."""
         try:
-            return self._answered(tool, arguments, said)
+            return self._answered(asked)
         finally:
             if self._answers % COLLECT_EVERY == 0:
                 gc.collect()
@@ -149,16 +152,17 @@ class _Calls:
                 async with self._turn:
                     await anyio.to_thread.run_sync(self._kept.close)
 
-    def _answered(self, tool: type[Tool], arguments: dict[str, Any], said: dict[str, Any]) -> tuple[str, bool]:
+    def _answered(self, asked: _Asked) -> tuple[str, bool]:
+        tool = asked.tool
         try:
             # Models say null for what they leave out, and numbers as texts.
-            given = {name: value for name, value in arguments.items() if value is not None}
-            asked = msgspec.convert(given, tool, strict=False)
+            given = {name: value for name, value in asked.arguments.items() if value is not None}
+            question = msgspec.convert(given, tool, strict=False)
         except msgspec.ValidationError as refused:
             return f"{tool.name}: {refused}"[:CHARS_MAX], True
         try:
-            history = self._kept.history(said)
-            return asked.answer(history, history.bring_up_to_date()), False
+            history = self._kept.history(asked.said, lambda: asked.is_cancelled)
+            return question.answer(history, history.bring_up_to_date()), False
         except BackstoryError as refused:
             return _refusal(tool, refused), True
         except Exception as fault:
@@ -166,6 +170,22 @@ class _Calls:
                 return _refusal(tool, damage), True
             self._trace(fault)
             return f"{tool.name} failed: {type(fault).__name__}. The server's stderr says more.", True
+
+
+class _Asked:
+    """One call: the tool, its arguments, and the client's data beyond them."""
+
+    def __init__(self, tool: type[Tool], arguments: dict[str, Any], said: dict[str, Any]) -> None:
+        self.tool, self.arguments, self.said = tool, arguments, said
+        self.is_cancelled = False
+        """True if nobody waits for the answer any more. The thread that answers looks at it."""
+
+    async def wait_for_cancellation(self) -> None:
+        """Note that the call was cancelled. A thread ends by itself only, so the call waits for it nevertheless."""
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.is_cancelled = True
 
 
 def _refusal(tool: type[Tool], refused: BackstoryError) -> str:

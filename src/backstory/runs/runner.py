@@ -35,7 +35,7 @@ from backstory.errors import (
     is_for_one_only,
 )
 from backstory.exchange import replication
-from backstory.model import Permissions, ToolCall, Turn, UserMessage
+from backstory.model import Permissions, Record, ToolCall, Turn, UserMessage
 from backstory.projects.registry import KnownProjects, Whereabouts, file_at
 from backstory.runs import process as processes
 from backstory.runs.lock import LOCK_S, LOCKS, POLL_S, SessionLease, SessionLock
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 
     from backstory.agents.contract import RunPart, SteerPart, StreamReader
     from backstory.conversation.tree import Point
-    from backstory.model import Record
     from backstory.store import Session
     from backstory.store.tables.queue import QueuedPrompt
 

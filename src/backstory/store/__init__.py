@@ -462,13 +462,14 @@ class Store(Database):
         timeout_s: float = TIMEOUT_S,
         full_form: FullForm | None = None,
         scope: SqlScope | None = None,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> Answer:
         """The answer to one reading SQL statement, over the views that docs/sql.md describes; see readonly.execute."""
         from backstory.ask import readonly
 
         return readonly.execute(
             self.path, sql, limit=limit, timeout_s=timeout_s, parameters=parameters, full_form=full_form,
-            prices=self.prices_file, scope=scope,
+            prices=self.prices_file, scope=scope, is_cancelled=is_cancelled,
         )  # fmt: skip
 
     # the file -------------------------------------------------------------------------------------------------------

@@ -63,13 +63,15 @@ class AgentHistory:
     """Answers the questions of an agent that was started in a workspace's folder. ``user_home``: the home of its logs.
 
     ``around``: who started the server, ``said``: what came with the question; both may say which session asks.
+    ``is_cancelled``: true once nobody waits for the answer any more, from any thread; it ends a statement.
     """
 
     def __init__(
-        self, workspace: Workspace, user_home: Path, around: Surroundings, said: Mapping[str, Any] | None = None
-    ) -> None:
+        self, workspace: Workspace, user_home: Path, around: Surroundings, said: Mapping[str, Any] | None = None,
+        *, is_cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
         self._workspace, self._user_home = workspace, user_home
-        self._around, self._said = around, said or {}
+        self._around, self._said, self._is_cancelled = around, said or {}, is_cancelled
 
     @cached_property
     def scope(self) -> Scope:
@@ -175,7 +177,9 @@ class AgentHistory:
         repository = key_of(self._workspace.folder).repository if self.scope.is_here else None
         scope = SqlScope(session_ids=self._visible, mask=mask, repository=repository)
         full_form = full_form_of(store)
-        return store.execute_read_only(statement, limit, timeout_s=SQL_TIMEOUT_S, full_form=full_form, scope=scope)
+        return store.execute_read_only(
+            statement, limit, timeout_s=SQL_TIMEOUT_S, full_form=full_form, scope=scope, is_cancelled=self._is_cancelled
+        )
 
     def find(self, words: str) -> LocatedSession:
         """The session that is meant. Raises SessionNotFound, SessionAmbiguous, OutOfScope."""
