@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 import pytest
 
-from backstory.projects.registry import Place, Seen, Verdict, in_conflict, whose
+from backstory.projects.registry import KnownProjects, Place, Seen, Verdict, in_conflict, whose
+from backstory.store import open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.clock import Clock
 
 NOTED = Place(store_id="A", path="/p/.backstory/sessions.bks", device=1, inode=7)
 SEEN = Seen(store_id="A", path=NOTED.path, device=1, inode=7)
@@ -55,3 +63,17 @@ def test_a_session_is_in_conflict_if_it_is_known_from_another_place() -> None:
 
 def test_all_of_a_store_whose_id_is_known_is_in_conflict() -> None:
     assert in_conflict(["mine", "new"], {"mine": None}, "/here", is_id_known=True) == {"mine", "new"}
+
+
+def test_the_home_store_knows_where_a_project_lay_that_was_moved(tmp_path: Path, clock: Clock) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    with open_store(tmp_path / "home" / "store.db", shared=True, now=clock) as home:
+        home.create_session()
+        projects = KnownProjects(tmp_path / "home", home, clock)
+        with open_store(old / ".backstory" / "sessions.bks", now=clock) as store:
+            store.create_session()
+            projects.remember(store)
+        old.rename(new)
+        with open_store(new / ".backstory" / "sessions.bks", now=clock) as store:
+            projects.remember(store)
+        assert home.moves.here(str(old / "src")) == str(new / "src")
