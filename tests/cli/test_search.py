@@ -289,6 +289,12 @@ def test_with_signs_in_a_query_too_another_form_in_a_prompt_comes_before_what_to
     assert ids(find(store, "gate.py errors", Filter(), limit=9)) == [asked, *printed]
 
 
+def test_the_sessions_of_hits_are_read_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = [said(store, "a gasket") for _ in range(3)]
+    monkeypatch.delattr(Store, "session")
+    assert sorted(ids(find(store, "gasket", Filter(), limit=9))) == asked
+
+
 def test_what_is_near_is_not_counted_as_what_has_the_words(talks: Shell) -> None:
     with open_store(talks.store, shared=True) as store:
         for _ in range(3):
