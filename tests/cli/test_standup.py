@@ -14,6 +14,7 @@ from backstory.cli.options import moment
 from backstory.config import Config
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.workspace import Workspace
+from tests.support.blamed import Agent, Place
 from tests.support.day_of_work import BUILD, COMMIT, EDIT, FAILING, OTHER, PULL, SESSION, TESTS, Log, Step
 
 if TYPE_CHECKING:
@@ -107,6 +108,94 @@ def test_words_before_a_call_that_never_returned_are_no_answer(bare: Shell) -> N
     log.call("Bash", {"command": "ls"})
     found = item(bare, log)
     assert (found["status"], found["reason"]) == ("in progress", "the last prompt was not answered")
+
+
+@pytest.fixture
+def place(bare: Shell) -> Place:
+    """A repository with a file."""
+    place = Place(bare)
+    place.put("src/a.py", "rate = 1\n")
+    place.commit("Begin")
+    return place
+
+
+@pytest.fixture
+def agent(place: Place) -> Agent:
+    """A session that edited the file."""
+    return place.agent().ask("Raise the rate").edit("src/a.py", "rate = 1", "rate = 2").say("Raised.")
+
+
+def progress(place: Place, *words: str) -> tuple[str, str]:
+    assert place.shell("ingest").code == 0
+    found = {each["asked"]: each for each in reported(place.shell, *(words or ("--since", "2026-05-04")))}
+    item = found["Raise the rate"]
+    return item["status"], item["reason"]
+
+
+UNCOMMITTED = ("in progress", "edited and not committed since (@2)")
+
+
+@pytest.mark.usefixtures("agent")
+def test_what_a_person_committed_is_done_and_says_so(place: Place) -> None:
+    assert progress(place) == UNCOMMITTED
+    commit = place.commit("Raise it")
+    expected = "done", f"committed by hand, {commit[:10]}, after the last edit (@2)"
+    assert progress(place) == expected
+    assert recapped(place) == expected
+
+
+def recapped(place: Place) -> tuple[str, str]:
+    found = place.shell("chronicle", "recap", SESSION, "--json").json()
+    return found["status"], found["reason"]
+
+
+def test_a_file_that_is_not_committed_leaves_the_work_in_progress(place: Place, agent: Agent) -> None:
+    agent.write("src/b.py", "other = 2\n").say("And this.")
+    place.commit("Raise it", "src/a.py")
+    assert progress(place) == ("in progress", "edited and not committed since (@5)")
+
+
+def test_what_was_edited_after_the_commit_is_not_in_it(place: Place, agent: Agent) -> None:
+    place.commit("Raise it")
+    agent.edit("src/a.py", "rate = 2", "rate = 3").say("Raised again.")
+    assert progress(place)[0] == "in progress"
+
+
+def test_a_file_that_is_gone_again_needs_no_commit(place: Place, agent: Agent) -> None:
+    agent.write("try.py", "print(1)\n").say("It works.")
+    (place.root / "try.py").unlink()
+    place.commit("Raise it")
+    assert progress(place)[0] == "done"
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_commit_after_the_time_of_the_report_is_not_in_it(place: Place) -> None:
+    place.wait(2 * 86_400)
+    place.commit("Raise it")
+    assert progress(place, "--since", "2026-05-04", "--until", "2026-05-04") == UNCOMMITTED
+
+
+@pytest.mark.usefixtures("agent")
+def test_what_another_session_committed_names_it(place: Place) -> None:
+    commit = place.commit("Raise it")
+    place.agent(OTHER).ask("Commit it").run("git commit -qam 'Raise it'", f"[main {commit[:7]}] Raise it\n")
+    status, reason = progress(place)
+    assert (status, reason.split(",")[1]) == ("done", f" {commit[:10]}")
+    assert re.match(r"committed in session [0-9A-Z]{12},", reason)
+
+
+@pytest.mark.usefixtures("agent")
+def test_a_worktree_that_is_gone_was_committed_where_it_was(place: Place) -> None:
+    place.commit("Raise it")
+    linked = place.root / ".claude" / "worktrees" / "rate"
+    place.git("worktree", "add", "-q", "-b", "rate", str(linked))
+    place.agent(OTHER, folder=linked).ask("Lower the rate").edit("src/a.py", "rate = 2", "rate = 1").say("Ok.")
+    place.wait()
+    commit = place.git("-C", str(linked), "commit", "-qam", "Lower it") or place.git("rev-parse", "rate")
+    place.git("worktree", "remove", str(linked))
+    assert place.shell("ingest").code == 0
+    found = {each["asked"]: each["reason"] for each in reported(place.shell, "--since", "2026-05-04")}
+    assert found["Lower the rate"].startswith(f"committed by hand, {commit[:10]}")
 
 
 def test_a_commit_whose_call_never_returned_was_not_surely_made(bare: Shell) -> None:

@@ -118,6 +118,10 @@ class Agent:
             "Write", {"file_path": str(place), "content": content}, f"File created successfully at: {path}"
         )
 
+    def say(self, text: str) -> Agent:
+        self._add("assistant", [{"type": "text", "text": text}])
+        return self
+
     def run(self, command: str, output: str = "", *, is_error: bool = False) -> Agent:
         return self.call("Bash", {"command": command}, output, is_error=is_error)
 

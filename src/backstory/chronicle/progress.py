@@ -10,6 +10,7 @@ from msgspec import Struct
 from backstory.bounds import iso
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import CHECKS
+from backstory.workspace.history.sessions import UID_SHOWN
 from backstory.workspace.history.work import below
 
 if TYPE_CHECKING:
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 
     from backstory.ask.work import DoneDeed, WorkTurn
     from backstory.store.intake.derived_tables import StoredRef
-    from backstory.workspace.history.work import SessionWork
+    from backstory.workspace.history.work import HandCommits, SessionWork
 
 RULE = """\
 done: the last turn completed (where no log says how it ended: the model's answer is its end), and after the last edit
-came a commit or a pull request, or nothing was edited.
+came a commit or a pull request, or nothing was edited. Or git has a commit of each file that was edited since then,
+authored after its last edit: by hand, or of another session.
 stuck: the last turn failed, crashed or was cancelled; or the last run of tests or the last build failed, and nothing
 was edited, committed or proposed after it.
 in progress: everything else.
@@ -29,7 +31,8 @@ Edits in temporary folders and in hidden folders of a home do not count, nor do 
 BY_NO_SQL = """\
 By no SQL: status, reason and open end (the rule above), files (of session_files those edited in the time, without
 what is aside), commits, and how the last tests and the last build ended. They are read from the words of commands and
-from what these returned: tool_calls has both."""
+from what these returned: tool_calls has both. Commits that the session did not make are read from git."""
+HASH_SHOWN = 10
 LINE_CHARS = 200
 NOT_COVERED = "what it edited is not known, as index.repositories does not cover it"
 """The reason that a session cannot be called done."""
@@ -89,8 +92,8 @@ def results_of(work: SessionWork, since: int | None = None) -> Results:
     )
 
 
-def progress_of(work: SessionWork) -> Progress:
-    """Return the progress of a session by RULE."""
+def progress_of(work: SessionWork, by_hand: HandCommits) -> Progress:
+    """Return the progress of a session by RULE. ``by_hand``: asks git for commits that the session did not make."""
     last = work.turns[-1]
     deeds = [each for each in work.deeds if each.ok or each.kind in CHECKS]
     if last.outcome in _WAS:
@@ -109,11 +112,20 @@ def progress_of(work: SessionWork) -> Progress:
     if kept is not None and kept > edit:
         why = f"a {deeds[kept].kind} followed the last edit (@{deeds[kept].seq})"
         return _progress(Status.DONE, why, question(last.answer))
+    edits = [each for each in deeds[(kept or 0) :] if each.kind == DeedKind.EDIT]
+    if (commit := by_hand.of(work, edits)) is not None:
+        why = f"{_made(*commit)}, after the last edit (@{deeds[edit].seq})"
+        return _progress(Status.DONE, why, question(last.answer))
     return _progress(Status.IN_PROGRESS, f"edited and not committed since (@{deeds[edit].seq})", question(last.answer))
 
 
 _WAS = {"cancelled": "was cancelled", "failed": "failed", "crashed": "crashed"}
 _RUNS = {DeedKind.TEST: "run of tests", DeedKind.BUILD: "build"}
+
+
+def _made(commit: str, session: str | None) -> str:
+    where = "by hand" if session is None else f"in session {session[:UID_SHOWN]}"
+    return f"committed {where}, {commit[:HASH_SHOWN]}"
 
 
 def _progress(status: Status, reason: str, open_end: str | None) -> Progress:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from backstory.store.intake.derived_tables import StoredCheckpoint, StoredRef
     from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.history.transcript import ListedTurn, Transcript
-    from backstory.workspace.history.work import SessionWork
+    from backstory.workspace.history.work import HandCommits, SessionWork
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.reader import Reader
 
@@ -117,7 +117,7 @@ def recap(reader: Reader, located: LocatedSession) -> Recap:
             if each.kind in _KEPT and each.ok
         ),
         refs=work.refs,
-        progress=_progress(transcript, work),
+        progress=_progress(transcript, work, reader.commits_by_hand()),
         answer=line(work.turns[-1].answer) if work.turns else "",
         subagents=tuple(
             Subagent(uid=each.uid, title=each.shown_title, turns=each.turns, outcome=each.outcome)
@@ -164,12 +164,12 @@ def _of_agent(checkpoint: StoredCheckpoint, agent: str) -> SummaryNote:
     )
 
 
-def _progress(transcript: Transcript, work: SessionWork) -> Progress | None:
+def _progress(transcript: Transcript, work: SessionWork, by_hand: HandCommits) -> Progress | None:
     live = next(reversed(transcript.live.values()), None)
     if live is not None:
         state = "a run is going on" if live.is_running else "its last run is over and not stored yet"
         return Progress(status=Status.IN_PROGRESS, reason=state, open=f"the last prompt: {line(live.turn.prompt)}")
-    return progress_of(work) if work.turns else None
+    return progress_of(work, by_hand) if work.turns else None
 
 
 def _goes_on(session: ListedSession) -> tuple[str, ...]:

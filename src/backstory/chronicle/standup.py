@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
     from backstory.store.intake.derived_tables import StoredRef
     from backstory.workspace.history.sessions import ListedSession, SessionFilter
-    from backstory.workspace.history.work import SessionWork
+    from backstory.workspace.history.work import HandCommits, SessionWork
     from backstory.workspace.reader import Reader
 
 
@@ -57,9 +57,10 @@ def standup(reader: Reader, wanted: SessionFilter, report: Callable[[int, int], 
     stats = reader.stats(StatsQuery(wanted=wanted, by="session"))
     costs = {each.key.value: each.figures.cost for each in stats.groups}
     places: dict[tuple[str | None, str | None], list[Item]] = {}
+    by_hand = reader.commits_by_hand(wanted.until)
     for work in reader.work(wanted, report):
         key = work.session.repository_key, work.session.branch
-        places.setdefault(key, []).append(_item(work, wanted, costs))
+        places.setdefault(key, []).append(_item(work, wanted, costs, by_hand))
     return Standup(
         wanted=wanted,
         places=tuple(
@@ -75,14 +76,14 @@ def standup(reader: Reader, wanted: SessionFilter, report: Callable[[int, int], 
     )
 
 
-def _item(work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, Cost]) -> Item:
+def _item(work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, Cost], by_hand: HandCommits) -> Item:
     return Item(
         session=work.session,
         asked=work.turns[0].prompt,
         asked_at=work.turns[0].started,
         turns=len(work.turns),
         outcome=work.turns[-1].outcome,
-        progress=progress_of(work),
+        progress=progress_of(work, by_hand),
         results=results_of(work, wanted.since),
         refs=tuple(each for each in work.refs if wanted.is_in_time(each.created_at)),
         cost=costs.get(work.session.uid),

@@ -165,6 +165,26 @@ class GitHistory:
         words = ("show", *_DIFF, _FORMAT, "--diff-merges=off", "--end-of-options", commit)
         return tuple(_changes(self._diff("the last files of the commit", *words)))
 
+    def committed_since(self, since: int, until: int | None = None) -> dict[str, Commit]:
+        """The newest commit of each file that commits changed that were authored in a time; without their messages.
+
+        On any branch, tag or remote branch. Who rebases a commit later changes nothing here. Raises NoGit, GitFailed.
+        """
+        output = self._git.begin(
+            "log", f"-n{COMMITS_MAX}", f"--since=@{since // 1000}", "--branches", "--tags", "--remotes", "--name-only",
+            "--no-renames", "--no-ext-diff", "--no-relative", "--ignore-submodules=all", f"{_FORMAT}%x00",
+        ).text  # fmt: skip
+        found: dict[str, Commit] = {}
+        for piece in output.split(_MARK)[1:]:
+            *fields, names = piece.split("\0", 6)
+            commit = _commit([*fields, ""]) if len(fields) == 6 else None
+            if commit is None or commit.authored < since or (until is not None and commit.authored >= until):
+                continue
+            for path in map(_unquoted, filter(None, names.split("\n"))):
+                if path not in found or found[path].authored < commit.authored:
+                    found[path] = commit
+        return found
+
     def generated(self, paths: Sequence[str]) -> frozenset[str]:
         """Those of these files that the repository's attributes call generated."""
         if not paths:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from backstory.workspace.history.targets import Branch, Target
     from backstory.workspace.history.transcript import ListedTurn, Transcript
     from backstory.workspace.history.trees import Comparison, SessionTree
-    from backstory.workspace.history.work import SessionWork
+    from backstory.workspace.history.work import HandCommits, SessionWork
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.place import Place
     from backstory.workspace.runs.contexts import SessionContext
@@ -137,6 +137,15 @@ class Reader:
         from backstory.workspace.history.work import work_of
 
         return work_of(located.store, located.session, self.session(located.store, located.session))
+
+    def commits_by_hand(self, until: int | None = None) -> HandCommits:
+        """The commits, authored before a time, of what sessions edited and did not commit themselves."""
+        from backstory.workspace.history.work import HandCommits
+
+        def makers(commit: str) -> Iterator[str]:
+            return (each.act.uid for each in self.authorship().of_commit(commit) if each.is_maker)
+
+        return HandCommits(self._place.environ, makers, until)
 
     def checkpoints(self, located: LocatedSession) -> list[StoredCheckpoint]:
         """The summaries that agents put in the place of their own history in a session, in their order."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,21 +12,30 @@ from msgspec.structs import replace
 from backstory.ask import work
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import CHECKS, is_aside, is_below, made, succeeded, was_refused
+from backstory.derive.git_values import Commit
+from backstory.derive.naming import main_folder
 from backstory.derive.phrasing import phrases_report
+from backstory.errors import GitFailed, NoGit
 from backstory.model import ToolResult
+from backstory.projects import git
 from backstory.store.intake import coverage, derived_tables
 from backstory.store.tables import events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from backstory.ask.work import DoneDeed, WorkTurn
     from backstory.export.full_form import FullForms
+    from backstory.projects.git_history import GitHistory
     from backstory.store import Session, Store
     from backstory.store.intake.derived_tables import StoredRef
     from backstory.workspace.history.listing import Listing
     from backstory.workspace.history.sessions import ListedSession, SessionFilter
 
+REPOSITORIES_MAX = 30
+"""Git is asked about no more repositories in one report."""
+REPOSITORY_SECONDS = 5.0
+SECOND_MS, MONTH_MS = 1_000, 30 * 86_400_000
 REPORTED_EVERY = 50
 """Progress is reported every so many sessions."""
 _TOLD_BY_OUTPUT = (DeedKind.COMMIT, DeedKind.PULL_REQUEST)
@@ -44,6 +55,87 @@ class SessionWork(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...]
     is_covered: bool = True
     """Else its edits, and what its calls returned, are not known: index.repositories leaves them out."""
+
+
+class HandCommits:
+    """Commits of what sessions edited and left to others, as git says; ``until``: authored before this time.
+
+    ``makers``: returns the uids of the sessions whose own calls made a commit.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], makers: Callable[[str], Iterable[str]], until: int | None = None
+    ) -> None:
+        self._environ, self._makers, self._until = environ, makers, until
+        self._asked: dict[Path, _Asked] = {}
+
+    def of(self, work: SessionWork, edits: Sequence[DoneDeed]) -> tuple[str, str | None] | None:
+        """The last commit of these edits, and the session that made it, if any; None if one of them is not committed.
+
+        A file that is not there, and in no commit since, was needed for a while only. Git is not asked about folders
+        that a store from elsewhere names: nobody here was in them.
+        """
+        last: dict[str, int | None] = {each.text: each.at for each in edits}
+        times = [at for at in last.values() if at is not None]
+        if work.session.elsewhere is not None or not times or len(times) < len(last):
+            return None
+        commits = list[Commit]()
+        for path, at in last.items():
+            place = _place_now(path, work.roots)
+            root = None if place is None else git.repository_root(place.parent)
+            if place is None or root is None:
+                return None
+            commit = self._commits(root, min(times)).get(place.relative_to(root).as_posix())
+            if commit is not None and commit.authored + SECOND_MS > (at or 0):
+                commits.append(commit)
+            elif place.exists():
+                return None
+        if not commits:
+            return None
+        newest = max(commits, key=lambda each: each.authored)
+        return newest.hash, next(iter(self._makers(newest.hash)), None)
+
+    def _commits(self, root: Path, since: int) -> dict[str, Commit]:
+        """The newest commit of each file of a repository since a time, or since an earlier one."""
+        from backstory.projects.git_history import GitHistory
+
+        asked = self._asked.get(root)
+        if asked is None and len(self._asked) == REPOSITORIES_MAX:
+            return {}
+        if asked is None or since < asked.since:
+            history = GitHistory(root, self._environ, seconds=REPOSITORY_SECONDS) if asked is None else asked.history
+            # Other sessions may have edited there before.
+            since, commits = max(0, since - MONTH_MS), dict[str, Commit]()
+            with suppress(NoGit, GitFailed):
+                commits = history.committed_since(since, self._until)
+            self._asked[root] = asked = _Asked(history, since, commits)
+        return asked.commits
+
+
+class _Asked(NamedTuple):
+    """The newest commit of each file of a repository since a time, in ms since 1970, by the file's path."""
+
+    history: GitHistory
+    since: int
+    commits: dict[str, Commit]
+
+
+def _place_now(path: str, roots: Sequence[str]) -> Path | None:
+    """The place of a file that was edited, by the folder of its session as it is called now; None where that is gone.
+
+    What was in a worktree that is gone is in the folder that the worktree was in.
+    """
+    holders = [each for each in roots if is_below(path, each)] if path.startswith("/") else [""]
+    if not holders:
+        return Path(path)
+    holder = next((each for each in holders if main_folder(each) != each), holders[0])
+    folders = [holder, main_folder(holder), *roots, *map(main_folder, roots)]
+    try:
+        folder = next((each for each in folders if each.startswith("/") and Path(each).is_dir()), None)
+        short = path[len(holder.rstrip("/")) :].lstrip("/")
+        return None if folder is None else (Path(folder) / short).resolve()
+    except (OSError, ValueError, RuntimeError):
+        return None
 
 
 def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> tuple[SessionWork, ...]:
