@@ -282,8 +282,16 @@ def test_sessions_stand_under_their_repository_and_branch_the_last_active_first(
     found = [(each["place"]["project"], each["place"]["branch"], each["asked"]) for each in reported(bare)]
     assert found == [("/q", "fix/x", "two"), ("/p", "main", "one")]
     printed = bare("chronicle", "standup", *DAY, TZ="UTC").out
-    places = [printed.index(each) for each in ("q · fix/x", "Asked: two", "p · main", "Asked: one")]
+    places = [printed.index(each) for each in ("q · fix/x", " two\n", "p · main", " one\n")]
     assert places == sorted(places)
+
+
+def test_what_was_asked_and_answered_is_said_once(bare: Shell) -> None:
+    Log().turn("What is a monad?", answer="A monoid.").put(bare)
+    assert bare("ingest").code == 0
+    printed = bare("chronicle", "standup", *DAY, TZ="UTC").out
+    assert printed.count("What is a monad?") == 1
+    assert printed.rstrip().endswith(" · nothing edited")
 
 
 def test_it_is_about_the_last_day_unless_told(bare: Shell) -> None:
@@ -349,8 +357,8 @@ def test_a_turn_without_a_time_is_left_out_and_said_to_be(bare: Shell) -> None:
     Log(OTHER).turn("dated").put(bare)
     assert bare("ingest").code == 0
     done = bare("chronicle", "standup", *DAY, TZ="UTC")
-    assert "Asked: dated" in done.out
-    assert "Asked: go" not in done.out
+    assert " dated\n" in done.out
+    assert " go\n" not in done.out
     assert "1 turn without a time left out." in done.err
     assert bare("chronicle", "standup", *DAY, "--json", TZ="UTC").json()["undated_turns"] == 1
 

@@ -34,6 +34,7 @@ what is aside), commits, and how the last tests and the last build ended. They a
 from what these returned: tool_calls has both. Commits that the session did not make are read from git."""
 HASH_SHOWN = 10
 LINE_CHARS = 200
+NOTHING_EDITED = "the last prompt was answered, and nothing was edited"
 NOT_COVERED = "what it edited is not known, as index.repositories does not cover it"
 """The reason that a session cannot be called done."""
 
@@ -108,7 +109,7 @@ def progress_of(work: SessionWork, by_hand: HandCommits) -> Progress:
         return _progress(Status.IN_PROGRESS, NOT_COVERED, question(last.answer))
     edit, kept = _last(deeds, (DeedKind.EDIT,)), _last(deeds, (DeedKind.COMMIT, DeedKind.PULL_REQUEST))
     if edit is None:
-        return _progress(Status.DONE, "the last prompt was answered, and nothing was edited", question(last.answer))
+        return _progress(Status.DONE, NOTHING_EDITED, question(last.answer))
     if kept is not None and kept > edit:
         why = f"a {deeds[kept].kind} followed the last edit (@{deeds[kept].seq})"
         return _progress(Status.DONE, why, question(last.answer))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.chronicle.progress import Status
+from backstory.chronicle.progress import NOTHING_EDITED, Status
 from backstory.chronicle.window import DAY_MS
 from backstory.cli import output
 from backstory.cli.output import flowing, room_beside
@@ -105,13 +105,19 @@ def _facts(item: Item) -> Iterator[str]:
     facts = [output.local(item.asked_at), output.counted(item.turns, "turn")]
     if cost is not None and cost.low_usd is not None:
         facts.append(money(cost))
+    # The mark says that it is done: of a question that was answered there is no more to say.
+    is_answer = item.progress.reason == NOTHING_EDITED
+    if is_answer:
+        facts.append("nothing edited")
     yield " · ".join(each for each in facts if each)
-    yield f"Asked: {output.one_line(item.asked, 200)}"
+    if (asked := output.one_line(item.asked, 200)) != item.session.heading:
+        yield f"Asked: {asked}"
     if came := list(came_lines(item.results)):
         yield " · ".join(came)
     if item.refs:
         yield f"Named: {names([ref_words(each) for each in item.refs], REFS_SHOWN)}"
-    yield f"{item.progress.status.capitalize()}: {item.progress.reason}"
+    if not is_answer:
+        yield f"{item.progress.status.capitalize()}: {item.progress.reason}"
     if item.progress.open:
         yield f"Open: {item.progress.open}"
 
