@@ -152,10 +152,7 @@ class Database:
         if self.is_elsewhere:
             session = msgspec.structs.replace(session, name="", elsewhere=str(self.path))
         session = session.moved(self.moves)
-        if self.project_names is None:
-            return session
-        shown = self.project_names().of(session.project, session.repository, session.root, session.cwd)
-        return msgspec.structs.replace(session, shown=shown)
+        return session if self.project_names is None else session.named(self.project_names())
 
     def as_recorded(self, wanted: F) -> F:
         """A filter that knows how the paths here are to be read."""

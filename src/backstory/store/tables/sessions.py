@@ -123,6 +123,10 @@ class Session(Struct, frozen=True, kw_only=True):
     def _shown(self) -> naming.ShownProject:
         return self.shown or naming.ProjectNames().of(self.project, self.repository, self.root, self.cwd)
 
+    def named(self, names: naming.ProjectNames) -> Session:
+        """The session with its project as these names have it; its folders are where they lie now."""
+        return replace(self, shown=names.of(self.project, self.repository, self.root, self.cwd))
+
     def moved(self, moves: Moves) -> Session:
         """The session with its folders where they lie now."""
         if not moves:
