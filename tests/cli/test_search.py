@@ -91,6 +91,7 @@ def test_exact_is_to_the_letter(store: Store, literal: str, is_there: bool) -> N
     said(store, 'call Foo.bar(x) + 1 in 東京 "quoted"')
     findings = find_exact(store, literal, Filter(), limit=5)
     assert marked(findings) == ([literal] if is_there else [])
+    assert findings.near == 0
 
 
 def test_exact_looks_into_what_the_compact_form_leaves_out(store: Store) -> None:
