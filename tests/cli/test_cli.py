@@ -443,6 +443,23 @@ def test_restore_wants_to_know_what(read_once: Shell, tmp_path: Path) -> None:
     assert read_once("restore", "--all").code == 2
 
 
+@pytest.mark.parametrize("words", [("restore", "--to", "out"), ("export", "--format", "json", "-o", "out")])
+def test_all_of_a_store_that_is_not_there_is_a_store_that_is_not_found(bare: Shell, words: tuple[str, ...]) -> None:
+    done = bare(*words, "--all", "--store", "nowhere")
+    assert (done.code, done.err.partition(".")[0]) == (66, f"backstory: There is no store at {bare.cwd / 'nowhere'}")
+
+
+def test_an_ingest_that_reads_nothing_names_agents_that_are_not_read_only_if_asked(bare: Shell) -> None:
+    bare.put("claude/tools")
+    other = bare.home / ".pi" / "agent" / "sessions" / "--w--" / "1.jsonl"
+    other.parent.mkdir(parents=True)
+    other.write_text("{}\n")
+    named = "Also here, not read by this version: pi (1)"
+    assert named in bare("ingest").err
+    assert named not in bare("ingest").err
+    assert named in bare("ingest", "--explain").err
+
+
 def test_verify_gives_its_fields(read_once: Shell) -> None:
     done = read_once("verify", "--json")
     assert (done.code, done.json()["ok"], done.json()["problems"]) == (0, True, [])

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.forked import COMMAND
+from tests.support.terminal import Terminal
+
 if TYPE_CHECKING:
     from tests.support.shell import Done, Shell
 
@@ -45,6 +48,17 @@ def test_values_are_listed_as_they_are_typed_with_where_they_come_from(bare: She
     assert line_of(done, "ingest.agents") == f"claude, codex  ({file})"
     assert line_of(done, "ingest.exclude") == "(empty)  (default)"
     assert line_of(done, "list.limit") == "50  (default)"
+
+
+def test_lines_break_between_words_on_a_terminal(bare: Shell) -> None:
+    file = own_file(bare, "[index]\nrepositories = ['github.com/me/a-long-name', 'github.com/me/another-long-name']\n")
+    with Terminal([*COMMAND, "config", "list"], bare.cwd, bare.environ | {"PAGER": "cat"}, width=60) as terminal:
+        shown = terminal.end().splitlines()
+    (begins,) = [n for n, line in enumerate(shown) if line == "index.repositories ="]
+    value = " ".join(line.strip() for line in shown[begins + 1 : begins + 5])
+    assert value.startswith("github.com/me/a-long-name, github.com/me/another-long-name")
+    assert [line for line in shown if len(line) > 60 and str(file) not in line] == []
+    assert "    summarise a context from this many characters on (0:" in shown
 
 
 def test_the_programs_of_agents_are_listed_with_what_is_found(bare: Shell, programs: Path) -> None:

@@ -21,6 +21,13 @@ def test_help_shows_what_the_option_shows(bare: Shell, words: tuple[str, ...]) -
     assert done.out == bare(*words, "--help").out
 
 
+@pytest.mark.parametrize("group", ["board", "branch", "chronicle", "config", "project", "queue", "skill"])
+def test_a_group_of_commands_alone_prints_its_help(bare: Shell, group: str) -> None:
+    done = bare(group)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == bare(group, "--help").out
+
+
 @pytest.mark.parametrize(
     ("words", "meant"),
     [

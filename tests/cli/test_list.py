@@ -134,6 +134,19 @@ def test_the_rest_of_a_sorted_list_is_counted(shell: Shell) -> None:
     assert "Heron" in done.out
 
 
+def test_the_title_in_json_is_what_a_screen_shows(shell: Shell) -> None:
+    listed = shell("list", "--all", "--json").json()
+    shown = [line.split("\t")[2] for line in shell("list", "--all").out.splitlines()]
+    assert [each["title"] for each in listed] == shown
+    assert {"Count the geese", "Mend the 100% Heron"} <= {*shown}
+    assert shell("show", listed[0]["uid"], "--json").json()["session"]["title"] == shown[0]
+
+
+def test_where_a_project_has_no_session_a_filter_is_not_the_reason(shell: Shell) -> None:
+    done = shell("list", "--until", "2020-01-01")
+    assert done.err == "No sessions of this project; --all looks at every project's.\n"
+
+
 def test_where_no_session_fits_it_says_among_how_many(shell: Shell) -> None:
     done = shell("list", "--all", "--until", "2020-01-01")
     assert (done.code, done.out, done.err) == (0, "", "No such sessions among 3 in all.\n")

@@ -284,6 +284,14 @@ def test_what_fits_nearly_is_marked_and_can_be_left_out(talks: Shell) -> None:
     assert talks("search", "gaskets", "worn", "--no-near").code == NOTHING_FOUND
 
 
+def test_a_near_hit_names_the_words_that_it_has(talks: Shell) -> None:
+    done = talks("search", "order", "zeppelin")
+    assert done.out.splitlines()[0].endswith("near: order")
+    hits = talks("search", "order", "zeppelin", "--json").json()["hits"]
+    assert {(each["near"], *each["words"]) for each in hits} == {(True, "order")}
+    assert talks("search", "order", "--json").json()["hits"][0]["words"] == []
+
+
 def test_with_signs_in_a_query_too_another_form_in_a_prompt_comes_before_what_tools_printed(store: Store) -> None:
     printed = [said(store, ToolResult(tool_name="Bash", content="gate.py has errors")) for _ in range(3)]
     asked = said(store, "the error in gate.py")

@@ -18,7 +18,9 @@ from backstory.store import Store, open_store
 from backstory.store.tables import sessions, turns
 from backstory.store.tables.queue import Kind, Options, Queue, QueuedPrompt
 from tests.support.bench import Bench
+from tests.support.forked import COMMAND
 from tests.support.make_golden import GOLDEN, derived_earlier
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +42,7 @@ class Clone(Bench):
 
     def __init__(self, bench: Bench, *, name: str = "clone", home: Path | None = None) -> None:
         self.root, self.bin, self.received = bench.root, bench.bin, bench.received
+        self.temporary = bench.temporary
         self.home, self.project = home or bench.home, bench.root / name
         subprocess.run(["git", "init", "-q", str(self.project)], check=True)
         shutil.copytree(bench.project / ".backstory", self.project / ".backstory")
@@ -337,6 +340,8 @@ def test_a_session_that_claims_to_be_ours_is_listed_as_a_conflict(here: Clone, o
     told = [(each["uid"], each["from_elsewhere"], each["conflict"]) for each in rows(here, "list", "--all")]
     assert sorted(told) == [(uid, False, False), (uid, True, True)]
     assert "[conflict] alpha" in ok(here.backstory("list")).stdout
+    with Terminal([*COMMAND, "list"], here.project, here.environ([]) | {"PAGER": "cat"}) as terminal:
+        assert "alpha  conflict" in terminal.end()
 
 
 def test_nothing_is_taken_from_a_store_whose_id_is_ours(here: Clone) -> None:

@@ -90,7 +90,12 @@ class _ReaderGone(Exception):
 
 
 class Group(click.Group):
-    """Commands; for an unknown one the error suggests the closest."""
+    """Commands; for an unknown one the error suggests the closest, and without one their help is printed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not self.invoke_without_command and not ctx.resilient_parsing:
+            args = ["--help"]
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -264,9 +264,8 @@ def report_elsewhere(app: App) -> None:
         return
     output.talk(f"{store.path} came from elsewhere: it is only read, unless you give --trust.")
     if app.conflicts:
-        output.talk(
-            f"{len(app.conflicts)} in conflict: known here from another place, so the machine's store keeps its own."
-        )
+        count = output.counted(len(app.conflicts), "session")
+        output.talk(f"In conflict: {count} of it, also known from another place. The machine's store keeps that copy.")
 
 
 def report_left_behind(app: App) -> None:
@@ -300,8 +299,11 @@ def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = EVERYWHERE
         if line := app.reader.nobody_has(wanted):
             return line
         count = app.reader.count(sessions.SessionFilter(everywhere=wanted.everywhere))
-        where = "in all" if wanted.everywhere else f"of this project; {elsewhere}"
-        return f"No such sessions among {count:,} {where}."
+        if count:
+            where = "in all" if wanted.everywhere else f"of this project; {elsewhere}"
+            return f"No such sessions among {count:,} {where}."
+        if not wanted.everywhere:
+            return f"No sessions of this project; {elsewhere}."
     if wanted.everywhere:
         return f"{store.path} has no such sessions. Try: backstory ingest --explain"
     count = app.reader.count(sessions.SessionFilter(everywhere=True))

@@ -18,7 +18,7 @@ from backstory.ask.search import BY_SCORE
 from backstory.derive.index_text import char_len, index_text, searchable
 from backstory.errors import BadPattern, SessionNotFound
 from backstory.lazy import lazy_regex
-from backstory.search.snippet import AROUND_CHARS, PLACES_MAX, excerpt_of, fold, looks_of, snippet
+from backstory.search.snippet import AROUND_CHARS, PLACES_MAX, excerpt_of, fold, looks_of, snippet, words_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -49,7 +49,8 @@ class Excerpt(Struct, frozen=True, kw_only=True):
     """One event that was found, and the place in it. ``marks`` are (start, end) in ``snippet``, in characters.
 
     ``session`` holds the event; ``shown`` is the session that it counts for: of a subagent's event its parent.
-    ``events``: how many hits that session has; 0: nobody counted.
+    ``events``: how many hits that session has; 0: nobody counted. ``words``: of a near hit the words of the query that
+    its text has, if these are not all of them.
     """
 
     session: Session
@@ -62,6 +63,7 @@ class Excerpt(Struct, frozen=True, kw_only=True):
     near: bool = False
     copied: bool = False
     events: int = 0
+    words: tuple[str, ...] = ()
 
 
 class Findings(Struct, frozen=True, kw_only=True):
@@ -227,7 +229,8 @@ def _findings(texts: _Texts, found: SearchResult, query: str, in_full: set[int])
         stored = texts.event(hit.event_id)
         if stored is not None:
             text = texts.whole(stored) if hit.event_id in in_full else texts.near(stored, is_seen)
-            excerpts.append(_excerpt(sessions, stored, hit, snippet(text, query)))
+            words = words_in(text, query) if hit.near else ()
+            excerpts.append(_excerpt(sessions, stored, hit, snippet(text, query), words))
     kept = [each for each in excerpts if each is not None]
     return Findings(
         total=found.total, truncated=found.truncated, excerpts=kept, relaxed=found.relaxed, sessions=found.sessions,
@@ -236,14 +239,18 @@ def _findings(texts: _Texts, found: SearchResult, query: str, in_full: set[int])
 
 
 def _excerpt(
-    sessions: _Sessions, stored: StoredEvent, hit: Hit, line: tuple[str, list[tuple[int, int]]]
+    sessions: _Sessions,
+    stored: StoredEvent,
+    hit: Hit,
+    line: tuple[str, list[tuple[int, int]]],
+    words: tuple[str, ...] = (),
 ) -> Excerpt | None:
     session, shown = sessions.get(hit.session_id), sessions.get(hit.shown_id or hit.session_id)
     if session is None:
         return None
     return Excerpt(
         session=session, shown=shown or session, stored=stored, scope=hit.scope, score=hit.score, snippet=line[0],
-        marks=line[1], near=hit.near, copied=hit.copied, events=hit.events,
+        marks=line[1], near=hit.near, copied=hit.copied, events=hit.events, words=words,
     )  # fmt: skip
 
 

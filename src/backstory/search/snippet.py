@@ -163,6 +163,14 @@ def looks_of(query: str) -> tuple[_Look, ...]:
     return tuple(_Look(term) for term in islice(dict.fromkeys(terms(query)), MARKED_TERMS_MAX))
 
 
+def words_in(text: str, query: str) -> tuple[str, ...]:
+    """Return those of a query's terms that a text has, in any form that counts; none if it has them all."""
+    text = readable_text(text[:TEXT_CHARS_MAX])
+    folded, wanted = fold(text), list(islice(dict.fromkeys(terms(query)), MARKED_TERMS_MAX))
+    found = [term for term, look in zip(wanted, looks_of(query), strict=True) if look.places(text, folded)]
+    return tuple(found) if len(found) < len(wanted) else ()
+
+
 def _together(tokens: list[str], word: str, *, is_prefix: bool) -> re.Pattern[str]:
     """A pattern for words that follow one another, whatever signs stand between."""
     pieces = [re.escape(tokens[0])]

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 PROGRAM = "agents."
 
 
+INDENT = "    "
+
+
 @click.group("config", cls=Group)
 def command() -> None:
     """Show and change settings."""
@@ -35,13 +38,24 @@ def _list(app: App, as_json: bool) -> None:
     if as_json:
         output.json(rows)
     for row in [] if as_json else rows:
-        origin = output.style(f"({row['origin']})", dim=True)
-        output.data(f"{output.style(row['key'], bold=True)} = {_shown(row)}  {origin}")
-        output.data(f"    {row['meaning']}")
+        _print_setting(row)
     wrong = next((row for row in rows if row["wrong"]), None)
     if wrong is not None:
         # Its error names the file, or the variable.
         app.config.get(wrong["key"])
+
+
+def _print_setting(row: dict[str, Any]) -> None:
+    """Print a setting and its meaning; on a terminal a line breaks between words, and a long value has its own."""
+    key, shown, origin = output.style(row["key"], bold=True), _shown(row), f"({row['origin']})"
+    if output.columns_shown(f"{row['key']} = {shown}  {origin}") <= output.page_columns():
+        output.data(f"{key} = {shown}  {output.style(origin, dim=True)}")
+    else:
+        output.data(f"{key} =")
+        for line in output.flowing(f"{shown}  {origin}", len(INDENT)):
+            output.data(f"{INDENT}{line}")
+    for line in output.flowing(row["meaning"], len(INDENT)):
+        output.data(f"{INDENT}{line}")
 
 
 def _row(app: App, setting: Setting[Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.cli.trusting import trust_option
 from backstory.cli.views import sharing, text_export
 from backstory.cli.views.native_log_view import Asked, native_formats, show_native_log, show_undone
-from backstory.errors import NoSessionHere, SessionNotFound
+from backstory.errors import NoSessionHere, StoreNotFound
 from backstory.export import exporting
 from backstory.workspace.history.sessions import SessionFilter
 
@@ -162,7 +162,7 @@ def _chosen(app: App, sessions: tuple[str, ...], *, here: bool) -> list[exportin
         return exporting.these((each.store, each.session) for each in map(app.find, sessions))
     stores = [store for store in app.stores if store.exists]
     if not stores:
-        raise SessionNotFound("--all")
+        raise StoreNotFound(app.home_store.path)
     return exporting.everything(stores)
 
 

@@ -69,7 +69,7 @@ def _print(app: App, report: Report, others: dict[str, int], took_ms: int, *, ex
         output.json(_as_json(report) | {"not_read": others} | ({"explained": _explained(report)} if explain else {}))
     else:
         _tell(app, report, took_ms)
-        if others:
+        if others and (explain or report.total("logs_read") or not report.total("logs_seen")):
             names = ", ".join(f"{name} ({count:,})" for name, count in others.items())
             output.talk(f"Also here, not read by this version: {names}")
     if explain and not as_json:

@@ -23,7 +23,7 @@ from backstory.cli.options import (
 )
 from backstory.cli.output import fact_lines
 from backstory.cli.views import moments
-from backstory.cli.views.moments import OUTCOMES, RUNNING, meter_words, origin_mark
+from backstory.cli.views.moments import OUTCOMES, RUNNING, meter_words, origin_mark, origin_words
 from backstory.derive.naming import NO_PROMPT
 from backstory.store.tables.sessions import Sort
 from backstory.workspace.history import sessions
@@ -206,6 +206,7 @@ def _row(session: ListedSession, shown: Shown) -> _Row:
     when = moments.when if shown.sort else moments.when_below_heading
     full, degree = meter_words(session.meter, METER_LEAST)
     about = {
+        "origin": origin_words(session.elsewhere, is_conflict=session.is_conflict),
         "agent": _cleaned(", ".join(session.agents)),
         "active": "running" if session.is_running else when(session.last_active, shown.now),
         "project": _project(session.project_name) if shown.everywhere else "",
@@ -216,10 +217,10 @@ def _row(session: ListedSession, shown: Shown) -> _Row:
         "context": f"{CONTEXT}{full}" if full else "",
     }
     # What does not fit is left out from the end.
-    order = sorted(about, key=lambda name: name not in ("agent", "active", shown.sort))
+    order = sorted(about, key=lambda name: name not in ("origin", "agent", "active", shown.sort))
     facts = tuple(about[name] for name in order)
     return _Row(
-        mark=mark, colour=colour, label=session.label, title=_title(session), facts=facts,
+        mark=mark, colour=colour, label=session.label, title=session.heading or NO_PROMPT, facts=facts,
         heading="" if shown.sort else moments.heading_of(session.last_active, shown.now), degree=degree,
     )  # fmt: skip
 

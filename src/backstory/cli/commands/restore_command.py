@@ -18,7 +18,7 @@ import msgspec
 from backstory.cli import output
 from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.cli.trusting import trust_option
-from backstory.errors import BackstoryError, RestoreIncomplete, SessionNotFound
+from backstory.errors import BackstoryError, RestoreIncomplete, StoreNotFound
 from backstory.export.restore import Restored, Restoring, Written
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _restore(
     if everything:
         stores = {store.path: store for store in app.stores if store.exists}
         if not stores:
-            raise SessionNotFound("--all")
+            raise StoreNotFound(app.home_store.path)
     restoring = Restoring(stores.values(), target.absolute(), force=force)
     chosen = {(each.store.path, each.session.id) for each in found}
     wanted = [each for each in restoring.logs if everything or (each[0].path, each[1].session_id) in chosen]

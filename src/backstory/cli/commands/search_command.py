@@ -11,7 +11,8 @@ Each hit has:
   ``title`` (or how its first prompt begins), ``agent``, ``project``, ``repository``, ``branch`` of the session that
   holds the event; ``parent``: the uid of the session whose helper it is;
 - ``near``: it has what was asked for in another way only: other forms of the words, the parts of an identifier, the
-  words in different events; ``copy``: it is in a copy of a turn that an older session, which was found too, has itself;
+  words in different events; ``words``: those of them that such a hit has, [] if it has all; ``copy``: it is in a copy
+  of a turn that an older session, which was found too, has itself;
 - ``at``, ``seq``, ``part``, ``kind``, ``scope`` of the event, and its ``score``: of this search only. Hits are in their
   order: by score, where signs were typed those that have them first, for ``--regex`` the newest sessions first; those
   that are near after the others, but for other forms of the words in a prompt: these come before sessions in which
@@ -320,15 +321,19 @@ def _in_columns(groups: Sequence[_Group], begun: Sequence[str], room: int) -> It
 
 def _shared_marks(hits: Sequence[Excerpt]) -> list[str]:
     """Return the marks that all of these hits share."""
-    is_so = {"near": all(each.near for each in hits), "a copy": all(each.copied for each in hits)}
-    return [mark for mark in is_so if is_so[mark]]
+    return [mark for mark in _marks(hits[0]) if all(mark in _marks(each) for each in hits)]
+
+
+def _marks(hit: Excerpt) -> list[str]:
+    """Return what is not usual about a hit: that it is near, with the words of the query that it has, or a copy."""
+    near = f"near: {', '.join(hit.words)}" if hit.words else "near"
+    return [*([near] if hit.near else []), *(["a copy"] if hit.copied else [])]
 
 
 def _kinds(hits: Sequence[Excerpt]) -> list[str]:
     """Return the kind of each hit: whose words, and the marks that not all of the session's hits share."""
     shared = _shared_marks(hits)
-    marks = [{"near": each.near, "a copy": each.copied} for each in hits]
-    own = [[mark for mark, is_so in each.items() if is_so and mark not in shared] for each in marks]
+    own = [[mark for mark in _marks(each) if mark not in shared] for each in hits]
     return [", ".join([each.scope.replace("_", " "), *more]) for each, more in zip(hits, own, strict=True)]
 
 

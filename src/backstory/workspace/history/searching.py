@@ -234,6 +234,7 @@ def hit_as_json(found: Excerpt, labels: dict[str, str]) -> dict[str, Any]:
         "kind": found.stored.kind,
         "scope": found.scope,
         "near": found.near,
+        "words": found.words,
         "copy": found.copied,
         "snippet": found.snippet,
         "marks": found.marks,

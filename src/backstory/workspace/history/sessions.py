@@ -175,7 +175,7 @@ def as_json(session: ListedSession) -> dict[str, Any]:
         "number": session.number,
         "uid": session.uid,
         "name": session.name or session.number or session.heading,
-        "title": session.title,
+        "title": session.heading or None,
         "first_prompt": session.first_prompt,
         "agents": session.agents,
         "project": session.project,
