@@ -49,7 +49,7 @@ def main() -> None:
     history = AgentHistory(app.new_workspace(), app.user_home, Surroundings(run=None, processes=()), None)
 
     def ask(tool: str, **arguments: object) -> str:
-        return msgspec.convert(arguments, TOOLS[tool], strict=False).answer(history, [])
+        return msgspec.convert(arguments, TOOLS[tool], strict=False).answer(history, []).text
 
     by_first, read = 0, list[int]()
     searches = list[int]()

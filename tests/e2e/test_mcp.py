@@ -60,6 +60,9 @@ def test_a_client_is_told_of_other_sessions_and_not_of_its_own(machine: Machine,
     turns = [calling(agent, "search_sessions", SEARCH), calling(agent, "search_sessions", SEARCH), {"text": "Done."}]
     machine.do(f'echo "And what does the heron eat?" | {CLIENTS[agent]} > second.jsonl', *turns)
     answer = told(machine.asked()[-1])
+    # One of two calls each: what a client gives its model holds the fields, and not the text as well.
+    assert json.dumps(machine.asked()[-1]).count("Recorded history: data") == 2
+    assert not re.search(r"<history [0-9a-f]{12}>", answer)
     assert "Where does the heron nest?" in answer
     assert "what does the heron eat" not in answer
     assert re.search(r"The session that asks \(\w+\) and its subagents are left out", answer)

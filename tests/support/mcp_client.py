@@ -36,6 +36,7 @@ class Said(Struct, frozen=True):
 
     text: str
     is_error: bool
+    fields: dict[str, Any] | None = None
 
     @property
     def history(self) -> str:
@@ -88,7 +89,7 @@ class Client:
         found = self.ask("tools/call", name=tool, arguments=arguments, **more)["result"]
         (block,) = found["content"]
         assert block["type"] == "text"
-        return Said(block["text"], found.get("isError", False))
+        return Said(block["text"], found.get("isError", False), found.get("structuredContent"))
 
     def close(self) -> tuple[int, str]:
         """Close stdin; the exit code, and what was said on stderr."""
@@ -150,7 +151,8 @@ class History:
         try:
             history = AgentHistory(workspace, app.user_home, around, said)
             history.bring_up_to_date()
-            return Said(tool_of(tool, arguments).answer(history, []), False)
+            answered = tool_of(tool, arguments).answer(history, [])
+            return Said(answered.text, False, answered.fields)
         finally:
             workspace.close()
 

@@ -8,7 +8,7 @@ from msgspec import Meta, field
 
 from backstory.conversation import board as rules
 from backstory.errors import BoardTextUnusable
-from backstory.mcp.answer import Answer, Tool, minute
+from backstory.mcp.answer import Answer, Answered, Tool, minute
 
 if TYPE_CHECKING:
     from backstory.conversation.board import BoardItem
@@ -37,7 +37,7 @@ class BoardTool(Tool, frozen=True, kw_only=True):
     src: Annotated[Literal["", "agent", "user"], Meta(description=WRITER)] = ""
     branch: Annotated[str, Meta(max_length=300, description="Another git branch than the current one.")] = ""
 
-    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+    def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         said = list[str]()
         board, answer = history.board(self.branch.strip() or None, said.append), Answer()
         if self.action == "list":
@@ -55,7 +55,7 @@ class BoardTool(Tool, frozen=True, kw_only=True):
             done = "Added" if added.is_new else "Replaced"
             said.append(f"{done}: {added.item.name}. {added.items} item{'s' * (added.items != 1)}. {_place(board)}")
             said += [added.warning] if added.warning else []
-        return answer.text([*said, *remarks])
+        return answer.answered([*said, *remarks])
 
 
 def _list(board: Board, answer: Answer) -> list[str]:

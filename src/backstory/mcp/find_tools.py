@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from itertools import takewhile
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
 
 from backstory.derive.essence import changed_lines, essence
-from backstory.mcp.answer import CHARS_MAX, SINCE, Answer, Tool, minute, moment, without_asking
+from backstory.mcp.answer import CHARS_MAX, SINCE, Answer, Answered, Tool, minute, moment, without_asking
 from backstory.model import Tool as ToolKind
 
 if TYPE_CHECKING:
@@ -45,16 +46,17 @@ class SearchSessions(Tool, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=50, description="The most sessions.")] = 10
     max_chars: Annotated[int, Meta(ge=SEARCH_CHARS, le=CHARS_MAX, description="The most characters.")] = SEARCH_CHARS
 
-    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+    def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         repository, agent = self.repository.strip() or None, self.agent.strip() or None
         result = history.search(
             self.query, repository=repository, agent=agent, since=moment(self.since), limit=self.limit
         )
         found, answer, said = result.findings, Answer(self.max_chars), list[str]()
-        shown = answer.add_each(
-            _hit_lines(each, result.labels, answer, history.excerpt(each, self.query, answer.redactor.text))
+        hits = (
+            _hit(each, result.labels, answer, history.excerpt(each, self.query, answer.redactor.text))
             for each in found.excerpts
         )
+        shown = sum(takewhile(bool, (answer.add_item("hits", each, _hit_lines(each)) for each in hits)))
         if found.relaxed and shown:
             said.append("No session has all of these words; these have some.")
         sessions = found.sessions + found.near
@@ -71,7 +73,7 @@ class SearchSessions(Tool, frozen=True, kw_only=True):
             said.append(_only_here(history))
         said += history.left_out(result)
         without_asking(history, said)
-        return answer.text([*said, *remarks])
+        return answer.answered([*said, *remarks])
 
 
 class FileHistory(Tool, frozen=True, kw_only=True):
@@ -86,7 +88,7 @@ class FileHistory(Tool, frozen=True, kw_only=True):
     path: Annotated[str, Meta(min_length=1, max_length=2_000, description="Absolute, or the end of a path; * for any.")]
     limit: Annotated[int, Meta(ge=1, le=50, description="The most sessions.")] = 10
 
-    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+    def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         by_session: dict[int, list[Touch]] = {}
         for touch in history.touches(self.path):
             by_session.setdefault(touch.session_id, []).append(touch)
@@ -104,7 +106,7 @@ class FileHistory(Tool, frozen=True, kw_only=True):
                 f"limit={min(len(by_session), 50)})"
             )
         without_asking(history, said)
-        return answer.text([*said, *remarks])
+        return answer.answered([*said, *remarks])
 
 
 class FindFix(Tool, frozen=True, kw_only=True):
@@ -119,7 +121,7 @@ class FindFix(Tool, frozen=True, kw_only=True):
     error: Annotated[str, Meta(min_length=1, max_length=20_000, description="A command, or what it printed.")]
     limit: Annotated[int, Meta(ge=1, le=10, description="The most answers.")] = 4
 
-    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+    def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         fixes = history.fixes(self.error, self.limit)
         labels = history.labels([each.session.uid for each in fixes])
         answer = Answer()
@@ -134,7 +136,7 @@ class FindFix(Tool, frozen=True, kw_only=True):
             reads = [f"get_session(session={labels[f.session.uid]!r}, at={f.failed.seq})" for f in fixes[shown:]]
             said.append(f"Left out: {len(reads)} more. {', '.join(reads)}")
         without_asking(history, said)
-        return answer.text([*said, *remarks])
+        return answer.answered([*said, *remarks])
 
 
 def _in_scope(history: AgentHistory) -> str:
@@ -167,16 +169,25 @@ def _only_here(history: AgentHistory) -> str:
     )
 
 
-def _hit_lines(hit: Excerpt, labels: dict[str, str], answer: Answer, excerpt: str) -> str:
+def _hit(hit: Excerpt, labels: dict[str, str], answer: Answer, excerpt: str) -> dict[str, Any]:
+    """A hit as fields that may be shown. Few, as their names take room of the hits."""
     session = hit.session
     facts = [
         minute(hit.stored.at) or session.created[:16].replace("T", " "), ", ".join(session.agents),
         session.shown_project, session.branch or "",
+        # Its own title: the session that it counts for may be of another repository.
+        answer.begun(session.shown_title or "(no prompt)", HIT_TITLE_CHARS),
     ]  # fmt: skip
-    # Its own title: the session that it counts for may be of another repository.
-    title = answer.begun(session.shown_title or "(no prompt)", HIT_TITLE_CHARS)
-    head = f"{labels[session.uid]} @{hit.stored.seq} · {' · '.join(filter(None, facts))} · {title}"
-    return f"{head}\n   {hit.scope}: {excerpt}"
+    return {
+        "session": labels[session.uid],
+        "seq": hit.stored.seq,
+        "from": answer.shown(" · ".join(filter(None, facts))),
+        "text": answer.shown(f"{hit.scope}: {excerpt}"),
+    }
+
+
+def _hit_lines(hit: dict[str, Any]) -> str:
+    return f"{hit['session']} @{hit['seq']} · {hit['from']}\n   {hit['text']}"
 
 
 def _session_words(session: Session, label: str, answer: Answer) -> str:

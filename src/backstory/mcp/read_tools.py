@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from itertools import starmap
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
 from backstory.conversation.pairing import with_interruptions
 from backstory.errors import RecordNotFound
-from backstory.mcp.answer import CHARS_MAX, CUT, SESSION, Answer, Tool, minute
+from backstory.mcp.answer import CHARS_MAX, CUT, SESSION, Answer, Answered, Tool, minute
 from backstory.mcp.record_words import event_words
 from backstory.workspace.history.entries import with_event
 
@@ -44,12 +45,14 @@ class GetSession(Tool, frozen=True, kw_only=True):
     after: Annotated[int, Meta(ge=0, le=200, description="So many records after it.")] = 20
     max_chars: Annotated[int, Meta(ge=2_000, le=CHARS_MAX, description="The most characters.")] = SESSION_CHARS
 
-    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+    def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         read = history.around(history.find(self.session), self.at, self.before, self.after)
         label, answer = history.label(read.located), Answer(self.max_chars)
-        answer.add_cut(_head_line(read, label, answer))
+        head = answer.shown(_head_line(read, label, answer))
+        answer.add_field("session", head, head)
         if not self.at:
-            answer.add_cut("\n".join(_prompt_lines(read, answer)))
+            prompts = [answer.shown(each) for each in _prompt_lines(read, answer)]
+            answer.add_field("prompts", [each.strip() for each in prompts], "\n".join(prompts))
         left_from, is_cut = self._add_records(read, answer)
         said = []
         if is_cut:
@@ -58,7 +61,7 @@ class GetSession(Tool, frozen=True, kw_only=True):
             said.append(f"Left out: what came before. get_session(session={label!r}, at={read.earlier}, after=0)")
         if (following := left_from or read.later) is not None:
             said.append(f"Left out: what follows. get_session(session={label!r}, at={following}, before=0)")
-        return answer.text([*said, *remarks])
+        return answer.answered([*said, *remarks])
 
     def _add_records(self, read: ReadSession, answer: Answer) -> tuple[int | None, bool]:
         """Add records while there is room; the first that has none, and whether any was shortened.
@@ -67,25 +70,29 @@ class GetSession(Tool, frozen=True, kw_only=True):
         """
         most, is_cut = min(RECORD_CHARS, answer.room // 5), False
         lines = list[tuple[int, str]]()
+
+        def cost(seq: int, text: str) -> int:
+            return answer.cost(_record(seq, text), f"@{seq} {text}")
+
         for entry in with_interruptions(read.entries, lambda each: each.event, with_event):
             if words := event_words(entry.event):
                 room = most * 4 if entry.outline.seq == self.at else most
                 text = answer.short(words, room)
                 is_cut = is_cut or (CUT in text and CUT not in words)
-                lines.append((entry.outline.seq, f"@{entry.outline.seq} {text}"))
-        earlier = [line for seq, line in lines if seq < self.at]
-        later = [(seq, line) for seq, line in lines if seq >= self.at]
+                lines.append((entry.outline.seq, text))
+        earlier = [each for each in lines if each[0] < self.at]
         # So much of the room is for what came before.
-        while earlier and sum(map(len, earlier)) > answer.room // 3:
+        while earlier and sum(starmap(cost, earlier)) > answer.room // 3:
             earlier.pop(0)
             is_cut = True
-        for line in earlier:
-            answer.add_shown(line)
-        for seq, line in later:
-            if len(line) + 1 > answer.room:
+        for seq, text in [*earlier, *(each for each in lines if each[0] >= self.at)]:
+            if not answer.add_item("records", _record(seq, text), f"@{seq} {text}"):
                 return seq, is_cut
-            answer.add_shown(line)
         return None, is_cut
+
+
+def _record(seq: int, words: str) -> dict[str, Any]:
+    return {"seq": seq, "words": words}
 
 
 class Expand(Tool, frozen=True, kw_only=True):
@@ -103,7 +110,7 @@ class Expand(Tool, frozen=True, kw_only=True):
         int, Meta(ge=0, le=NUMBER_MAX, description="So many characters of the first record are passed over.")
     ] = 0
 
-    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+    def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         located = history.find(self.session)
         seqs = history.seqs(located, self.from_seq, self.to_seq, RECORDS_MAX + 1)
         if not seqs:
@@ -124,7 +131,7 @@ class Expand(Tool, frozen=True, kw_only=True):
             said.append(
                 f"Left out: what follows. expand(session={label!r}, from_seq={left}, to_seq={self.to_seq}{behind})"
             )
-        return answer.text([*said, *remarks])
+        return answer.answered([*said, *remarks])
 
 
 def _add_piece(answer: Answer, seq: int, text: str, offset: int) -> int | None:

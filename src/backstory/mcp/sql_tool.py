@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
 
 from backstory.errors import SqlWrong
-from backstory.mcp.answer import Answer, Tool, shortened, without_asking
+from backstory.mcp.answer import Answer, Answered, Tool, shortened, without_asking
 
 if TYPE_CHECKING:
     from backstory.workspace.history.agent_history import AgentHistory
@@ -44,16 +45,16 @@ class SessionStoreSql(Tool, frozen=True, kw_only=True):
     query: Annotated[str, Meta(max_length=100_000, description="One select statement.")] = ""
     sql: Annotated[str, Meta(max_length=100_000, description="The same as query.")] = ""
 
-    def answer(self, history: AgentHistory, remarks: list[str]) -> str:
+    def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         statement = self.query.strip() or self.sql.strip()
         if not statement:
             raise SqlWrong("there is no statement: give it as query")
         answer, said = Answer(), list[str]()
         found = history.sql(statement, answer.redactor.text, ROWS_MAX)
-        answer.add_cut(" | ".join(found.columns))
-        shown = answer.add_each(
-            msgspec.json.encode([_cell(cell, answer) for cell in row]).decode() for row in found.rows
-        )
+        columns = [answer.shown(each) for each in found.columns]
+        answer.add_field("columns", columns, " | ".join(columns))
+        rows = (msgspec.json.encode([_cell(cell, answer) for cell in row]).decode() for row in found.rows)
+        shown = sum(takewhile(bool, (_add_row(answer.shown(row), answer) for row in rows)))
         if found.rows and not shown:
             said.append("Left out: the first row alone is too long. Select fewer columns, or substr(column, 1, 2000).")
         elif shown < len(found.rows):
@@ -66,7 +67,16 @@ class SessionStoreSql(Tool, frozen=True, kw_only=True):
         elif not found.rows:
             said.append("No rows.")
         without_asking(history, said)
-        return answer.text([*said, *remarks])
+        return answer.answered([*said, *remarks])
+
+
+def _add_row(row: str, answer: Answer) -> bool:
+    """Add a row that was encoded, then masked; False where it does not fit."""
+    try:
+        return answer.add_item("rows", msgspec.json.decode(row), row)
+    except msgspec.DecodeError:
+        # A mask took the quotes of a value, too: as one text it is as readable.
+        return answer.add_item("rows", row, row)
 
 
 def _cell(cell: Any, answer: Answer) -> Any:
