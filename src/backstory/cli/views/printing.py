@@ -124,12 +124,12 @@ class _TextPrinter:
         self._calls: dict[str, model.ToolCall] = {}
         """Those that wait for their results, by their ids."""
         self._folder = ""
-        """Where the session is, which paths in it need not repeat."""
+        """The folder of the session, which paths in it need not repeat."""
         self._used = 0
         self._error = ""
         self._status, self._take_status_back = "", _nothing
         self._column: int | None = 0
-        """How many columns the answer takes of its last line on the screen; None if that is not known."""
+        """The columns that the answer takes of its last line on the screen; None if that is not known."""
 
     def draw(self, event: RunEvent) -> None:
         if isinstance(event, Shown) and not (event.events or event.delta or event.is_of_stop):

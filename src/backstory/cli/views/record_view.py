@@ -40,7 +40,7 @@ class Head(Struct, frozen=True, kw_only=True):
     turn: int | None
     at: int | None
     folder: str = ""
-    """Where the session is, which paths in it need not repeat."""
+    """The folder of the session, which paths in it need not repeat."""
 
 
 def head_lines(head: Head, events: list[Event], call: model.ToolCall | None, now: int) -> Iterator[str]:
