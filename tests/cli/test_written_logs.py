@@ -362,7 +362,8 @@ def test_resume_on_a_terminal_writes_the_log_and_becomes_the_client(home: Home) 
     words = [sys.executable, "-m", "backstory", "resume", home.uid, "--agent", "codex"]
     native_id = home.export()["native_id"]
     with Terminal(words, home.cwd, home.environ, width=300) as terminal:
-        terminal.until(f"client: resume {native_id}")
+        shown = terminal.until(f"client: resume {native_id}")
+    assert shown.count("Written: ") == 1
     assert home.export()["written"]
 
 
