@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,9 +29,17 @@ ENDS_S = 120
 """So long a process that is killed may take to be gone."""
 
 
+# Compiling every test anew takes each worker longer than to run a tenth of them: what is compiled is kept, also by
+# what tests start, and also where the environment would have Python keep nothing.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # A shell has what it runs in the background ignore interrupts, and so would all that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+    # So has ``nohup`` with the end of a terminal.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 SLOW_FIXTURES = {"bench", "made_once"}

@@ -240,6 +240,7 @@ def written(draw: st.DrawFn) -> str:
     return fill() + write(draw(SETTINGS)) + fill()
 
 
+@pytest.mark.slow
 @given(written())
 def test_any_json_is_as_it_was_when_the_entry_is_gone(text: str) -> None:
     before, is_new = json_text.parse(text), not has_table(text, JSON)

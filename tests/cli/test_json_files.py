@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.store import open_store
+from tests.support.counts import steps
 from tests.support.machines import claude_line, differences
 from tests.support.memory import PROGRAM
 from tests.support.portable import held
@@ -285,13 +286,13 @@ def test_killed_at_any_moment_an_import_ends_the_same_when_it_is_done_again(
 ) -> None:
     parts = set()
     # How many changes are seen depends on how fast they are looked at; the last may come when all is done.
-    for n in range(15):
+    for n in steps(16, every=2):
         shutil.rmtree(other.home / "backstory", ignore_errors=True)
         running = subprocess.Popen(
             [sys.executable, "-m", "backstory", "import", "--trust", file], env=other.environ, cwd=other.cwd,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        kill_after_changes(running, other.home / "backstory", 8 * n)
+        kill_after_changes(running, other.home / "backstory", 8 * (n - 1))
         with open_store(other.store) as store:
             parts.add(len(store.uids()))
         done = other("import", "--trust", file)

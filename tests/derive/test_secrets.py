@@ -262,6 +262,7 @@ def test_what_is_masked_stays_as_it_is_and_does_not_grow(text: str) -> None:
     assert len(masked) <= 5 * len(text)
 
 
+@pytest.mark.slow
 @pytest.mark.hypothesis
 @given(st.recursive(TEXTS | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)))
 def test_json_stays_json(value: object) -> None:

@@ -21,6 +21,7 @@ from backstory.ingest.ingest import ingest
 from backstory.store import open_store
 from backstory.store.tables import sessions
 from tests.support.clock import NOW
+from tests.support.counts import steps
 from tests.support.machines import SMALL, Machine, case, differences, place
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def killed_after_some_time(machine: Machine, seconds: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(KILLS))
+@pytest.mark.parametrize("seed", steps(KILLS, every=3))
 def test_an_ingest_killed_at_any_moment_is_made_good_by_the_next(
     disturbed: Machine, expected: dict[str, Any], seed: int
 ) -> None:
@@ -145,7 +146,7 @@ def test_an_ingest_killed_at_any_moment_is_made_good_by_the_next(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(PAIRS))
+@pytest.mark.parametrize("seed", steps(PAIRS, every=3, first=2))
 def test_two_ingests_at_once_do_no_harm(disturbed: Machine, expected: dict[str, Any], seed: int) -> None:
     children = [in_child(disturbed, lambda: None, bulk=seed % 10 == 0) for _ in range(2)]
     assert [exit_of(child) for child in children] == [0, 0]
@@ -222,6 +223,7 @@ def test_a_log_that_another_process_begins_between_two_looks_is_not_begun_twice(
     shared.close()
 
 
+@pytest.mark.slow
 def test_a_log_that_another_process_reads_a_slice_ahead_is_read_until_both_are_at_its_end(
     disturbed: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,7 @@ def at_random(seed: int, share: float) -> Callable[[tuple[str, ...]], str | None
     return lambda extremes: random.choice(extremes) if random.random() < share else None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["ah", "claude", "codex", "copilot"])
 def test_extremes_in_every_number_and_time_of_every_log(tmp_path: Path, agent: str) -> None:
     chosen = [case for case in cases() if case.parent.name == agent]
