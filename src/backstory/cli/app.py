@@ -86,7 +86,7 @@ class App:
 
         Raises HomeWasMoved, HomeIsMoving, HomeNotWhole: also where the home moved since.
         """
-        return opening.open_workspace(self.cwd, self.environ, store=self.store_path, report=output.talk)
+        return opening.open_workspace(self.cwd, self.environ, store=self.store_path, now=now_ms, report=output.talk)
 
     @property
     def reader(self) -> Reader:
