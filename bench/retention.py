@@ -12,7 +12,7 @@ import argparse
 import json
 from pathlib import Path
 
-from backstory.conversation.retention import facts_of, is_kept
+from backstory.conversation.compaction import facts_of, is_kept
 from backstory.conversation.tree import Point, Span
 from backstory.store import open_store
 from backstory.store.tables import branches, compactions

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.config import ONLY_OWN, REMARKS_MAX, SETTINGS, Config, Setting, Table, parse, parse_as, write
+from backstory.config import ONLY_OWN, REMARKS_MAX, SETTINGS, Config, Setting, SettingsTable, parse, parse_as, write
 from backstory.errors import CannotWrite, ConfigBroken, SettingNotHere, SettingRefused, UnknownSetting
 from backstory.model import Permissions
 
@@ -46,7 +46,7 @@ def typed_values(config: Config) -> dict[str, object]:
     """The values of all attributes of all tables, by the keys of their settings."""
     names = ("ingest", "run", "compaction", "store", "index", "list", "search", "mcp")
     tables = [getattr(config.settings, name) for name in names]
-    assert all(isinstance(table, Table) for table in tables)
+    assert all(isinstance(table, SettingsTable) for table in tables)
     return {
         each.key: getattr(table, name)
         for table in tables

@@ -46,20 +46,20 @@ class Setting(Struct, Generic[T], frozen=True):
         return f"BACKSTORY_{self.key.upper().replace('.', '_')}"
 
     @overload
-    def __get__(self, table: None, owner: type[Table]) -> Setting[T]: ...
+    def __get__(self, table: None, owner: type[SettingsTable]) -> Setting[T]: ...
     @overload
-    def __get__(self, table: Table, owner: type[Table]) -> T: ...
-    def __get__(self, table: Table | None, owner: type[Table]) -> Setting[T] | T:
+    def __get__(self, table: SettingsTable, owner: type[SettingsTable]) -> T: ...
+    def __get__(self, table: SettingsTable | None, owner: type[SettingsTable]) -> Setting[T] | T:
         return self if table is None else cast("T", table.value_of(self.key))
 
 
-class Table(Struct, frozen=True):
+class SettingsTable(Struct, frozen=True):
     """The settings of one table. ``value_of`` returns the value of a key, which has the type of its default."""
 
     value_of: Callable[[str], Any]
 
 
-class IngestSettings(Table, frozen=True):
+class IngestSettings(SettingsTable, frozen=True):
     """Settings of reading logs."""
 
     agents = Setting("ingest.agents", list[str](), "agents whose logs are read (empty: all)", is_agent=True)
@@ -67,7 +67,7 @@ class IngestSettings(Table, frozen=True):
     is_automatic = Setting("ingest.auto", True, "whether `list`, `search` and `show` first import logs that are new")
 
 
-class RunSettings(Table, frozen=True):
+class RunSettings(SettingsTable, frozen=True):
     """Settings of running agents."""
 
     agent = Setting(
@@ -88,7 +88,7 @@ class RunSettings(Table, frozen=True):
         return Permissions(self.permission_name)
 
 
-class CompactionSettings(Table, frozen=True):
+class CompactionSettings(SettingsTable, frozen=True):
     """Settings of compaction: the size from which the beginning of a session is summarised, and its agent."""
 
     chars = Setting("compaction.chars", 400_000, "summarise a context from this many characters on (0: never)")
@@ -111,7 +111,7 @@ class CompactionSettings(Table, frozen=True):
         return self.chars_for.get(f"{agent}/{model}", self.chars_for.get(agent, self.chars))
 
 
-class StoreSettings(Table, frozen=True):
+class StoreSettings(SettingsTable, frozen=True):
     """True if there is a home store."""
 
     is_enabled = Setting(
@@ -122,7 +122,7 @@ class StoreSettings(Table, frozen=True):
     )
 
 
-class IndexSettings(Table, frozen=True):
+class IndexSettings(SettingsTable, frozen=True):
     """Settings of the search index, and of derived data."""
 
     is_enabled = Setting(
@@ -137,19 +137,19 @@ class IndexSettings(Table, frozen=True):
     )
 
 
-class ListSettings(Table, frozen=True):
+class ListSettings(SettingsTable, frozen=True):
     """Settings of lists of sessions."""
 
     limit = Setting("list.limit", 50, "number of sessions that `list` shows (0: all)")
 
 
-class SearchSettings(Table, frozen=True):
+class SearchSettings(SettingsTable, frozen=True):
     """Settings of search."""
 
     limit = Setting("search.limit", 20, "number of sessions that `search` shows", least=1)
 
 
-class McpSettings(Table, frozen=True):
+class McpSettings(SettingsTable, frozen=True):
     """Settings of the questions that agents may ask of history."""
 
     scope = Setting(
@@ -175,7 +175,7 @@ AGENT_PROGRAM = Setting(
 )
 
 
-class Settings(Table, frozen=True):
+class Settings(SettingsTable, frozen=True):
     """The value of every setting, by table and name: ``settings.run.silence_s``."""
 
     @property

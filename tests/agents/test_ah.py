@@ -573,7 +573,7 @@ def test_a_place_that_is_named_is_read(machine: Machine, project: Path, tmp_path
     file = put(project, "tree")
     for place in (project, project / ".ah", file.path):
         found = databases.sessions_without_logs([agents.load("ah")], {}, machine.home, {}, [place])
-        assert [each.native_id for each in found if isinstance(each, databases.Rows)] == [SESSION]
+        assert [each.native_id for each in found if isinstance(each, databases.DatabaseRows)] == [SESSION]
 
 
 def test_texts_queued_for_a_session_that_never_was_are_kept(machine: Machine, project: Path) -> None:
@@ -669,7 +669,7 @@ def test_work_of_a_version_that_did_not_say_whose_it_is_is_told_once(machine: Ma
 def test_a_database_of_any_name_is_read_when_it_is_named(machine: Machine, project: Path) -> None:
     file = ah_files.tree(project / "notes.session")
     found = databases.sessions_without_logs([agents.load("ah")], {}, machine.home, {}, [file.path])
-    assert [each.native_id for each in found if isinstance(each, databases.Rows)] != []
+    assert [each.native_id for each in found if isinstance(each, databases.DatabaseRows)] != []
 
 
 def test_a_database_that_nobody_copied_is_refused_in_words(tmp_path: Path) -> None:

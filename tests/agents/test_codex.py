@@ -10,7 +10,7 @@ import pytest
 
 from backstory import ids
 from backstory.agents.codex import AGENT
-from backstory.agents.codex.actions import action_of
+from backstory.agents.codex.rollout import action_of
 from backstory.bounds import LOST
 from backstory.conversation.carried import RunCommand
 from backstory.model import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from backstory.agents import json_text
 from backstory.agents.contract import ServerFile
 from backstory.agents.entries import added, entry_in, has_table, removed
-from backstory.agents.text_edit import Edit, NotEditable, applied
+from backstory.agents.text_edit import NotEditable, TextEdit, applied
 
 JSON = ServerFile(path=Path("x.json"), format="json", table="mcpServers")
 TOML = ServerFile(path=Path("x.toml"), format="toml", table="mcp_servers")
@@ -262,7 +262,7 @@ def test_a_damaged_text_is_refused_or_changed_in_the_entry_alone(text: str, nois
         edit = added(damaged, JSON, NAME, ENTRY)
     except NotEditable:
         return
-    assert edit == Edit(edit.start, edit.start, edit.text)
+    assert edit == TextEdit(edit.start, edit.start, edit.text)
     assert entry_in(applied(damaged, [edit]), JSON, NAME) == (ENTRY,)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backstory import agents, bounds
 from backstory.agents import bounded
 from backstory.agents.contract import Ending, Exit
-from backstory.derive.pricing import Kind, Price, cost_of
+from backstory.derive.pricing import CostKind, Price, cost_of
 from backstory.model import PARTIAL
 from tests.support.lost_counts import (
     AGENTS,
@@ -56,7 +56,7 @@ def read(kind: str, records: list[Any]) -> Turn:
 
 def is_whole(turn: Turn | Ending) -> bool:
     cost = cost_of(turn.tokens, PRICE, source=turn.tokens_source)
-    return turn.tokens_source != PARTIAL or cost.kind in (Kind.EXACT, Kind.COMPUTED)
+    return turn.tokens_source != PARTIAL or cost.kind in (CostKind.EXACT, CostKind.COMPUTED)
 
 
 def counted(tokens: Tokens) -> tuple[int | None, ...]:
@@ -104,7 +104,7 @@ def test_a_request_with_neither_input_nor_output_makes_what_is_known_a_part_and_
 ) -> None:
     alone, beside = (read(kind, LOGS[kind](usages)) for usages in ([left], [WHOLE[kind], left]))
     assert (alone.tokens.input, alone.tokens.output) == (None, None)
-    assert cost_of(alone.tokens, PRICE, source=alone.tokens_source).kind not in (Kind.EXACT, Kind.COMPUTED)
+    assert cost_of(alone.tokens, PRICE, source=alone.tokens_source).kind not in (CostKind.EXACT, CostKind.COMPUTED)
     assert (beside.tokens_source, is_whole(beside)) == (PARTIAL, False)
 
 
@@ -162,7 +162,7 @@ def test_no_sum_of_a_run_without_input_or_output_is_said_to_be_whole(kind: str, 
 @pytest.mark.parametrize("others", [[], [WHOLE["claude"]]])
 def test_of_a_run_that_says_neither_input_nor_output_nothing_is_known_to_be_all(kind: str, others: list[Any]) -> None:
     ending = run(kind, printed(kind, [*others, {}]))
-    assert cost_of(ending.tokens, PRICE, source=ending.tokens_source).kind not in (Kind.EXACT, Kind.COMPUTED)
+    assert cost_of(ending.tokens, PRICE, source=ending.tokens_source).kind not in (CostKind.EXACT, CostKind.COMPUTED)
 
 
 @pytest.mark.parametrize("kind", ["claude", "codex"])
@@ -189,7 +189,7 @@ def test_a_cost_that_cannot_be_kept_is_none(bad: Any) -> None:
 def test_counts_of_nothing_but_what_was_lost_cost_nobody_knows_what() -> None:
     turn = read("claude", claude([{"input_tokens": 10**23, "output_tokens": float("inf")}]))
     assert (turn.tokens.input, turn.tokens.output, turn.tokens_source) == (None, None, PARTIAL)
-    assert cost_of(turn.tokens, PRICE, source=turn.tokens_source).kind is Kind.UNKNOWN
+    assert cost_of(turn.tokens, PRICE, source=turn.tokens_source).kind is CostKind.UNKNOWN
 
 
 def test_a_request_known_by_its_output_makes_the_input_at_least_what_is_known() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.chronicle.instruction_diff import HEADING, unified_diff, with_lines
+from backstory.chronicle.proposals import HEADING, unified_diff, with_lines
 
 if TYPE_CHECKING:
     from pathlib import Path

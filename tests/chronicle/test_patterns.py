@@ -18,7 +18,7 @@ from backstory.chronicle.patterns import (
     rereads,
     waits,
 )
-from backstory.chronicle.patterns.finding import Evidence, Finding
+from backstory.chronicle.patterns.finding import Tip, TipEvidence
 from backstory.chronicle.tips import strongest
 from tests.support.habits import CHEAP, DAY, DEAR, HOUR, MINUTE, SECOND, T0, call, habits, reads, turn
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from backstory.workspace.history.habits import Habits
 
 
-def found(pattern: ModuleType, given: Habits) -> list[Finding]:
+def found(pattern: ModuleType, given: Habits) -> list[Tip]:
     return list(pattern.PATTERN.find(given))
 
 
-def one(pattern: ModuleType, given: Habits) -> Finding:
+def one(pattern: ModuleType, given: Habits) -> Tip:
     (finding,) = found(pattern, given)
     return finding
 
@@ -452,9 +452,9 @@ def test_of_a_stop_over_night_ten_minutes_count() -> None:
 # the order ------------------------------------------------------------------------------------------------------
 
 
-def finding(pattern: str, usd: float | None = None, ms: int | None = None) -> Finding:
-    evidence = Evidence(session="A", context="A", seqs=(1,), text="", usd=usd, ms=ms)
-    return Finding(pattern=pattern, problem=pattern, action="", evidence=(evidence,))
+def finding(pattern: str, usd: float | None = None, ms: int | None = None) -> Tip:
+    evidence = TipEvidence(session="A", context="A", seqs=(1,), text="", usd=usd, ms=ms)
+    return Tip(pattern=pattern, problem=pattern, action="", evidence=(evidence,))
 
 
 def test_the_strongest_of_each_pattern_come_first_by_dollars_and_time() -> None:

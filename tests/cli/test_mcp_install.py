@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from backstory.cli import cli, this_program
+from backstory.cli import cli, installing
 from backstory.errors import McpNotInstalled
 from backstory.export.rewriting import found_file, rewrite
 from backstory.workspace.clients.agent_skills import skill_text
@@ -204,7 +204,7 @@ def test_without_the_extra_nothing_is_written_and_it_is_said_first(monkeypatch: 
 
     monkeypatch.setattr(metadata, "version", missing)
     with pytest.raises(McpNotInstalled) as refused:
-        this_program._check_extra()
+        installing._check_extra()
     assert "pip install 'mcp>=2.3'" in str(refused.value)
 
 

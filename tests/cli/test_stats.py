@@ -13,7 +13,7 @@ import pytest
 
 from backstory.cli.views import stats_table
 from backstory.cli.views.counting import counting
-from backstory.derive.pricing import Cost, Kind
+from backstory.derive.pricing import Cost, CostKind
 from backstory.derive.tally import Group, GroupKey, Tally
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.history.stats import Stats, StatsGroup, StatsQuery
@@ -289,7 +289,7 @@ def test_a_terminal_gets_the_columns_and_bars_that_it_has_room_for(
     for number, (name, usd) in enumerate(groups.items()):
         group = tally.group(GroupKey(value=name))
         group.sessions.add(number)
-        group.add_cost(Cost(kind=Kind.EXACT, usd=usd, low_usd=usd, high_usd=usd))
+        group.add_cost(Cost(kind=CostKind.EXACT, usd=usd, low_usd=usd, high_usd=usd))
         group.add_tokens(1_234_567, 89, None, None)
     shown = tuple(StatsGroup(key=key, figures=each.figures) for key, each in tally.groups.items())
     found = Stats(

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from backstory import model
-from backstory.conversation.compaction import retention
-from backstory.conversation.retention import DECISIONS, FILES, MEASURED, NUMBERS, SHOWN, TELLING, facts_of, is_kept
+from backstory.conversation.compaction import (
+    DECISIONS,
+    FILES,
+    MEASURED,
+    NUMBERS,
+    SHOWN,
+    TELLING,
+    facts_of,
+    is_kept,
+    retention,
+)
 from backstory.model import AssistantText, Tool, ToolCall, ToolResult, TurnWithEvents
 
 

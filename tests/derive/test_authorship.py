@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from backstory.derive.authorship import Edit, is_telling, written_by_edits
+from backstory.derive.authorship import TimedEdit, is_telling, written_by_edits
 from backstory.derive.git_values import UNCOMMITTED, BlamedLine, FileChange
-from backstory.derive.made_by_tools import is_generated, is_version
-from backstory.derive.written_lines import of_path, written_by
+from backstory.derive.written_lines import is_generated, is_version, of_path, written_by
 from backstory.model import ToolCall
 
 
-def edit(at: int, old: str, new: str, **more: object) -> Edit:
+def edit(at: int, old: str, new: str, **more: object) -> TimedEdit:
     call = ToolCall(
         tool_name="Edit", tool="EDIT", input={"file_path": "a", "old_string": old, "new_string": new, **more}
     )
     (written,) = written_by(call)
-    return Edit(at=at, written=written)
+    return TimedEdit(at=at, written=written)
 
 
-def write(at: int, content: str) -> Edit:
+def write(at: int, content: str) -> TimedEdit:
     (written,) = written_by(ToolCall(tool_name="Write", tool="WRITE", input={"file_path": "a", "content": content}))
-    return Edit(at=at, written=written)
+    return TimedEdit(at=at, written=written)
 
 
 def lines(text: str, commit: str = "c") -> list[BlamedLine]:
@@ -30,7 +29,9 @@ def lines(text: str, commit: str = "c") -> list[BlamedLine]:
     ]  # fmt: skip
 
 
-def found(text: str, *edits: Edit, authored: int = 10_000, history: tuple[FileChange, ...] = ()) -> list[int | None]:
+def found(
+    text: str, *edits: TimedEdit, authored: int = 10_000, history: tuple[FileChange, ...] = ()
+) -> list[int | None]:
     return written_by_edits(lines(text), edits, {"c": authored}, history)
 
 

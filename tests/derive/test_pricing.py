@@ -12,7 +12,7 @@ from backstory.derive.pricing import (
     INCLUDED,
     UNKNOWN,
     Cost,
-    Kind,
+    CostKind,
     LongRates,
     Price,
     Prices,
@@ -37,23 +37,23 @@ def priced(amount: float, **days: Any) -> Price:
 
 
 def test_each_kind_of_token_has_its_own_price() -> None:
-    assert cost_of(USED, PRICE) == Cost(kind=Kind.COMPUTED, usd=5.0, low_usd=5.0, high_usd=5.0)
+    assert cost_of(USED, PRICE) == Cost(kind=CostKind.COMPUTED, usd=5.0, low_usd=5.0, high_usd=5.0)
 
 
 def test_what_an_agent_reports_wins_over_what_its_tokens_would_cost() -> None:
-    assert cost_of(USED, PRICE, reported=0.25) == Cost(kind=Kind.EXACT, usd=0.25, low_usd=0.25, high_usd=0.25)
-    assert cost_of(USED, PRICE, reported=0.0).kind is Kind.EXACT
+    assert cost_of(USED, PRICE, reported=0.25) == Cost(kind=CostKind.EXACT, usd=0.25, low_usd=0.25, high_usd=0.25)
+    assert cost_of(USED, PRICE, reported=0.0).kind is CostKind.EXACT
 
 
 @pytest.mark.parametrize(("tokens", "price"), [(USED, None), (Tokens(), PRICE)])
 def test_without_a_price_or_tokens_a_cost_is_unknown_and_not_nothing(tokens: Tokens, price: Price | None) -> None:
-    assert cost_of(tokens, price) == UNKNOWN == Cost(kind=Kind.UNKNOWN)
+    assert cost_of(tokens, price) == UNKNOWN == Cost(kind=CostKind.UNKNOWN)
 
 
 def test_output_that_was_not_counted_to_its_end_makes_a_lower_bound_with_an_estimate_beside_it() -> None:
     tokens = Tokens(input=1_000_000, output=5, largest_input=1_000_000)
     cost = cost_of(tokens, PRICE, source=PARTIAL, chars=301)
-    assert (cost.kind, cost.usd) == (Kind.LOWER_BOUND, None)
+    assert (cost.kind, cost.usd) == (CostKind.LOWER_BOUND, None)
     assert cost.low_usd == pytest.approx(1.00005)
     assert cost.high_usd == pytest.approx(1 + 101 * 10 / 1e6)
 
@@ -69,23 +69,23 @@ def test_an_estimate_is_never_below_what_was_counted() -> None:
 ])  # fmt: skip
 def test_where_input_is_missing_nobody_estimates_what_it_cost(tokens: Tokens, source: str | None) -> None:
     cost = cost_of(tokens, PRICE, source=source, chars=301)
-    assert (cost.kind, cost.high_usd) == (Kind.LOWER_BOUND, None)
+    assert (cost.kind, cost.high_usd) == (CostKind.LOWER_BOUND, None)
 
 
 @pytest.mark.parametrize("tokens", [Tokens(input=1), Tokens(output=1)])
 def test_where_input_or_output_is_unknown_a_cost_is_a_lower_bound(tokens: Tokens) -> None:
-    assert cost_of(tokens, PRICE).kind is Kind.LOWER_BOUND
+    assert cost_of(tokens, PRICE).kind is CostKind.LOWER_BOUND
 
 
 def test_a_cache_that_may_have_been_written_for_an_hour_makes_a_lower_bound() -> None:
     cost = cost_of(USED, LONG)
-    assert (cost.kind, cost.low_usd, cost.high_usd) == (Kind.LOWER_BOUND, 5.0, 6.0)
+    assert (cost.kind, cost.low_usd, cost.high_usd) == (CostKind.LOWER_BOUND, 5.0, 6.0)
     unwritten = Tokens(input=1_000_000, output=0, cache_write=0)
-    assert cost_of(unwritten, LONG).kind is Kind.COMPUTED
+    assert cost_of(unwritten, LONG).kind is CostKind.COMPUTED
 
 
 def test_tokens_that_have_no_price_of_their_own_make_a_lower_bound() -> None:
-    assert cost_of(Tokens(input=0, output=0, cache_read=5), priced(1)).kind is Kind.LOWER_BOUND
+    assert cost_of(Tokens(input=0, output=0, cache_read=5), priced(1)).kind is CostKind.LOWER_BOUND
 
 
 def test_a_price_counts_from_its_first_day_to_its_last() -> None:
@@ -121,11 +121,11 @@ def test_a_persons_own_prices_stand_in_for_all_of_the_model() -> None:
 def test_a_sum_is_as_exact_as_the_least_of_its_parts() -> None:
     exact, computed = cost_of(USED, None, reported=1.0), cost_of(USED, PRICE)
     bound = cost_of(Tokens(input=1_000_000), PRICE)
-    assert total([exact, exact]) == Cost(kind=Kind.EXACT, usd=2.0, low_usd=2.0)
-    assert total([exact, computed]) == Cost(kind=Kind.COMPUTED, usd=6.0, low_usd=6.0)
-    assert total([exact, bound]) == Cost(kind=Kind.LOWER_BOUND, low_usd=2.0)
-    assert total([exact, UNKNOWN]) == Cost(kind=Kind.LOWER_BOUND, low_usd=1.0)
-    assert total([exact, INCLUDED]) == Cost(kind=Kind.EXACT, usd=1.0, low_usd=1.0)
+    assert total([exact, exact]) == Cost(kind=CostKind.EXACT, usd=2.0, low_usd=2.0)
+    assert total([exact, computed]) == Cost(kind=CostKind.COMPUTED, usd=6.0, low_usd=6.0)
+    assert total([exact, bound]) == Cost(kind=CostKind.LOWER_BOUND, low_usd=2.0)
+    assert total([exact, UNKNOWN]) == Cost(kind=CostKind.LOWER_BOUND, low_usd=1.0)
+    assert total([exact, INCLUDED]) == Cost(kind=CostKind.EXACT, usd=1.0, low_usd=1.0)
     assert total([UNKNOWN]) == total([INCLUDED]) == total([]) == UNKNOWN
 
 
@@ -162,7 +162,7 @@ def test_the_prices_that_are_shipped_name_their_source_and_leave_no_day_twice() 
 
 def test_what_a_cache_holds_for_an_hour_has_its_price_and_the_rest_that_of_five_minutes() -> None:
     tokens = Tokens(input=0, output=0, cache_write=1_000_000, cache_write_1h=250_000)
-    assert cost_of(tokens, LONG) == Cost(kind=Kind.COMPUTED, usd=2.25, low_usd=2.25, high_usd=2.25)
+    assert cost_of(tokens, LONG) == Cost(kind=CostKind.COMPUTED, usd=2.25, low_usd=2.25, high_usd=2.25)
     assert cost_of(tokens, PRICE).usd == 2.0
 
 
@@ -179,8 +179,8 @@ def test_requests_up_to_the_border_cost_the_lower_price_however_large_their_sum(
 
 
 def test_a_sum_below_the_border_holds_no_request_above_it() -> None:
-    assert cost_of(Tokens(input=60, output=0, cache_read=40), TIERED).kind is Kind.COMPUTED
-    assert cost_of(Tokens(input=60, output=0, cache_read=41), TIERED).kind is Kind.LOWER_BOUND
+    assert cost_of(Tokens(input=60, output=0, cache_read=40), TIERED).kind is CostKind.COMPUTED
+    assert cost_of(Tokens(input=60, output=0, cache_read=41), TIERED).kind is CostKind.LOWER_BOUND
 
 
 def test_all_tokens_of_a_single_request_above_the_border_cost_the_higher_price() -> None:
@@ -190,11 +190,11 @@ def test_all_tokens_of_a_single_request_above_the_border_cost_the_higher_price()
 
 def test_where_a_sum_hides_what_the_long_requests_were_a_cost_is_a_lower_bound_with_an_estimate() -> None:
     cost = cost_of(Tokens(input=200, output=10, cache_read=0, largest_input=150), TIERED)
-    assert (cost.kind, cost.usd) == (Kind.LOWER_BOUND, None)
+    assert (cost.kind, cost.usd) == (CostKind.LOWER_BOUND, None)
     assert cost.low_usd == pytest.approx((200 * 1 + 10 * 10) / 1e6)
     assert cost.high_usd == pytest.approx((200 * 5 + 10 * 20) / 1e6)
 
 
 def test_a_higher_price_that_is_not_known_makes_a_lower_bound_without_an_estimate() -> None:
     cost = cost_of(Tokens(input=200, output=0, largest_input=200), UNTOLD)
-    assert (cost.kind, cost.high_usd) == (Kind.LOWER_BOUND, None)
+    assert (cost.kind, cost.high_usd) == (CostKind.LOWER_BOUND, None)

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.derive.deriver import refs_in_call, refs_in_command
-from backstory.derive.ref_values import WRITTEN_MAX
-from backstory.derive.text_refs import NAMES_MAX, refs_in_text
+from backstory.derive.text_refs import NAMES_MAX, WRITTEN_MAX, refs_in_text
 from backstory.model import Ref, Tool, ToolCall, ToolResult
 
 SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"

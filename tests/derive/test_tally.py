@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from backstory import bounds
-from backstory.derive.pricing import INCLUDED, UNKNOWN, Cost, Kind, total
+from backstory.derive.pricing import INCLUDED, UNKNOWN, Cost, CostKind, total
 from backstory.derive.tally import Group, GroupKey, Tally
 
-EXACT = Cost(kind=Kind.EXACT, usd=0.1, low_usd=0.1, high_usd=0.1)
-BOUND = Cost(kind=Kind.LOWER_BOUND, low_usd=1.0, high_usd=3.0)
+EXACT = Cost(kind=CostKind.EXACT, usd=0.1, low_usd=0.1, high_usd=0.1)
+BOUND = Cost(kind=CostKind.LOWER_BOUND, low_usd=1.0, high_usd=3.0)
 
 
 def test_a_count_that_nobody_knows_adds_nothing_and_is_counted() -> None:
@@ -25,7 +25,7 @@ def test_a_cost_is_the_total_of_its_turns_with_the_sum_of_what_bounds_may_come_t
     for each in (EXACT, BOUND, INCLUDED, *[EXACT] * 9):
         group.add_cost(each)
     cost = group.figures.cost
-    assert (cost.kind, cost.usd, cost.low_usd, cost.high_usd) == (Kind.LOWER_BOUND, None, 2.0, 4.0)
+    assert (cost.kind, cost.usd, cost.low_usd, cost.high_usd) == (CostKind.LOWER_BOUND, None, 2.0, 4.0)
     assert total([EXACT, BOUND, INCLUDED, *[EXACT] * 9]).low_usd == 2.0
 
 
@@ -34,7 +34,7 @@ def test_where_one_cost_is_unknown_nobody_knows_what_all_may_come_to() -> None:
     for each in (EXACT, UNKNOWN):
         group.add_cost(each)
     cost = group.figures.cost
-    assert (cost.kind, cost.low_usd, cost.high_usd, group.figures.without_cost) == (Kind.LOWER_BOUND, 0.1, None, 1)
+    assert (cost.kind, cost.low_usd, cost.high_usd, group.figures.without_cost) == (CostKind.LOWER_BOUND, 0.1, None, 1)
 
 
 def test_sums_that_are_too_large_end_where_numbers_do() -> None:

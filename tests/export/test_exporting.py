@@ -16,7 +16,7 @@ from backstory.conversation.board import BoardKey
 from backstory.derive.secrets import Redactor
 from backstory.errors import CannotWrite, FileInTheWay
 from backstory.exchange import replication
-from backstory.export.exporting import Chosen, Written, everything, export, formats, these, with_notes
+from backstory.export.exporting import Chosen, WrittenFile, everything, export, formats, these, with_notes
 from backstory.model import UserMessage
 from backstory.store import open_store
 from backstory.store.tables import boarding
@@ -148,7 +148,9 @@ def put(machine: Machine, *records: bytes, **beside: str | bytes) -> None:
         machine.write(SESSIONS / SESSION / path, data)
 
 
-def exported(machine: Machine, target: Path, *, exact: bool = False, agents: tuple[str, ...] = ("copilot",)) -> Written:
+def exported(
+    machine: Machine, target: Path, *, exact: bool = False, agents: tuple[str, ...] = ("copilot",)
+) -> WrittenFile:
     report = machine.read(*agents)
     assert report.errors == []
     return export("copilot", everything([machine.store]), target, exact=exact, force=True, now=NOW)
@@ -721,7 +723,7 @@ def test_what_others_did_is_left_out_and_counted(machine: Machine, target: Path)
 # its place, and the command -----------------------------------------------------------------------------------
 
 
-def write(machine: Machine, target: Path, *, force: bool = False) -> Written:
+def write(machine: Machine, target: Path, *, force: bool = False) -> WrittenFile:
     chosen = [Chosen(store=machine.store, is_all_but=True)]
     return export("copilot", chosen, target, exact=False, force=force, now=NOW)
 

@@ -20,7 +20,7 @@ from backstory import agents
 from backstory.cli import cli
 from backstory.conversation.tree import Point
 from backstory.errors import CannotWrite, FileInTheWay
-from backstory.export.exporting import Written, everything, export
+from backstory.export.exporting import WrittenFile, everything, export
 from backstory.ingest.ingest import ingest
 from backstory.model import (
     AssistantText,
@@ -80,11 +80,11 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "out" / "sessions.azs"
 
 
-def written(store: Store, target: Path, *, force: bool = False, exact: bool = False) -> Written:
+def written(store: Store, target: Path, *, force: bool = False, exact: bool = False) -> WrittenFile:
     return export("azs", everything([store]), target, exact=exact, force=force, now=NOW)
 
 
-def made(store: Store, target: Path, *events: Event) -> Written:
+def made(store: Store, target: Path, *events: Event) -> WrittenFile:
     store.append_events(store.create_session(worktree="/home/dev/work"), events)
     return written(store, target)
 

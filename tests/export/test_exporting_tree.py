@@ -21,7 +21,7 @@ from backstory.agents.contract import KeptLog, SessionRows
 from backstory.ask.readonly import VALUE_BYTES_MAX
 from backstory.cli import cli
 from backstory.errors import CannotWrite, FileInTheWay
-from backstory.export.exporting import NotWritten, Written, everything, export_each, formats
+from backstory.export.exporting import NotWritten, WrittenFile, everything, export_each, formats
 from backstory.ingest.ingest import ingest
 from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, Turn, UserMessage
 from tests.support import ah_files
@@ -61,7 +61,7 @@ def read(machine: Machine, project: Path) -> None:
     assert report.errors == []
 
 
-def write(machine: Machine, target: Path, *, force: bool = False) -> list[Written | NotWritten]:
+def write(machine: Machine, target: Path, *, force: bool = False) -> list[WrittenFile | NotWritten]:
     return export_each("ah", everything([machine.store]), target, force=force)
 
 

@@ -15,9 +15,8 @@ from backstory.conversation.carried import Fidelity
 from backstory.conversation.carrying import NO_RESULT, TurnCarrier
 from backstory.conversation.tree import Point, Span, Tree
 from backstory.derive.secrets import Redactor
-from backstory.export.carried_turns import CarriedTurns
 from backstory.export.full_form import FullForms
-from backstory.export.native_log import NativeLog
+from backstory.export.native_log import CarriedTurns, NativeLog
 from backstory.export.read_back import Contents, read_back
 from backstory.model import AssistantText, Plan, Relation, UserMessage
 from backstory.store.tables import logs

@@ -11,7 +11,7 @@ import pytest
 
 from backstory.errors import BackstoryError, DiskFull, LogAppeared, NoteUnreadable, PutFileChanged
 from backstory.export import placing
-from backstory.export.placing import Notes, WantedFile, put, take_away
+from backstory.export.placing import PlacingNotes, WantedFile, put, take_away
 from backstory.store import private
 from tests.support.homes import killed_at
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 UID = "01M815V0NF1G"
 STEPS_MAX = 60
-STEPS = (("fsync", os), ("link", os), ("write", Notes), ("_missing_folders", placing))
+STEPS = (("fsync", os), ("link", os), ("write", PlacingNotes), ("_missing_folders", placing))
 """What every file, and every note, comes through."""
 
 
@@ -37,8 +37,8 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def notes(tmp_path: Path) -> Notes:
-    return Notes(tmp_path / "home")
+def notes(tmp_path: Path) -> PlacingNotes:
+    return PlacingNotes(tmp_path / "home")
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def no_space() -> None:
 
 @pytest.mark.parametrize(("name", "where"), STEPS, ids=[name for name, _ in STEPS])
 def test_what_fails_at_any_step_leaves_nothing(
-    notes: Notes, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, where: object
+    notes: PlacingNotes, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, where: object
 ) -> None:
     before = everything(folder)
     for step in range(1, 9):
@@ -96,7 +96,7 @@ def test_what_fails_at_any_step_leaves_nothing(
 
 @pytest.mark.parametrize(("name", "where"), STEPS, ids=[name for name, _ in STEPS])
 def test_what_a_kill_leaves_can_be_taken_away(
-    notes: Notes, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, where: object
+    notes: PlacingNotes, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, where: object
 ) -> None:
     for step in range(1, 9):
         pid = os.fork()
@@ -115,7 +115,7 @@ def test_what_a_kill_leaves_can_be_taken_away(
     pytest.fail("it never came through")
 
 
-def test_a_file_that_appears_meanwhile_is_not_touched(notes: Notes, folder: Path) -> None:
+def test_a_file_that_appears_meanwhile_is_not_touched(notes: PlacingNotes, folder: Path) -> None:
     def pieces() -> Iterable[bytes]:
         (folder / "log.jsonl").write_text("theirs")
         yield b"ours"
@@ -141,7 +141,7 @@ def no_links(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("no_links")
 def test_a_kill_at_any_step_leaves_a_log_whole_or_none_where_there_are_no_hard_links(
-    notes: Notes, folder: Path
+    notes: PlacingNotes, folder: Path
 ) -> None:
     log = folder / "log.jsonl"
     for step in range(1, STEPS_MAX):
@@ -158,7 +158,7 @@ def test_a_kill_at_any_step_leaves_a_log_whole_or_none_where_there_are_no_hard_l
 
 
 @pytest.mark.usefixtures("no_links")
-def test_no_other_file_is_replaced_where_there_are_no_hard_links(notes: Notes, folder: Path) -> None:
+def test_no_other_file_is_replaced_where_there_are_no_hard_links(notes: PlacingNotes, folder: Path) -> None:
     put(notes, UID, "x", wanted(folder, "log.jsonl"))
     assert everything(folder) == {"log.jsonl": b"log.jsonl\n", "mine": b"mine"}
     with pytest.raises(LogAppeared):
@@ -166,14 +166,14 @@ def test_no_other_file_is_replaced_where_there_are_no_hard_links(notes: Notes, f
     assert (folder / "mine").read_text() == "mine"
 
 
-def test_a_second_time_adds_to_the_note(notes: Notes, folder: Path) -> None:
+def test_a_second_time_adds_to_the_note(notes: PlacingNotes, folder: Path) -> None:
     put(notes, UID, "x", wanted(folder, "a/log.jsonl"))
     note = put(notes, UID, "x", wanted(folder, "a/b/c.txt"))
     assert [Path(each.path).name for each in take_away(note)] == ["log.jsonl", "c.txt"]
     assert everything(folder) == {"mine": b"mine"}
 
 
-def test_what_the_agent_deleted_and_was_put_again_can_be_taken_away(notes: Notes, folder: Path) -> None:
+def test_what_the_agent_deleted_and_was_put_again_can_be_taken_away(notes: PlacingNotes, folder: Path) -> None:
     put(notes, UID, "x", wanted(folder, *NAMES))
     (folder / "a" / "log.jsonl").unlink()
     note = put(notes, UID, "x", wanted(folder, "a/log.jsonl"))
@@ -181,7 +181,7 @@ def test_what_the_agent_deleted_and_was_put_again_can_be_taken_away(notes: Notes
     assert everything(folder) == {"mine": b"mine"}
 
 
-def test_one_file_that_changed_keeps_them_all(notes: Notes, folder: Path) -> None:
+def test_one_file_that_changed_keeps_them_all(notes: PlacingNotes, folder: Path) -> None:
     note = put(notes, UID, "x", wanted(folder, *NAMES))
     with (folder / "d.txt").open("a") as file:
         file.write("more")
@@ -191,13 +191,13 @@ def test_one_file_that_changed_keeps_them_all(notes: Notes, folder: Path) -> Non
     assert everything(folder) == before
 
 
-def test_a_full_disk_is_said(notes: Notes, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_said(notes: PlacingNotes, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, os, "fsync", 1, no_space)
     with pytest.raises(DiskFull):
         put(notes, UID, "x", wanted(folder, *NAMES))
 
 
-def test_a_note_that_is_torn_is_said(notes: Notes, folder: Path) -> None:
+def test_a_note_that_is_torn_is_said(notes: PlacingNotes, folder: Path) -> None:
     put(notes, UID, "x", wanted(folder, "d.txt"))
     (notes.folder / f"{UID}.json").write_text('{"session":')
     with pytest.raises(NoteUnreadable):

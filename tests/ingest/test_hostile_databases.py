@@ -19,7 +19,7 @@ from backstory import agents
 from backstory.agents import ah, foreign
 from backstory.agents.contract import SessionRows, UnreadableDatabase
 from backstory.ingest import databases
-from backstory.ingest.databases import Done, Rows, Unread, row_log_name
+from backstory.ingest.databases import DatabaseRows, Done, Unread, row_log_name
 from backstory.ingest.ingest import ingest
 from tests.support import azs_files
 from tests.support.ah_files import SESSION, AhFile, tree
@@ -273,7 +273,7 @@ def test_a_database_larger_than_may_be_copied_is_told(
 # copies -------------------------------------------------------------------------------------------------------
 
 
-def found_in(machine: Machine) -> list[Rows | Unread | Done]:
+def found_in(machine: Machine) -> list[DatabaseRows | Unread | Done]:
     return list(databases.sessions_without_logs([agents.load("copilot")], {}, machine.home, {}))
 
 

@@ -319,11 +319,11 @@ def test_what_fails_in_the_second_process_is_read_in_the_first(
     write_three(machine)
     monkeypatch.setattr(ingesting, "WORKER_BYTES", 1)
     monkeypatch.setattr(readers, "AHEAD_BYTES", 0)
-    undone = worker.Outcome(is_last=True, is_undone=True)
+    undone = worker.JobOutcome(is_last=True, is_undone=True)
     given = iter([None, undone, None])
     outcome = worker.Worker.outcome
 
-    def lost(self: worker.Worker) -> worker.Outcome:
+    def lost(self: worker.Worker) -> worker.JobOutcome:
         return outcome(self) if next(given, None) is None else (outcome(self), undone)[1]
 
     monkeypatch.setattr(worker.Worker, "outcome", lost)

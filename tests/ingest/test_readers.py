@@ -52,7 +52,7 @@ def test_the_store_says_the_same_whatever_the_number_of_processes(
     started: list[int] = []
     begin = worker.Worker.__init__
 
-    def counted(self: worker.Worker, waiting: worker.Waiting) -> None:
+    def counted(self: worker.Worker, waiting: worker.WaitingFrames) -> None:
         started.append(1)
         begin(self, waiting)
 
@@ -148,7 +148,7 @@ def test_the_logs_of_one_that_is_lost_come_back_and_the_other_goes_on(machine: M
 def test_where_one_cannot_be_started_none_is_left_running(monkeypatch: pytest.MonkeyPatch) -> None:
     begin, started = worker.Worker.__init__, list[worker.Worker]()
 
-    def begin_once(self: worker.Worker, waiting: worker.Waiting) -> None:
+    def begin_once(self: worker.Worker, waiting: worker.WaitingFrames) -> None:
         if started:
             raise BlockingIOError("no more processes")
         begin(self, waiting)
@@ -165,7 +165,7 @@ def test_what_waits_to_be_written_is_bounded_for_all_together(monkeypatch: pytes
     from threading import Thread
 
     monkeypatch.setattr(worker, "WAITING_BYTES_MAX", 10)
-    waiting, left, right = worker.Waiting(), deque[bytes | None](), deque[bytes | None]()
+    waiting, left, right = worker.WaitingFrames(), deque[bytes | None](), deque[bytes | None]()
     waiting.put(left, b"x" * 10, lambda: False)
     late = Thread(target=lambda: waiting.put(right, b"y", lambda: False))
     late.start()

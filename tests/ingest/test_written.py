@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from backstory import ids
 from backstory.ask import costs as stored_costs
 from backstory.ask import stats
-from backstory.ask.stats import Asked
+from backstory.ask.stats import StatsQuestion
 from backstory.derive.tally import Tally
 from backstory.exchange import replication
 from backstory.exchange.replicate import Taken
@@ -60,7 +60,12 @@ def sums(store: Store) -> tuple[int, int, int | None]:
     """Sessions, turns and tokens of output, as ``stats`` counts them."""
     tally = Tally()
     store.ask_or(
-        None, stats.add_turns, stored_costs.price_table(store.prices_file), Asked(wanted=ListFilter()), [tally], 0
+        None,
+        stats.add_turns,
+        stored_costs.price_table(store.prices_file),
+        StatsQuestion(wanted=ListFilter()),
+        [tally],
+        0,
     )
     figures = tally.whole.figures
     return figures.sessions, figures.turns, figures.output

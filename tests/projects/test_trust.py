@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from backstory.projects.registry import KnownProjects, Place, Seen, Verdict, in_conflict, whose
+from backstory.projects.registry import KnownProjects, NotedStore, Seen, Verdict, in_conflict, whose
 from backstory.store import open_store
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.support.clock import Clock
 
-NOTED = Place(store_id="A", path="/p/.backstory/sessions.bks", device=1, inode=7)
+NOTED = NotedStore(store_id="A", path="/p/.backstory/sessions.bks", device=1, inode=7)
 SEEN = Seen(store_id="A", path=NOTED.path, device=1, inode=7)
 
 
@@ -34,12 +34,14 @@ def seen(**other: object) -> Seen:
         pytest.param(seen(store_id="B"), [NOTED], Verdict.ELSEWHERE, id="another store at its path"),
         pytest.param(seen(store_id="B", path="/q"), [NOTED], Verdict.ELSEWHERE, id="its inode used again"),
         pytest.param(SEEN, [], Verdict.ELSEWHERE, id="never noted"),
-        pytest.param(SEEN, [Place(store_id="A", path=SEEN.path)], Verdict.OURS, id="a note of earlier versions"),
+        pytest.param(SEEN, [NotedStore(store_id="A", path=SEEN.path)], Verdict.OURS, id="a note of earlier versions"),
         pytest.param(
-            seen(path="/q", device=None, inode=None), [Place(store_id="A", path="/p")], Verdict.ELSEWHERE,
+            seen(path="/q", device=None, inode=None), [NotedStore(store_id="A", path="/p")], Verdict.ELSEWHERE,
             id="two files of which nothing is known",
         ),
-        pytest.param(seen(path="/q"), [Place(store_id="A", path="/r"), NOTED], Verdict.OURS, id="of several places"),
+        pytest.param(
+            seen(path="/q"), [NotedStore(store_id="A", path="/r"), NOTED], Verdict.OURS, id="of several places"
+        ),
         pytest.param(seen(path="/q", is_link=True), [NOTED], Verdict.ELSEWHERE, id="a link to one of ours"),
         pytest.param(seen(is_link=True), [NOTED], Verdict.OURS, id="a link that was noted"),
         pytest.param(seen(path="/q", is_link=True, is_named=True), [NOTED], Verdict.OURS, id="a link that was named"),
@@ -51,7 +53,7 @@ def seen(**other: object) -> Seen:
     ],
 )  # fmt: skip
 def test_a_store_is_ours_if_it_was_noted_with_its_path_or_with_its_file(
-    facts: Seen, noted: list[Place], verdict: Verdict
+    facts: Seen, noted: list[NotedStore], verdict: Verdict
 ) -> None:
     assert whose(facts, noted) == verdict
 

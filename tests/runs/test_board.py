@@ -12,7 +12,7 @@ import pytest
 
 from backstory.conversation.context import CLOSE, OPEN, strip_context
 from backstory.store import open_store
-from backstory.store.tables.queue import Kind, Options, QueuedPrompt
+from backstory.store.tables.queue import Options, QueuedKind, QueuedPrompt
 from backstory.workspace.runs.unsent import command_for
 
 if TYPE_CHECKING:
@@ -129,5 +129,7 @@ def test_a_queued_prompt_is_offered_notes_when_it_runs_and_none_if_it_says_so(no
 
 
 def test_a_prompt_that_could_not_be_queued_is_repeated_as_it_was_asked_for(tmp_path: Path) -> None:
-    prompt = QueuedPrompt(uid="Q", session_uid="S", kind=Kind.FOLLOWUP, content="go", options=Options(no_board=True))
+    prompt = QueuedPrompt(
+        uid="Q", session_uid="S", kind=QueuedKind.FOLLOWUP, content="go", options=Options(no_board=True)
+    )
     assert command_for(prompt, "S1", tmp_path, None) == "backstory followup -S S1 --no-board -- go"

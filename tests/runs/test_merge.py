@@ -18,7 +18,7 @@ from backstory.model import AssistantText
 from backstory.projects.registry import KnownProjects
 from backstory.store import Store, open_store
 from backstory.store.tables import sessions
-from backstory.store.tables.queue import Kind, Queue, QueuedPrompt
+from backstory.store.tables.queue import Queue, QueuedKind, QueuedPrompt
 from tests.support.bench import Bench
 from tests.support.going import Going
 from tests.support.machines import kept
@@ -132,7 +132,7 @@ def test_queued_prompts_of_the_other_store_are_listed_and_stay_there(original: B
     with copy.store as store:
         uid = store.uids()[0]
     with Queue(copy.path) as queue:
-        queue.add([QueuedPrompt(uid="Q" * 26, session_uid=uid, kind=Kind.FOLLOWUP, content="look at the herons")])
+        queue.add([QueuedPrompt(uid="Q" * 26, session_uid=uid, kind=QueuedKind.FOLLOWUP, content="look at the herons")])
     done = ok(original.backstory("merge", "--trust", str(copy.project)))
     assert "Queued there, and not merged (1):" in done.stderr
     assert f"{uid}: look at the herons" in done.stderr

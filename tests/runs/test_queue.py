@@ -28,7 +28,7 @@ from backstory.runs.queued import enqueue, new_prompts
 from backstory.runs.spool import Spool
 from backstory.runs.steering import LISTENERS, StdinPipe, Steering, accepts_messages, note_accepting
 from backstory.store import open_store
-from backstory.store.tables.queue import Kind, Options, Owner, Queue
+from backstory.store.tables.queue import Options, Queue, QueuedKind, QueueOwner
 from backstory.workspace.runs.unsent import command_for
 from tests.support.counts import IS_LONG
 from tests.support.read_only import read_only, without_power
@@ -820,7 +820,7 @@ def test_nothing_more_is_run_in_a_session_that_is_removed_while_it_runs(bench: B
     uid = bench.store.sessions()[0].uid
     bench.backstory("rm", "--yes", "S1")
     # Left by one who found the session just before it was removed.
-    enqueue(bench.store, new_prompts(uid, [(Kind.FOLLOWUP, "third", Options())], now_ms()))
+    enqueue(bench.store, new_prompts(uid, [(QueuedKind.FOLLOWUP, "third", Options())], now_ms()))
     busy.end()
     assert told(bench) == ["first"]
     assert (bench.spools(), queue_file(bench).exists()) == ([], False)
@@ -1009,7 +1009,7 @@ def test_an_owner_that_is_stopped_for_long_keeps_its_session(bench: Bench, busy:
 def leave_owner(bench: Bench, host: str, heartbeat: int) -> None:
     uid = bench.store.session("S1").uid
     with Queue(bench.store.path) as queue:
-        queue.own(Owner(session_uid=uid, pid=os.getpid(), host=host, started=heartbeat, heartbeat=heartbeat))
+        queue.own(QueueOwner(session_uid=uid, pid=os.getpid(), host=host, started=heartbeat, heartbeat=heartbeat))
 
 
 def test_the_row_of_another_host_that_was_heard_of_lately_refuses(bench: Bench) -> None:
@@ -1158,7 +1158,7 @@ def test_a_long_text_that_cannot_be_queued_is_kept_in_a_file(queued: Bench) -> N
 
 def test_a_prompt_that_cannot_be_queued_is_repeated_with_all_it_asked_for(tmp_path: Path) -> None:
     asked = Options(agent="a", model="b", permissions="all", cwd="/some where", after=("T", 12))
-    (text,) = new_prompts("S", [(Kind.FOLLOWUP, "go", asked)], now_ms())
+    (text,) = new_prompts("S", [(QueuedKind.FOLLOWUP, "go", asked)], now_ms())
     assert command_for(text, "S1", tmp_path, "x.bks") == (
         "backstory run --at @12 -S S1 --agent a --model b --permissions all --cwd '/some where' --store x.bks -- go"
     )
@@ -1219,7 +1219,7 @@ def test_a_locked_queue_does_not_keep_words_from_an_agent_for_good(bench: Bench)
     reader.read(json.dumps(LISTENING).encode())
     os.read(feed.reading, 1_000)
     uid = bench.store.session("S1").uid
-    enqueue(bench.store, new_prompts(uid, [(Kind.STEER, "look left", Options())], now_ms()))
+    enqueue(bench.store, new_prompts(uid, [(QueuedKind.STEER, "look left", Options())], now_ms()))
     with locked(bench):
         steering.look()
         assert feed.is_open

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.store import open_store
-from backstory.store.tables.queue import Kind, Queue, QueuedPrompt
+from backstory.store.tables.queue import Queue, QueuedKind, QueuedPrompt
 from backstory.workspace.runs.unsent import command_for
 from tests.support.leftovers import leftovers
 from tests.support.own_log import own_log
@@ -66,8 +66,8 @@ def test_what_waited_for_it_is_gone_from_the_queue_beside(ran: Bench) -> None:
     with Queue(ran.store.path) as queue:
         queue.add(
             [
-                QueuedPrompt(uid="0" * 26, session_uid=session.uid, kind=Kind.FOLLOWUP, content=SECRET * 50),
-                QueuedPrompt(uid="1" * 26, session_uid="2" * 26, kind=Kind.FOLLOWUP, content="another's"),
+                QueuedPrompt(uid="0" * 26, session_uid=session.uid, kind=QueuedKind.FOLLOWUP, content=SECRET * 50),
+                QueuedPrompt(uid="1" * 26, session_uid="2" * 26, kind=QueuedKind.FOLLOWUP, content="another's"),
             ]
         )
     removed(ran, "S1", "--copies")
@@ -78,7 +78,9 @@ def test_what_waited_for_it_is_gone_from_the_queue_beside(ran: Bench) -> None:
 def test_a_text_for_it_that_could_not_be_queued_is_gone(ran: Bench) -> None:
     uid = ran.store.session("S1").uid
     for session_uid in (uid, "2" * 26):
-        text = QueuedPrompt(uid="0" * 26, session_uid=session_uid, kind=Kind.FOLLOWUP, content=f"{SECRET}\n" * 100)
+        text = QueuedPrompt(
+            uid="0" * 26, session_uid=session_uid, kind=QueuedKind.FOLLOWUP, content=f"{SECRET}\n" * 100
+        )
         command_for(text, "S1", ran.home, None)
     removed(ran, "S1", "--copies")
     assert [each.name for each in (ran.home / "unsent").iterdir()] == [f"{'2' * 26}-{'0' * 26}.txt"]

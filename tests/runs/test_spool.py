@@ -24,7 +24,7 @@ from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.runs.steering import word_line
 from backstory.runs.stream import PIECE_BYTES
 from backstory.store import open_store
-from backstory.store.tables.queue import Kind, QueuedPrompt
+from backstory.store.tables.queue import QueuedKind, QueuedPrompt
 from tests.support.clock import NOW
 from tests.support.power import laid_out, losing_power
 from tests.support.running import run_alone
@@ -263,7 +263,7 @@ def steered_run(spools: Path, store: Store, session: Session) -> Spool:
         started=NOW,
     )  # fmt: skip
     spool = Spool.begin(spools, run, run.prompt)
-    word = QueuedPrompt(uid="W", session_uid=session.uid, kind=Kind.STEER, content="look left", queued=NOW)
+    word = QueuedPrompt(uid="W", session_uid=session.uid, kind=QueuedKind.STEER, content="look left", queued=NOW)
     spool.note_word(word_line(word, TURN, NOW))
     said = json.dumps({"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": "x" * 9_000}]}})
     taken = {"type": "command_lifecycle", "command_uuid": word_of(word.uid), "state": "started"}

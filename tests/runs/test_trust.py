@@ -16,7 +16,7 @@ import pytest
 
 from backstory.store import Store, open_store
 from backstory.store.tables import sessions, turns
-from backstory.store.tables.queue import Kind, Options, Queue, QueuedPrompt
+from backstory.store.tables.queue import Options, Queue, QueuedKind, QueuedPrompt
 from tests.support.bench import Bench
 from tests.support.forked import COMMAND
 from tests.support.make_golden import GOLDEN, derived_earlier
@@ -524,7 +524,7 @@ def queued(clone: Clone) -> Clone:
         queue.add([
             QueuedPrompt(uid=f"01K0000000000000000000000{letter}", session_uid=uid, kind=kind, content=f"evil {letter}",
                  options=asked, queued=1)
-            for letter, kind in (("A", Kind.FOLLOWUP), ("B", Kind.STEER))
+            for letter, kind in (("A", QueuedKind.FOLLOWUP), ("B", QueuedKind.STEER))
         ])  # fmt: skip
     return clone
 

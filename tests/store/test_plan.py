@@ -15,7 +15,7 @@ from backstory.store.tables import decisions as store_decisions
 from backstory.store.tables.plan import (
     NAME,
     TURN,
-    Copy,
+    CopySession,
     Decide,
     Decisions,
     Differ,
@@ -137,7 +137,7 @@ class Model:
     def perform(self, steps: list[Step]) -> None:
         for step in steps:
             match step:
-                case Copy():
+                case CopySession():
                     other, mine = self.held[Side.THEIRS][step.uid], self.held[Side.OURS].get(step.uid)
                     decided = other.decided if mine is None else fitting(merge(other, mine), other)
                     ended = other.finished | other.pruned.keys() | set(removed_in(other))
@@ -281,7 +281,7 @@ def test_what_was_pruned_here_is_pruned_there_before_it_is_copied_from_there() -
         StoreState(store_id="", sessions={UIDS[0]: mine}, removed={}),
         StoreState(store_id=OWNER, sessions={UIDS[0]: other}, removed={}),
     )
-    assert steps[:2] == [Prune(Side.THEIRS, UIDS[0], {"t1": 1}), Copy(UIDS[0])]
+    assert steps[:2] == [Prune(Side.THEIRS, UIDS[0], {"t1": 1}), CopySession(UIDS[0])]
 
 
 # performed when the store moved on --------------------------------------------------------------------------------

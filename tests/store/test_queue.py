@@ -18,24 +18,24 @@ import pytest
 
 from backstory.errors import CannotWrite, QueueBusy, QueueReadOnly, QueueUnusable, StoreTooNew
 from backstory.store.file import connection, waiting
-from backstory.store.tables.queue import STALE_MS, Kind, Options, Owner, Queue, QueuedPrompt
+from backstory.store.tables.queue import STALE_MS, Options, Queue, QueuedKind, QueuedPrompt, QueueOwner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 NOW = 1_800_000_000_000
-HERE = Owner(session_uid="S", pid=41, host="here", started=NOW, heartbeat=NOW)
+HERE = QueueOwner(session_uid="S", pid=41, host="here", started=NOW, heartbeat=NOW)
 WRITERS = 8
 DEADLINE_S = 120
 
 
-def text(uid: str, *, session: str = "S", kind: Kind = Kind.FOLLOWUP, content: str = "") -> QueuedPrompt:
+def text(uid: str, *, session: str = "S", kind: QueuedKind = QueuedKind.FOLLOWUP, content: str = "") -> QueuedPrompt:
     return QueuedPrompt(uid=uid, session_uid=session, kind=kind, content=content or f"text {uid}", queued=NOW)
 
 
-def elsewhere(heartbeat: int) -> Owner:
-    return Owner(session_uid="S", pid=7, host="there", started=NOW, heartbeat=heartbeat)
+def elsewhere(heartbeat: int) -> QueueOwner:
+    return QueueOwner(session_uid="S", pid=7, host="there", started=NOW, heartbeat=heartbeat)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_texts_are_taken_in_the_order_they_were_left(queue: Queue) -> None:
 
 def test_a_text_is_kept_as_it_was_typed_with_what_it_asks_for(queue: Queue) -> None:
     asked = QueuedPrompt(
-        uid="a", session_uid="S", kind=Kind.STEER, content="läs\n\t'filen' \0 🐦", queued=NOW,
+        uid="a", session_uid="S", kind=QueuedKind.STEER, content="läs\n\t'filen' \0 🐦", queued=NOW,
         options=Options(agent="x", model="y", permissions="all", cwd="/somewhere else"),
     )  # fmt: skip
     queue.add([asked])
@@ -75,15 +75,18 @@ def test_it_says_how_many_of_the_session_wait_before(queue: Queue) -> None:
 
 
 def test_each_session_and_each_kind_is_told_apart(queue: Queue) -> None:
-    queue.add([text("a"), text("b", session="other"), text("c", kind=Kind.STEER)])
+    queue.add([text("a"), text("b", session="other"), text("c", kind=QueuedKind.STEER)])
     assert (uids(queue), uids(queue, "other"), uids(queue, None)) == (["a", "c"], ["b"], ["a", "b", "c"])
-    assert [each.uid for each in queue.prompts("S", Kind.STEER)] == ["c"]
+    assert [each.uid for each in queue.prompts("S", QueuedKind.STEER)] == ["c"]
 
 
 def test_a_steer_that_becomes_a_followup_keeps_its_place(queue: Queue) -> None:
-    queue.add([text("a", kind=Kind.STEER), text("b")])
+    queue.add([text("a", kind=QueuedKind.STEER), text("b")])
     assert queue.make_followups(["a", "b"]) == 1
-    assert [(each.uid, each.kind) for each in queue.prompts("S")] == [("a", Kind.FOLLOWUP), ("b", Kind.FOLLOWUP)]
+    assert [(each.uid, each.kind) for each in queue.prompts("S")] == [
+        ("a", QueuedKind.FOLLOWUP),
+        ("b", QueuedKind.FOLLOWUP),
+    ]
 
 
 def test_looking_makes_no_file(queue: Queue, store_path: Path) -> None:
@@ -372,13 +375,13 @@ def test_a_heartbeat_from_far_in_the_future_is_a_clock_that_was_wrong(queue: Que
 
 def test_an_owner_of_this_host_never_stands_in_the_way(queue: Queue) -> None:
     """The lock decides among processes of one machine; a process id may be given again."""
-    queue.own(Owner(session_uid="S", pid=os.getpid(), host="here", started=NOW, heartbeat=NOW))
+    queue.own(QueueOwner(session_uid="S", pid=os.getpid(), host="here", started=NOW, heartbeat=NOW))
     assert queue.own(HERE) is None
 
 
 def test_giving_up_leaves_what_is_somebody_elses_by_now(queue: Queue) -> None:
     queue.own(HERE)
-    other = Owner(session_uid="S", pid=42, host="here", started=NOW, heartbeat=NOW)
+    other = QueueOwner(session_uid="S", pid=42, host="here", started=NOW, heartbeat=NOW)
     queue.own(other)
     queue.disown(HERE)
     assert queue.owner("S") == other

@@ -17,7 +17,7 @@ from backstory.store import open_store
 from backstory.store.moves import MOVED_FROM, MOVED_TO
 from backstory.store.private import make_private_folder, write_private
 from backstory.store.tables import events
-from backstory.store.tables.queue import Kind, Options, Queue, QueuedPrompt
+from backstory.store.tables.queue import Options, Queue, QueuedKind, QueuedPrompt
 from tests.support.clock import NOW
 
 if TYPE_CHECKING:
@@ -40,7 +40,12 @@ def make_home(home: Path) -> str:
         store.append_events(session, [UserMessage(content="first words")])
         with Queue(store.path) as queue:
             queued = QueuedPrompt(
-                uid=QUEUED, session_uid=session.uid, kind=Kind.FOLLOWUP, content="later", options=Options(), queued=NOW
+                uid=QUEUED,
+                session_uid=session.uid,
+                kind=QueuedKind.FOLLOWUP,
+                content="later",
+                options=Options(),
+                queued=NOW,
             )
             queue.add([queued])
     write(home, "config.toml", b"[list]\nlimit = 7\n")

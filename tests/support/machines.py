@@ -13,7 +13,7 @@ import msgspec
 import zstandard
 
 from backstory import agents
-from backstory.export.restore import Restored, Restoring, Written
+from backstory.export.restore import Restored, RestoredFile, Restoring
 from backstory.ingest.ingest import ingest
 from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.report import Report
@@ -112,7 +112,7 @@ def restored(store: Store, out: Path, *, only: Session | None = None, force: boo
     return [*restoring.lost, *restoring.each(wanted)]
 
 
-def lies(told: Restored | Written) -> Path:
+def lies(told: Restored | RestoredFile) -> Path:
     """Where a file that was given back lies."""
     assert told.error is None
     assert told.written is not None

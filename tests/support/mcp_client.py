@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.cli.app import App
-from backstory.mcp.answer import Tool
+from backstory.mcp.answer import McpTool
 from backstory.mcp.tools import TOOLS
 from backstory.workspace.history.agent_history import AgentHistory
 from backstory.workspace.history.asking import Surroundings
@@ -157,7 +157,7 @@ class History:
             workspace.close()
 
 
-def tool_of(name: str, arguments: dict[str, Any]) -> Tool:
+def tool_of(name: str, arguments: dict[str, Any]) -> McpTool:
     """A tool with its arguments, checked."""
     return msgspec.convert(arguments, TOOLS[name], strict=False)
 

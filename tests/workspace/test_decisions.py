@@ -15,8 +15,8 @@ from backstory.model import AssistantText, Complete, UserMessage
 from backstory.projects.registry import KnownProjects
 from backstory.store import Session, Store, open_store
 from backstory.store.file import connection
-from backstory.store.tables.queue import Kind, Queue, QueuedPrompt
-from backstory.workspace.decisions import Decisions
+from backstory.store.tables.queue import Queue, QueuedKind, QueuedPrompt
+from backstory.workspace.decisions import DecisionWriter
 from backstory.workspace.stores.removing import Removal
 from tests.support.leftovers import leftovers
 from tests.support.machines import looked_up
@@ -66,12 +66,12 @@ class Machine:
 
     def rename(self, name: str, found: Store | None = None) -> Decided[None]:
         self.clock.ms += 1
-        decisions = Decisions(self.home, self.projects)
+        decisions = DecisionWriter(self.home, self.projects)
         return decisions.decide(found or self.home, self.uid, lambda store, session: store.rename(session, name))
 
     def remove(self, found: Store | None = None) -> Removed:
         self.clock.ms += 1
-        decisions = Decisions(self.home, self.projects)
+        decisions = DecisionWriter(self.home, self.projects)
         return Removal(decisions, [(found or self.home, self.uid)], None).perform(self.home_folder, print)
 
     def names(self) -> tuple[str | None, str | None]:
@@ -264,7 +264,7 @@ def test_a_session_that_only_its_log_owns_is_named_in_the_home_store_and_in_a_co
 
 def test_a_branchs_name_catches_up_and_follows_what_came_since(machine: Machine) -> None:
     with machine.away():
-        decisions = Decisions(machine.home, machine.projects)
+        decisions = DecisionWriter(machine.home, machine.projects)
         point = machine.home.leaf(machine.home.session(machine.uid))
         assert point is not None
         decisions.decide(machine.home, machine.uid, lambda store, each: store.name_branch(each, "main", point))
@@ -284,7 +284,7 @@ def test_a_branchs_name_that_was_taken_away_does_not_come_back(machine: Machine)
     machine.project.name_branch(session, "main", point)
     machine.exchange()
     with machine.away():
-        decisions = Decisions(machine.home, machine.projects)
+        decisions = DecisionWriter(machine.home, machine.projects)
         decisions.decide(machine.home, machine.uid, lambda store, each: store.unname_branch(each, "main"))
     machine.exchange()
     assert [store.branch_names(store.session(machine.uid)) for store in (machine.project, machine.home)] == [[], []]
@@ -295,7 +295,7 @@ def test_a_name_that_another_branch_has_is_refused_and_nothing_is_late(machine: 
     machine.say(machine.project, session, "second")
     first, second = (machine.project.place(session, seq).point for seq in (2, 4))
     machine.project.name_branch(session, "main", first)
-    decisions = Decisions(machine.home, machine.projects)
+    decisions = DecisionWriter(machine.home, machine.projects)
     with pytest.raises(BranchNameTaken):
         decisions.decide(machine.project, machine.uid, lambda store, each: store.name_branch(each, "main", second))
 
@@ -307,7 +307,7 @@ def test_what_was_pruned_while_the_home_store_was_locked_is_pruned_there_too(mac
     machine.project.remove_turns(session, [machine.project.turns(session)[-1].uid])
     machine.exchange()
     with locked(machine.home):
-        decisions = Decisions(machine.home, machine.projects)
+        decisions = DecisionWriter(machine.home, machine.projects)
         assert decisions.decide(machine.project, machine.uid, lambda store, each: store.prune_turns(each)).late
     assert machine.home.execute_read_only("select count(*) from events where char_len = 7").rows == [(1,)]
     assert machine.exchange() == []
@@ -357,8 +357,8 @@ def test_what_was_queued_for_a_session_goes_with_it_when_the_removal_catches_up(
     with Queue(machine.path) as queue:
         queue.add(
             [
-                QueuedPrompt(uid="0" * 26, session_uid=machine.uid, kind=Kind.FOLLOWUP, content=SECRET),
-                QueuedPrompt(uid="1" * 26, session_uid="2" * 26, kind=Kind.FOLLOWUP, content="another's"),
+                QueuedPrompt(uid="0" * 26, session_uid=machine.uid, kind=QueuedKind.FOLLOWUP, content=SECRET),
+                QueuedPrompt(uid="1" * 26, session_uid="2" * 26, kind=QueuedKind.FOLLOWUP, content="another's"),
             ]
         )
     with machine.away():

@@ -18,7 +18,7 @@ from backstory.runs.live import LiveRun
 from backstory.runs.spool import Spool
 from backstory.runs.steering import word_line
 from backstory.store import Workplace
-from backstory.store.tables.queue import Kind, QueuedPrompt
+from backstory.store.tables.queue import QueuedKind, QueuedPrompt
 from backstory.workspace.history.following import Following
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.stores.home_moving import move_home
@@ -148,7 +148,9 @@ def say(text: str) -> str:
 
 def send(spool: Spool, text: str) -> str:
     """Note a message as its runner does before it sends it; returns the record of the agent that has it."""
-    queued = QueuedPrompt(uid="01JXYZ00000000000000000009", session_uid="s", kind=Kind.STEER, content=text, queued=NOW)
+    queued = QueuedPrompt(
+        uid="01JXYZ00000000000000000009", session_uid="s", kind=QueuedKind.STEER, content=text, queued=NOW
+    )
     spool.note_word(word_line(queued, TURN, NOW))
     steer = agents.load("claude").steer
     assert steer is not None

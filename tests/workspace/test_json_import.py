@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from backstory.bounds import LINE_BYTES_MAX
 from backstory.derive.secrets import Redactor
 from backstory.errors import ImportRefused, ImportTooNew
-from backstory.exchange import json_lines, portable, replication, staging
+from backstory.exchange import imported, json_lines, portable, replication
 from backstory.ingest import json_import
 from backstory.ingest.reindex import reindex
 from backstory.model import KINDS, AssistantText, Complete, Event, ToolCall, ToolResult, UserMessage
@@ -708,7 +708,7 @@ def test_a_damaged_session_that_was_written_half_way_keeps_no_other_out(
         if line["type"] == "log":
             line["native_id"] = whole["native_id"]
     damaged[-1]["events"] = 99
-    monkeypatch.setattr(staging, "ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(imported, "ROWS_AT_ONCE", 1)
     done = importer(as_file([head, *damaged, *session, {"type": "end", "sessions": 2}]))
     assert done.came["new"] == [session[0]["uid"]]
     assert [each.session for each in done.damaged] == ["A" * 26]

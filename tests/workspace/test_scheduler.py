@@ -15,8 +15,8 @@ from backstory.derive.pricing import Prices, PriceTable
 from backstory.errors import EmptyPrompt, NotQueued, NotRunning, StoreBusy
 from backstory.model import AssistantText, Permissions, ToolCall, Turn, UserMessage
 from backstory.store.tables import turns
-from backstory.store.tables.queue import Kind, QueuedPrompt
-from backstory.workspace.runs.run_events import Ended, Notice, Queued, Shown, Started, Steered, Waiting, as_json
+from backstory.store.tables.queue import QueuedKind, QueuedPrompt
+from backstory.workspace.runs.run_events import Ended, Notice, Queued, SessionAwaited, Shown, Started, Steered, as_json
 from backstory.workspace.runs.scheduler import Destination, IfIdle, Options
 from backstory.workspace.workspace import Workspace
 from tests.support.bench import Bench
@@ -213,7 +213,7 @@ def test_an_interrupt_takes_back_a_prompt_that_waits_and_leaving_does_not(here: 
     thread = running(here)
     workspace = here.workspace(GOOD)
     events = workspace.scheduler.submit(Destination(), "second", CLAUDE, "wait")
-    assert isinstance(next(events), Waiting)
+    assert isinstance(next(events), SessionAwaited)
     assert prompts(workspace) == ["second"]
     with pytest.raises(KeyboardInterrupt):
         events.throw(KeyboardInterrupt())
@@ -229,9 +229,9 @@ def test_waiting_ends_when_the_session_is_free(here: Here) -> None:
     thread = running(here)
     workspace = here.workspace()
     waiting = workspace.scheduler.wait(workspace.default())
-    assert isinstance(next(waiting), Waiting)
+    assert isinstance(next(waiting), SessionAwaited)
     here.gate.touch()
-    assert all(isinstance(each, Waiting) for each in waiting)
+    assert all(isinstance(each, SessionAwaited) for each in waiting)
     thread.join()
     assert list(workspace.scheduler.wait(workspace.default())) == []
 
@@ -310,7 +310,7 @@ def test_a_queued_prompt_is_edited_until_it_is_gone(here: Here) -> None:
 def test_events_are_the_documented_lines_of_json(here: Here) -> None:
     workspace = here.workspace(GOOD)
     session = workspace.project_store.create_session()
-    prompt = QueuedPrompt(uid="T", session_uid="S", kind=Kind.STEER, content="hi")
+    prompt = QueuedPrompt(uid="T", session_uid="S", kind=QueuedKind.STEER, content="hi")
     turn = Turn(uid="T", agent="claude", first_seq=1, last_seq=2, prompt="hi", outcome="completed")
     call = ToolCall(tool_name="Edit", input={"a": 1})
     ended = Ended(
@@ -325,7 +325,7 @@ def test_events_are_the_documented_lines_of_json(here: Here) -> None:
         {"kind": "UserMessage", "content": "hi", "turn": "T"}
     ]
     assert as_json(Steered(message=UserMessage(content="hi")))[0]["content"] == "hi"
-    assert [as_json(each) for each in (Waiting(session="S1"), Notice("x"), Shown([], "a part"))] == [[], [], []]
+    assert [as_json(each) for each in (SessionAwaited(session="S1"), Notice("x"), Shown([], "a part"))] == [[], [], []]
     (line,) = as_json(ended)
     assert {"kind": "Complete", "session": "S1", "turn": "T", "success": True, "tools": 2}.items() <= line.items()
     assert line["refused"] == [{"tool": "Edit", "input": {"a": 1}}]

@@ -17,7 +17,7 @@ from backstory.config import Config
 from backstory.ingest import auto, discover, news
 from backstory.ingest.ingest import ingest_briefly
 from backstory.ingest.lock import ingest_lock
-from backstory.ingest.news import Budget
+from backstory.ingest.news import TimeBudget
 from backstory.store import Store
 from backstory.store.file import migrate
 from backstory.workspace.stores import up_to_date
@@ -212,7 +212,7 @@ def test_a_count_that_was_cut_short_says_at_least(new: Place, monkeypatch: pytes
         new.write(claude_log(f"n{n}"), lines(*conversation(2, 10 * n + 10)))
     monkeypatch.setattr(discover, "ENTRIES_BETWEEN_LOOKS", entries)
     looks = iter(range(1_000_000))
-    monkeypatch.setattr(Budget, "is_over", lambda _: next(looks) > 8)
+    monkeypatch.setattr(TimeBudget, "is_over", lambda _: next(looks) > 8)
     said = str(new.update())
     assert (said.startswith("At least "), new.home.exists()) == (True, False)
     assert 1 <= int(said.split()[2]) < 7
@@ -258,8 +258,8 @@ def test_logs_that_another_process_imports_are_said(new: Place) -> None:
 def test_what_was_left_of_a_first_import_is_taken_in_later(new: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auto, "LOGS_AT_ONCE", 1)
     left = iter([10.0, 4.0])
-    monkeypatch.setattr(Budget, "is_over", lambda _: False)
-    monkeypatch.setattr(Budget, "remaining_s", lambda _: next(left))
+    monkeypatch.setattr(TimeBudget, "is_over", lambda _: False)
+    monkeypatch.setattr(TimeBudget, "remaining_s", lambda _: next(left))
     assert "store.db; 1 of 2 are left: backstory ingest. Nothing leaves" in str(new.update())
     monkeypatch.undo()
     assert (new.update(), len(new.known())) == (None, 2)
@@ -393,7 +393,7 @@ def test_without_time_nothing_is_done_and_that_is_said(place: Place, monkeypatch
     assert (place.update(), place.files()) == ("There may be newer logs: backstory ingest", before)
 
 
-class Steps(Budget):
+class Steps(TimeBudget):
     """Time for so many questions whether it is over."""
 
     def __init__(self, count: int) -> None:
@@ -412,8 +412,8 @@ def test_many_small_logs_are_stored_in_portions_so_that_the_time_holds(
         place.write(claude_log(f"log{n}"), lines(*conversation(2, 10 * n + 10)))
     monkeypatch.setattr(auto, "LOGS_AT_ONCE", 2)
     left = iter([10.0, 7.0, 4.0, 1.0])
-    monkeypatch.setattr(Budget, "is_over", lambda _: False)
-    monkeypatch.setattr(Budget, "remaining_s", lambda _: next(left))
+    monkeypatch.setattr(TimeBudget, "is_over", lambda _: False)
+    monkeypatch.setattr(TimeBudget, "remaining_s", lambda _: next(left))
     # Each portion takes 3: after the third there is time for 1.
     assert place.update() == "At least 2 logs are newer: backstory ingest"
     assert len(place.known() - {"first"}) == 6
@@ -432,7 +432,7 @@ def test_wherever_the_time_ends_what_is_stored_is_whole_and_an_ingest_makes_it_a
         store = workspace.machine_store
         folders = news.read(place.home, store)
         assert folders is not None
-        found = news.look(store, folders, lambda _agent, _path: True, Budget(60))
+        found = news.look(store, folders, lambda _agent, _path: True, TimeBudget(60))
         logs = auto.new_logs(store, [agents.load("claude")], found, {}, place.user_home)
         taken = auto.take_in(store, logs, Steps(steps))
         assert (taken.left, bool(taken.unread)) in ((1, True), (0, False))
@@ -587,4 +587,4 @@ def test_the_five_thousand_folders_that_changed_last_are_looked_at(store: Store,
     (tmp_path / "log.jsonl").touch()
     for newer, found in ((4_999, {str(tmp_path / "log.jsonl"): "claude"}), (5_000, {})):
         folders = {"claude": {**{f"/nowhere/{n}": 2 for n in range(newer)}, str(tmp_path): 1}}
-        assert news.look(store, folders, lambda *_: True, Budget(60)).files == found
+        assert news.look(store, folders, lambda *_: True, TimeBudget(60)).files == found

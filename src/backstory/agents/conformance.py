@@ -38,7 +38,7 @@ from backstory.agents.contract import (
     Streamed,
     UnreadableDatabase,
 )
-from backstory.conversation.carried import Answer, Call, CarriedSession, CarriedTurn, Message, RunCommand
+from backstory.conversation.carried import Call, CarriedAnswer, CarriedSession, CarriedTurn, Message, RunCommand
 from backstory.model import (
     KINDS,
     OWN_PARTS_FROM,
@@ -318,7 +318,7 @@ def _write_faults(agent: Agent, write: WritePart) -> Iterator[str]:
     head = CarriedSession(native_id=str(uuid.UUID(int=5)), folder="/w", branch=None, started=1_700_000_000_000)
     called = write.call_for(RunCommand(command="ls"), "/w")
     call = () if called is None else (Call(id="c1", name=called[0], input=called[1], result="reeds"),)
-    said = Message(parts=(Answer("I look."), *call), at=None)
+    said = Message(parts=(CarriedAnswer("I look."), *call), at=None)
     turn = CarriedTurn(
         uid="0" * 26, prompt="Look", agent="x", model=None, started=None, ended=None, outcome=None, steps=(said,)
     )

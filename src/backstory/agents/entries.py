@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backstory.agents.text_edit import Edit, NotEditable, applied, newline_of
+from backstory.agents.text_edit import NotEditable, TextEdit, applied, newline_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ def has_table(text: str, file: ServerFile) -> bool:
     return file.table in _parsed(text, file)
 
 
-def added(text: str, file: ServerFile, name: str, entry: Mapping[str, Any]) -> Edit:
+def added(text: str, file: ServerFile, name: str, entry: Mapping[str, Any]) -> TextEdit:
     """Return the edit that adds an entry to settings that have none of this name. Raises NotEditable."""
     from backstory.agents import json_text, toml_text
 
@@ -41,22 +41,22 @@ def added(text: str, file: ServerFile, name: str, entry: Mapping[str, Any]) -> E
     return edit
 
 
-def waiting(text: str, file: ServerFile) -> Edit | None:
+def waiting(text: str, file: ServerFile) -> TextEdit | None:
     """Return the edit, a first line, that makes a client wait for its servers; None if none is needed."""
     before = _parsed(text, file)
     if file.wait is None or file.wait[0] in before:
         return None
-    edit = Edit(0, 0, f"{file.wait[0]} = {file.wait[1]}{newline_of(text)}")
+    edit = TextEdit(0, 0, f"{file.wait[0]} = {file.wait[1]}{newline_of(text)}")
     return edit if _parsed_again(applied(text, [edit]), file) == {**before, file.wait[0]: file.wait[1]} else None
 
 
-def waiting_no_more(text: str, inserted: str) -> list[Edit]:
+def waiting_no_more(text: str, inserted: str) -> list[TextEdit]:
     """Return the edits that remove the line of ``waiting``, if it is unchanged."""
     at = 0 if text.startswith(inserted) else text.find(f"\n{inserted}") + 1
-    return [Edit(at, at + len(inserted))] if inserted and (at or text.startswith(inserted)) else []
+    return [TextEdit(at, at + len(inserted))] if inserted and (at or text.startswith(inserted)) else []
 
 
-def removed(text: str, file: ServerFile, name: str, inserted: str = "", *, with_table: bool = False) -> list[Edit]:
+def removed(text: str, file: ServerFile, name: str, inserted: str = "", *, with_table: bool = False) -> list[TextEdit]:
     """Return the edits that remove an entry. ``inserted``: its first text, which is cut out if it is unchanged.
 
     ``with_table``: its table goes, too, where nothing else is in it. Raises NotEditable.
@@ -67,7 +67,7 @@ def removed(text: str, file: ServerFile, name: str, inserted: str = "", *, with_
     if not kept:
         wanted.append({key: each for key, each in before.items() if key != file.table})
     if inserted and text.count(inserted) == 1:
-        edits = [Edit(at := text.index(inserted), at + len(inserted))]
+        edits = [TextEdit(at := text.index(inserted), at + len(inserted))]
         if _parsed_again(applied(text, edits), file) in wanted:
             return edits
     edits = _removal(text, file, name, with_table=with_table)
@@ -76,7 +76,7 @@ def removed(text: str, file: ServerFile, name: str, inserted: str = "", *, with_
     return edits
 
 
-def _removal(text: str, file: ServerFile, name: str, *, with_table: bool) -> list[Edit]:
+def _removal(text: str, file: ServerFile, name: str, *, with_table: bool) -> list[TextEdit]:
     from backstory.agents import json_text, toml_text
 
     if file.format == "toml":

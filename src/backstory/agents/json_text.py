@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backstory.agents.text_edit import Edit, NotEditable, newline_of
+from backstory.agents.text_edit import NotEditable, TextEdit, newline_of
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ def _without_comments(text: str) -> Iterator[str]:
         raise ValueError(f"line {line} cannot be read")
 
 
-def insertion(text: str, table: str, name: str, value: Any) -> Edit:
+def insertion(text: str, table: str, name: str, value: Any) -> TextEdit:
     """Return the edit that adds a member ``name`` to the object ``table`` of a text, and that object if it is missing.
 
     Raises NotEditable where the text is no object, or ``table`` none.
     """
     if not text.strip():
         whole = json.dumps({table: {name: value}}, indent=INDENT, ensure_ascii=False)
-        return Edit(len(text), len(text), f"{whole}\n".replace("\n", newline_of(text)))
+        return TextEdit(len(text), len(text), f"{whole}\n".replace("\n", newline_of(text)))
     top = _top(text)
     outer = top.named(table)
     if outer is None:
@@ -96,7 +96,7 @@ def insertion(text: str, table: str, name: str, value: Any) -> Edit:
     return _first_in(text, _object(text, outer, table), name, value)
 
 
-def removal(text: str, table: str, name: str, *, with_table: bool) -> list[Edit]:
+def removal(text: str, table: str, name: str, *, with_table: bool) -> list[TextEdit]:
     """Return the edits that remove a member ``name`` of the object ``table``; ``with_table``: also that, if it holds
     nothing else, not even a comment.
 
@@ -149,22 +149,22 @@ def _object_at(text: str, start: int) -> _Object:
     raise NotEditable("has an object without its end")
 
 
-def _first_in(text: str, within: _Object, key: str, value: Any) -> Edit:
+def _first_in(text: str, within: _Object, key: str, value: Any) -> TextEdit:
     """A member in front of the others of an object, laid out as they are."""
     newline, unit = newline_of(text), _unit(text)
     if not within.members:
         if "\n" not in text.strip() and text.strip() != "{}":
-            return Edit(within.open + 1, within.open + 1, _compact(text, key, value))
+            return TextEdit(within.open + 1, within.open + 1, _compact(text, key, value))
         base = _indent_at(text, within.open)
         end = "" if "\n" in text[within.open : within.close] else newline + base
         at = _behind_brace(text, within)
-        return Edit(at, at, newline + base + unit + _lines(key, value, unit, newline + base + unit) + end)
+        return TextEdit(at, at, newline + base + unit + _lines(key, value, unit, newline + base + unit) + end)
     first = within.members[0].start
     line = _LINE_BEFORE.search(text, within.open, first)
     if line is None:
-        return Edit(first, first, _compact(text, key, value) + (", " if _SPACED_COLON.search(text) else ","))
+        return TextEdit(first, first, _compact(text, key, value) + (", " if _SPACED_COLON.search(text) else ","))
     at = _behind_brace(text, within)
-    return Edit(at, at, newline + line[1] + _lines(key, value, unit, newline + line[1]) + ",")
+    return TextEdit(at, at, newline + line[1] + _lines(key, value, unit, newline + line[1]) + ",")
 
 
 def _behind_brace(text: str, within: _Object) -> int:
@@ -201,12 +201,12 @@ def _is_alone(text: str, within: _Object, member: _Member) -> bool:
     return not (text[within.open + 1 : member.start] + text[member.comma : within.close]).strip()
 
 
-def _cut(text: str, within: _Object, member: _Member) -> list[Edit]:
+def _cut(text: str, within: _Object, member: _Member) -> list[TextEdit]:
     """Return the edits that take a member away, with its line and the comma that would be one too many."""
     at = within.members.index(member)
     is_last = at == len(within.members) - 1
     if _is_alone(text, within, member):
-        return [Edit(within.open + 1, within.close)]
+        return [TextEdit(within.open + 1, within.close)]
     start, end = member.start, member.comma
     line = _LINE_BEFORE.search(text, within.open, member.start)
     if line is not None:
@@ -215,8 +215,8 @@ def _cut(text: str, within: _Object, member: _Member) -> list[Edit]:
         end += len(text[end : within.close]) - len(text[end : within.close].lstrip(" \t"))
     has_comma = member.comma != member.end
     if not is_last or at == 0 or has_comma:
-        return [Edit(start, end)]
+        return [TextEdit(start, end)]
     before = within.members[at - 1]
     if line is None and not text[before.comma : start].strip():
-        return [Edit(before.end, end)]
-    return [Edit(before.comma - 1, before.comma), Edit(start, end)]
+        return [TextEdit(before.end, end)]
+    return [TextEdit(before.comma - 1, before.comma), TextEdit(start, end)]

@@ -14,7 +14,7 @@ class NotEditable(Exception):
     """A text that cannot be changed as wanted, and why, to be said behind "it"."""
 
 
-class Edit(Struct, frozen=True):
+class TextEdit(Struct, frozen=True):
     """The characters from ``start`` to ``end`` give way to ``text``."""
 
     start: int
@@ -22,7 +22,7 @@ class Edit(Struct, frozen=True):
     text: str = ""
 
 
-def applied(text: str, edits: Iterable[Edit]) -> str:
+def applied(text: str, edits: Iterable[TextEdit]) -> str:
     """A text with edits, whose places are those of the text before. They do not overlap."""
     for each in sorted(edits, key=lambda each: each.start, reverse=True):
         text = text[: each.start] + each.text + text[each.end :]

@@ -8,7 +8,7 @@ import tomllib
 from itertools import zip_longest
 from typing import Any
 
-from backstory.agents.text_edit import Edit, NotEditable, newline_of
+from backstory.agents.text_edit import NotEditable, TextEdit, newline_of
 from backstory.lazy import lazy_regex
 
 _HEADER = lazy_regex(r"^[ \t]*\[[^\r\n]*", re.MULTILINE)
@@ -21,16 +21,16 @@ def parse(text: str) -> Any:
     return tomllib.loads(text)
 
 
-def insertion(text: str, table: str, name: str, value: dict[str, Any]) -> Edit:
+def insertion(text: str, table: str, name: str, value: dict[str, Any]) -> TextEdit:
     """Return the edit that adds a table ``[table.name]`` at the end."""
     newline = newline_of(text)
     ended = "" if not text or text.endswith("\n") else newline
     blank = newline if text.strip() and not (text + ended).endswith(newline * 2) else ""
     lines = [f"[{_key(table)}.{_key(name)}]", *(f"{_key(key)} = {_value(each)}" for key, each in value.items()), ""]
-    return Edit(len(text), len(text), ended + blank + newline.join(lines))
+    return TextEdit(len(text), len(text), ended + blank + newline.join(lines))
 
 
-def removal(text: str, table: str, name: str) -> list[Edit]:
+def removal(text: str, table: str, name: str) -> list[TextEdit]:
     """Return the edits that remove the table ``[table.name]`` and those below it. Comments behind them stay.
 
     Raises NotEditable where it stands there in another form.
@@ -41,7 +41,7 @@ def removal(text: str, table: str, name: str) -> list[Edit]:
     for header, following in zip_longest(headers, headers[1:]):
         if header is not None and ours.match(header[0]):
             end = _end(text, header.start(), len(text) if following is None else following.start())
-            found.append(Edit(_start(text, header.start(), end), end))
+            found.append(TextEdit(_start(text, header.start(), end), end))
     if not found:
         raise NotEditable(f"has {table}.{name} in another form than a table with a line of its own")
     return found

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from backstory.store.codec import EventCodec
 
 
-class Ending(StrEnum):
+class CallEnd(StrEnum):
     """The end of a call."""
 
     WELL = "well"
@@ -52,7 +52,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     turn_uid: str | None
     seq: int
     at: int | None
-    ended: Ending
+    ended: CallEnd
     script: str | None = None
     checks: tuple[Check, ...] = ()
     fault: Fault | None = None
@@ -83,9 +83,9 @@ def _attempts(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[Attem
             session_uid=uid, turn_uid=turn_uid, seq=seq, at=at, ended=ended,
             script=found.script,
             checks=found.checks,
-            fault=fault_in(found.script, output) if found.script and ended == Ending.FAILED else None,
-            messages=_messages(found.checks, output) if ended == Ending.FAILED else frozenset(),
-            edits=tuple(changed.get((session_id, seq, part), ())) if ended != Ending.FAILED else (),
+            fault=fault_in(found.script, output) if found.script and ended == CallEnd.FAILED else None,
+            messages=_messages(found.checks, output) if ended == CallEnd.FAILED else frozenset(),
+            edits=tuple(changed.get((session_id, seq, part), ())) if ended != CallEnd.FAILED else (),
             path=found.path,
             is_missing=bool(is_error and found.path and NO_PATH.search(output, 0, READ_CHARS)),
         )  # fmt: skip
@@ -116,15 +116,15 @@ class _Call:
         path = given.get("file_path") or given.get("path")
         self.path = path if isinstance(path, str) and not is_shell else None
 
-    def ended(self, is_error: int | None, output: str) -> Ending:
+    def ended(self, is_error: int | None, output: str) -> CallEnd:
         """Return how it ended, by its result and, for a check whose exit a pipe may hide, by the last words of that."""
         if is_error and is_refusal(output):
-            return Ending.REFUSED
+            return CallEnd.REFUSED
         if is_error is None:
-            return Ending.UNKNOWN
+            return CallEnd.UNKNOWN
         check = Deed(kind=DeedKind.TEST, text="")
         went_well = not is_error and not (self.checks and succeeded(check, False, output) is False)
-        return Ending.WELL if went_well else Ending.FAILED
+        return CallEnd.WELL if went_well else CallEnd.FAILED
 
 
 _CALLS = f"""

@@ -20,7 +20,7 @@ from backstory.derive.pricing import (
     REPORTED,
     UNKNOWN,
     Cost,
-    Kind,
+    CostKind,
     Price,
     Prices,
     PriceTable,
@@ -289,7 +289,7 @@ def is_free(model: str | None, cost: Cost, counted: Iterable[int | None], source
 
     An agent may count the tokens of a run and not name its model, and a count that was lost (``source``) is no zero.
     """
-    return model is None and cost.kind is Kind.UNKNOWN and source != PARTIAL and not any(counted)
+    return model is None and cost.kind is CostKind.UNKNOWN and source != PARTIAL and not any(counted)
 
 
 def _day(ms: int | None) -> str | None:

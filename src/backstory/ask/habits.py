@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.ask.stats import Asked, Members
+    from backstory.ask.stats import CountedSessions, StatsQuestion
     from backstory.derive.pricing import Cost, PriceTable
     from backstory.model import Event
     from backstory.store.codec import EventCodec
@@ -142,7 +142,7 @@ class _Known(Struct, frozen=True, kw_only=True):
         return schema.json_list(self.contexts)
 
 
-def rows(db: apsw.Connection, prices: PriceTable, asked: Asked) -> HabitRows:
+def rows(db: apsw.Connection, prices: PriceTable, asked: StatsQuestion) -> HabitRows:
     """Return the deeds of the turns that began in the time that is asked for."""
     costs = Costs(db, prices, estimates=False)
     members = members_of(db, costs, asked)
@@ -169,7 +169,7 @@ def rows(db: apsw.Connection, prices: PriceTable, asked: Asked) -> HabitRows:
 
 
 def _turns(
-    db: apsw.Connection, costs: Costs, asked: Asked, members: Members, uids: Mapping[int, str]
+    db: apsw.Connection, costs: Costs, asked: StatsQuestion, members: CountedSessions, uids: Mapping[int, str]
 ) -> Iterator[tuple[int, HabitTurn]]:
     copied = copied_turns(db, costs, asked, members.root_of)
     included = costs.included([each for each, root in members.root_of.items() if each != root])
@@ -196,7 +196,7 @@ def _turns(
         )  # fmt: skip
 
 
-def _place(row: tuple[Any, ...], asked: Asked) -> HabitPlace:
+def _place(row: tuple[Any, ...], asked: StatsQuestion) -> HabitPlace:
     session = Root._make(row)
     moves = asked.wanted.moves
     project, root, cwd = (

@@ -233,7 +233,7 @@ class Member(Struct, frozen=True, gc=False):
     in_prompt: bool
 
 
-class Members(Struct, frozen=True):
+class Matches(Struct, frozen=True):
     """The sessions that hold something, all or the newest; how many are shown for all of them, with how many hits."""
 
     known: list[Member]
@@ -420,7 +420,7 @@ class Reach:
             self._held[expression] = first is not None
         return self._held[expression]
 
-    def holding(self, expression: str, hits: int, *, newest: int = -1) -> Members:
+    def holding(self, expression: str, hits: int, *, newest: int = -1) -> Matches:
         """The wanted sessions that hold something, the last active first; ``hits``: so many events do, wanted or not.
 
         ``newest``: so many are enough where there are very many.
@@ -444,9 +444,9 @@ class Reach:
             for session_id, at, count, first_id, last_id, is_prompt in found
             if (place := self._place(session_id, at)) is not None
         ]
-        return Members(known, len({member.place.shown_id for member in known}), sum(each.hits for each in known))
+        return Matches(known, len({member.place.shown_id for member in known}), sum(each.hits for each in known))
 
-    def _newest_holding(self, grouped: str, values: list[object], most: int) -> Members:
+    def _newest_holding(self, grouped: str, values: list[object], most: int) -> Matches:
         """The same where there are very many sessions and each counts for itself: only the newest of them."""
         counted: Any = self._db.execute(f"select count(distinct c.c1), count(*) {grouped}", values).fetchone()
         found: list[tuple[Any, ...]] = self._db.execute(
@@ -460,7 +460,7 @@ class Reach:
             for session_id, at, first_id, last_id in found
         ]
         # Also if these are all: how many hits each of them has is not known.
-        return Members(known, counted[0], counted[1], are_all=False)
+        return Matches(known, counted[0], counted[1], are_all=False)
 
     def members_among(self, expression: str, ids: Iterable[int]) -> list[Member]:
         """Return those of few sessions that hold something, without how many hits each has."""

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Struct
 
-from backstory.ask.query import Member, Members, Reach, Row, SessionRank, term_of
+from backstory.ask.query import Matches, Member, Reach, Row, SessionRank, term_of
 from backstory.derive import word_forms
 from backstory.derive.index_text import Scope
 from backstory.lazy import lazy_regex
@@ -238,7 +238,7 @@ class Ranker:
             family.events = sum(member.hits for member in gathered[family.shown_id])
         return self._counted(families, members, gathered)
 
-    def _counted(self, families: list[Family], members: Members, gathered: dict[int, list[Member]]) -> Held:
+    def _counted(self, families: list[Family], members: Matches, gathered: dict[int, list[Member]]) -> Held:
         if not members.are_all:
             # None of them was seen before, or these would not be asked for.
             return Held(families, members.sessions, members.hits, at_least=bool(self._seen))

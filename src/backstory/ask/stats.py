@@ -44,7 +44,7 @@ PARTS_READ, PARTS_COMPARED = 4, 20
 """If more than one of so many sessions is asked for, all turns are read, or compared, in their order."""
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class StatsQuestion(Struct, frozen=True, kw_only=True):
     """The turns that are counted, and their groupings; None: all as one. ``zone``: for days; None: the system's.
 
     ``but_sessions`` and ``but_turns``: uids of what counts in another store. ``is_estimated``: also what a lower bound
@@ -91,21 +91,23 @@ _RootRow = tuple[Any, ...]
 """A Root that is not made yet: there are very many, of which little is asked."""
 
 
-class Members(NamedTuple):
+class CountedSessions(NamedTuple):
     """The sessions whose turns count: those that are listed, and to which of them each session's turns belong."""
 
     roots: Mapping[int, _RootRow]
     root_of: Mapping[int, int]
 
 
-def add_turns(db: apsw.Connection, prices: PriceTable, asked: Asked, tallies: Sequence[Tally], number: int) -> None:
+def add_turns(
+    db: apsw.Connection, prices: PriceTable, asked: StatsQuestion, tallies: Sequence[Tally], number: int
+) -> None:
     """Add the turns of a store to the tally of each grouping. ``number`` tells its sessions from other stores'."""
     costs = Costs(db, prices, estimates=False)
     members = members_of(db, costs, asked)
     _Adding(db, costs, asked, tallies, members, number).add()
 
 
-def uids(db: apsw.Connection, prices: PriceTable, asked: Asked) -> frozenset[str]:
+def uids(db: apsw.Connection, prices: PriceTable, asked: StatsQuestion) -> frozenset[str]:
     """The uids of the turns that ``add_turns`` looks at."""
     costs = Costs(db, prices, estimates=False)
     ids = schema.json_list(members_of(db, costs, asked).root_of)
@@ -113,14 +115,14 @@ def uids(db: apsw.Connection, prices: PriceTable, asked: Asked) -> frozenset[str
     return frozenset(str(uid) for (uid,) in rows)
 
 
-def members_of(db: apsw.Connection, costs: Costs, asked: Asked) -> Members:
+def members_of(db: apsw.Connection, costs: Costs, asked: StatsQuestion) -> CountedSessions:
     """The sessions that are listed, as far as something may have happened in them in the time, with their subagents."""
     parents = _subagents(db, asked.wanted.since)
     shown = costs.shown_as(set(parents.values()))
     tops = {child: _top(child, parents, shown) for child in parents}
     roots = _roots(db, asked, set(tops.values()))
     root_of = {each: each for each in roots} | {child: top for child, top in tops.items() if top in roots}
-    return Members(roots, root_of)
+    return CountedSessions(roots, root_of)
 
 
 def _subagents(db: apsw.Connection, since: int | None) -> dict[int, int]:
@@ -148,7 +150,7 @@ def _top(child: int, parents: Mapping[int, int], shown: Mapping[int, int]) -> in
     return at
 
 
-def _roots(db: apsw.Connection, asked: Asked, tops: Collection[int]) -> dict[int, _RootRow]:
+def _roots(db: apsw.Connection, asked: StatsQuestion, tops: Collection[int]) -> dict[int, _RootRow]:
     # Which of their turns count is known from the turns.
     conditions, values = listed_conditions(replace(asked.wanted, since=None, until=None))
     if asked.wanted.since is not None:
@@ -170,7 +172,13 @@ class _Adding:
     """Adds the turns of one store."""
 
     def __init__(
-        self, db: apsw.Connection, costs: Costs, asked: Asked, tallies: Sequence[Tally], members: Members, number: int
+        self,
+        db: apsw.Connection,
+        costs: Costs,
+        asked: StatsQuestion,
+        tallies: Sequence[Tally],
+        members: CountedSessions,
+        number: int,
     ) -> None:
         self._db, self._costs, self._asked, self._tallies = db, costs, asked, tallies
         self._roots, self._root_of, self._number = *members, number << 48
@@ -289,7 +297,7 @@ class _Adding:
                 group.add_marked(cost_of(NOTHING, None, reported=root.cost_usd), root.duration_ms)
 
 
-class Copy(NamedTuple):
+class CopiedTurn(NamedTuple):
     """A turn of which an earlier session has a copy, too."""
 
     turn: int
@@ -301,12 +309,14 @@ class Copy(NamedTuple):
     """True if it is in a session of its own, not in a subagent's."""
 
 
-def copies_among(db: apsw.Connection, session_ids: Iterable[int] | None) -> list[Copy]:
+def copies_among(db: apsw.Connection, session_ids: Iterable[int] | None) -> list[CopiedTurn]:
     """The turns of these sessions (None: of all) that an earlier session has, too; one row for each such session."""
     if session_ids is None:
-        return fetch(db, Copy, _COPIES.format(mine="t.uid in (select uid from turns group by uid having count(*) > 1)"))
+        return fetch(
+            db, CopiedTurn, _COPIES.format(mine="t.uid in (select uid from turns group by uid having count(*) > 1)")
+        )
     mine = "t.session_id in (select value from json_each(?))"
-    return fetch(db, Copy, _COPIES.format(mine=mine), (schema.json_list(session_ids),))
+    return fetch(db, CopiedTurn, _COPIES.format(mine=mine), (schema.json_list(session_ids),))
 
 
 def runs_among(db: apsw.Connection, costs: Costs) -> set[int]:
@@ -323,7 +333,7 @@ def elsewhere_among(db: apsw.Connection, uids: Collection[str]) -> set[int]:
 class _Groups:
     """The groups of turns in one grouping."""
 
-    def __init__(self, by: By | None, asked: Asked, tally: Tally, roots: Mapping[int, _RootRow]) -> None:
+    def __init__(self, by: By | None, asked: StatsQuestion, tally: Tally, roots: Mapping[int, _RootRow]) -> None:
         self._by, self._zone, self._tally, self._roots = by, asked.zone, tally, roots
         self._asked, self._moves = asked, asked.wanted.moves
         self._known: dict[object, Group] = {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.ask.stats import Asked
+    from backstory.ask.stats import StatsQuestion
     from backstory.derive.pricing import PriceTable
     from backstory.store.codec import EventCodec
 
@@ -48,7 +48,9 @@ class _Event(Struct):
     call: _Called = field(default_factory=_Called, name="ToolCall")
 
 
-def add_calls(db: apsw.Connection, prices: PriceTable, asked: Asked, tools: dict[str, ToolCalls], number: int) -> None:
+def add_calls(
+    db: apsw.Connection, prices: PriceTable, asked: StatsQuestion, tools: dict[str, ToolCalls], number: int
+) -> None:
     """Add the calls that were made in the sessions that are listed, and by their subagents, by tool.
 
     A call in a copy of a turn counts where the turn does. ``number`` is as in ``stats.add_turns``.
@@ -69,7 +71,7 @@ def add_calls(db: apsw.Connection, prices: PriceTable, asked: Asked, tools: dict
         found.sessions.add(number << 48 | root_of[session_id])
 
 
-def copied_turns(db: apsw.Connection, costs: Costs, asked: Asked, root_of: Mapping[int, int]) -> set[int]:
+def copied_turns(db: apsw.Connection, costs: Costs, asked: StatsQuestion, root_of: Mapping[int, int]) -> set[int]:
     """The turns whose calls count elsewhere."""
     rows, runs = copies_among(db, root_of), runs_among(db, costs)
     hidden = costs.shown_as({each.other_session for each in rows})
@@ -77,7 +79,7 @@ def copied_turns(db: apsw.Connection, costs: Costs, asked: Asked, root_of: Mappi
     return found | runs | elsewhere_among(db, asked.but_turns)
 
 
-def _rows(db: apsw.Connection, asked: Asked, session_ids: list[int]) -> Iterator[tuple[Any, ...]]:
+def _rows(db: apsw.Connection, asked: StatsQuestion, session_ids: list[int]) -> Iterator[tuple[Any, ...]]:
     for start in range(0, len(session_ids), SESSIONS_AT_ONCE):
         asked.report(start, len(session_ids))
         yield from db.execute(_CALLS, (schema.json_list(session_ids[start : start + SESSIONS_AT_ONCE]),))

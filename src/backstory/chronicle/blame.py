@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory.bounds import iso
-from backstory.derive import made_by_tools
-from backstory.derive.authorship import SECOND_MS, Edit, is_telling, written_by_edits
+from backstory.derive import written_lines
+from backstory.derive.authorship import SECOND_MS, TimedEdit, is_telling, written_by_edits
 from backstory.derive.git_values import UNCOMMITTED, BlamedLine
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ its worktrees, clones and former folders. A subagent's work is its parent's; the
 HOUR_MS = 3_600_000
 
 
-class Evidence(StrEnum):
+class Strength(StrEnum):
     """The strength of the evidence that a turn wrote a line there."""
 
     WROTE = "wrote it"
@@ -54,7 +54,7 @@ class Because(StrEnum):
     SHELL = "shell"
 
 
-class History(Protocol):
+class GitQuestions(Protocol):
     """The questions asked of git; see ``projects/git_history.py``."""
 
     def lines(self, path: str, /, *, moved: bool) -> tuple[BlamedLine, ...]: ...
@@ -68,12 +68,12 @@ class History(Protocol):
 class Credit(Struct, frozen=True, kw_only=True):
     """The author of a line, and the evidence for it."""
 
-    evidence: Evidence = Evidence.NONE
+    evidence: Strength = Strength.NONE
     because: Because | None = None
     act: Act | None = None
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class LineRun(Struct, frozen=True, kw_only=True):
     """Lines that follow each other with the same credit. ``commit``: that they came with; None: not committed."""
 
     first: int
@@ -87,11 +87,11 @@ class BlamedFile(Struct, frozen=True, kw_only=True):
     """A file's lines in runs; of a commit those that it added. ``is_generated``: no line of it is likely."""
 
     path: str
-    runs: tuple[Run, ...]
+    runs: tuple[LineRun, ...]
     is_binary: bool = False
     is_generated: bool = False
 
-    def count(self, evidence: Evidence) -> int:
+    def count(self, evidence: Strength) -> int:
         """Return the number of lines with this evidence."""
         return sum(run.last - run.first + 1 for run in self.runs if run.credit.evidence == evidence)
 
@@ -114,7 +114,7 @@ class Blame(Struct, frozen=True, kw_only=True):
     gone: tuple[str, ...] = ()
 
 
-def blame_file(reader: Reader, history: History, path: str, span: tuple[int, int] | None = None) -> Blame:
+def blame_file(reader: Reader, history: GitQuestions, path: str, span: tuple[int, int] | None = None) -> Blame:
     """Find who wrote the lines of a file as it is now; ``span``: only from one line to another."""
     lines, known, changes = history.lines(path, moved=False), reader.authorship(), history.history(path)
     origins = history.lines(path, moved=True)[: len(lines)]
@@ -122,7 +122,7 @@ def blame_file(reader: Reader, history: History, path: str, span: tuple[int, int
     hashes = {line.commit for line in (*lines, *origins)} | {change.commit for change in changes}
     commits = history.commits(hashes)
     names = {path, *(name for each in changes for name in (each.path, each.old_path) if name)}
-    is_generated = path in history.generated([path]) or made_by_tools.is_generated(path, (line.text for line in lines))
+    is_generated = path in history.generated([path]) or written_lines.is_generated(path, (line.text for line in lines))
     asked = _Asked(known, known.edits(sorted(names)), commits, changes, is_generated=is_generated)
     found = [(line, credit) for line, credit in zip(lines, asked.written(lines), strict=True)]
     # What no edit explains where it stands may have been moved or copied there.
@@ -153,7 +153,7 @@ def _families(lines: Sequence[BlamedLine], names: set[str], path: str) -> dict[s
     return found
 
 
-def blame_commit(reader: Reader, history: History, commit: Commit) -> Blame:
+def blame_commit(reader: Reader, history: GitQuestions, commit: Commit) -> Blame:
     """Find who wrote the lines that a commit added, who made it, and the authors that its message names."""
     known, changes = reader.authorship(), history.changes_of(commit.hash)
     names = [name for each in changes for name in (each.path, each.old_path) if name]
@@ -167,8 +167,8 @@ def blame_commit(reader: Reader, history: History, commit: Commit) -> Blame:
             BlamedLine(number=number, text=text, commit=commit.hash, path=change.path)
             for number, text in change.added()
         ]
-        is_generated = change.path in generated or made_by_tools.is_generated(
-            change.path, (line.text for line in lines if line.number <= made_by_tools.HEAD_LINES)
+        is_generated = change.path in generated or written_lines.is_generated(
+            change.path, (line.text for line in lines if line.number <= written_lines.HEAD_LINES)
         )
         edits = known.edits([name for name in own if name])
         mine = [each for each in past if own & {each.path, each.old_path}]
@@ -205,12 +205,12 @@ class _Asked:
     def written(self, lines: Sequence[BlamedLine]) -> list[Credit | None]:
         """The credit of each line that an edit put there; None for the others."""
         told = [each for each in self._edits if each.written is not None and each.written.lines]
-        edits = [Edit(at=each.at, written=each.written) for each in told if each.written is not None]
+        edits = [TimedEdit(at=each.at, written=each.written) for each in told if each.written is not None]
         authored = {each.hash: each.authored for each in self._commits.values()}
         amended = {each.hash: self._amended(each, told) for each in self._commits.values()}
         found = written_by_edits(lines, edits, authored, self._history, amended)
         return [
-            None if edit is None else Credit(evidence=Evidence.WROTE, because=Because.EDIT, act=told[edit].act)
+            None if edit is None else Credit(evidence=Strength.WROTE, because=Because.EDIT, act=told[edit].act)
             for edit in found
         ]
 
@@ -244,8 +244,8 @@ class _Asked:
         """The credit of a line that no edit explains."""
         commit = self._commits.get(line.commit)
         if commit is not None and (act := self._session_named(commit)) is not None:
-            return Credit(evidence=Evidence.WROTE, because=Because.TRAILER, act=act)
-        if self._is_generated or made_by_tools.is_version(line.text):
+            return Credit(evidence=Strength.WROTE, because=Because.TRAILER, act=act)
+        if self._is_generated or written_lines.is_version(line.text):
             return Credit()
         until = None if commit is None else commit.authored + SECOND_MS
         since = self._committed_before(commit)
@@ -254,10 +254,10 @@ class _Asked:
             text = line.text.strip()
             named = [each.act for each in edits if text in _unescaped(each.script)]
             if named:
-                return Credit(evidence=Evidence.LIKELY, because=Because.SHELL, act=named[-1])
+                return Credit(evidence=Strength.LIKELY, because=Because.SHELL, act=named[-1])
         if commit is None or not edits or edits[-1].at < commit.authored - HOUR_MS:
             return Credit()
-        return Credit(evidence=Evidence.LIKELY, because=Because.HOUR, act=edits[-1].act)
+        return Credit(evidence=Strength.LIKELY, because=Because.HOUR, act=edits[-1].act)
 
     def _committed_before(self, commit: Commit | None) -> int:
         """Return the time of the file's previous commit: earlier changes were part of that one. None: not committed."""
@@ -289,7 +289,7 @@ def _gone(known: Authorship, files: Sequence[BlamedFile]) -> tuple[str, ...]:
     """The folders that are gone in which sessions wrote telling lines that no session here wrote."""
     found = set[str]()
     for file in files:
-        nobodys = (run for run in file.runs if run.credit.evidence == Evidence.NONE)
+        nobodys = (run for run in file.runs if run.credit.evidence == Strength.NONE)
         texts = {text.strip() for run in nobodys for text in run.texts if is_telling(text)}
         if texts:
             found |= {
@@ -308,7 +308,7 @@ def _is_in(number: int, span: tuple[int, int] | None) -> bool:
     return span is None or span[0] <= number <= span[1]
 
 
-def _runs(shown: Sequence[tuple[BlamedLine, Credit]]) -> Iterator[Run]:
+def _runs(shown: Sequence[tuple[BlamedLine, Credit]]) -> Iterator[LineRun]:
     """Lines with their credits as runs: of one turn, one kind of evidence and one commit."""
     numbered = enumerate(shown)
 
@@ -321,7 +321,7 @@ def _runs(shown: Sequence[tuple[BlamedLine, Credit]]) -> Iterator[Run]:
     for _, group in groupby(numbered, key):
         lines = [line_and_credit for _, line_and_credit in group]
         first, credit = lines[0]
-        yield Run(
+        yield LineRun(
             first=first.number, last=lines[-1][0].number, credit=credit,
             commit=None if first.commit == UNCOMMITTED else first.commit, texts=tuple(line.text for line, _ in lines),
         )  # fmt: skip
@@ -376,9 +376,9 @@ def _file_as_json(file: BlamedFile, report: Blame) -> dict[str, Any]:
         "path": file.path,
         "is_binary": file.is_binary,
         "is_generated": file.is_generated,
-        "wrote": file.count(Evidence.WROTE),
-        "likely": file.count(Evidence.LIKELY),
-        "without_session": file.count(Evidence.NONE),
+        "wrote": file.count(Strength.WROTE),
+        "likely": file.count(Strength.LIKELY),
+        "without_session": file.count(Strength.NONE),
         "runs": [
             {"first": run.first, "last": run.last, "evidence": run.credit.evidence, "because": run.credit.because,
              "commit": run.commit} | _act_as_json(run.credit.act, report)

@@ -10,7 +10,7 @@ from backstory.chronicle.tips import rules
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.chronicle.patterns.finding import Finding
+    from backstory.chronicle.patterns.finding import Tip
     from backstory.chronicle.tips import TipsReport
 
 RULE_COLUMNS = 110
@@ -30,7 +30,7 @@ def explained(report: TipsReport, *, about_costs: bool) -> Iterator[str]:
         yield f"-- tip {number}: {finding.pattern}, {finding.count:,} times\n{query(finding)};\n"
 
 
-def query(finding: Finding) -> str:
+def query(finding: Tip) -> str:
     """A query with a row for each prompt or call that a finding counts."""
     counted = ", ".join(
         f"('{evidence.context}', {seq})" for evidence in finding.evidence for seq in evidence.seqs

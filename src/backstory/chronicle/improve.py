@@ -9,17 +9,16 @@ from msgspec import Struct
 from backstory.bounds import iso
 from backstory.chronicle.friction import corrections, left_failing, loops, mistakes, told_again
 from backstory.chronicle.friction.findings import in_order
-from backstory.chronicle.instruction_diff import unified_diff, with_lines
-from backstory.chronicle.proposals import proposals
+from backstory.chronicle.proposals import proposals, unified_diff, with_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from backstory.chronicle.friction.findings import Evidence, Finding
+    from backstory.chronicle.friction.findings import FrictionEvidence, FrictionFinding
     from backstory.chronicle.proposals import Proposal
     from backstory.workspace.clients.instructions import Instructions
-    from backstory.workspace.history.attempts import SessionAttempts
     from backstory.workspace.history.sessions import SessionFilter
+    from backstory.workspace.history.work import SessionAttempts
     from backstory.workspace.reader import Reader
 
 RULES = "\n".join(
@@ -35,7 +34,7 @@ class Friction(Struct, frozen=True, kw_only=True):
     wanted: SessionFilter
     sessions: int
     agents: tuple[tuple[str, ...], ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[FrictionFinding, ...]
     labels: Mapping[str, str]
 
 
@@ -47,7 +46,7 @@ class Improvements(Struct, frozen=True, kw_only=True):
 
     wanted: SessionFilter
     sessions: int
-    findings: tuple[Finding, ...]
+    findings: tuple[FrictionFinding, ...]
     proposals: tuple[Proposal, ...]
     labels: Mapping[str, str]
     file: str
@@ -69,7 +68,7 @@ def read_friction(reader: Reader, wanted: SessionFilter, report: Callable[[int, 
     )
 
 
-def find(read: Sequence[SessionAttempts]) -> list[Finding]:
+def find(read: Sequence[SessionAttempts]) -> list[FrictionFinding]:
     """Apply every rule. A correction that was typed in several sessions is not also an explanation."""
     corrected = corrections.corrections(read)
     known = {(each.session_uid, each.seq) for finding in corrected for each in finding.evidence}
@@ -138,7 +137,7 @@ def as_json(report: Improvements) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _finding_as_json(finding: Finding) -> dict[str, Any]:
+def _finding_as_json(finding: FrictionFinding) -> dict[str, Any]:
     return {
         "rule": finding.rule,
         "about": finding.about,
@@ -147,7 +146,7 @@ def _finding_as_json(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _evidence_as_json(each: Evidence) -> dict[str, Any]:
+def _evidence_as_json(each: FrictionEvidence) -> dict[str, Any]:
     return {
         "session": each.session_uid, "seq": each.seq, "at": iso(each.at), "words": each.words, "reason": each.reason,
     }  # fmt: skip

@@ -61,7 +61,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     open: str | None
 
 
-class Check(Struct, frozen=True, kw_only=True):
+class LastCheck(Struct, frozen=True, kw_only=True):
     """The last run of tests, or the last build. ``ok``: None where nobody knows how it ended."""
 
     kind: DeedKind
@@ -77,7 +77,7 @@ class Results(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...]
     elsewhere: tuple[str, ...]
     commits: int
-    checks: tuple[Check, ...]
+    checks: tuple[LastCheck, ...]
 
 
 def results_of(work: SessionWork, since: int | None = None) -> Results:
@@ -150,12 +150,12 @@ def _last(deeds: Sequence[DoneDeed], kinds: Iterable[DeedKind]) -> int | None:
     return next((n for n in range(len(deeds) - 1, -1, -1) if deeds[n].kind in wanted), None)
 
 
-def _last_checks(deeds: Sequence[DoneDeed]) -> Iterable[Check]:
+def _last_checks(deeds: Sequence[DoneDeed]) -> Iterable[LastCheck]:
     for kind in CHECKS:
         found = _last(deeds, (kind,))
         if found is not None:
             each = deeds[found]
-            yield Check(kind=kind, command=each.text, ok=each.ok, seq=each.seq, at=each.at)
+            yield LastCheck(kind=kind, command=each.text, ok=each.ok, seq=each.seq, at=each.at)
 
 
 def question(answer: str) -> str | None:

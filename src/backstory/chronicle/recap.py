@@ -49,7 +49,7 @@ class Prompt(Struct, frozen=True, kw_only=True):
     """The session that shows its turn, of which this one holds a copy."""
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class Delivered(Struct, frozen=True, kw_only=True):
     """A commit that was made, or a pull request that was opened: its hash and subject, or address, and its command."""
 
     kind: DeedKind
@@ -94,7 +94,7 @@ class Recap(Struct, frozen=True, kw_only=True):
     prompts: tuple[Prompt, ...]
     summaries: tuple[SummaryNote, ...]
     results: Results
-    kept: tuple[Kept, ...]
+    kept: tuple[Delivered, ...]
     refs: tuple[StoredRef, ...]
     progress: Progress | None
     answer: str
@@ -112,7 +112,7 @@ def recap(reader: Reader, located: LocatedSession) -> Recap:
         summaries=tuple(_summaries(reader, transcript)),
         results=results_of(work),
         kept=tuple(
-            Kept(kind=each.kind, seq=each.seq, at=each.at, name=line(each.made), command=line(each.text))
+            Delivered(kind=each.kind, seq=each.seq, at=each.at, name=line(each.made), command=line(each.text))
             for each in work.deeds
             if each.kind in _KEPT and each.ok
         ),
@@ -173,7 +173,7 @@ def _progress(transcript: Transcript, work: SessionWork, by_hand: HandCommits) -
 
 
 def _goes_on(session: ListedSession) -> tuple[str, ...]:
-    from backstory.workspace.history.resume_command import is_resumable
+    from backstory.workspace.history.sessions import is_resumable
 
     if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
         return ("backstory", "resume", session.label)

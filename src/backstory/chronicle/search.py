@@ -10,13 +10,13 @@ from backstory.ask.query import match_expression
 from backstory.bounds import iso
 from backstory.chronicle.explain import quoted, sessions_with_subagents
 from backstory.store.intake.coverage import Coverage
-from backstory.workspace.history.resume_command import is_resumable
+from backstory.workspace.history.sessions import is_resumable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from backstory.search.query import Excerpt
-    from backstory.workspace.history.searching import SearchQuery, SearchResult
+    from backstory.workspace.history.searching import SearchAnswer, SearchQuery
     from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.reader import Reader
 
@@ -92,7 +92,7 @@ def _place(found: Sequence[FoundSession]) -> FoundPlace:
     return FoundPlace(name=first.project_name, project=first.main_project, found=tuple(found))
 
 
-def _sessions(reader: Reader, result: SearchResult) -> list[FoundSession]:
+def _sessions(reader: Reader, result: SearchAnswer) -> list[FoundSession]:
     """Return the sessions found, the last active first; a subagent's hit counts for the session that began it."""
     best: dict[str, Excerpt] = {}
     for each in result.findings.excerpts:

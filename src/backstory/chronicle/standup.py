@@ -34,7 +34,7 @@ class Item(Struct, frozen=True, kw_only=True):
     cost: Cost | None
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class StandupPlace(Struct, frozen=True, kw_only=True):
     """A branch of a repository, or of a project that has none, with what was worked on there."""
 
     name: str
@@ -48,7 +48,7 @@ class Standup(Struct, frozen=True, kw_only=True):
     """The report: places with the last active first. ``undated``: turns without a time, left out."""
 
     wanted: SessionFilter
-    places: tuple[Place, ...]
+    places: tuple[StandupPlace, ...]
     undated: int
 
 
@@ -64,7 +64,7 @@ def standup(reader: Reader, wanted: SessionFilter, report: Callable[[int, int], 
     return Standup(
         wanted=wanted,
         places=tuple(
-            Place(
+            StandupPlace(
                 name=items[0].session.project_name,
                 project=items[0].session.main_project,
                 branch=branch,

@@ -22,7 +22,7 @@ from backstory.chronicle.patterns import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from backstory.chronicle.patterns.finding import Evidence, Finding, Pattern
+    from backstory.chronicle.patterns.finding import Pattern, Tip, TipEvidence
     from backstory.workspace.history.habits import HabitTurn
     from backstory.workspace.history.sessions import ListedSession, SessionFilter
     from backstory.workspace.reader import Reader
@@ -41,7 +41,7 @@ class TipsReport(Struct, frozen=True, kw_only=True):
     """
 
     wanted: SessionFilter
-    findings: tuple[Finding, ...]
+    findings: tuple[Tip, ...]
     left_out: int
     sessions: Mapping[str, ListedSession]
     turns: int
@@ -91,12 +91,12 @@ def tips(
     )
 
 
-def strongest(found: Iterable[Finding], most: int | None) -> list[Finding]:
+def strongest(found: Iterable[Tip], most: int | None) -> list[Tip]:
     """Sort findings by cost, dearest first; ``most``: at most this number, the strongest of each pattern."""
     ordered = sorted(found, key=lambda each: (-each.weight, -each.count, each.problem))
     if most is None:
         return ordered
-    firsts: dict[str, Finding] = {}
+    firsts: dict[str, Tip] = {}
     for each in ordered:
         firsts.setdefault(each.pattern, each)
     return list(firsts.values())[:most]
@@ -141,7 +141,7 @@ def as_json(report: TipsReport) -> dict[str, Any]:
     )
 
 
-def _finding_as_json(finding: Finding) -> dict[str, Any]:
+def _finding_as_json(finding: Tip) -> dict[str, Any]:
     return {
         "pattern": finding.pattern,
         "problem": finding.problem,
@@ -154,7 +154,7 @@ def _finding_as_json(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _evidence_as_json(evidence: Evidence) -> dict[str, Any]:
+def _evidence_as_json(evidence: TipEvidence) -> dict[str, Any]:
     return {
         "session": evidence.session,
         "context": evidence.context,

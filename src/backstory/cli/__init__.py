@@ -89,7 +89,7 @@ class _ReaderGone(Exception):
     """The reader of our output has gone."""
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """Commands; for an unknown one the error suggests the closest, and without one their help is printed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -114,7 +114,7 @@ def no_command(group: click.Group, ctx: click.Context, name: str) -> click.Usage
     return click.UsageError(f"No such command {name!r}.{f' Did you mean {near}?' if near else ''}", ctx)
 
 
-class Commands(Group):
+class Commands(CommandGroup):
     """The commands, each in a module of its own."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -187,9 +187,9 @@ def cli(
     ctx.call_on_close(ctx.obj.close)
     if has_texts:
         from backstory.cli.sending import send
-        from backstory.workspace.runs.scheduler import IfIdle, Kind, Options
+        from backstory.workspace.runs.scheduler import IfIdle, Options, QueuedKind
 
-        messages = [*((Kind.STEER, text) for text in steer), *((Kind.FOLLOWUP, text) for text in followup)]
+        messages = [*((QueuedKind.STEER, text) for text in steer), *((QueuedKind.FOLLOWUP, text) for text in followup)]
         if_idle = IfIdle.RUN if or_run else IfIdle.ASK
         ctx.exit(send(ctx.obj, messages, wanted or name, Options(), if_idle))
     elif ctx.invoked_subcommand is None:

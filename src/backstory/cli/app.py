@@ -150,7 +150,3 @@ class App:
         for remark in update.remarks:
             output.talk(output.one_liner(remark))
         return update.is_behind
-
-    def find(self, wanted: str) -> Found:
-        """Return the session with this name or uid. Raises SessionNotFound, SessionAmbiguous."""
-        return self.workspace.resolve(wanted)

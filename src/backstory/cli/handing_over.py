@@ -31,7 +31,7 @@ def planned(app: App, at_work: Resuming, located: LocatedSession, cwd: Path | No
         if not app.trusts and not output.can_ask():
             raise
     may_act(app)
-    return at_work.plan(app.find(located.session.uid), folder)
+    return at_work.plan(app.workspace.resolve(located.session.uid), folder)
 
 
 def talk_put_back(done: PutBack, resumption: Resumption) -> None:

@@ -7,16 +7,24 @@ As JSON: ``agent``, ``scope``, ``file``, ``action`` (``add``, ``update``, ``remo
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from backstory import agents
 from backstory.cli import output
+from backstory.errors import McpNotInstalled, ProgramNotUsable
+from backstory.workspace.clients.agent_servers import ServerProgram
 from backstory.workspace.clients.settings_change import ADD, NONE, REMOVE, SCOPES, UPDATE, USER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
+    from backstory.cli.app import App
     from backstory.workspace.clients.settings_change import SettingsChange
 
 scope_option = click.option(
@@ -70,3 +78,91 @@ def _as_json(change: SettingsChange, *, is_written: bool) -> dict[str, Any]:
         "edits": [{"line": each.line, "removed": each.removed, "added": each.added} for each in change.edits],
         "remarks": change.remarks,
     }
+
+
+# this program ---------------------------------------------------------------------------------------------------------
+# The start of this program by another one: absolute words, and the variables to find the same stores.
+
+
+START_S = 30
+MODULE = "backstory"
+HOME_VARIABLES = ("BACKSTORY_HOME", "XDG_DATA_HOME")
+"""Each leads to another home store."""
+ALWAYS_GIVEN = ("HOME", "PATH", "LANG", "LC_ALL", "USER")
+"""Variables that every client passes on to its servers."""
+
+
+class _Asked(dict[str, str]):
+    """Variables; notes which of them are asked for."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__(environ)
+        self.names: set[str] = set()
+
+    def get(self, key: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        self.names.add(key)
+        return super().get(key, default)
+
+
+def server_program(app: App) -> ServerProgram:
+    """Return the command by which an agent starts ``backstory mcp``. Raises McpNotInstalled, ProgramNotUsable."""
+    _check_extra()
+    words = _words()
+    _check_starts(words, app.environ)
+    return ServerProgram(command=(*words, "mcp"), environ=dict(_variables(app)))
+
+
+def removing_program(app: App) -> ServerProgram:
+    """The same, to find what it added: nothing is started or missing."""
+    return ServerProgram(command=(*_words(), "mcp"), environ=dict(_variables(app)))
+
+
+def _words() -> list[str]:
+    """The program that runs, as absolute words. Links stay: an upgrade leads them to the new one."""
+    started_as = Path(os.path.abspath(sys.argv[0]))  # noqa: PTH100 - links stay
+    if started_as.name == "__main__.py" or not started_as.is_file():
+        # Without -P Python would look for modules in the folder that the agent works in first.
+        return [sys.executable, "-P", "-m", MODULE]
+    if os.access(started_as, os.X_OK):
+        return [str(started_as)]
+    return [sys.executable, "-P", str(started_as)]
+
+
+def _check_extra() -> None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        version("mcp")
+    except PackageNotFoundError as missing:
+        raise McpNotInstalled from missing
+
+
+def _check_starts(words: list[str], environ: Mapping[str, str]) -> None:
+    """Start the program once as a client would: from another folder, with few variables."""
+    given = {name: environ[name] for name in ALWAYS_GIVEN if name in environ}
+    try:
+        for word in words:
+            word.encode()
+        done = subprocess.run(
+            [*words, "mcp", "--help"], cwd="/", env=given, stdin=subprocess.DEVNULL, capture_output=True,
+            timeout=START_S, check=False,
+        )  # fmt: skip
+    except UnicodeEncodeError as refused:
+        raise ProgramNotUsable(words, "its path is not UTF-8") from refused
+    except (OSError, subprocess.TimeoutExpired) as refused:
+        raise ProgramNotUsable(words, getattr(refused, "strerror", None) or "it does not answer") from refused
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
+        raise ProgramNotUsable(words, said[-1])
+
+
+def _variables(app: App) -> Iterator[tuple[str, str]]:
+    """Yield variables for the places of stores and logs; a client may start without them, or drop them."""
+    if any(app.environ.get(name) for name in HOME_VARIABLES):
+        yield HOME_VARIABLES[0], str(app.cwd / app.home)
+    asked = _Asked(app.environ)
+    for name in agents.with_part("log"):
+        agents.load(name).log.roots(asked, app.user_home)
+    for name in sorted(asked.names):
+        if value := app.environ.get(name):
+            yield name, value

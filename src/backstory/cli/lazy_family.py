@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from backstory.cli import Group
+from backstory.cli import CommandGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import click
 
 
-class LazyFamily(Group):
+class LazyFamily(CommandGroup):
     """``modules``: of each command by its name, the module of ``backstory.cli`` that has it as ``command``."""
 
     def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:

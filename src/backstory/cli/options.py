@@ -47,7 +47,7 @@ store_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-class Named(click.types.StringParamType):
+class NamedArgument(click.types.StringParamType):
     """A text that names something. Shells complete it with the function ``completed`` of ``completing``."""
 
     def __init__(self, name: str, completed: str) -> None:
@@ -60,17 +60,17 @@ class Named(click.types.StringParamType):
         return found
 
 
-AGENT = Named("name", "agents")
-RUNNING_AGENT = Named("name", "running_agents")
-SERVED_AGENT = Named("agent", "served_agents")
-SKILLED_AGENT = Named("agent", "skilled_agents")
-REPOSITORY = Named("name", "repositories")
-GIT_BRANCH = Named("name", "git_branches")
-TOOL = Named("name", "tools")
-BOARD_ITEM = Named("name", "board_items")
-SESSION = Named("session", "sessions")
-SESSION_NAME = Named("name", "session_names")
-SETTING = Named("key", "settings")
+AGENT = NamedArgument("name", "agents")
+RUNNING_AGENT = NamedArgument("name", "running_agents")
+SERVED_AGENT = NamedArgument("agent", "served_agents")
+SKILLED_AGENT = NamedArgument("agent", "skilled_agents")
+REPOSITORY = NamedArgument("name", "repositories")
+GIT_BRANCH = NamedArgument("name", "git_branches")
+TOOL = NamedArgument("name", "tools")
+BOARD_ITEM = NamedArgument("name", "board_items")
+SESSION = NamedArgument("session", "sessions")
+SESSION_NAME = NamedArgument("name", "session_names")
+SETTING = NamedArgument("key", "settings")
 
 
 def sessions_starting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -319,7 +319,7 @@ SHOWN_COLUMNS = 60
 def find(app: App, wanted: str | None, *, running_first: bool = False, is_work: bool = False) -> LocatedSession:
     """The session that is meant; without a word the default one, which is printed. The rest as ``default`` has it."""
     if wanted is not None:
-        return app.find(wanted)
+        return app.workspace.resolve(wanted)
     found = app.workspace.default(running_first=running_first, is_work=is_work)
     print_default(found)
     return found
@@ -333,7 +333,7 @@ def print_default(found: LocatedSession) -> None:
 
 def find_target(app: App, words: str, wanted: str | None) -> Target:
     """The record or branch that is meant, in the session that is meant; the default session is printed."""
-    session = None if wanted is None else app.find(wanted)
+    session = None if wanted is None else app.workspace.resolve(wanted)
     target = app.workspace.target(readable(words), session)
     if target.is_default:
         print_default(target.located)

@@ -36,7 +36,7 @@ class Form(Struct, frozen=True, kw_only=True):
     model: str | None
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ReportQuestion(Struct, frozen=True, kw_only=True):
     """The sessions that a report is asked about."""
 
     here: bool
@@ -82,7 +82,7 @@ def report_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def with_sessions(*args: Any, words: tuple[str, ...], here: bool, chosen: Selection, **how: Any) -> Any:
-        return function(*args, asked=Asked(here=here, chosen=chosen, words=readable(" ".join(words))), **how)
+        return function(*args, asked=ReportQuestion(here=here, chosen=chosen, words=readable(" ".join(words))), **how)
 
     return _with(form_options(with_sessions), _SESSIONS)
 
@@ -93,7 +93,7 @@ def _with(function: Callable[..., Any], options: Iterable[Callable[..., Any]]) -
     return function
 
 
-def wanted_by(app: App, asked: Asked, span_ms: int | None) -> SessionFilter:
+def wanted_by(app: App, asked: ReportQuestion, span_ms: int | None) -> SessionFilter:
     """The sessions that a report is about: of the last ``span_ms`` where no time was asked for; None: of all time."""
     wanted = SessionFilter(**asked.chosen.shared, everywhere=not asked.here)
     if span_ms is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from backstory.cli.app import App
-    from backstory.workspace.runs.scheduler import IfIdle, Kind, Options
+    from backstory.workspace.runs.scheduler import IfIdle, Options, QueuedKind
 
 
 def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,7 +48,7 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def send(
     app: App,
-    messages: Sequence[tuple[Kind, str]],
+    messages: Sequence[tuple[QueuedKind, str]],
     wanted: str | None,
     options: Options,
     if_idle: IfIdle,

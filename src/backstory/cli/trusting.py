@@ -8,11 +8,17 @@ import click
 
 from backstory.cli import output
 from backstory.errors import NotConfirmed, StoreIsMachines
-from backstory.workspace.runs.writable import ensure_ours
+from backstory.workspace.runs.writable import ensure_ours, ensure_writable_session
+from backstory.workspace.stores.up_to_date import HOME_OFF
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backstory.cli.app import App
-    from backstory.store import Store
+    from backstory.conversation.tree import Point
+    from backstory.store import Session, Store
+    from backstory.workspace.decisions import Late
+    from backstory.workspace.located import LocatedSession
 
 
 def _take_trust(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
@@ -64,3 +70,47 @@ def _is_trusted(store: Store) -> bool:
     """Ask the person at the terminal, if there is one, whether to trust a store."""
     path = output.one_liner(str(store.path))
     return output.confirm(f"{path} came from elsewhere: it was not created here. Trust it from now on?")
+
+
+# acting ---------------------------------------------------------------------------------------------------------------
+# A session that this project may add to, and the remarks on how it came to be.
+
+
+def writable_session(app: App, located: LocatedSession, holding: Point | None = None) -> Session:
+    """The session of this project that continues the one given; itself where that is the project's own.
+
+    ``holding``: it has this record.
+    """
+    writable = ensure_writable_session(app.workspace, located, holding)
+    for sentence in writable.sentences(app.project_store.path):
+        output.talk(sentence)
+    return writable.session
+
+
+# deciding -------------------------------------------------------------------------------------------------------------
+# Shared by commands that write a person's decisions: where they are written, and which stores are late.
+
+
+def copy_decisions(app: App, found: LocatedSession, done: str) -> None:
+    """Copy a session's decisions to the other stores that hold it, and name those that are late."""
+    talk_late(done, app.workspace.decisions.copy(found.store, found.session.uid))
+
+
+def talk_late(done: str, late: Sequence[Late]) -> None:
+    """Print a line for each store that could not be written now."""
+    for each in late:
+        output.talk(f"{done}; {each}.")
+
+
+# home off -------------------------------------------------------------------------------------------------------------
+# The message of commands that fill the home store if the settings have it off.
+
+
+def says_off(app: App, *, as_json: bool) -> bool:
+    """Return True if the home store is off, so that nothing is done; then that is printed."""
+    if app.workspace.keeps_home:
+        return False
+    if as_json:
+        output.json({"off": "store.enabled"})
+    output.talk(HOME_OFF)
+    return True

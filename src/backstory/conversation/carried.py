@@ -53,7 +53,7 @@ Action = RunCommand | ReplaceText | WriteFile
 # the conversation -------------------------------------------------------------------------------------------------
 
 
-class Answer(Struct, frozen=True):
+class CarriedAnswer(Struct, frozen=True):
     """Words of the model."""
 
     text: str
@@ -73,7 +73,7 @@ class Call(Struct, frozen=True, kw_only=True):
 class Message(Struct, frozen=True, kw_only=True):
     """Words and calls of the model in one message; the results of the calls follow it. ``at``: ms since 1970."""
 
-    parts: tuple[Answer | Call, ...]
+    parts: tuple[CarriedAnswer | Call, ...]
     at: int | None
 
 
@@ -119,7 +119,7 @@ class CarriedTurn(Struct, frozen=True, kw_only=True):
     def last_answer(self) -> str:
         """Return the last words of the model; empty if there are none."""
         parts = [part for step in self.steps if isinstance(step, Message) for part in step.parts]
-        return next((part.text for part in reversed(parts) if isinstance(part, Answer)), "")
+        return next((part.text for part in reversed(parts) if isinstance(part, CarriedAnswer)), "")
 
 
 class CarriedSession(Struct, frozen=True, kw_only=True):

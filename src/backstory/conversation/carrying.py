@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory import model
-from backstory.conversation.carried import Answer, Call, CarriedTurn, Fate, Interruption, Message, Remark, Words
+from backstory.conversation.carried import Call, CarriedAnswer, CarriedTurn, Fate, Interruption, Message, Remark, Words
 from backstory.model import encoded
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class _Said:
     """A message that is being put together."""
 
     def __init__(self, at: int | None) -> None:
-        self.at, self.parts, self.has_result = at, list[Answer | _OpenCall](), False
+        self.at, self.parts, self.has_result = at, list[CarriedAnswer | _OpenCall](), False
 
 
 class TurnCarrier:
@@ -174,7 +174,7 @@ class TurnCarrier:
         if not text.strip():
             self._note(each, Fate.LEFT_OUT, EMPTY)
             return
-        self._message(each).parts.append(Answer(text))
+        self._message(each).parts.append(CarriedAnswer(text))
         self._note(each, fate, why)
 
     def _plan(self, each: CarryEvent, text: str, record: Sequence[CarryEvent]) -> None:
@@ -234,7 +234,7 @@ class TurnCarrier:
     def _finished(self, step: _Said | _OpenCall | Step) -> list[Step]:
         match step:
             case _Said():
-                parts = tuple(each if isinstance(each, Answer) else self._closed(each) for each in step.parts)
+                parts = tuple(each if isinstance(each, CarriedAnswer) else self._closed(each) for each in step.parts)
                 return [Message(parts=parts, at=step.at)]
             case _OpenCall():
                 return [Remark(text=self._told(step), at=step.at.at, images=step.images)]

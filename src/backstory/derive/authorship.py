@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.derive.git_values import UNCOMMITTED
-from backstory.derive.whole_lines import Gone, completed
+from backstory.derive.written_lines import Gone, completed
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _NO_WORDS = lazy_regex(r"[^\w, !=]+")
 _NO_SIGN = lazy_regex(r"[\W_]+")
 
 
-class Edit(Struct, frozen=True, kw_only=True):
+class TimedEdit(Struct, frozen=True, kw_only=True):
     """An edit of a file at a time, in ms since 1970."""
 
     at: int
@@ -64,7 +64,7 @@ def is_telling(text: str) -> bool:
 
 def written_by_edits(
     lines: Sequence[BlamedLine],
-    edits: Sequence[Edit],
+    edits: Sequence[TimedEdit],
     authored: Mapping[str, int],
     history: Iterable[FileChange],
     amended: Mapping[str, Collection[int]] | None = None,
@@ -93,7 +93,7 @@ class _Matching:
     """One file's lines and edits."""
 
     def __init__(
-        self, lines: Sequence[BlamedLine], edits: Sequence[Edit], authored: Mapping[str, int],
+        self, lines: Sequence[BlamedLine], edits: Sequence[TimedEdit], authored: Mapping[str, int],
         history: Iterable[FileChange], amended: Mapping[str, Collection[int]],
     ) -> None:  # fmt: skip
         self._lines, self._edits, self._amended = lines, edits, amended

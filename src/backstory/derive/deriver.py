@@ -18,8 +18,22 @@ from msgspec.structs import replace
 from backstory.derive import shell_parse
 from backstory.derive.essence import exit_code
 from backstory.derive.facts import DerivedFacts, FoundCheckpoint, FoundResult, FoundTouch
-from backstory.derive.ref_values import COMMIT, ISSUE, PR, WRITTEN_MAX, Named, home_of, refs_of, unique
-from backstory.derive.text_refs import API_PATH, KEY, in_urls, is_hash, named_in, refs_in_text
+from backstory.derive.text_refs import (
+    API_PATH,
+    COMMIT,
+    ISSUE,
+    KEY,
+    PR,
+    WRITTEN_MAX,
+    NamedRef,
+    home_of,
+    in_urls,
+    is_hash,
+    named_in,
+    refs_in_text,
+    refs_of,
+    unique,
+)
 from backstory.lazy import lazy_regex
 from backstory.model import (
     AssistantText,
@@ -180,7 +194,7 @@ class _Made(Struct):
     azure: str | None = None
 
 
-def _by_program(words: _Words, made: _Made) -> Iterator[Named]:
+def _by_program(words: _Words, made: _Made) -> Iterator[NamedRef]:
     program = (words[0] or "").rpartition("/")[2] if words else ""
     if program == "git":
         yield from _by_git(words[1:], made)
@@ -197,7 +211,7 @@ _MAKING_VERBS = frozenset({"commit", "cherry-pick", "revert"})
 _REVISION = lazy_regex(r"([0-9a-f]{7,64})(?::.*)?")
 
 
-def _by_git(words: _Words, made: _Made) -> Iterator[Named]:
+def _by_git(words: _Words, made: _Made) -> Iterator[NamedRef]:
     _, verb, rest = shell_parse.git_words(words)
     made.commits = made.commits or verb in _MAKING_VERBS
     made.pushes = made.pushes or verb == "push"
@@ -209,7 +223,7 @@ def _by_git(words: _Words, made: _Made) -> Iterator[Named]:
             break
         found = _REVISION.fullmatch(word or "")
         if found is not None and is_hash(found.group(1)):
-            yield Named(COMMIT, found.group(1))
+            yield NamedRef(COMMIT, found.group(1))
         elif found is not None and verb == "show":
             made.doubted = [*made.doubted, found.group(1)]
 
@@ -230,7 +244,7 @@ _LISTS = frozenset({"list", "ls", "status", "for"})
 _OPERAND = lazy_regex(r"[#!]?([1-9]\d{0,8})")
 
 
-def _by_forge(words: _Words, made: _Made) -> Iterator[Named]:
+def _by_forge(words: _Words, made: _Made) -> Iterator[NamedRef]:
     operands, options = shell_parse.operands(words, _VALUED)
     host, repository = _repository_of(options.get("-R") or options.get("--repo"))
     if len(operands) < 2 or operands[0] is None:
@@ -247,12 +261,12 @@ def _by_forge(words: _Words, made: _Made) -> Iterator[Named]:
     yield from named
 
 
-def _operands_named(words: _Words, kind: str, host: str | None, repository: str | None) -> Iterator[Named]:
+def _operands_named(words: _Words, kind: str, host: str | None, repository: str | None) -> Iterator[NamedRef]:
     for word in words:
         if word is None:
             continue
         if found := _OPERAND.fullmatch(word):
-            yield Named(kind, found.group(1), host, repository)
+            yield NamedRef(kind, found.group(1), host, repository)
         elif "://" in word:
             yield from (named for _, named in in_urls(word) if named.type == kind)
 
@@ -265,17 +279,17 @@ def _repository_of(option: str | None) -> tuple[str | None, str | None]:
     return home.host, home.repository
 
 
-def _by_api(path: str) -> Iterator[Named]:
+def _by_api(path: str) -> Iterator[NamedRef]:
     found = API_PATH.match(path)
     if found is None:
         return
     repository = found["repository"]
     placeholder = "{" in repository or repository.startswith(":")
     for named in named_in(found, "", repository):
-        yield Named(named.type, named.value, None, None if placeholder else named.repository)
+        yield NamedRef(named.type, named.value, None, None if placeholder else named.repository)
 
 
-def _by_azure(words: _Words, made: _Made) -> Iterator[Named]:
+def _by_azure(words: _Words, made: _Made) -> Iterator[NamedRef]:
     operands, options = shell_parse.operands(
         words, frozenset({"--id", "--repository", "-r", "--project", "-p", "--org"})
     )
@@ -288,7 +302,7 @@ def _by_azure(words: _Words, made: _Made) -> Iterator[Named]:
         return
     found = _OPERAND.fullmatch(options.get("--id") or "")
     if found is not None:
-        yield Named(kind, found.group(1))
+        yield NamedRef(kind, found.group(1))
     elif operands[2] in _MAKES:
         made.azure = kind
 
@@ -307,20 +321,20 @@ _AZURE_FIELD = {
 }
 
 
-def _in_output(output: str, made: _Made) -> Iterator[Named]:
+def _in_output(output: str, made: _Made) -> Iterator[NamedRef]:
     if made.commits:
-        yield from (Named(COMMIT, found.group(1)) for found in _COMMIT_LINE.finditer(output))
+        yield from (NamedRef(COMMIT, found.group(1)) for found in _COMMIT_LINE.finditer(output))
     # One hash in thirty is all digits; it is one if git has shown it.
-    yield from (Named(COMMIT, each) for each in made.doubted if f"\ncommit {each}" in f"\n{output}")
+    yield from (NamedRef(COMMIT, each) for each in made.doubted if f"\ncommit {each}" in f"\n{output}")
     if made.pushes:
         yield from _in_push(output)
     for kind, count in made.pages.items():
         yield from _in_pages(output, kind, count)
     if made.azure is not None and (field := _AZURE_FIELD[made.azure].search(output)) is not None:
-        yield Named(made.azure, field.group(1))
+        yield NamedRef(made.azure, field.group(1))
 
 
-def _in_push(output: str) -> Iterator[Named]:
+def _in_push(output: str) -> Iterator[NamedRef]:
     """The commits that branches were moved to, and the merge request that the other side names."""
     sending = False
     for line in output.splitlines():
@@ -329,10 +343,10 @@ def _in_push(output: str) -> Iterator[Named]:
         elif line.startswith("remote:"):
             yield from (named for _, named in in_urls(line) if named.type == PR)
         elif sending and (found := _PUSH_LINE.match(line)) is not None:
-            yield Named(COMMIT, found.group(1))
+            yield NamedRef(COMMIT, found.group(1))
 
 
-def _in_pages(output: str, kind: str, count: int) -> Iterator[Named]:
+def _in_pages(output: str, kind: str, count: int) -> Iterator[NamedRef]:
     """The pages that a forge's client names: of one that was viewed, its own address and no other in its text."""
     for pattern in (_PAGE_FIELD, _PAGE_LINE):
         pages = [
@@ -342,11 +356,11 @@ def _in_pages(output: str, kind: str, count: int) -> Iterator[Named]:
             yield from list(dict.fromkeys(pages))[:count]
             return
     if (field := _NUMBER_FIELD.search(output)) is not None:
-        yield Named(kind, field.group(1))
+        yield NamedRef(kind, field.group(1))
         return
     for found in _PR_LINE.finditer(output):
         if (found.group(1).lower() == "issue") == (kind == ISSUE):
-            yield Named(kind, found.group(3), None, found.group(2))
+            yield NamedRef(kind, found.group(3), None, found.group(2))
             return
 
 
@@ -356,7 +370,7 @@ _OLD = lazy_regex(r"old_?(?:str|text|content|source|lines)", re.I)
 """Names of arguments that hold what an edit takes away."""
 
 
-def _in_written(call: ToolCall, given: dict[str, Any]) -> Iterator[Named]:
+def _in_written(call: ToolCall, given: dict[str, Any]) -> Iterator[NamedRef]:
     """The pages whose addresses stand in what an edit or a write puts into a file."""
     if call.tool not in (Tool.EDIT, Tool.WRITE):
         return
@@ -376,7 +390,7 @@ _KEY_ARGUMENTS = ("id", "key", "issueId", "issueKey", "issueIdOrKey", "issue_key
 _SHA = lazy_regex(r"[0-9a-f]{7,64}")
 
 
-def _in_arguments(name: str, given: dict[str, Any]) -> Iterator[Named]:
+def _in_arguments(name: str, given: dict[str, Any]) -> Iterator[NamedRef]:
     owner, project = given.get("owner"), given.get("repo") or given.get("project_id")
     repository = f"{owner}/{project}" if isinstance(owner, str) and isinstance(project, str) else None
     if repository is None and isinstance(project, str) and "/" in project:
@@ -384,12 +398,12 @@ def _in_arguments(name: str, given: dict[str, Any]) -> Iterator[Named]:
     for kind, keys in _ARGUMENTS.items():
         number = next((given[key] for key in keys if key in given), None)
         if isinstance(number, int | str) and _OPERAND.fullmatch(str(number)):
-            yield Named(kind, str(number), None, repository)
+            yield NamedRef(kind, str(number), None, repository)
     for key in _KEY_ARGUMENTS:
         value = given.get(key)
         is_tracker = "issue" in name or "linear" in name or "jira" in name
         if is_tracker and isinstance(value, str) and (found := KEY.fullmatch(value)) is not None:
-            yield Named(ISSUE, found.group())
+            yield NamedRef(ISSUE, found.group())
     sha = given.get("sha")
     if "commit" in name and isinstance(sha, str) and _SHA.fullmatch(sha) and is_hash(sha):
-        yield Named(COMMIT, sha, None, repository)
+        yield NamedRef(COMMIT, sha, None, repository)

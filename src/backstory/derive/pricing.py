@@ -30,7 +30,7 @@ _DAY = r"\d{4}-\d\d-\d\d"
 _DATED = lazy_regex(rf"-(?:20\d{{6}}|{_DAY})$")
 
 
-class Kind(StrEnum):
+class CostKind(StrEnum):
     """The ways in which a cost is known."""
 
     EXACT = "exact"
@@ -43,14 +43,14 @@ class Kind(StrEnum):
 class Cost(Struct, frozen=True, kw_only=True):
     """A cost in dollars. ``usd`` where it is known, ``low_usd`` what it is at least, ``high_usd`` an estimate."""
 
-    kind: Kind = Kind.UNKNOWN
+    kind: CostKind = CostKind.UNKNOWN
     usd: float | None = None
     low_usd: float | None = None
     high_usd: float | None = None
 
 
 UNKNOWN = Cost()
-INCLUDED = Cost(kind=Kind.INCLUDED)
+INCLUDED = Cost(kind=CostKind.INCLUDED)
 """It is a part of what was reported for another turn."""
 
 
@@ -139,7 +139,7 @@ def cost_of(
     2.0
     """
     if reported is not None:
-        kind = Kind.EXACT if is_exact else Kind.COMPUTED
+        kind = CostKind.EXACT if is_exact else CostKind.COMPUTED
         return Cost(kind=kind, usd=reported, low_usd=reported, high_usd=reported)
     if price is None or not is_counted(tokens):
         return UNKNOWN
@@ -148,10 +148,10 @@ def cost_of(
     least, most = _rates(tokens, price)
     low = _sum(tokens, least)
     if least is most and not _is_bound(tokens, least, source):
-        return Cost(kind=Kind.COMPUTED, usd=low, low_usd=low, high_usd=low)
+        return Cost(kind=CostKind.COMPUTED, usd=low, low_usd=low, high_usd=low)
     missing = max(-(-chars // CHARS_PER_TOKEN) - (tokens.output or 0), 0) if source == PARTIAL else 0
     high = _estimate(tokens, most, missing) if _can_be_estimated(tokens, source) else None
-    return Cost(kind=Kind.LOWER_BOUND, low_usd=low, high_usd=high)
+    return Cost(kind=CostKind.LOWER_BOUND, low_usd=low, high_usd=high)
 
 
 def is_counted(tokens: Tokens) -> bool:
@@ -163,11 +163,11 @@ def is_counted(tokens: Tokens) -> bool:
 
 def total(costs: Iterable[Cost]) -> Cost:
     """Return the cost of several turns together; estimates are not added up."""
-    known = [each for each in costs if each.kind is not Kind.INCLUDED]
+    known = [each for each in costs if each.kind is not CostKind.INCLUDED]
     return summed({each.kind for each in known}, [each.low_usd for each in known if each.low_usd is not None])
 
 
-def summed(kinds: AbstractSet[Kind], lows: Iterable[float]) -> Cost:
+def summed(kinds: AbstractSet[CostKind], lows: Iterable[float]) -> Cost:
     """A cost of several: the kinds that occur among them but INCLUDED, and what each is at least.
 
     The sum is the same in whichever order they come.
@@ -175,9 +175,9 @@ def summed(kinds: AbstractSet[Kind], lows: Iterable[float]) -> Cost:
     if not (low := list(lows)):
         return UNKNOWN
     amount = exact_sum(low)
-    if not kinds.isdisjoint((Kind.LOWER_BOUND, Kind.UNKNOWN)):
-        return Cost(kind=Kind.LOWER_BOUND, low_usd=amount)
-    return Cost(kind=Kind.COMPUTED if Kind.COMPUTED in kinds else Kind.EXACT, usd=amount, low_usd=amount)
+    if not kinds.isdisjoint((CostKind.LOWER_BOUND, CostKind.UNKNOWN)):
+        return Cost(kind=CostKind.LOWER_BOUND, low_usd=amount)
+    return Cost(kind=CostKind.COMPUTED if CostKind.COMPUTED in kinds else CostKind.EXACT, usd=amount, low_usd=amount)
 
 
 def exact_sum(amounts: Iterable[float]) -> float:

@@ -205,7 +205,7 @@ Where the letters before them vary (None) the whole text is searched.
 """
 
 
-class Finding(Struct, frozen=True):
+class FoundSecret(Struct, frozen=True):
     """A secret in a text: its kind, its place, and itself without line breaks."""
 
     name: str

@@ -11,7 +11,7 @@ import re
 import string
 from typing import TYPE_CHECKING
 
-from backstory.derive.secret_kinds import Finding, bits, is_mixed
+from backstory.derive.secret_kinds import FoundSecret, bits, is_mixed
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _words_of(name: str) -> tuple[bool, bool] | None:
     return (is_last, True) if is_last or not _WORDS.isdisjoint(parts) else None
 
 
-def capitals_in(text: str) -> Iterator[Finding]:
+def capitals_in(text: str) -> Iterator[FoundSecret]:
     """The values of names in capitals, as the environment of a process has them, or a call that asks for one."""
     at = 0
     while (found := _CAPITALS.search(text, at)) is not None:
@@ -124,7 +124,7 @@ def capitals_in(text: str) -> Iterator[Finding]:
             at = secret.end
 
 
-def _behind_capitals(text: str, found: re.Match[str], *, is_last: bool) -> Finding | None:
+def _behind_capitals(text: str, found: re.Match[str], *, is_last: bool) -> FoundSecret | None:
     name, opened, start = found["name"], found["open"], found.end()
     if not found["is"] and not (is_last and _may_have_a_value(text, found, name)):
         return None
@@ -143,7 +143,7 @@ def _behind_capitals(text: str, found: re.Match[str], *, is_last: bool) -> Findi
         return None
     if not opened and CODE.fullmatch(secret) and _is_in_call(text, found.start(), end):
         return None
-    return Finding(_kind_of_capitals(name), start, start + len(secret), secret)
+    return FoundSecret(_kind_of_capitals(name), start, start + len(secret), secret)
 
 
 def _is_phrase(value: str) -> bool:
@@ -236,7 +236,7 @@ def is_secret(kind: str, value: str, *, quoted: bool) -> bool:
     return is_mixed(value)
 
 
-def named_in(text: str, lowered: str) -> Iterator[Finding]:
+def named_in(text: str, lowered: str) -> Iterator[FoundSecret]:
     """The secrets that a name before them tells. ``lowered``: the text in small letters."""
     yield from capitals_in(text)
     for stem in _STEMS:
@@ -249,7 +249,7 @@ def named_in(text: str, lowered: str) -> Iterator[Finding]:
             at = lowered.find(stem, found.end if found is not None else at + len(stem))
 
 
-def _value_behind(text: str, start: int, at: int, stem: str) -> Finding | None:
+def _value_behind(text: str, start: int, at: int, stem: str) -> FoundSecret | None:
     """The value of a name that ends at ``at``; most names are followed by nothing that looks like a secret."""
     equals = _EQUALS.match(text, at) or _SPACE.match(text, at)
     if equals is None:
@@ -269,7 +269,7 @@ def _value_behind(text: str, start: int, at: int, stem: str) -> Finding | None:
     secret = text[value:end].rstrip("\\")
     end = value + len(secret)
     if is_secret(kind, secret, quoted=opened is not None) or _is_said(text, start, at, equals, secret, stem):
-        return Finding(kind, value, end, secret)
+        return FoundSecret(kind, value, end, secret)
     return None
 
 

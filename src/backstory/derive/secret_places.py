@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.derive.secret_kinds import Finding, bits, is_mixed
+from backstory.derive.secret_kinds import FoundSecret, bits, is_mixed
 from backstory.derive.secret_names import CODE, PLACEHOLDER, is_secret
 from backstory.lazy import lazy_regex
 
@@ -124,7 +124,7 @@ _COOKIES = lazy_regex(rf"""cookie{_IS}([^\n"'\\\x1b]{{16,8000}})""", re.IGNORECA
 _COOKIE = lazy_regex(r"""[\w.-]{1,80}=\\?"?([^;\s"'\\,\x1b]{16,4000})""")
 
 
-def placed_in(text: str, lowered: str) -> Iterator[Finding]:
+def placed_in(text: str, lowered: str) -> Iterator[FoundSecret]:
     """The secrets that their place tells. ``lowered``: the text in small letters."""
     for place in PLACES:
         for sign in place.signs:
@@ -134,21 +134,21 @@ def placed_in(text: str, lowered: str) -> Iterator[Finding]:
         yield from _cookies_in(text)
 
 
-def _at_signs(text: str, lowered: str, sign: str, place: SecretPlace) -> Iterator[Finding]:
+def _at_signs(text: str, lowered: str, sign: str, place: SecretPlace) -> Iterator[FoundSecret]:
     at = lowered.find(sign)
     while at >= 0:
         found = place.shape.match(text, at)
         secret = found.group(1) if found is not None else ""
         if found is not None and not PLACEHOLDER.fullmatch(secret) and place.holds(secret):
-            yield Finding(place.name, found.start(1), found.end(1), secret)
+            yield FoundSecret(place.name, found.start(1), found.end(1), secret)
         # Inside a value none is looked for: a chain of signs would be read again from each of them.
         at = lowered.find(sign, found.end(1) if found is not None else at + len(sign))
 
 
-def _cookies_in(text: str) -> Iterator[Finding]:
+def _cookies_in(text: str) -> Iterator[FoundSecret]:
     """The long random values of cookies, in a line that gives or sets them."""
     for jar in _COOKIES.finditer(text):
         for cookie in _COOKIE.finditer(text, jar.start(1), jar.end(1)):
             secret = cookie.group(1)
             if _random(secret) and not PLACEHOLDER.fullmatch(secret):
-                yield Finding("cookie", cookie.start(1), cookie.end(1), secret)
+                yield FoundSecret("cookie", cookie.start(1), cookie.end(1), secret)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from backstory.derive.secret_kinds import FORMS, LETTERS, SURE, Finding, Token, any_beginning, tokens_by_beginning
+from backstory.derive.secret_kinds import FORMS, LETTERS, SURE, FoundSecret, Token, any_beginning, tokens_by_beginning
 from backstory.derive.secret_names import named_in
 from backstory.derive.secret_places import placed_in
 from backstory.lazy import lazy_regex
@@ -44,7 +44,7 @@ _SEAM = 11
 """The most letters on each side of a line's end that are looked at for a beginning that was cut."""
 
 
-def tokens_in(text: str) -> Iterator[Finding]:
+def tokens_in(text: str) -> Iterator[FoundSecret]:
     """The secrets that their own beginnings or forms tell."""
     begins, by_beginning = any_beginning(), tokens_by_beginning()
     read: dict[tuple[str, ...], int] = {}
@@ -82,13 +82,13 @@ def _forms() -> list[_Form]:
     return [_Form(name, sign, before, lazy_regex(shape)) for name, sign, before, shape in FORMS]
 
 
-def _of_form(text: str, form: _Form) -> Iterator[Finding]:
+def _of_form(text: str, form: _Form) -> Iterator[FoundSecret]:
     behind = 0
     for found in _at_each_sign(text, form) if form.before is not None else form.shape.finditer(text):
         start, end = found.span(1) if found.re.groups else found.span()
         is_digit = any(map(str.isdigit, text[start:end]))
         if start >= behind and is_digit and (found.group()[0] in "$:" or _begins_a_name(text, start)):
-            yield Finding(form.name, start, end, text[start:end])
+            yield FoundSecret(form.name, start, end, text[start:end])
             behind = end
 
 
@@ -115,7 +115,9 @@ def _seams(text: str) -> str:
     return "\0".join([f"{a[-_SEAM:]}{b[:_SEAM]}" for a, b in pairwise(lines)])
 
 
-def _with_a_cut_beginning(text: str, beginning: str, known: dict[str, list[tuple[str, Token]]]) -> Iterator[Finding]:
+def _with_a_cut_beginning(
+    text: str, beginning: str, known: dict[str, list[tuple[str, Token]]]
+) -> Iterator[FoundSecret]:
     """Those whose first letters stand on two lines."""
     for cut in range(1, len(beginning)):
         parts = f"{beginning[:cut]}\n{beginning[cut:]}"
@@ -128,7 +130,7 @@ def _with_a_cut_beginning(text: str, beginning: str, known: dict[str, list[tuple
             at = text.find(parts, at + 1)
 
 
-def _token_at(text: str, start: int, at: int, beginning: str, token: Token) -> tuple[Finding | None, int]:
+def _token_at(text: str, start: int, at: int, beginning: str, token: Token) -> tuple[FoundSecret | None, int]:
     """The token whose beginning is between ``start`` and ``at``, and the end of what was read."""
     body, end = _body(text, start, at, token)
     whole = beginning + body
@@ -143,7 +145,7 @@ def _token_at(text: str, start: int, at: int, beginning: str, token: Token) -> t
         return None, end
     if (form := SURE.get(token.name)) is not None and not form.fullmatch(kept):
         return None, end
-    return Finding(token.name, start, stop, kept), end
+    return FoundSecret(token.name, start, stop, kept), end
 
 
 def _begins_a_word(text: str, start: int) -> bool:
@@ -205,7 +207,7 @@ _BETWEEN_LINES = lazy_regex(r"""(?:\r|\n|\\[rn]|[ \t"',;|│+→]|\d{1,6}[→:\t
 _KEY_WORD = lazy_regex(r"[A-Za-z0-9+/=]{4,}")
 
 
-def private_keys_in(text: str) -> Iterator[Finding]:
+def private_keys_in(text: str) -> Iterator[FoundSecret]:
     """Private keys as PEM, PGP and PuTTY have them. One among quotes, or without its end, is found line by line."""
     begins = list(_KEY_BEGIN.finditer(text)) if "-----" in text else []
     ends = list(_KEY_END.finditer(text)) if "-----" in text else []
@@ -226,23 +228,23 @@ def private_keys_in(text: str) -> Iterator[Finding]:
         yield from _lines_behind(text, begin.end())
 
 
-def _whole_key(text: str, begin: re.Match[str], end: re.Match[str]) -> Iterator[Finding]:
+def _whole_key(text: str, begin: re.Match[str], end: re.Match[str]) -> Iterator[FoundSecret]:
     body = text[begin.end() : end.start()]
     if _KEY_LINE.search(body) is None:
         return
     if _KEY_BODY.fullmatch(body):
-        yield Finding("private-key", begin.start(), end.end(), "".join(_KEY_LINE.findall(body)))
+        yield FoundSecret("private-key", begin.start(), end.end(), "".join(_KEY_LINE.findall(body)))
     else:
         yield from _key_lines(text, begin.end(), end.start())
 
 
-def _lines_behind(text: str, at: int) -> Iterator[Finding]:
+def _lines_behind(text: str, at: int) -> Iterator[FoundSecret]:
     lines = _KEY_LINES.match(text, at, at + KEY_CHARS_MAX)
     if lines is not None:
         yield from _key_lines(text, at, lines.end())
 
 
-def _lines_before(text: str, start: int, end: int) -> Iterator[Finding]:
+def _lines_before(text: str, start: int, end: int) -> Iterator[FoundSecret]:
     """The lines of a key above its end; the last one may be short, if a whole one is above it."""
     found, at = list[re.Match[str]](), end
     for line in reversed(list(_KEY_WORD.finditer(text, max(start, end - KEY_CHARS_MAX), end))):
@@ -252,12 +254,12 @@ def _lines_before(text: str, start: int, end: int) -> Iterator[Finding]:
         found.append(line)
         at = line.start()
     for line in found if found and len(found[-1].group()) >= KEY_LINE_CHARS_MIN else ():
-        yield Finding("private-key", line.start(), line.end(), line.group())
+        yield FoundSecret("private-key", line.start(), line.end(), line.group())
 
 
-def _key_lines(text: str, start: int, end: int) -> Iterator[Finding]:
+def _key_lines(text: str, start: int, end: int) -> Iterator[FoundSecret]:
     for line in _KEY_LINE.finditer(text, start, end):
-        yield Finding("private-key", line.start(), line.end(), line.group())
+        yield FoundSecret("private-key", line.start(), line.end(), line.group())
 
 
 def lines_of_key(secret: str) -> list[str]:
@@ -278,7 +280,7 @@ NOBODY = frozenset({"user", "username", "you", "name", "me", "someone", "shared"
 """Names in paths that are no person's."""
 
 
-def users_in(text: str, lowered: str) -> Iterator[Finding]:
+def users_in(text: str, lowered: str) -> Iterator[FoundSecret]:
     """The names of people in the paths of their home folders."""
     for sign in _HOMES:
         at = lowered.find(sign)
@@ -298,9 +300,9 @@ def _may_be_a_root(text: str, at: int) -> bool:
     return not before[-2:].isalnum() or before[-1] in "rtea" or before[0] == "%" or len(before) < 3
 
 
-def _user(found: re.Match[str]) -> Iterator[Finding]:
+def _user(found: re.Match[str]) -> Iterator[FoundSecret]:
     if found.group(1).lower() not in NOBODY:
-        yield Finding("user", found.start(1), found.end(1), found.group(1))
+        yield FoundSecret("user", found.start(1), found.end(1), found.group(1))
 
 
 # the whole --------------------------------------------------------------------------------------------------------
@@ -312,7 +314,7 @@ _TELLS = lazy_regex(r"[=:>(,]|%3|[ -]-|login|pass|phrase|mnemonic", re.IGNORECAS
 """Something that a place or a name needs before a secret."""
 
 
-def findings_in(text: str, *, people: bool = True) -> Iterator[Finding]:
+def findings_in(text: str, *, people: bool = True) -> Iterator[FoundSecret]:
     """Every secret of a text, by the order of the shapes; two may overlap. ``people``: names of people, too.
 
     A text with colours is looked at once more without them, and where a line's end cuts it, without that.
@@ -326,7 +328,7 @@ def findings_in(text: str, *, people: bool = True) -> Iterator[Finding]:
             yield found if plain is None else plain.place(found)
 
 
-def _findings_in(text: str, *, people: bool) -> Iterator[Finding]:
+def _findings_in(text: str, *, people: bool) -> Iterator[FoundSecret]:
     lowered = _lowered(text)
     if len(text) >= TOKEN_CHARS_MIN:
         yield from private_keys_in(text)
@@ -409,11 +411,11 @@ class Pieces(Struct, frozen=True):
                 yield cls.joined(text, lines[first : number + 1])
             first = number + 1
 
-    def place(self, found: Finding) -> Finding:
+    def place(self, found: FoundSecret) -> FoundSecret:
         """A finding in this, at its place in the text that this was made of."""
-        return Finding(found.name, self._place(found.start), self._place(found.end - 1) + 1, found.secret)
+        return FoundSecret(found.name, self._place(found.start), self._place(found.end - 1) + 1, found.secret)
 
-    def crossing(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+    def crossing(self, findings: Iterable[FoundSecret]) -> Iterator[FoundSecret]:
         """Those findings that go over a line's end, and go on in the next line's first word."""
         for found in findings:
             piece = self._piece(found.end - 1)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from backstory.derive.secret_kinds import Finding
+from backstory.derive.secret_kinds import FoundSecret
 from backstory.derive.secret_names import NAMED_CHARS_MAX, is_secret_under, kind_of_name
 from backstory.derive.secret_shapes import findings_in, lines_of_key, users_in
 from backstory.lazy import lazy_regex
@@ -61,7 +61,7 @@ class Redactor:
         self._shapeless: set[int] = set()
         """Hashes of texts that no shape was found in: most are given twice, to ``learn`` them and to mask them."""
         if "/" in home[1:] and not any(users_in(home, home.lower())):
-            self._remember(home, Finding("home", 0, 0, home))
+            self._remember(home, FoundSecret("home", 0, 0, home))
 
     def learn(self, value: Any) -> bool:
         """Remember the secrets of a text, or of a value as JSON or an event has it; whether it has any."""
@@ -93,7 +93,7 @@ class Redactor:
                 break
         return text
 
-    def _with_masks(self, text: str, found: list[Finding]) -> str:
+    def _with_masks(self, text: str, found: list[FoundSecret]) -> str:
         pieces, at = list[str](), 0
         for each in found:
             pieces += text[at : each.start], self._mask(text, each)
@@ -172,10 +172,10 @@ class Redactor:
         text = str(value)
         if (isinstance(value, int) and kind != "password") or not is_secret_under(name, kind, text):
             return self._value(value, depth + 1)
-        found = _apart([*findings_in(text, people=self._people), Finding(kind, 0, len(text), text)])
+        found = _apart([*findings_in(text, people=self._people), FoundSecret(kind, 0, len(text), text)])
         return self._mask(text, found[0])
 
-    def _mask(self, text: str, found: Finding) -> str:
+    def _mask(self, text: str, found: FoundSecret) -> str:
         """The mask of a finding; a number between quotes of a JSON text becomes a text."""
         self.counts[found.name] = self.counts.get(found.name, 0) + 1
         mask = self._mask_of(found)
@@ -186,7 +186,7 @@ class Redactor:
                 return f"{mark}{mask}{mark}"
         return mask
 
-    def _mask_of(self, found: Finding) -> str:
+    def _mask_of(self, found: FoundSecret) -> str:
         # A secret has one mask, whatever tells it; a person may have the name of one.
         key = found.name == "user", found.secret
         if key not in self._masks:
@@ -203,7 +203,7 @@ class Redactor:
                 self._remember(found.secret, found)
         return self._masks[key]
 
-    def _remember(self, secret: str, found: Finding) -> None:
+    def _remember(self, secret: str, found: FoundSecret) -> None:
         """Mask this wherever it stands, also as JSON or a URL writes it."""
         if len(secret) < KNOWN_CHARS_MIN or (_is_plain(secret) and len(secret) < BEGUN_CHARS_MIN):
             return
@@ -211,11 +211,11 @@ class Redactor:
         for each in (secret, _bare_json(secret), in_url):
             self._known.add(each, found)
 
-    def _known_in(self, text: str) -> Iterator[Finding]:
+    def _known_in(self, text: str) -> Iterator[FoundSecret]:
         for at, end, secret, found in self._known.places_in(text):
             start, stop = (secret.rindex("-", 0, -1) + 1, -1) if found.name == "user" else (0, 0)
             if not self._is_in_mask(text, at, end):
-                yield Finding(found.name, at + start, end + stop, found.secret)
+                yield FoundSecret(found.name, at + start, end + stop, found.secret)
 
     def _is_in_mask(self, text: str, start: int, end: int) -> bool:
         """Return True if this is a part of a mask of ours: a secret may begin like the name of a shape."""
@@ -253,7 +253,7 @@ class KnownSecrets:
     """Secrets as they may be written, by their first letters: a text is read once, however many there are."""
 
     def __init__(self) -> None:
-        self._found: dict[str, Finding] = {}
+        self._found: dict[str, FoundSecret] = {}
         self._begun: dict[str, list[str]] = {}
         """Secrets in order, by as many of their letters as are masked where the rest is cut off."""
         self._lengths: dict[str, set[int]] = {}
@@ -262,7 +262,7 @@ class KnownSecrets:
     def __len__(self) -> int:
         return len(self._found)
 
-    def add(self, secret: str, found: Finding) -> None:
+    def add(self, secret: str, found: FoundSecret) -> None:
         """Know a secret; of one that is known already, what was known first counts."""
         if secret in self._found:
             return
@@ -271,7 +271,7 @@ class KnownSecrets:
         insort(self._begun.setdefault(begun, []), secret)
         self._lengths.setdefault(begun[:KNOWN_CHARS_MIN], set()).add(len(begun))
 
-    def places_in(self, text: str) -> Iterator[tuple[int, int, str, Finding]]:
+    def places_in(self, text: str) -> Iterator[tuple[int, int, str, FoundSecret]]:
         """Yield the start and end of each known secret, the longest that the text agrees with, and its finding."""
         behind = 0
         for at in self._heads_in(text):
@@ -319,20 +319,20 @@ def _same(text: str, at: int, secret: str) -> int:
     return next((n for n, (a, b) in enumerate(zip(part, secret, strict=False)) if a != b), len(part))
 
 
-def _stands_apart(text: str, found: Finding) -> bool:
+def _stands_apart(text: str, found: FoundSecret) -> bool:
     """Return True if no other secret can be seen to begin or end beside this one once it is masked."""
     before = text[found.start - 1 : found.start] if found.start else ""
     return _ENDS.match(text, found.end) is not None and not before.isalnum() and before not in ("_", "-")
 
 
-def _apart(findings: list[Finding]) -> list[Finding]:
+def _apart(findings: list[FoundSecret]) -> list[FoundSecret]:
     """Findings in order; those that overlap become one, of the shape that was looked for first."""
-    apart: list[tuple[int, Finding]] = []
+    apart: list[tuple[int, FoundSecret]] = []
     for rank, each in sorted(enumerate(findings), key=lambda ranked: ranked[1].start):
         if apart and each.start < apart[-1][1].end:
             last_rank, last = apart[-1]
             first = last if last_rank < rank else each
-            united = Finding(first.name, last.start, max(last.end, each.end), first.secret)
+            united = FoundSecret(first.name, last.start, max(last.end, each.end), first.secret)
             apart[-1] = min(last_rank, rank), united
         else:
             apart.append((rank, each))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from backstory import bounds
-from backstory.derive.pricing import INCLUDED, Cost, Kind, exact_sum, summed
+from backstory.derive.pricing import INCLUDED, Cost, CostKind, exact_sum, summed
 from backstory.model import PARTIAL
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Group(Struct, kw_only=True):
     output: int | None = None
     cache_read: int | None = None
     cache_write: int | None = None
-    kinds: set[Kind] = field(default_factory=set)
+    kinds: set[CostKind] = field(default_factory=set)
     reported: list[float] = field(default_factory=list)
     computed: list[float] = field(default_factory=list)
     highs: list[float] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Group(Struct, kw_only=True):
         if low is None:
             self.without_cost += 1
         else:
-            (self.reported if cost.kind is Kind.EXACT else self.computed).append(low)
+            (self.reported if cost.kind is CostKind.EXACT else self.computed).append(low)
         if high is None:
             self.without_high += 1
         else:

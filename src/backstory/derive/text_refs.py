@@ -6,17 +6,19 @@ Everything here takes time linear in the text.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from backstory.derive.ref_values import COMMIT, ISSUE, PR, Named, canonical, home_of, refs_of
+import msgspec
+from msgspec import Struct
+
 from backstory.lazy import lazy_regex
+from backstory.model import Ref
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from backstory.model import Ref
+    from collections.abc import Iterable, Iterator
 
 LISTED_MAX = 9
 """Up to this number, "issue #2" is more often a point in a list than an issue of a repository."""
@@ -30,13 +32,15 @@ def refs_in_text(text: str, *, repository: str | None = None, host: str | None =
     >>> [each.value for each in refs_in_text("PR #12 fixes #30 since commit 1a2b3c4, see #5")]
     ['12', '30', '1a2b3c4']
     """
-    found: list[tuple[int, Named]] = []
+    found: list[tuple[int, NamedRef]] = []
     if "://" in text:
         found += in_urls(text)
     if "#" in text or "!" in text:
         found += in_numbers(text)
     if "GH-" in text:
-        found += [(each.start(), Named(ISSUE, each.group(1))) for each in islice(GH_NUMBER.finditer(text), NAMES_MAX)]
+        found += [
+            (each.start(), NamedRef(ISSUE, each.group(1))) for each in islice(GH_NUMBER.finditer(text), NAMES_MAX)
+        ]
     if "ommit" in text:
         found += in_commits(text)
     found += in_keys(text)
@@ -74,7 +78,7 @@ _FORGE = lazy_regex(
 _NO_OWNERS = frozenset({"orgs", "organizations", "users", "settings", "projects", "api", "browse", "search", "groups"})
 
 
-def in_urls(text: str) -> Iterator[tuple[int, Named]]:
+def in_urls(text: str) -> Iterator[tuple[int, NamedRef]]:
     for found in islice(_URL.finditer(text), NAMES_MAX):
         host, path = found.groups()
         if _KIND.search(path):
@@ -83,7 +87,7 @@ def in_urls(text: str) -> Iterator[tuple[int, Named]]:
                 yield found.start(), named
 
 
-def _in_path(host: str, path: str) -> Iterator[Named]:
+def _in_path(host: str, path: str) -> Iterator[NamedRef]:
     """Yield the things that a forge's page is about."""
     if "/_git/" in f"/{path}" or "/_workitems/" in path:
         yield from _in_azure(host, path)
@@ -100,7 +104,7 @@ def _in_path(host: str, path: str) -> Iterator[Named]:
             yield from named_in(found, host, found["repository"])
 
 
-def _in_azure(host: str, path: str) -> Iterator[Named]:
+def _in_azure(host: str, path: str) -> Iterator[NamedRef]:
     found = _AZURE.match(path)
     if found is None:
         return
@@ -113,13 +117,13 @@ def _in_azure(host: str, path: str) -> Iterator[Named]:
     yield from named_in(found, host, "/".join([*parts, name] if len(parts) == 2 else parts))
 
 
-def named_in(found: re.Match[str], host: str, repository: str) -> Iterator[Named]:
+def named_in(found: re.Match[str], host: str, repository: str) -> Iterator[NamedRef]:
     repository = unquote(repository).removesuffix(".git")
     groups = found.groupdict()
     for group, kind in (("pr", PR), ("mr", PR), ("issue", ISSUE), ("picked", COMMIT), ("commit", COMMIT)):
         value = groups.get(group)
         if value and (kind != COMMIT or not value.isalpha() or len(value) >= _WHOLE_HASH):
-            yield Named(kind, value, host, repository)
+            yield NamedRef(kind, value, host, repository)
 
 
 # words ------------------------------------------------------------------------------------------------------
@@ -148,13 +152,13 @@ _SUFFIX = lazy_regex(r"\.(?!(?:js|net|io|com|dev|github|nvim|vim|jl)$)[A-Za-z]\w
 GH_NUMBER = lazy_regex(r"(?<![\w-])GH-([1-9]\d{0,6})(?![\w-]|\.\d)")
 
 
-def in_numbers(text: str) -> Iterator[tuple[int, Named]]:
-    last: Named | None = None
+def in_numbers(text: str) -> Iterator[tuple[int, NamedRef]]:
+    last: NamedRef | None = None
     last_end = 0
     for found in islice(_NUMBER.finditer(text), NAMES_MAX):
         start = found.start()
         joined = last is not None and start - last_end <= _JOINED_MAX and _AND.fullmatch(text, last_end, start)
-        named = Named(last.type, found.group(1), None, last.repository) if joined and last else None
+        named = NamedRef(last.type, found.group(1), None, last.repository) if joined and last else None
         last = named or _numbered(text, start, found.group(1))
         last_end = found.end()
         if last is not None:
@@ -162,10 +166,10 @@ def in_numbers(text: str) -> Iterator[tuple[int, Named]]:
     for found in islice(_MERGE_NUMBER.finditer(text), NAMES_MAX):
         before = _BEFORE.search(text, max(found.start() - _BEFORE_MAX, 0), found.start())
         if before is not None and (before["pr"] or before["repository"]):
-            yield found.start(), Named(PR, found.group(1), None, before["repository"])
+            yield found.start(), NamedRef(PR, found.group(1), None, before["repository"])
 
 
-def _numbered(text: str, start: int, number: str) -> Named | None:
+def _numbered(text: str, start: int, number: str) -> NamedRef | None:
     """Return the kind of ``#12`` by the words before it; None if they do not give it."""
     before = _BEFORE.search(text, max(start - _BEFORE_MAX, 0), start) if _may_name(text, start) else None
     if before is None:
@@ -178,7 +182,7 @@ def _numbered(text: str, start: int, number: str) -> Named | None:
             return None
     else:
         is_sure = repository.count("/") == 1 and not _SUFFIX.search(repository)
-    return Named(PR if before["pr"] else ISSUE, number, None, repository) if is_sure else None
+    return NamedRef(PR if before["pr"] else ISSUE, number, None, repository) if is_sure else None
 
 
 def _may_name(text: str, start: int) -> bool:
@@ -204,13 +208,13 @@ _NO_TRACKERS = frozenset(
 """Words before a number in names of standards, encodings and the like."""
 
 
-def in_keys(text: str) -> Iterator[tuple[int, Named]]:
+def in_keys(text: str) -> Iterator[tuple[int, NamedRef]]:
     """Issues of trackers that call them by a team's letters and a number, such as Jira and Linear."""
     if _DASH_AND_NUMBER.search(text) is None:
         return
     for found in islice(KEY.finditer(text), NAMES_MAX):
         if found.group(1) not in _NO_TRACKERS:
-            yield found.start(), Named(ISSUE, found.group())
+            yield found.start(), NamedRef(ISSUE, found.group())
 
 
 # hashes -----------------------------------------------------------------------------------------------------
@@ -226,7 +230,7 @@ _EXAMPLES = ("deadbeef", "cafebabe", "badc0de", "c0ffee", "8badf00d", "deadc0de"
 """Examples that people write for a hash."""
 
 
-def in_commits(text: str) -> Iterator[tuple[int, Named]]:
+def in_commits(text: str) -> Iterator[tuple[int, NamedRef]]:
     for found in islice(_COMMITTED.finditer(text), NAMES_MAX):
         start = found.start()
         if text[start - 1 : start] not in ("c", "C") or text[start - 2 : start - 1].isalnum() or text[start - 2] == "_":
@@ -237,14 +241,14 @@ def in_commits(text: str) -> Iterator[tuple[int, Named]]:
         yield from _listed(text, found)
 
 
-def _listed(text: str, found: re.Match[str]) -> Iterator[tuple[int, Named]]:
+def _listed(text: str, found: re.Match[str]) -> Iterator[tuple[int, NamedRef]]:
     """A hash and those that follow it in a list."""
     each: re.Match[str] | None = found
     for _ in range(NAMES_MAX):
         if each is None:
             return
         if is_hash(each.group(1)) and not _is_example(each.group(1)):
-            yield each.start(1), Named(COMMIT, each.group(1))
+            yield each.start(1), NamedRef(COMMIT, each.group(1))
         each = _AND_HASH.match(text, each.end())
 
 
@@ -255,3 +259,102 @@ def is_hash(word: str) -> bool:
 
 def _is_example(word: str) -> bool:
     return word.startswith(_EXAMPLES)
+
+
+# ref values -----------------------------------------------------------------------------------------------------------
+# A number or a hash that was named, made a ref: whose it is, and each once.
+
+
+PR, ISSUE, COMMIT = "pr", "issue", "commit"
+WRITTEN_MAX = 64 * 1024
+"""Addresses are looked for in the first so many characters of what a call writes."""
+
+
+class NamedRef(Struct, frozen=True):
+    """A number or hash with what its surroundings say; ``repository`` is None for the session's own."""
+
+    type: str
+    value: str
+    host: str | None = None
+    repository: str | None = None
+
+
+class Home(Struct, frozen=True):
+    host: str | None = None
+    repository: str | None = None
+
+
+_REMOTE = lazy_regex(r"(?:[a-z+]+://(?:[^@/]*@)?([^/:]+(?::\d+)?)/|(?:[^@/:]+@)?([^/:]+\.[^/:]+):(?!//))(.+)", re.I)
+
+
+@lru_cache(maxsize=256)
+def home_of(repository: str | None, host: str | None) -> Home:
+    """The session's repository; a remote's URL holds its host too."""
+    if not repository:
+        return Home(host, None)
+    found = _REMOTE.fullmatch(repository)
+    if found is not None:
+        host, repository = found.group(1) or found.group(2), found.group(3)
+    elif repository.count("/") > 1 and "." in repository.partition("/")[0]:
+        host, _, repository = repository.partition("/")
+    name = repository.strip("/").removesuffix(".git")
+    if host is not None:
+        host, name = canonical(host.lower(), name)
+    return Home(host, name.replace("/_git/", "/"))
+
+
+def canonical(host: str, path: str) -> tuple[str, str]:
+    """Azure DevOps under its newer name, and without the names that only its clones and older pages have."""
+    if host.endswith(".visualstudio.com"):
+        path = f"{host.partition('.')[0]}/{path.removeprefix('DefaultCollection/')}"
+        return "dev.azure.com", path
+    if host in ("ssh.dev.azure.com", "vs-ssh.visualstudio.com"):
+        return "dev.azure.com", path.removeprefix("v3/")
+    return host.removeprefix("www."), path
+
+
+def refs_of(named: Iterable[NamedRef], home: Home) -> list[Ref]:
+    return unique([_ref(each, home) for each in named])
+
+
+def _ref(named: NamedRef, home: Home) -> Ref:
+    host, repository = named.host or home.host, named.repository
+    if repository is None or _is_home(named, home):
+        return Ref(named.type, named.value, host, repository or home.repository)
+    return Ref(named.type, f"{repository}{'@' if named.type == COMMIT else '#'}{named.value}", host, repository)
+
+
+def _is_home(named: NamedRef, home: Home) -> bool:
+    if home.repository is None or (named.host and home.host and named.host != home.host):
+        return False
+    ours, theirs = home.repository.lower(), (named.repository or "").lower()
+    # A work item of Azure DevOps belongs to the project that its repositories belong to.
+    return ours == theirs or (named.type == ISSUE and named.host == "dev.azure.com" and ours.startswith(f"{theirs}/"))
+
+
+def unique(refs: list[Ref]) -> list[Ref]:
+    """Each once: a commit also if it is written in two lengths, and a bare number also if its URL stands beside it."""
+    if len(refs) < 2:
+        return refs
+    placed = {(each.type, each.value.rpartition("#")[2]) for each in refs if each.repository is not None}
+    kept: dict[tuple[str, ...], Ref] = {}
+    for each in refs:
+        if each.repository is None and (each.type, each.value) in placed:
+            continue
+        key = (each.type, each.value, "") if each.type != COMMIT else (COMMIT, _start_of_hash(each.value), "")
+        known = kept.get(key)
+        if known is not None and known.host and each.host and known.host != each.host:
+            key = (*key[:2], each.host)
+            known = kept.get(key)
+        if known is None:
+            kept[key] = each
+        elif known.host is None and each.host is not None:
+            kept[key] = msgspec.structs.replace(known, host=each.host)
+    return list(kept.values())
+
+
+def _start_of_hash(value: str) -> str:
+    return value.rpartition("@")[2][:_SHORT_HASH]
+
+
+_SHORT_HASH = 7

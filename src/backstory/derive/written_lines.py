@@ -6,15 +6,16 @@ Only what stands in the call's input counts. What a program did that a shell ran
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 
 from backstory.derive import essence
+from backstory.lazy import lazy_regex
 from backstory.model import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from backstory.model import ToolCall
 
@@ -187,3 +188,101 @@ def compared(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
         else:
             yield from (("-", line) for line in old[a:b])
             yield from (("+", line) for line in new[c:d])
+
+
+# whole lines ----------------------------------------------------------------------------------------------------------
+# Whole lines of edits that have only a part of a line: which lines the part can have been in. Pure.
+
+
+RESULTS_MAX = 200
+"""A part that fits more lines than this says nothing of any of them."""
+
+
+class Gone(NamedTuple):
+    """Lines that a commit took away, and until when an edit may have changed them, in ms since 1970."""
+
+    until: int
+    texts: frozenset[str]
+
+
+def completed(
+    edits: Sequence[tuple[int, WrittenLines]], gone: Iterable[Gone], times: Mapping[str, int]
+) -> list[list[tuple[str, str]]]:
+    """Return, for each edit (its time, its texts), the whole lines that its parts changed: a sign and a text each.
+
+    ``edits`` are in the order of their times. ``times``: how often a line stands in the file: what an edit changed
+    wherever it stood, it put there as often.
+    """
+    gone = list(gone)
+    known: set[str] = set()
+    found = []
+    for at, written in edits:
+        lines: list[tuple[str, str]] = []
+        for part in written.parts:
+            texts = known.union(*(each.texts for each in gone if each.until > at))
+            for old, new in _changed(part, texts):
+                count = times.get(new.rstrip(), 1) if part.everywhere else 1
+                lines += [("-", old), ("+", new)] * count
+        if written.is_whole:
+            known.clear()
+        known.difference_update(text for sign, text in (*written.lines, *lines) if sign == "-")
+        known.update(text for sign, text in (*written.lines, *lines) if sign == "+")
+        found.append(lines)
+    return found
+
+
+def _changed(part: LinePart, texts: Iterable[str]) -> list[tuple[str, str]]:
+    """The lines that a part may have been in, each with what became of it."""
+    results = ((text, part.applied(text)) for text in texts)
+    pairs = [(text, result) for text, result in results if result is not None and result != part.new]
+    return sorted(pairs) if len(pairs) <= RESULTS_MAX else []
+
+
+# made by tools --------------------------------------------------------------------------------------------------------
+# Lines that nobody wrote: of generated files and of lists of versions, and the lines of a new version. Pure.
+
+
+HEAD_LINES = 10
+"""In so many lines at its beginning a file says that it is generated."""
+LONG_CHARS = 1_000
+"""A longer line was written by a program."""
+_NAMES = frozenset(
+    {"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "go.sum", "go.work.sum", "packages.lock.json",
+     "gradle.lockfile", "bun.lockb", "module.bazel.lock", "package.resolved", "paket.lock", "project.assets.json"}
+)  # fmt: skip
+_ENDINGS = (
+    ".lock", ".min.js", ".min.css", ".min.mjs", ".map", ".pb.go", "_pb2.py", "_pb2_grpc.py", ".pb.cc", ".pb.h",
+    ".g.dart", ".freezed.dart", ".designer.cs", ".snap", ".gen.go", ".generated.ts", ".generated.go",
+)  # fmt: skip
+_FOLDERS = frozenset({"node_modules", "vendor", "dist", "__snapshots__", "__generated__"})
+_SAYS_SO = lazy_regex(r"@generated\b|\bDO NOT EDIT\b|\b(?:[Aa]uto-?generated|[Gg]enerated) (?:by|from|file|code)\b")
+_NUMBER = r"v?\d+(?:\.\d+){1,3}(?:[-+.]?[0-9A-Za-z]+(?:[.-][0-9A-Za-z]+)*)?"
+_VERSION = lazy_regex(
+    rf"""(?ix)
+    ^[\w.\s<>"'/*@{{(-]*version(?:_?(?:name|code|string|number|prefix))?_{{0,2}}\b["'>]*\s*
+    (?::\s*\w+\s*=|[:=]{{1,3}}|,)?\s*["'`>(]*\s*{_NUMBER}["'`<)\]]*(?:</[\w.]+>)?\s*[,;)]*\s*$
+    | ^\#{{1,3}}\s+\[?{_NUMBER}\]?(?:\([^)]*\))?(?:\s*[-–—(]?\s*\d{{4}}-\d\d-\d\d\)?)?\s*$
+    | ^\s*{_NUMBER}\s*$"""
+)
+
+
+def is_generated(path: str, head: Iterable[str] = ()) -> bool:
+    """Return True if a file is a program's work, by its name or by what its first lines say.
+
+    >>> is_generated("web/package-lock.json"), is_generated("src/locks.py")
+    (True, False)
+    """
+    folders, _, name = path.lower().rpartition("/")
+    if name in _NAMES or name.endswith(_ENDINGS) or not _FOLDERS.isdisjoint(folders.split("/")):
+        return True
+    first = [line for line, _ in zip(head, range(HEAD_LINES), strict=False)]
+    return any(len(line) > LONG_CHARS or _SAYS_SO.search(line) for line in first)
+
+
+def is_version(text: str) -> bool:
+    """Return True if a line gives no more than a version.
+
+    >>> is_version('version = "1.4.0"'), is_version('  "version": "2.0.0-rc.1",'), is_version("version = parse(text)")
+    (True, True, False)
+    """
+    return len(text) <= LONG_CHARS and _VERSION.match(text) is not None

@@ -40,7 +40,7 @@ class Line(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="typ
     """The family of lines."""
 
 
-class Head(Line, frozen=True, kw_only=True, tag="backstory"):
+class FileHead(Line, frozen=True, kw_only=True, tag="backstory"):
     """The first line. ``bytes``: whether the logs' bytes follow; ``redacted``: whether secrets are masked."""
 
     format: int
@@ -252,7 +252,7 @@ class End(Line, frozen=True, kw_only=True, tag="end"):
 
 
 AnyLine = (
-    Head | SessionLine | LogLine | NumbersLine | BytesLine | SidecarLine | TurnLine | EventLine | BranchLine
+    FileHead | SessionLine | LogLine | NumbersLine | BytesLine | SidecarLine | TurnLine | EventLine | BranchLine
     | SummaryLine | SessionEnd | RemovedLine | BoardLine | End
 )  # fmt: skip
 

@@ -30,7 +30,7 @@ _UNREAD = {
 _STATE = "first_hash, tail_hash, modified, native_id, parsed_to, told_to, frames"
 
 
-class Budget:
+class BytesLeft:
     """The number of bytes that may still be written in this transaction."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ def _has_own(db: apsw.Connection, session_id: int) -> bool:
     return bool(db.execute(asked, (session_id, API)).get)
 
 
-def copy_bytes(db: apsw.Connection, source: str, ours: int, theirs: TheirLog, budget: Budget) -> bool:
+def copy_bytes(db: apsw.Connection, source: str, ours: int, theirs: TheirLog, budget: BytesLeft) -> bool:
     """Copy what our log lacks of theirs, as much as there is room for; returns whether it is all there."""
     at = int(db.execute("select read_to from logs where id = ?", (ours,)).get)
     while at < theirs.read_to:

@@ -14,7 +14,7 @@ from backstory import ids
 from backstory.errors import SessionNotFound
 from backstory.exchange import merge_decided, merge_logs, merge_turns, replicate
 from backstory.exchange.copying import copy_rows
-from backstory.exchange.merge_logs import Budget
+from backstory.exchange.merge_logs import BytesLeft
 from backstory.exchange.merge_turns import Sides
 from backstory.store.file import erasing
 from backstory.store.intake import claims, written
@@ -73,7 +73,7 @@ class SessionMerge:
         self.done = MergedSession(uid=uid, moved=[])
         self.pruned = dict[str, int]()
         self._uid, self._is_trusted, self._elsewhere, self._owns = uid, is_trusted, elsewhere, owns
-        self._steps: list[Callable[[apsw.Connection, Budget], bool]] = [
+        self._steps: list[Callable[[apsw.Connection, BytesLeft], bool]] = [
             self._begin,
             self._logs,
             self._turns,
@@ -95,7 +95,7 @@ class SessionMerge:
 
     def slice(self, db: apsw.Connection, source: str) -> bool:
         """Do so much as belongs into one transaction; returns whether there is more."""
-        budget = Budget()
+        budget = BytesLeft()
         self._sides = Sides(source, *self._sides[1:])
         while self._steps:
             if not self._steps[0](db, budget):
@@ -107,7 +107,7 @@ class SessionMerge:
 
     # the session ------------------------------------------------------------------------------------------------
 
-    def _begin(self, db: apsw.Connection, _budget: Budget) -> bool:
+    def _begin(self, db: apsw.Connection, _budget: BytesLeft) -> bool:
         source = self._sides.source
         asked = f"select id, number from {source}.sessions where uid = ?"
         theirs = fetch_one(db, tuple[int, int | None], asked, (self._uid,))
@@ -146,7 +146,7 @@ class SessionMerge:
 
     # its bytes --------------------------------------------------------------------------------------------------
 
-    def _logs(self, db: apsw.Connection, budget: Budget) -> bool:
+    def _logs(self, db: apsw.Connection, budget: BytesLeft) -> bool:
         """Copy what belongs to no turn; how its records are numbered depends on whether both went on."""
         source, old, new = self._sides
         if not self._matches:
@@ -170,7 +170,7 @@ class SessionMerge:
         log: TheirLog,
         found: Match,
         log_ids: dict[int, int],
-        budget: Budget,
+        budget: BytesLeft,
         *,
         as_copy: bool = False,
     ) -> int | None:
@@ -191,7 +191,7 @@ class SessionMerge:
 
     # its turns --------------------------------------------------------------------------------------------------
 
-    def _turns(self, db: apsw.Connection, budget: Budget) -> bool:
+    def _turns(self, db: apsw.Connection, budget: BytesLeft) -> bool:
         self._take_before_turns(db, budget)
         self._turn_copy = merge_turns.turn_copy(db, self._sides.source)
         while window := merge_turns.pairs(db, self._sides, self._after):
@@ -201,7 +201,7 @@ class SessionMerge:
                 self._after = pair.first_seq, pair.id
         return True
 
-    def _turn(self, db: apsw.Connection, pair: Pair, budget: Budget) -> bool:
+    def _turn(self, db: apsw.Connection, pair: Pair, budget: BytesLeft) -> bool:
         """Merge one turn; returns whether there was room for all of it."""
         if pair.our_id is None:
             return self._take(db, pair, budget)
@@ -217,7 +217,7 @@ class SessionMerge:
             self.done.has_changed = True
         return True
 
-    def _take(self, db: apsw.Connection, pair: Pair, budget: Budget) -> bool:
+    def _take(self, db: apsw.Connection, pair: Pair, budget: BytesLeft) -> bool:
         log_ids = self._turn_logs(db, pair, budget)
         if log_ids is None:
             return False
@@ -225,7 +225,7 @@ class SessionMerge:
         self.done.turns_new += 1
         return True
 
-    def _insert_turn(self, db: apsw.Connection, pair: Pair, log_ids: dict[int, int], budget: Budget) -> None:
+    def _insert_turn(self, db: apsw.Connection, pair: Pair, log_ids: dict[int, int], budget: BytesLeft) -> None:
         source = self._sides.source
         self._shift = shift = merge_turns.shift_for(db, self._sides, pair, self._shift)
         merge_turns.take(db, self._sides, pair, self._turn_copy, shift, self._log_ids | log_ids, budget)
@@ -237,7 +237,7 @@ class SessionMerge:
         self._taken.append(pair.uid)
         self.done.has_changed = True
 
-    def _replace(self, db: apsw.Connection, pair: Pair, budget: Budget) -> bool:
+    def _replace(self, db: apsw.Connection, pair: Pair, budget: BytesLeft) -> bool:
         """Put their copy of a turn in the place of ours."""
         log_ids = self._turn_logs(db, pair, budget)
         if log_ids is None:
@@ -254,7 +254,7 @@ class SessionMerge:
         return True
 
     def _turn_logs(
-        self, db: apsw.Connection, pair: Pair, budget: Budget, *, as_copy: bool = False
+        self, db: apsw.Connection, pair: Pair, budget: BytesLeft, *, as_copy: bool = False
     ) -> dict[int, int] | None:
         """Ensure that the logs of a turn are here; returns ours by theirs, None if there was no room for all.
 
@@ -271,7 +271,7 @@ class SessionMerge:
                 return None
         return log_ids
 
-    def _take_before_turns(self, db: apsw.Connection, budget: Budget) -> None:
+    def _take_before_turns(self, db: apsw.Connection, budget: BytesLeft) -> None:
         """Take the events that belong to no turn: those of records that are not here."""
         if self._after != (0, -1):
             return
@@ -313,7 +313,7 @@ class SessionMerge:
 
     # the end ----------------------------------------------------------------------------------------------------
 
-    def _finish(self, db: apsw.Connection, _budget: Budget) -> bool:
+    def _finish(self, db: apsw.Connection, _budget: BytesLeft) -> bool:
         source, old, new = self._sides
         has_come = bool(self._taken) or bool(
             db.execute(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.exchange.merge_logs import Budget
+    from backstory.exchange.merge_logs import BytesLeft
     from backstory.store.codec import EventCodec
 
 TURNS_AT_ONCE = 200
@@ -223,7 +223,7 @@ def turn_copy(db: apsw.Connection, source: str) -> str:
 
 
 def take(
-    db: apsw.Connection, sides: Sides, pair: Pair, copy: str, shift: int, log_ids: dict[int, int], budget: Budget
+    db: apsw.Connection, sides: Sides, pair: Pair, copy: str, shift: int, log_ids: dict[int, int], budget: BytesLeft
 ) -> None:
     """Copy a turn of the other store, its numbers that much greater. ``log_ids``: our logs by theirs."""
     source, _, new = sides
@@ -292,7 +292,7 @@ def copy_events(
     turn_id: int | None,
     shift: int,
     log_ids: dict[int, int],
-    budget: Budget,
+    budget: BytesLeft,
 ) -> None:
     """Copy those events of the other store, with what is searched of them; ``where`` is a condition on events."""
     codecs: dict[int, EventCodec] = {}

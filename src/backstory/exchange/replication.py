@@ -188,7 +188,7 @@ def pull_sessions(store: Store, source: Store, *, is_one_of_several: bool = Fals
                     pulled.copied += merge(store, source, step.uid, owns=False).has_changed
                     continue
                 _perform(store, source, [step])
-                pulled.copied += isinstance(step, plan.Copy)
+                pulled.copied += isinstance(step, plan.CopySession)
             except Exception as refused:
                 pulled.refuse(step, refused)
     _adopt_moves(store, source)
@@ -236,7 +236,7 @@ def _perform(store: Store, source: Store, steps: Sequence[Step]) -> None:
     """Perform the steps of a plan; each is a transaction."""
     for step in steps:
         match step:
-            case plan.Copy():
+            case plan.CopySession():
                 copy_session(store, source, step.uid)
             case plan.Differ():
                 raise errors.SessionDiverged(step.uid)

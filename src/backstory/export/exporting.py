@@ -59,7 +59,7 @@ class Chosen(Struct, frozen=True, kw_only=True):
     """The items of context boards that go with them."""
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class WrittenFile(Struct, frozen=True, kw_only=True):
     """A file that was written: in whose form, how large, and how many rows of each kind it has."""
 
     format: str
@@ -139,7 +139,7 @@ def with_notes(chosen: Sequence[Chosen], home: Store, *, everything: bool) -> li
 def export(
     name: str, chosen: Iterable[Chosen], target: Path, *, exact: bool, force: bool, now: int,
     redactor: Redactor | None = None,
-) -> Written:  # fmt: skip
+) -> WrittenFile:  # fmt: skip
     """Write sessions into a new file in the form ``name``; see ``contract.ExportPart`` for ``exact``.
 
     ``redactor``: masks the secrets of all that is written. Raises FileInTheWay for a file that is there, unless
@@ -155,7 +155,7 @@ def export(
     given = [each.given(redactor) for each in sources]
     content, size = _write(lambda path: writer.write_store(path, given, exact=exact, now=now), target, force=force)
     left_out = sum(each.sessions_without_logs_of(agent.name) for each in sources) if exact else 0
-    return Written(
+    return WrittenFile(
         format=name, file=str(target), exact=exact, bytes=size, rows=content.rows, left_out=left_out,
         masked=redactor.counts if redactor is not None else None, reduced=content.reduced,
     )  # fmt: skip
@@ -163,7 +163,7 @@ def export(
 
 def export_each(
     name: str, chosen: Iterable[Chosen], folder: Path, *, force: bool, redactor: Redactor | None = None
-) -> list[Written | NotWritten]:
+) -> list[WrittenFile | NotWritten]:
     """Write each session into files of its own below a folder, in the form ``name``.
 
     Nothing is written when a file is in the way: raises FileInTheWay, unless ``force``. A session that cannot be read
@@ -179,7 +179,7 @@ def export_each(
     files = [(folder / file.name, file, uid) for source, uid in sources for file in writer.session_files(source)]
     for target, _, _ in files:
         _check_place(target, force=force)
-    done: list[Written | NotWritten] = []
+    done: list[WrittenFile | NotWritten] = []
     first: BackstoryError | None = None
     for target, file, uid in files:
         try:
@@ -187,16 +187,18 @@ def export_each(
         except BackstoryError as failed:
             first = first or failed
             done.append(NotWritten(format=name, file=str(target), session=uid, reason=str(failed)))
-    if first is not None and not any(isinstance(each, Written) for each in done):
+    if first is not None and not any(isinstance(each, WrittenFile) for each in done):
         raise first
     return done
 
 
-def _write_one(name: str, target: Path, file: SessionFile, *, force: bool, redactor: Redactor | None) -> Written:
+def _write_one(name: str, target: Path, file: SessionFile, *, force: bool, redactor: Redactor | None) -> WrittenFile:
     before = Counter(redactor.counts if redactor is not None else ())
     content, size = _write(lambda path: StoreContent(rows=file.write(path)), target, force=force)
     masked = None if redactor is None else dict(Counter(redactor.counts) - before)
-    return Written(format=name, file=str(target), exact=False, bytes=size, rows=content.rows, left_out=0, masked=masked)
+    return WrittenFile(
+        format=name, file=str(target), exact=False, bytes=size, rows=content.rows, left_out=0, masked=masked
+    )
 
 
 class _Source:

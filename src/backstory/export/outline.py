@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from backstory import model
 from backstory.derive.essence import without_terminal_codes
-from backstory.export.shared import Point
+from backstory.export.shared import OutlinePoint
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _COMMITTED = lazy_regex(r"^\[\S+(?: \([^)]*\))? ([0-9a-f]{7,40})\] (.*)$", re.MU
 """A commit as git prints it: branch, hash and subject, in a line of its own."""
 
 
-def points(events: Iterable[SharedEvent], commits: Mapping[int, Sequence[Point]]) -> Iterator[Point]:
+def points(events: Iterable[SharedEvent], commits: Mapping[int, Sequence[OutlinePoint]]) -> Iterator[OutlinePoint]:
     """The outline's lines, in order. ``commits``: those that are known, by their records."""
     asked: dict[str, str] = {}
     last: int | None = None
@@ -38,7 +38,7 @@ def points(events: Iterable[SharedEvent], commits: Mapping[int, Sequence[Point]]
         yield from _points_of(each, asked)
 
 
-def _points_of(each: SharedEvent, asked: dict[str, str]) -> Iterator[Point]:
+def _points_of(each: SharedEvent, asked: dict[str, str]) -> Iterator[OutlinePoint]:
     match each.event:
         case model.UserMessage(content=text) if text.strip():
             yield _point(each, PROMPT, text)
@@ -63,8 +63,8 @@ def _decided(tool: str, result: model.ToolResult) -> str:
     return "; ".join(f"{question} → {answer}" for question, answer in answers) or f"answer: {result.content}"
 
 
-def _point(each: SharedEvent, kind: str, text: str) -> Point:
-    return Point(kind=kind, seq=each.seq, turn=each.turn, at=each.at, text=shortened(text))
+def _point(each: SharedEvent, kind: str, text: str) -> OutlinePoint:
+    return OutlinePoint(kind=kind, seq=each.seq, turn=each.turn, at=each.at, text=shortened(text))
 
 
 def commits_in(text: str) -> list[str]:

@@ -86,7 +86,7 @@ class PutNote(Struct, kw_only=True):
         return key_of(self.session, self.written)
 
 
-class Notes:
+class PlacingNotes:
     """The notes of one home."""
 
     def __init__(self, home: Path) -> None:
@@ -124,7 +124,7 @@ class Notes:
         return self.folder / f"{key}.json"
 
 
-def put(notes: Notes, uid: str, agent: str, wanted: Sequence[WantedFile], written: str | None = None) -> PutNote:
+def put(notes: PlacingNotes, uid: str, agent: str, wanted: Sequence[WantedFile], written: str | None = None) -> PutNote:
     """Put files where none are, all or none. Returns the note about the session.
 
     Raises LogAppeared if a file is there by now, NoFileToReplace, DiskFull, CannotWrite, and what the pieces raise.

@@ -26,7 +26,7 @@ from backstory.exchange.json_lines import (
     BytesLine,
     End,
     EventLine,
-    Head,
+    FileHead,
     NumbersLine,
     SessionEnd,
     SidecarLine,
@@ -69,7 +69,7 @@ class JsonExport:
     def lines(self, chosen: Sequence[Chosen], *, removed: bool) -> Iterator[bytes]:
         """All lines. ``removed``: also which sessions people removed, and the context boards."""
         yield _encoded(
-            Head(
+            FileHead(
                 format=FORMAT, made_by=f"backstory {__version__}", exported=iso(self._now) or "",
                 bytes=self._has_bytes, redacted=self._redactor is not None,
             )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import agents
-from backstory.conversation.carried import Answer, Call, Message
+from backstory.conversation.carried import Call, CarriedAnswer, Message
 from backstory.conversation.carrying import IMAGE, with_images
 from backstory.model import AssistantText, Command, Hook, LogIdentity, Plan, ToolCall, ToolResult, UserMessage, encoded
 
@@ -84,9 +84,9 @@ class Contents:
                 for part in step.parts:
                     self._add_part(part)
 
-    def _add_part(self, part: Answer | Call) -> None:
+    def _add_part(self, part: CarriedAnswer | Call) -> None:
         match part:
-            case Answer(text=text):
+            case CarriedAnswer(text=text):
                 self.answers.append(_digest(text))
             case Call():
                 self._add_call(part.id, part.name, part.input)

@@ -40,7 +40,7 @@ NAME_BYTES_MAX = 255
 """Longer names no usual file system takes."""
 
 
-class Written(Struct, frozen=True, kw_only=True):
+class RestoredFile(Struct, frozen=True, kw_only=True):
     """A file beside a log: its path below the log's folder and where it lies now, or why it does not."""
 
     name: str
@@ -58,7 +58,7 @@ class Restored(Struct, frozen=True, kw_only=True):
     written: str | None = None
     bytes: int | None = None
     sha256: str | None = None
-    companions: list[Written] = field(default_factory=list)
+    companions: list[RestoredFile] = field(default_factory=list)
     error: str | None = None
 
 
@@ -142,7 +142,7 @@ class Restoring:
                 written = Restored(session=_session_uid(store, log), original=log.path, error=_why(written))
             found = beside[_key((store, log))]
             companions = (
-                [Written(name="", error=_why(found))]
+                [RestoredFile(name="", error=_why(found))]
                 if isinstance(found, Exception)
                 else [self._write_beside(store, kept, wish, places) for kept, wish in found]
             )
@@ -168,15 +168,15 @@ class Restoring:
 
     def _write_beside(
         self, store: Store, kept: StoredSidecar, wish: File | Exception, places: dict[tuple[Parts, Hashable], Parts]
-    ) -> Written:
+    ) -> RestoredFile:
         if isinstance(wish, Exception):
-            return Written(name=kept.name, error=_why(wish))
+            return RestoredFile(name=kept.name, error=_why(wish))
         place = places[wish.parts, wish.content]
         done = _attempt(self._write, place, lambda: [store.ask(sidecars.read, kept.id)], kept.mtime_ns)
         if isinstance(done, Exception):
-            return Written(name=kept.name, error=_why(done))
+            return RestoredFile(name=kept.name, error=_why(done))
         target, length, sha256 = done
-        return Written(name=kept.name, written=str(target), bytes=length, sha256=sha256)
+        return RestoredFile(name=kept.name, written=str(target), bytes=length, sha256=sha256)
 
     def _write(
         self, place: Parts, pieces: Callable[[], Iterable[bytes]], mtime_ns: int | None

@@ -61,7 +61,7 @@ class SharedEvent(Struct, frozen=True, kw_only=True):
     at: int | None = None
 
 
-class Point(Struct, frozen=True, kw_only=True):
+class OutlinePoint(Struct, frozen=True, kw_only=True):
     """One line of an outline: a ``prompt``, a ``decision`` or a ``commit``, at record ``seq``."""
 
     kind: str
@@ -85,6 +85,6 @@ def session_as_json(session: SharedSession) -> dict[str, Any]:
     }
 
 
-def point_as_json(point: Point) -> dict[str, Any]:
+def point_as_json(point: OutlinePoint) -> dict[str, Any]:
     """A line of an outline as ``show --outline --json`` prints it."""
     return {"kind": point.kind, "seq": point.seq, "turn": point.turn, "at": iso(point.at), "text": point.text}

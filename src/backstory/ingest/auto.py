@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.agents.contract import Agent
-    from backstory.ingest.news import Budget, News
+    from backstory.ingest.news import News, TimeBudget
     from backstory.store import FileStamp, Store
     from backstory.store.tables import sidecars
 else:
@@ -84,7 +84,9 @@ def selected(new: Sequence[Candidate], stamps: Mapping[str, FileStamp]) -> Selec
     return Selected(now=now, later=later)
 
 
-def take_in(store: Store, logs: Selected, budget: Budget, *, running: Set[tuple[str, str]] = frozenset()) -> TakenIn:
+def take_in(
+    store: Store, logs: Selected, budget: TimeBudget, *, running: Set[tuple[str, str]] = frozenset()
+) -> TakenIn:
     """Read new logs until the time is up; what is stored by then is whole. ``running`` as for ``ingest``."""
     has_read, left = _read(store, logs.now, budget, running)
     stamps = store.ask_or({}, stored_logs.stamps_of, [each.path for each in logs.now])
@@ -96,7 +98,7 @@ def take_in(store: Store, logs: Selected, budget: Budget, *, running: Set[tuple[
     )
 
 
-def _read(store: Store, logs: list[Candidate], budget: Budget, running: Set[tuple[str, str]]) -> tuple[bool, int]:
+def _read(store: Store, logs: list[Candidate], budget: TimeBudget, running: Set[tuple[str, str]]) -> tuple[bool, int]:
     """Read logs, some at once, as long as the next ones have time as well; whether bytes were read, and how many logs
     were not."""
     pace = Pace(slice_bytes=SLICE_BYTES, block_bytes=SLICE_BYTES, is_over=budget.is_over)

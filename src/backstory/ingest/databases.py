@@ -42,7 +42,7 @@ READ = "database"
 """The reason why a database itself is no log; see log_places."""
 
 
-class Rows(Struct, frozen=True, kw_only=True):
+class DatabaseRows(Struct, frozen=True, kw_only=True):
     """A session out of a database, to be read like a log of that path."""
 
     agent: Agent
@@ -73,7 +73,7 @@ class _Changed(Exception):
 def sessions_without_logs(
     chosen: Iterable[Agent], environ: Mapping[str, str], home: Path, seen: Mapping[str, FileStamp],
     places: Iterable[Path] = (),
-) -> Iterator[Rows | Unread | Done]:  # fmt: skip
+) -> Iterator[DatabaseRows | Unread | Done]:  # fmt: skip
     """The sessions that only the databases of these agents still hold. ``seen``: files as they were the last time.
 
     ``places``: folders of projects, and files, where databases may lie, beside the current folder's and those of
@@ -122,7 +122,7 @@ def _up_to_the_root(folder: Path) -> list[Path]:
     return [folder, *between, git.shared_root(folder) or root]
 
 
-def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, FileStamp]) -> Iterator[Rows | Unread | Done]:
+def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, FileStamp]) -> Iterator[DatabaseRows | Unread | Done]:
     if (named := os.fsencode(database).decode("utf-8", "replace")) != str(database):
         # What the store notes of a file is text.
         yield Unread(path=named, reason="its name is not UTF-8 text")
@@ -143,7 +143,9 @@ def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, FileStamp]) ->
         yield Unread(path=str(database), reason=in_words(unforeseen))
 
 
-def _sessions_in(agent: Agent, database: Path, copy: Path, files: list[FileStamp]) -> Iterator[Rows | Unread | Done]:
+def _sessions_in(
+    agent: Agent, database: Path, copy: Path, files: list[FileStamp]
+) -> Iterator[DatabaseRows | Unread | Done]:
     """The sessions of a copy; ``files`` are what was copied. Only what was read whole counts as done."""
     keeper = agent.database
     assert keeper is not None
@@ -156,7 +158,7 @@ def _sessions_in(agent: Agent, database: Path, copy: Path, files: list[FileStamp
             is_whole &= found.is_final
             yield Unread(path=path, reason=found.reason)
         else:
-            yield Rows(
+            yield DatabaseRows(
                 agent=agent, native_id=found.native_id, path=path, relpath=name, mtime_ns=mtime_ns,
                 content=found.content,
             )  # fmt: skip

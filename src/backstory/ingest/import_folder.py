@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backstory.errors import ImportRunning
-from backstory.exchange.staging import Staging
+from backstory.exchange.imported import Staging
 from backstory.store.private import as_ours, make_private_folder
 
 if TYPE_CHECKING:

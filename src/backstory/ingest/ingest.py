@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 from backstory import agents
 from backstory.errors import StoreDamaged, is_for_one_only
 from backstory.ingest import unread
-from backstory.ingest.databases import READ, ROWS_OF, Done, Rows, Unread, sessions_without_logs
+from backstory.ingest.databases import READ, ROWS_OF, DatabaseRows, Done, Unread, sessions_without_logs
 from backstory.ingest.discover import Candidate, stream_logs
 from backstory.ingest.log_reader import (
     Pace,
@@ -37,14 +37,13 @@ from backstory.ingest.matching import (
     start_of,
     whose_log,
 )
-from backstory.ingest.notes import Notes
 from backstory.ingest.own_logs import match_runs
 from backstory.ingest.readers import Readers, count_for
-from backstory.ingest.report import Problem, Report
+from backstory.ingest.report import IngestNotes, Problem, Report
 from backstory.ingest.reported import is_reported, reported_logs
 from backstory.ingest.sidecars import changed_sidecars, gather, reapply_sidecars
 from backstory.ingest.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
-from backstory.ingest.worker import Job, Outcome, outcomes
+from backstory.ingest.worker import Job, JobOutcome, outcomes
 from backstory.lazy import lazy_module
 from backstory.model import LogIdentity
 from backstory.projects.git import project_key, worktree_root
@@ -144,7 +143,7 @@ def read_reported(store: Store, log: Log) -> None:
     _Ingest(store, frozenset(), lambda done, total: None).read_reported(log)
 
 
-class _Ingest(Notes):
+class _Ingest(IngestNotes):
     def __init__(
         self, store: Store, running: Set[tuple[str, str]], progress: Callable[[int, int], None], *,
         pace: Pace | None = None,
@@ -152,7 +151,7 @@ class _Ingest(Notes):
         super().__init__(store)
         self._running, self._pace, self._is_brief = running, pace or full_pace(), pace is not None
         self._progress = progress
-        self._pending: list[tuple[Reading, Outcome, RecordBatch]] = []
+        self._pending: list[tuple[Reading, JobOutcome, RecordBatch]] = []
         self._readers: Readers | None = None
         self._pending_bytes = 0
         self._again: list[Candidate] = []
@@ -274,7 +273,7 @@ class _Ingest(Notes):
         read: list[str] = []
         for each in sessions_without_logs(agents, environ, home, self.store.ask_or({}, logs.file_stamps, READ), places):
             match each:
-                case Rows():
+                case DatabaseRows():
                     self._alone(each.path, lambda rows=each: self._read_rows(rows))  # type: ignore[misc]
                     read.append(each.path)
                 case Unread():
@@ -292,7 +291,7 @@ class _Ingest(Notes):
             self._remember()
         self._sum_up()
 
-    def _read_rows(self, rows: Rows) -> None:
+    def _read_rows(self, rows: DatabaseRows) -> None:
         kept = self.store.ask_or([], logs.of_native_id, rows.agent.name, rows.native_id)
         if any(ROWS_OF not in Path(log.relpath).name for log in kept):
             # Its log says more than its rows do.
@@ -524,7 +523,7 @@ class _Ingest(Notes):
             self._readers.end()
             self._readers = None
 
-    def _take(self, reading: Reading, outcome: Outcome) -> None:
+    def _take(self, reading: Reading, outcome: JobOutcome) -> None:
         """Store a batch: the last one of a log together with others', one before it at once."""
         batch = outcome.batch
         if outcome.problem:
@@ -573,11 +572,11 @@ class _Ingest(Notes):
         for (reading, outcome, batch), result in zip(pending, written, strict=True):
             self._written(reading, outcome, batch, result)
 
-    def _written(self, reading: Reading, outcome: Outcome, batch: RecordBatch, result: Written) -> None:
+    def _written(self, reading: Reading, outcome: JobOutcome, batch: RecordBatch, result: Written) -> None:
         reading.log_id, reading.is_refused = result.log_id, result.refused is not None
         self._note(reading, outcome, batch, result)
 
-    def _write_alone(self, reading: Reading, outcome: Outcome, batch: RecordBatch) -> None:
+    def _write_alone(self, reading: Reading, outcome: JobOutcome, batch: RecordBatch) -> None:
         """Store one batch; where that fails its bytes alone, and where that fails, too, nothing more of its log."""
         try:
             self._written(reading, outcome, batch, self.store.append([batch])[0])
@@ -613,9 +612,9 @@ class _Ingest(Notes):
             log = self.store.log(reading.log_id)
         start = start_of(self.store, source, log, first_hash, reading.others, file)
         for batch in unparsed_batches(source, start, file):
-            self._take(reading, Outcome(batch=batch))
+            self._take(reading, JobOutcome(batch=batch))
 
-    def _note(self, reading: Reading, outcome: Outcome, batch: RecordBatch, written: Written) -> None:
+    def _note(self, reading: Reading, outcome: JobOutcome, batch: RecordBatch, written: Written) -> None:
         each = reading.each
         if written.refused and reading.is_kept:
             return

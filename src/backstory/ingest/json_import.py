@@ -15,12 +15,13 @@ from backstory import ids
 from backstory.bounds import LINE_BYTES_MAX
 from backstory.errors import REASON_CHARS_MAX, ImportRefused, ImportTooNew, StoreDamaged
 from backstory.exchange import json_lines
+from backstory.exchange.imported import StagedRows
 from backstory.exchange.json_lines import (
     FORMAT,
     PIECE_BYTES,
     BoardLine,
     End,
-    Head,
+    FileHead,
     RemovedLine,
     SessionEnd,
     SessionLine,
@@ -28,14 +29,12 @@ from backstory.exchange.json_lines import (
     ms_of,
 )
 from backstory.exchange.portable import item_of
-from backstory.exchange.staging import Rows
-from backstory.ingest.json_log import Wrong
-from backstory.ingest.json_session import Ids, StagedSession
+from backstory.ingest.json_session import Ids, StagedSession, Wrong
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from backstory.exchange.staging import Staging
+    from backstory.exchange.imported import Staging
     from backstory.store.tables.board_items import ItemCopy
 
 DAMAGED_MAX = 1_000
@@ -62,11 +61,11 @@ class JsonImport:
         self._staging, self._name, self._trusted, self._strict = staging, name, trusted, strict
         self._number = 0
         self._decode = decoder().decode
-        self._rows = Rows()
+        self._rows = StagedRows()
         self._session: StagedSession | None = None
         self._is_skipping = False
         """True if lines belong to a session that is left out."""
-        self._head: Head | None = None
+        self._head: FileHead | None = None
         self._known: set[str] = set()
         self._is_over = False
         self._ids = Ids()
@@ -79,7 +78,7 @@ class JsonImport:
         """The items of context boards."""
 
     @property
-    def head(self) -> Head:
+    def head(self) -> FileHead:
         """The first line."""
         assert self._head is not None
         return self._head
@@ -170,7 +169,7 @@ class JsonImport:
             if isinstance(version, int) and not isinstance(version, bool) and FORMAT < version <= _FORMAT_MAX:
                 raise ImportTooNew(self._name, version, FORMAT)
             head = self._decode(text) if version == FORMAT else None
-            if not isinstance(head, Head):
+            if not isinstance(head, FileHead):
                 self._refuse(
                     "this is no JSON export of backstory: its first line is none of type 'backstory', format 1"
                 )
@@ -202,7 +201,7 @@ class JsonImport:
                 self.board_items.append(item_of(line))
             case End():
                 self._end(line)
-            case Head() | SessionEnd():
+            case FileHead() | SessionEnd():
                 raise Wrong("a line of this type does not belong here")
             case _ if session is None:
                 raise Wrong("it belongs to no session: none has begun")

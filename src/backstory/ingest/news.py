@@ -38,7 +38,7 @@ ENTRIES_BETWEEN_LOOKS = 256
 """Between so many files of a folder it may be time to end."""
 
 
-class Budget:
+class TimeBudget:
     """Processor time that may be used, from now on. ``wall_s``: how long that may last on a clock."""
 
     def __init__(self, cpu_s: float, wall_s: float = math.inf) -> None:
@@ -64,7 +64,7 @@ class News(Struct, kw_only=True):
     """True if there was time to look at everything."""
 
 
-def look(store: Store, folders: Folders, is_wanted: Callable[[str, str], bool], budget: Budget) -> News:
+def look(store: Store, folders: Folders, is_wanted: Callable[[str, str], bool], budget: TimeBudget) -> News:
     """Find logs that may be new. ``folders``: as last seen; ``is_wanted``: True for an agent's file that is read."""
     news = News()
     # A log that grows does not change its folder's time, so the last written ones are looked at themselves.
@@ -111,7 +111,7 @@ class _Looking:
         self._store, self._known, self._is_wanted, self._news = store, known, is_wanted, news
         self._met: set[tuple[int, int]] = set()
 
-    def through(self, agent: str, folder: str, mtime_ns: int, budget: Budget) -> None:
+    def through(self, agent: str, folder: str, mtime_ns: int, budget: TimeBudget) -> None:
         """Find the files in a folder that the store does not know as they are."""
         todo, done = [(folder, mtime_ns)], dict[str, int]()
         while todo:
@@ -128,7 +128,7 @@ class _Looking:
             done[path] = before
         self._news.folders.setdefault(agent, {}).update(done)
 
-    def _one(self, agent: str, folder: str, budget: Budget) -> list[tuple[str, int]] | None:
+    def _one(self, agent: str, folder: str, budget: TimeBudget) -> list[tuple[str, int]] | None:
         """Look through one folder; returns the new ones in it with their mtimes, None where not all is."""
         files: list[os.DirEntry[str]] = []
         new: list[tuple[str, int]] = []

@@ -10,11 +10,11 @@ import os
 from collections import deque
 from typing import TYPE_CHECKING
 
-from backstory.ingest.worker import Waiting, Worker, WorkerLost
+from backstory.ingest.worker import WaitingFrames, Worker, WorkerLost
 
 if TYPE_CHECKING:
     from backstory.ingest.sources import Reading
-    from backstory.ingest.worker import Job, Outcome
+    from backstory.ingest.worker import Job, JobOutcome
 
 READERS_MAX = 3
 """More of them would wait for the one that writes."""
@@ -44,7 +44,7 @@ def _processors() -> int:
 class _Reader:
     """A process, and the logs that it was given and has not read to their ends."""
 
-    def __init__(self, waiting: Waiting) -> None:
+    def __init__(self, waiting: WaitingFrames) -> None:
         self.worker = Worker(waiting)
         self.handed: deque[Reading] = deque()
 
@@ -62,7 +62,7 @@ class Readers:
     """Some processes that read along; none when all of them were lost."""
 
     def __init__(self, count: int) -> None:
-        self._waiting = Waiting()
+        self._waiting = WaitingFrames()
         self._readers = list[_Reader]()
         try:
             for _ in range(count):
@@ -101,7 +101,7 @@ class Readers:
             return self._lose(reader)
         return []
 
-    def take(self) -> tuple[Reading, Outcome] | list[Reading]:
+    def take(self) -> tuple[Reading, JobOutcome] | list[Reading]:
         """The next batch and its log, waited for; or the logs of a process that was lost."""
         self._waiting.wait_until(lambda: self.has_outcome)
         reader = next(each for each in self._readers if each.worker.has_outcome)

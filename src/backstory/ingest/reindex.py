@@ -38,7 +38,7 @@ BULK_SESSIONS = 50
 """From so many sessions on the index is merged once at the end."""
 
 
-class Failed(Struct, frozen=True):
+class FailedSession(Struct, frozen=True):
     """A session that could not be derived again, and why. What was derived of it before is gone; its bytes are not."""
 
     session: str
@@ -51,7 +51,7 @@ class Reindexed(Struct, kw_only=True):
     sessions: int = 0
     left: int = 0
     gone: int = 0
-    failed: list[Failed] = field(default_factory=list)
+    failed: list[FailedSession] = field(default_factory=list)
 
 
 def reindex(
@@ -86,7 +86,7 @@ def reindex(
                 _rederive(store, session, events_too=events_too)
                 done.sessions += 1
             except Exception as refused:
-                done.failed.append(Failed(session.uid, in_words(refused)))
+                done.failed.append(FailedSession(session.uid, in_words(refused)))
             progress(number, len(todo))
     if not done.failed and not done.left and (todo or not only_stale) and store.exists:
         store.change(maintenance.note_reindexed, is_whole=not only_stale)

@@ -15,7 +15,7 @@ from backstory.store import FileStamp
 
 if TYPE_CHECKING:
     from backstory.agents.contract import Agent
-    from backstory.ingest.databases import Rows
+    from backstory.ingest.databases import DatabaseRows
     from backstory.model import LogIdentity
     from backstory.store import Log
 
@@ -82,7 +82,7 @@ def kept_candidate(log: Log, agent: Agent) -> Candidate:
     )  # fmt: skip
 
 
-def rows_candidate(rows: Rows) -> Candidate:
+def rows_candidate(rows: DatabaseRows) -> Candidate:
     """A session that only a database still holds, as if its log were found."""
     return Candidate(
         agent=rows.agent, path=rows.path, relpath=rows.relpath, device=0, inode=0, size=len(rows.content),

@@ -61,7 +61,7 @@ class Job(Struct, frozen=True, kw_only=True):
     first_hash: bytes | None
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class JobOutcome(Struct, frozen=True, kw_only=True):
     """A batch of a job's log, or why there is none. The last one of a job says so."""
 
     batch: RecordBatch | None = None
@@ -76,18 +76,18 @@ class WorkerLost(Exception):
     """A process that reads ended, or is not to be believed, before its work was done; this one can do it instead."""
 
 
-def parse(job: Job, agent: Agent) -> Iterator[Outcome]:
+def parse(job: Job, agent: Agent) -> Iterator[JobOutcome]:
     """Read a job's log to its end."""
     try:
         yield from _slices(job, agent)
     except (OSError, ZstdError) as refused:
-        yield Outcome(is_last=True, problem=getattr(refused, "strerror", None) or str(refused))
+        yield JobOutcome(is_last=True, problem=getattr(refused, "strerror", None) or str(refused))
     except Exception:
         # The first process meets the same when it reads the log, and can keep its bytes.
-        yield Outcome(is_last=True, is_undone=True)
+        yield JobOutcome(is_last=True, is_undone=True)
 
 
-def _slices(job: Job, agent: Agent) -> Iterator[Outcome]:
+def _slices(job: Job, agent: Agent) -> Iterator[JobOutcome]:
     source = Source(
         agent=agent, identity=job.identity, session_uid=job.session_uid, created=job.created, path=Path(job.path),
         relpath=job.relpath, place=job.place,
@@ -97,24 +97,24 @@ def _slices(job: Job, agent: Agent) -> Iterator[Outcome]:
         yield from outcomes(slicer, file)
 
 
-def outcomes(slicer: Slicer, file: IO[bytes]) -> Iterator[Outcome]:
+def outcomes(slicer: Slicer, file: IO[bytes]) -> Iterator[JobOutcome]:
     """The batches of a log, the last one marked; one outcome without a batch when there is nothing."""
     batches = slicer.batches(file)
     batch = next(batches, None)
     if batch is None:
-        yield Outcome(is_last=True)
+        yield JobOutcome(is_last=True)
     while batch is not None:
         # One ahead: only the end of the log says which batch is its last.
         following = next(batches, None)
         is_last = following is None
         unknown, problem = (slicer.unknown, slicer.problem) if is_last else ({}, None)
-        yield Outcome(
+        yield JobOutcome(
             batch=batch, is_last=is_last, unknown=unknown, problem=problem and f"{NOT_UNDERSTOOD} ({problem})"
         )
         batch = following
 
 
-class Waiting:
+class WaitingFrames:
     """Frames of all processes that wait to be written; one bound on their bytes, for any number of processes."""
 
     def __init__(self) -> None:
@@ -154,11 +154,11 @@ class Waiting:
 class Worker:
     """A process that reads. Jobs are done in the order they are given; ``outcome`` gives their slices in that order."""
 
-    def __init__(self, waiting: Waiting) -> None:
+    def __init__(self, waiting: WaitingFrames) -> None:
         self._process = subprocess.Popen(
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pipesize=PIPE_BYTES, env={**os.environ, **MEMORY}
         )
-        self._decoder = msgspec.msgpack.Decoder(Outcome)
+        self._decoder = msgspec.msgpack.Decoder(JobOutcome)
         self._frames: deque[bytes | None] = deque()
         self._waiting, self._is_over = waiting, False
         # The pipe is emptied while this process writes: the other one would stop when it is full.
@@ -178,7 +178,7 @@ class Worker:
         """True if a slice is waiting."""
         return bool(self._frames)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> JobOutcome:
         """The next slice of the jobs given so far; raises WorkerLost."""
         frame = self._waiting.take(self._frames)
         if frame is None:
@@ -230,7 +230,7 @@ def serve() -> None:
                     encoded = encoder.encode(outcome)
                 except Exception:
                     # A value of an adapter cannot be passed between processes: the first process need not pass it.
-                    _send(out, encoder.encode(Outcome(is_last=True, is_undone=True)))
+                    _send(out, encoder.encode(JobOutcome(is_last=True, is_undone=True)))
                     break
                 _send(out, encoded)
 

@@ -51,7 +51,7 @@ class Answered(Struct, frozen=True):
     fields: dict[str, Any] | None = None
 
 
-class Answer:
+class ToolAnswer:
     """One answer as it is put together. ``most``: the characters it may have; a quarter at most is for remarks."""
 
     def __init__(self, most: int = CHARS_MAX) -> None:
@@ -187,7 +187,7 @@ SESSION = "A session as results cite it: the start of its uid, S3, or its name."
 SINCE = "Only what happened since then: an ISO date, 'yesterday', '3 days', 'last week'."
 
 
-class Tool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class McpTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The family of tools. ``about``: what a model is told of one; ``writes``: whether it changes anything."""
 
     name: ClassVar[str] = ""
@@ -199,7 +199,7 @@ class Tool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         raise NotImplementedError
 
 
-def schema(tool: type[Tool]) -> dict[str, Any]:
+def schema(tool: type[McpTool]) -> dict[str, Any]:
     """The arguments of a tool as JSON Schema."""
     found = msgspec.json.schema(tool)["$defs"][tool.__name__]
     return {key: value for key, value in found.items() if key not in ("title", "description")}

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta, Struct
 
 from backstory.derive.essence import changed_lines, essence
-from backstory.mcp.answer import CHARS_MAX, SINCE, Answer, Answered, Tool, minute, moment, without_asking
+from backstory.mcp.answer import CHARS_MAX, SINCE, Answered, McpTool, ToolAnswer, minute, moment, without_asking
 from backstory.model import Tool as ToolKind
 
 if TYPE_CHECKING:
-    from backstory.ask.calls_made import CallMade
-    from backstory.ask.file_history import Touch
+    from backstory.ask.calls_made import CallMade, TouchingCall
     from backstory.search.query import Excerpt
     from backstory.store import Session
     from backstory.workspace.history.agent_history import AgentHistory
@@ -30,7 +29,7 @@ LINE_CHARS = 300
 RECORDS_SHOWN = 6
 
 
-class SearchSessions(Tool, frozen=True, kw_only=True):
+class SearchSessions(McpTool, frozen=True, kw_only=True):
     """Full-text search, one hit a session."""
 
     name: ClassVar[str] = "search_sessions"
@@ -51,7 +50,7 @@ class SearchSessions(Tool, frozen=True, kw_only=True):
         result = history.search(
             self.query, repository=repository, agent=agent, since=moment(self.since), limit=self.limit
         )
-        found, answer, said = result.findings, Answer(self.max_chars), list[str]()
+        found, answer, said = result.findings, ToolAnswer(self.max_chars), list[str]()
         hits = (
             _hit(each, result.labels, answer, history.excerpt(each, self.query, answer.redactor.text))
             for each in found.excerpts
@@ -76,7 +75,7 @@ class SearchSessions(Tool, frozen=True, kw_only=True):
         return answer.answered([*said, *remarks])
 
 
-class FileHistory(Tool, frozen=True, kw_only=True):
+class FileHistory(McpTool, frozen=True, kw_only=True):
     """The sessions that touched a file."""
 
     name: ClassVar[str] = "file_history"
@@ -89,12 +88,12 @@ class FileHistory(Tool, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=50, description="The most sessions.")] = 10
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
-        by_session: dict[int, list[Touch]] = {}
+        by_session: dict[int, list[TouchingCall]] = {}
         for touch in history.touches(self.path):
             by_session.setdefault(touch.session_id, []).append(touch)
         sessions = history.sessions(list(by_session)[: self.limit])
         labels = history.labels([each.uid for each in sessions.values()])
-        answer = Answer()
+        answer = ToolAnswer()
         found = ((sessions[each], by_session[each]) for each in list(by_session)[: self.limit])
         shown = answer.add_each(_touch_lines(each, touches, labels[each.uid], answer) for each, touches in found)
         said = []
@@ -109,7 +108,7 @@ class FileHistory(Tool, frozen=True, kw_only=True):
         return answer.answered([*said, *remarks])
 
 
-class FindFix(Tool, frozen=True, kw_only=True):
+class FindFix(McpTool, frozen=True, kw_only=True):
     """The remedy that worked when an error was met before."""
 
     name: ClassVar[str] = "find_fix"
@@ -124,7 +123,7 @@ class FindFix(Tool, frozen=True, kw_only=True):
     def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         fixes = history.fixes(self.error, self.limit)
         labels = history.labels([each.session.uid for each in fixes])
-        answer = Answer()
+        answer = ToolAnswer()
         shown = answer.add_each(_fix_lines(each, _Cited(labels[each.session.uid], answer)) for each in fixes)
         said = []
         if not fixes:
@@ -169,7 +168,7 @@ def _only_here(history: AgentHistory) -> str:
     )
 
 
-def _hit(hit: Excerpt, labels: dict[str, str], answer: Answer, excerpt: str) -> dict[str, Any]:
+def _hit(hit: Excerpt, labels: dict[str, str], answer: ToolAnswer, excerpt: str) -> dict[str, Any]:
     """A hit as fields that may be shown. Few, as their names take room of the hits."""
     session = hit.session
     facts = [
@@ -190,13 +189,13 @@ def _hit_lines(hit: dict[str, Any]) -> str:
     return f"{hit['session']} @{hit['seq']} · {hit['from']}\n   {hit['text']}"
 
 
-def _session_words(session: Session, label: str, answer: Answer) -> str:
+def _session_words(session: Session, label: str, answer: ToolAnswer) -> str:
     facts = [", ".join(session.agents), session.shown_project, session.branch or ""]
     title = answer.begun(session.shown_title or "(no prompt)", TITLE_CHARS)
     return f"{label} · {' · '.join(filter(None, facts))} · {title}"
 
 
-def _touch_lines(session: Session, touches: list[Touch], label: str, answer: Answer) -> str:
+def _touch_lines(session: Session, touches: list[TouchingCall], label: str, answer: ToolAnswer) -> str:
     changes = [each for each in touches if each.action != "read"]
     lines = [f"{minute(touches[0].at)} {_session_words(session, label, answer)}"]
     for path in dict.fromkeys(each.path for each in touches):
@@ -225,7 +224,7 @@ class _Cited(Struct, frozen=True):
     """The citations of one session's records."""
 
     label: str
-    answer: Answer
+    answer: ToolAnswer
 
     def at(self, attempt: CallMade) -> str:
         """A call's record."""

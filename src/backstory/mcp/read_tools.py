@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from msgspec import Meta
 
+from backstory import model
 from backstory.conversation.pairing import with_interruptions
+from backstory.derive.essence import changed_lines, essence, result_body, result_facts, without_terminal_codes
 from backstory.errors import RecordNotFound
-from backstory.mcp.answer import CHARS_MAX, CUT, SESSION, Answer, Answered, Tool, minute
-from backstory.mcp.record_words import event_words
+from backstory.mcp.answer import CHARS_MAX, CUT, SESSION, Answered, McpTool, ToolAnswer, minute
 from backstory.workspace.history.entries import with_event
 
 if TYPE_CHECKING:
+    from backstory.model import Event
     from backstory.workspace.history.agent_history import AgentHistory, ReadSession
 
 RECORD_CHARS = 2_000
@@ -30,7 +32,7 @@ OVERLAP_CHARS = 4_096
 """The most around a piece of a long text that is looked at for secrets that its edges may cut."""
 
 
-class GetSession(Tool, frozen=True, kw_only=True):
+class GetSession(McpTool, frozen=True, kw_only=True):
     """Records of a session around one."""
 
     name: ClassVar[str] = "get_session"
@@ -47,7 +49,7 @@ class GetSession(Tool, frozen=True, kw_only=True):
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         read = history.around(history.find(self.session), self.at, self.before, self.after)
-        label, answer = history.label(read.located), Answer(self.max_chars)
+        label, answer = history.label(read.located), ToolAnswer(self.max_chars)
         head = answer.shown(_head_line(read, label, answer))
         answer.add_field("session", head, head)
         if not self.at:
@@ -63,7 +65,7 @@ class GetSession(Tool, frozen=True, kw_only=True):
             said.append(f"Left out: what follows. get_session(session={label!r}, at={following}, before=0)")
         return answer.answered([*said, *remarks])
 
-    def _add_records(self, read: ReadSession, answer: Answer) -> tuple[int | None, bool]:
+    def _add_records(self, read: ReadSession, answer: ToolAnswer) -> tuple[int | None, bool]:
         """Add records while there is room; the first that has none, and whether any was shortened.
 
         What is asked for comes before what stands around it, where not all of it fits.
@@ -95,7 +97,7 @@ def _record(seq: int, words: str) -> dict[str, Any]:
     return {"seq": seq, "words": words}
 
 
-class Expand(Tool, frozen=True, kw_only=True):
+class Expand(McpTool, frozen=True, kw_only=True):
     """Records in full."""
 
     name: ClassVar[str] = "expand"
@@ -115,7 +117,7 @@ class Expand(Tool, frozen=True, kw_only=True):
         seqs = history.seqs(located, self.from_seq, self.to_seq, RECORDS_MAX + 1)
         if not seqs:
             raise RecordNotFound(self.from_seq)
-        label, answer = history.label(located), Answer()
+        label, answer = history.label(located), ToolAnswer()
         left, offset = seqs[RECORDS_MAX] if len(seqs) > RECORDS_MAX else None, self.offset
         for seq in seqs[:RECORDS_MAX]:
             words = [each for entry in history.entries(located, [seq], "full") if (each := event_words(entry.event))]
@@ -134,7 +136,7 @@ class Expand(Tool, frozen=True, kw_only=True):
         return answer.answered([*said, *remarks])
 
 
-def _add_piece(answer: Answer, seq: int, text: str, offset: int) -> int | None:
+def _add_piece(answer: ToolAnswer, seq: int, text: str, offset: int) -> int | None:
     """Add a record's text from an offset on; where not all of it fits, the offset at which it goes on."""
     head = f"@{seq} " if not offset else f"@{seq} (from character {offset:,} of {len(text):,}) "
     room = answer.room - len(head) - 1
@@ -165,7 +167,7 @@ def _piece_end(text: str, most: int) -> int:
     return max(most, 1)
 
 
-def _head_line(read: ReadSession, label: str, answer: Answer) -> str:
+def _head_line(read: ReadSession, label: str, answer: ToolAnswer) -> str:
     """A session in a line: what it is called, who worked where and when, and how long it is."""
     session = read.session
     facts = [
@@ -177,7 +179,7 @@ def _head_line(read: ReadSession, label: str, answer: Answer) -> str:
     return f"Session {label} · {' · '.join(filter(None, facts))} · {title}"
 
 
-def _prompt_lines(read: ReadSession, answer: Answer) -> list[str]:
+def _prompt_lines(read: ReadSession, answer: ToolAnswer) -> list[str]:
     turns = [each for each in read.turns if each.removed is None and each.live is None]
     lines = [
         f"  turn {each.number} @{each.turn.first_seq}: {answer.begun(each.turn.prompt, PROMPT_CHARS)}"
@@ -190,3 +192,53 @@ def _prompt_lines(read: ReadSession, answer: Answer) -> list[str]:
 
 def _turns(count: int) -> str:
     return "1 turn" if count == 1 else f"{count:,} turns"
+
+
+# record words ---------------------------------------------------------------------------------------------------------
+# An event of history as words: who said or did what, with what came of it.
+
+
+def event_words(event: Event) -> str:
+    """Return an event's text, after a word for its kind; '' if a reader learns nothing from it.
+
+    >>> event_words(model.UserMessage(content="fix it"))
+    'prompt: fix it'
+    """
+    match event:
+        case model.UserMessage(content=text):
+            return _said("prompt", text)
+        case model.AssistantText(text=text):
+            return _said("answer", text)
+        case model.Thinking(text=text):
+            return _said("thought", text)
+        case model.ToolCall():
+            return _call(event)
+        case model.ToolResult():
+            return _result(event)
+        case model.Error(message=text):
+            return _said("error", text)
+        case model.Plan(name=name, content=text):
+            return _said(f"plan {name}".rstrip(), text)
+        case model.Compacted(summary=text):
+            return _said("summary of what came before", text)
+        case model.Command(name=name, output=text):
+            return _said(f"command {name}".rstrip(), text) or name
+        case model.Hook(name=name, output=text):
+            return _said(f"hook {name}".rstrip(), text)
+    return ""
+
+
+def _said(what: str, text: str) -> str:
+    words = without_terminal_codes(text).strip()
+    return f"{what}: {words}" if words else ""
+
+
+def _call(call: model.ToolCall) -> str:
+    changed = "".join(f"\n{sign or '#'} {line}" for sign, line in changed_lines(call))
+    return f"call {call.tool_name}: {without_terminal_codes(essence(call))}{changed}".rstrip(": ")
+
+
+def _result(result: model.ToolResult) -> str:
+    facts = result_facts(result)
+    facts = f" ({facts})" if facts and len(facts) < 40 else ""
+    return f"result{facts}: {without_terminal_codes(result_body(result)).strip()}".rstrip(": ")

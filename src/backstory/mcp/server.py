@@ -26,7 +26,7 @@ from mcp_types import (
 from mcp_types import Tool as ListedTool
 
 from backstory.errors import BackstoryError, Next, SessionAmbiguous, SqlWrong
-from backstory.mcp.answer import CHARS_MAX, Answer, Answered, schema
+from backstory.mcp.answer import CHARS_MAX, Answered, ToolAnswer, schema
 from backstory.mcp.kept import IDLE_S
 from backstory.mcp.tools import TOOLS
 from backstory.mcp.transport import standard_streams
@@ -34,7 +34,7 @@ from backstory.mcp.transport import standard_streams
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backstory.mcp.answer import Tool
+    from backstory.mcp.answer import McpTool
     from backstory.mcp.kept import KeptWorkspace
     from backstory.mcp.lobby import Lobby
 
@@ -100,7 +100,7 @@ async def _list_tools(_context: Any, _params: PaginatedRequestParams | None) -> 
     return ListToolsResult(tools=[_listed(each) for each in TOOLS.values()])
 
 
-def _listed(tool: type[Tool]) -> ListedTool:
+def _listed(tool: type[McpTool]) -> ListedTool:
     hints = ToolAnnotations(
         read_only_hint=not tool.writes, destructive_hint=tool.writes, idempotent_hint=not tool.writes,
         open_world_hint=False,
@@ -177,7 +177,7 @@ class _Calls:
 class _Asked:
     """One call: the tool, its arguments, and the client's data beyond them."""
 
-    def __init__(self, tool: type[Tool], arguments: dict[str, Any], said: dict[str, Any]) -> None:
+    def __init__(self, tool: type[McpTool], arguments: dict[str, Any], said: dict[str, Any]) -> None:
         self.tool, self.arguments, self.said = tool, arguments, said
         self.is_cancelled = False
         """True if nobody waits for the answer any more. The thread that answers looks at it."""
@@ -190,9 +190,9 @@ class _Asked:
             self.is_cancelled = True
 
 
-def _refusal(tool: type[Tool], refused: BackstoryError) -> str:
+def _refusal(tool: type[McpTool], refused: BackstoryError) -> str:
     """Return the answer to a refused call. Some messages quote titles, which are history."""
-    answer = Answer()
+    answer = ToolAnswer()
     if isinstance(refused, SqlWrong):
         # SQLite quotes values, such as a text that it took for a path into JSON.
         answer.add_cut(refused.message(_tool_for))

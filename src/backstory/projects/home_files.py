@@ -51,7 +51,7 @@ class HomeFiles(Struct, frozen=True, kw_only=True):
     """Incomplete files that a killed process left while writing one of ours."""
 
 
-class Entry(Struct, frozen=True):
+class HomeFile(Struct, frozen=True):
     """A file, link or folder of a unit, as a path below the home."""
 
     path: str
@@ -75,15 +75,15 @@ def files_of(home: Path) -> HomeFiles:
     return found
 
 
-def entries_of(home: Path, unit: str) -> Iterator[Entry]:
+def entries_of(home: Path, unit: str) -> Iterator[HomeFile]:
     """Yield the entries of a unit, folders before their contents. Pipes and devices are no part of it."""
     status = (home / unit).lstat()
     if stat.S_ISLNK(status.st_mode):
-        yield Entry(unit, is_link=True)
+        yield HomeFile(unit, is_link=True)
     elif stat.S_ISREG(status.st_mode):
-        yield Entry(unit)
+        yield HomeFile(unit)
     elif stat.S_ISDIR(status.st_mode):
-        yield Entry(unit, is_folder=True)
+        yield HomeFile(unit, is_folder=True)
         for each in _sorted(home / unit):
             yield from entries_of(home, f"{unit}/{each.name}")
 

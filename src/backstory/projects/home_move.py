@@ -23,7 +23,7 @@ from backstory.projects.home_files import (
     COPYING,
     DATABASES,
     LOCKS,
-    Entry,
+    HomeFile,
     entries_of,
     files_of,
     names_store,
@@ -42,7 +42,7 @@ SPACE_LEFT_BYTES = 16 * 1024 * 1024
 """Bytes of a disk that stay free."""
 
 
-class Move(Struct, kw_only=True):
+class HomeMove(Struct, kw_only=True):
     """One move. ``source`` and ``to`` are real paths; ``kept``: units that were in ``to`` before."""
 
     source: Path
@@ -89,13 +89,13 @@ def check_owner(folder: Path) -> None:
         raise HomeOfOther(folder)
 
 
-def differing(move: Move) -> list[str]:
+def differing(move: HomeMove) -> list[str]:
     """The units that stay in the old folder, because the new one had others of these names."""
     units = [unit for unit in files_of(move.source).units if unit in move.kept and not unit.startswith(f"{LOCKS}/")]
     return [unit for unit in units if not all(_is_same(move, each) for each in entries_of(move.source, unit))]
 
 
-def check_space(move: Move) -> None:
+def check_space(move: HomeMove) -> None:
     """Raise DiskFull where what has to be copied to another disk does not fit there."""
     if move.source.stat().st_dev == move.to.stat().st_dev:
         return
@@ -118,7 +118,7 @@ def settle_databases(home: Path) -> None:
             backup.settle(home / name)
 
 
-def copy_all(move: Move, progress: Callable[[int, int], None]) -> None:
+def copy_all(move: HomeMove, progress: Callable[[int, int], None]) -> None:
     """Copy all that is to be moved into the new folder, on the disk. Copies from an earlier try are used."""
     _drop_outdated(move)
     found = files_of(move.source)
@@ -133,7 +133,7 @@ def copy_all(move: Move, progress: Callable[[int, int], None]) -> None:
     sync(move.to)
 
 
-def check_all(move: Move, progress: Callable[[int, int], None]) -> None:
+def check_all(move: HomeMove, progress: Callable[[int, int], None]) -> None:
     """Raise HomeCopyDiffers unless the new folder holds what the old one does, and its store is whole."""
     entries = _entries(move)
     for number, entry in enumerate(entries, 1):
@@ -144,7 +144,7 @@ def check_all(move: Move, progress: Callable[[int, int], None]) -> None:
         raise HomeCopyDiffers(move.to / STORE, wrong[0])
 
 
-def take_back(move: Move) -> None:
+def take_back(move: HomeMove) -> None:
     """Remove what was copied, as far as it goes: the old home stays the home."""
     with suppress(OSError, BackstoryError):
         for unit in files_of(move.to).units:
@@ -159,7 +159,7 @@ def take_back(move: Move) -> None:
 # out of the old one ---------------------------------------------------------------------------------------------
 
 
-def clear_source(move: Move) -> None:
+def clear_source(move: HomeMove) -> None:
     """Remove from the old folder what the new one has, byte for byte; the rest stays there, and is noted.
 
     What somebody still wrote to the old folder is copied first.
@@ -181,7 +181,7 @@ def clear_source(move: Move) -> None:
     sync(move.source)
 
 
-def finish(move: Move) -> None:
+def finish(move: HomeMove) -> None:
     """The new folder is a home like any other from now on."""
     # It may have been moved away from there before.
     for mark in (moves.MOVED_TO, moves.MOVED_FROM):
@@ -192,12 +192,12 @@ def finish(move: Move) -> None:
 # one file -------------------------------------------------------------------------------------------------------
 
 
-def _entries(move: Move) -> list[Entry]:
+def _entries(move: HomeMove) -> list[HomeFile]:
     units = [unit for unit in files_of(move.source).units if unit not in move.kept]
     return [entry for unit in units for entry in entries_of(move.source, unit)]
 
 
-def _drop_outdated(move: Move) -> None:
+def _drop_outdated(move: HomeMove) -> None:
     """Remove what an earlier try copied, and the old home, which was in use since, no longer has."""
     current = {entry.path for entry in _entries(move)}
     for unit in files_of(move.to).units:
@@ -208,7 +208,7 @@ def _drop_outdated(move: Move) -> None:
                 _remove_entry(move.to, entry)
 
 
-def _copy(move: Move, entry: Entry) -> None:
+def _copy(move: HomeMove, entry: HomeFile) -> None:
     """Copy a file, link or folder into the new folder. Raises DiskFull, CannotWrite."""
     source, target = move.source / entry.path, move.to / entry.path
     try:
@@ -225,7 +225,7 @@ def _copy(move: Move, entry: Entry) -> None:
         raise as_ours(target, refused) from refused
 
 
-def _write_beside(move: Move, entry: Entry, beside: Path) -> None:
+def _write_beside(move: HomeMove, entry: HomeFile, beside: Path) -> None:
     source = move.source / entry.path
     status = source.lstat()
     if entry.is_link:
@@ -253,7 +253,7 @@ def _write_copy(source: Path, target: Path) -> None:
         os.fsync(to.fileno())
 
 
-def _is_same(move: Move, entry: Entry) -> bool:
+def _is_same(move: HomeMove, entry: HomeFile) -> bool:
     """Return True if the new folder has this entry as the old one has it."""
     source, target = move.source / entry.path, move.to / entry.path
     try:
@@ -272,7 +272,7 @@ def _is_same(move: Move, entry: Entry) -> bool:
         return False
 
 
-def _wanted(move: Move, entry: Entry) -> bytes:
+def _wanted(move: HomeMove, entry: HomeFile) -> bytes:
     return with_new_home(entry.path, (move.source / entry.path).read_bytes(), move.source_names, move.to_name)
 
 
@@ -286,7 +286,7 @@ def _sha256(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
-def _size(home: Path, entries: Sequence[Entry]) -> int:
+def _size(home: Path, entries: Sequence[HomeFile]) -> int:
     return sum((home / each.path).lstat().st_size for each in entries if not each.is_folder)
 
 
@@ -295,7 +295,7 @@ def _remove_unit(home: Path, unit: str) -> None:
         _remove_entry(home, entry)
 
 
-def _remove_entry(home: Path, entry: Entry) -> None:
+def _remove_entry(home: Path, entry: HomeFile) -> None:
     if not entry.is_folder:
         (home / entry.path).unlink()
         return

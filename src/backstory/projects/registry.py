@@ -68,7 +68,7 @@ class KnownProjects:
         """Note a store before it is created, so that it counts as ours also after a crash in between."""
         if not store.exists:
             store.begin_as(store_id := store.new_uid())
-            self._note(Place(store_id=store_id, path=str(store.path)))
+            self._note(NotedStore(store_id=store_id, path=str(store.path)))
 
     def remember(self, store: Store) -> None:
         """Note the path of a store of ours, with its device and inode, by which a moved store is recognised.
@@ -76,7 +76,7 @@ class KnownProjects:
         The store notes where its project's root is; the home store, that the project is not where it was.
         """
         device, inode = file_at(store.path) or (None, None)
-        moved = self._note(Place(store_id=store.id, path=str(store.path), device=device, inode=inode))
+        moved = self._note(NotedStore(store_id=store.id, path=str(store.path), device=device, inode=inode))
         # What cannot be noted now is read as it was recorded, or is noted the next time.
         with suppress(BackstoryError):
             store.settle()
@@ -96,7 +96,7 @@ class KnownProjects:
         else:
             self._home_store.change_moves(lambda known: with_move(known, move))
 
-    def _note(self, place: Place) -> Place | None:
+    def _note(self, place: NotedStore) -> NotedStore | None:
         """Note a place; returns the earlier one of a store that was moved."""
         noted = [(file, known) for file, known in self._pointers() if known.store_id == place.store_id]
         here = next((each for each in noted if each[1].path == place.path), None)
@@ -109,7 +109,7 @@ class KnownProjects:
         self._write(target, place, read)
         return moved[1] if moved is not None and here is None else None
 
-    def _write(self, target: Path, place: Place, read: int) -> None:
+    def _write(self, target: Path, place: NotedStore, read: int) -> None:
         """Write a note whole. ``read``: the mtime in ns of the store when it was last read."""
         whole = target.with_name(f".{target.name}.{os.getpid()}")
         numbers = (place.device, place.inode, place.merged)
@@ -265,11 +265,11 @@ class KnownProjects:
                 report(f"A project's store was not read: {in_words(refused)}")
         return copied
 
-    def _pointers(self) -> list[tuple[Path, Place]]:
+    def _pointers(self) -> list[tuple[Path, NotedStore]]:
         return noted(self._folder)
 
 
-def noted(folder: Path) -> list[tuple[Path, Place]]:
+def noted(folder: Path) -> list[tuple[Path, NotedStore]]:
     """Return every note in a folder with its file; other files are skipped."""
     if not folder.is_dir():
         return []
@@ -281,15 +281,15 @@ def noted(folder: Path) -> list[tuple[Path, Place]]:
     return found
 
 
-def _place(store_id: str, note: bytes) -> Place:
+def _place(store_id: str, note: bytes) -> NotedStore:
     path, _, file = note.partition(b"\0")
     device, inode, *merged = (int(each) for each in file.split()) if file else (None, None)
-    return Place(
+    return NotedStore(
         store_id=store_id, path=os.fsdecode(path), device=device, inode=inode, merged=merged[0] if merged else None
     )
 
 
-def _is_moved(known: Place, place: Place) -> bool:
+def _is_moved(known: NotedStore, place: NotedStore) -> bool:
     """Return True if a store that was noted at one path is now at another."""
     is_same = known.inode is not None and (known.device, known.inode) == (place.device, place.inode)
     return is_same and file_at(Path(known.path)) != (place.device, place.inode)
@@ -360,7 +360,7 @@ class Verdict(StrEnum):
     """It is the home store, at the path of a project's."""
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class NotedStore(Struct, frozen=True, kw_only=True):
     """The noted path of a store of ours. Notes of earlier versions lack the device and inode."""
 
     store_id: str
@@ -386,7 +386,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     """It is the file of the home store."""
 
 
-def whose(seen: Seen, noted: Iterable[Place]) -> Verdict:
+def whose(seen: Seen, noted: Iterable[NotedStore]) -> Verdict:
     """Decide whose a store is. A link that is not noted under its own path may lead anywhere, so it is never ours."""
     if seen.is_machine:
         return Verdict.OURS if seen.is_named else Verdict.MACHINE
@@ -412,5 +412,5 @@ def in_conflict(
     return {each for each in identities if is_id_known or (each in known and known[each] != place)}
 
 
-def _file(place: Place | Seen) -> tuple[int | None, int | None]:
+def _file(place: NotedStore | Seen) -> tuple[int | None, int | None]:
     return place.device, place.inode

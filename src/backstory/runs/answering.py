@@ -50,7 +50,7 @@ class Question(Struct, frozen=True, kw_only=True):
     timeout_s: float = 600.0
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class AgentAnswer(Struct, frozen=True, kw_only=True):
     """An agent's answer, its tokens and cost. ``error``: the reason why there is none; None if it ended well.
 
     ``tokens`` has all of them, or none: of a part it is not known how many there were.
@@ -63,7 +63,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
 
 
-def ask(question: Question, environ: Mapping[str, str]) -> Answer:
+def ask(question: Question, environ: Mapping[str, str]) -> AgentAnswer:
     """Ask an agent, and wait for its answer; what it started is ended with it, also where the wait is interrupted.
 
     Raises UnknownAgent, AgentCannotRun, AgentMissing, AgentNotStarted, TemporaryFolderUnusable.
@@ -105,7 +105,7 @@ def _remove_places(folder: Path, agent: str, environ: Mapping[str, str]) -> None
             each.rmdir()
 
 
-def _ask_in(folder: Path, question: Question, command: list[str], environ: Mapping[str, str]) -> Answer:
+def _ask_in(folder: Path, question: Question, command: list[str], environ: Mapping[str, str]) -> AgentAnswer:
     asked, said, errors = (folder / name for name in ("prompt", "stdout", "stderr"))
     asked.write_bytes(question.prompt.encode("utf-8", "surrogatepass"))
     # The agent works in a folder of its own, where it finds nothing to read or to change.
@@ -121,7 +121,7 @@ def _ask_in(folder: Path, question: Question, command: list[str], environ: Mappi
                 why = _wait(process, question.timeout_s, (said, errors))
             finally:
                 _end(process, folder.name)
-    return Answer(text="", error=why) if why else _answer(question, folder, process.returncode)
+    return AgentAnswer(text="", error=why) if why else _answer(question, folder, process.returncode)
 
 
 def _terminate(_number: int, _frame: object) -> None:
@@ -181,7 +181,7 @@ def _end(process: subprocess.Popen[bytes], run: str) -> None:
     process.wait()
 
 
-def _answer(question: Question, folder: Path, code: int) -> Answer:
+def _answer(question: Question, folder: Path, code: int) -> AgentAnswer:
     reader = stream_reader(agents.load(question.agent))
     events: list[Event] = []
     for output in outputs(folder, reader):
@@ -193,7 +193,7 @@ def _answer(question: Question, folder: Path, code: int) -> Answer:
     # An error that the agent got over is no reason to refuse its answer.
     if ending.outcome == Outcome.COMPLETED and code == 0 and not _has_failed(events):
         error = None
-    return Answer(
+    return AgentAnswer(
         text="\n\n".join(event.text for event in events if isinstance(event, AssistantText)).strip(),
         error=None if error is None and ending.outcome == Outcome.COMPLETED else error or "the agent failed",
         model=ending.model,

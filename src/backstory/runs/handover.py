@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
 from typing import TYPE_CHECKING
 
+from backstory.errors import ClientTooOld
+from backstory.lazy import lazy_regex
 from backstory.runs import process
 from backstory.store.private import as_ours, make_private_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from backstory.agents.contract import InUse
@@ -81,3 +85,35 @@ def who_uses(claims: list[InUse], logs: list[Path]) -> str | None:
         if log.exists() and (writers := process.writers_of(log)):
             return f"process {writers[0]} has {log} open"
     return None
+
+
+# client version -------------------------------------------------------------------------------------------------------
+# Reads the version of an agent's client from the client itself.
+
+
+WAIT_S = 20.0
+_VERSION = lazy_regex(r"\d+(?:\.\d+){1,3}")
+
+
+def check_version(agent: str, program: str, least: str, environ: Mapping[str, str]) -> None:
+    """Ask a client for its version. Raises ClientTooOld if that is less than ``least``, or it says none."""
+    said = version_of(program, environ)
+    if said is None or _parts(said) < _parts(least):
+        raise ClientTooOld(agent, said, least)
+
+
+def version_of(program: str, environ: Mapping[str, str]) -> str | None:
+    """Return the version that a client prints; None if it prints none within a while."""
+    try:
+        done = subprocess.run(
+            [program, "--version"], env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, timeout=WAIT_S,
+            check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(done.stdout.decode("utf-8", "replace"))
+    return found.group() if found else None
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from backstory.errors import BackstoryError, SessionElsewhere
 from backstory.store.moves import refuse_if_moved
 from backstory.store.private import as_ours, make_private_folder
-from backstory.store.tables.queue import HEARTBEAT_S, Owner, Queue
+from backstory.store.tables.queue import HEARTBEAT_S, Queue, QueueOwner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -150,7 +150,7 @@ class SessionLease:
         self.trouble: BackstoryError | None = None
         self._lock = SessionLock(home / LOCKS, session_uid)
         self._path, self._now = store.path, now
-        self._owner = Owner(session_uid=session_uid, pid=os.getpid(), host=host(), started=now(), heartbeat=now())
+        self._owner = QueueOwner(session_uid=session_uid, pid=os.getpid(), host=host(), started=now(), heartbeat=now())
         self._beating: threading.Thread | None = None
         self._over = threading.Event()
 
@@ -212,8 +212,10 @@ class SessionLease:
         self._over = threading.Event()
 
 
-def _heard_of(owner: Owner, now: int) -> Owner:
-    return Owner(session_uid=owner.session_uid, pid=owner.pid, host=owner.host, started=owner.started, heartbeat=now)
+def _heard_of(owner: QueueOwner, now: int) -> QueueOwner:
+    return QueueOwner(
+        session_uid=owner.session_uid, pid=owner.pid, host=owner.host, started=owner.started, heartbeat=now
+    )
 
 
 def host() -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from backstory import ids
 from backstory.errors import BackstoryError, QueueBusy, QueueUnusable
 from backstory.runs.spool import SPOOLS, list_spools
-from backstory.store.tables.queue import Kind, Queue, QueuedPrompt
+from backstory.store.tables.queue import Queue, QueuedKind, QueuedPrompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,9 @@ def dequeue_consumed(store: Store, session_uid: str, consumed: Iterable[str], re
             queued = queue.prompts(session_uid)
             known = set(consumed)
             queue.remove([each.uid for each in queued if each.uid in known])
-            queue.make_followups([each.uid for each in queued if each.uid not in known and each.kind == Kind.STEER])
+            queue.make_followups(
+                [each.uid for each in queued if each.uid not in known and each.kind == QueuedKind.STEER]
+            )
     except QueueUnusable:
         return
 
@@ -55,7 +57,7 @@ def queued_prompts(home: Path, queue: Queue, session_uid: str | None = None) -> 
     return [each for each in prompts if each.uid not in at_work]
 
 
-def new_prompts(session_uid: str, messages: Sequence[tuple[Kind, str, Options]], now: int) -> list[QueuedPrompt]:
+def new_prompts(session_uid: str, messages: Sequence[tuple[QueuedKind, str, Options]], now: int) -> list[QueuedPrompt]:
     """Prompts and messages for a session, each with the uid of the turn it may become."""
     return [
         QueuedPrompt(

@@ -59,7 +59,7 @@ from backstory.store import Store, open_store
 from backstory.store.intake.batches import Arrivals
 from backstory.store.tables import compactions, sessions
 from backstory.store.tables import runs as stored_runs
-from backstory.store.tables.queue import Kind
+from backstory.store.tables.queue import QueuedKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -188,7 +188,7 @@ class Runner:
                 # Its runner was killed before it could take it out.
                 hold.queue.remove([text.uid])
                 continue
-            if text.kind == Kind.STEER:
+            if text.kind == QueuedKind.STEER:
                 # It came when nobody ran any more.
                 hold.queue.make_followups([text.uid])
             return text

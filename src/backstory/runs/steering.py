@@ -21,7 +21,7 @@ import msgspec
 from backstory.errors import BackstoryError, QueueBusy
 from backstory.model import UserMessage, event_to_json, own_line
 from backstory.store.private import write_private
-from backstory.store.tables.queue import Kind, Queue, QueuedPrompt
+from backstory.store.tables.queue import Queue, QueuedKind, QueuedPrompt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,7 +146,7 @@ class Steering:
         self._looked = now
         if self._queue.has_changed() or self._is_stale:
             known = {text.uid for text in self._sent.values()}
-            texts = self._queue.prompts(self._hold.session_uid, Kind.STEER)
+            texts = self._queue.prompts(self._hold.session_uid, QueuedKind.STEER)
             self._is_stale = False
             self._waiting = deque(
                 text for text in texts if text.uid not in known and len(self._line(text)) <= self._feed.line_bytes_max

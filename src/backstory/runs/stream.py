@@ -33,7 +33,7 @@ from backstory.model import (
 from backstory.store import RunStart, codec
 from backstory.store.intake import batches
 from backstory.store.intake.append import APPEND_TRIES, STALE
-from backstory.store.intake.batches import SUFFIX, Arrivals, BatchContent, RecordBatch, RunPart, chunks_of
+from backstory.store.intake.batches import SUFFIX, Arrivals, BatchContent, BatchRun, RecordBatch, chunks_of
 from backstory.store.tables import logs, runs, sidecars
 from backstory.store.tables.logs import API, STDERR, STREAM
 
@@ -294,7 +294,7 @@ class SpooledRun:
         self._seq += 1
         batch = self._batch(content, None)
         batch.follows_leaf, batch.expected_leaf = self._follows_leaf, self._after
-        batch.run = RunPart(
+        batch.run = BatchRun(
             turn_uid=run.turn_uid, is_first=True, prefix_chars=run.prefix_chars, prefix_sha256=run.prefix_sha256
         )
         return batch
@@ -387,7 +387,7 @@ class SpooledRun:
         batch = RecordBatch(
             agent=run.agent, identity=LogIdentity(native_id=self._reader.native_id or self.turn.native_id),
             session_uid=run.session_uid, kind=kind, relpath=f"runs/{run.turn_uid}.{kind}", modified=self._now,
-            cwd=run.cwd, run=RunPart(turn_uid=run.turn_uid), expected_read_to=start, expected_next_seq=self._next_seq,
+            cwd=run.cwd, run=BatchRun(turn_uid=run.turn_uid), expected_read_to=start, expected_next_seq=self._next_seq,
             read_to=end, parsed_to=end, next_seq=self._seq, tail_hash=codec.chunk_digest(tail),
             pending=content.pending(), chunks=chunks_of(start, data), turns=[self.turn],
         )  # fmt: skip
@@ -433,7 +433,7 @@ class SpooledRun:
             content.add(Record([(0, event)], turn.uid, now), self._seq, self.run.cwd)
             self._seq += 1
         batch = self._batch(content, None)
-        batch.run, batch.last_active = RunPart(turn_uid=turn.uid, is_last=True), now
+        batch.run, batch.last_active = BatchRun(turn_uid=turn.uid, is_last=True), now
         return batch
 
 

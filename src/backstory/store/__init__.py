@@ -17,7 +17,7 @@ from backstory.model import Complete
 from backstory.store.database import Database, checked, id_of
 from backstory.store.file import connection, maintenance
 from backstory.store.tables import branches, compactions, decisions, events, logs, plan, session_filter, sessions, turns
-from backstory.store.tables.branches import Named, TreePosition, TreeTurn
+from backstory.store.tables.branches import BranchName, TreePosition, TreeTurn
 from backstory.store.tables.events import StoredEvent
 from backstory.store.tables.session_filter import ListFilter
 from backstory.store.tables.sessions import Cursor, Session, Workplace
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "BranchName",
     "FileStamp",
     "Filter",
     "Log",
-    "Named",
     "Orphan",
     "RecordBatch",
     "RunStart",
@@ -366,7 +366,7 @@ class Store(Database):
         """Let a session's next prompt follow a record; raises RecordNotFound."""
         self.decide(branches.check_out, id_of(session), point, self.now())
 
-    def branch_names(self, session: Session | int, *, removed: bool = False) -> list[Named]:
+    def branch_names(self, session: Session | int, *, removed: bool = False) -> list[BranchName]:
         """Return the names of a session's branches; those of removed ones only when asked for."""
         return self.ask(branches.names, id_of(session), removed=removed)
 

@@ -56,7 +56,7 @@ class Decided(Struct, Generic[T], frozen=True):
     late: list[Late]
 
 
-class Owner(Struct, frozen=True):
+class SessionOwner(Struct, frozen=True):
     """The store that owns a session. ``store`` is None where it cannot be opened now, ``id`` where a log owns it."""
 
     id: str | None
@@ -64,30 +64,30 @@ class Owner(Struct, frozen=True):
     late: list[Late]
 
 
-class Decisions:
+class DecisionWriter:
     """Writes decisions about sessions. ``home``: the machine's store."""
 
     def __init__(self, home: Store, projects: KnownProjects) -> None:
         self.home, self.projects = home, projects
 
-    def owner(self, found: Store, uid: str) -> Owner:
+    def owner(self, found: Store, uid: str) -> SessionOwner:
         """The store that owns a session that was found in this one."""
         owner_id = found.ask_or(None, sessions.owner, uid)
         if owner_id is None:
-            return Owner(None, None, [])
+            return SessionOwner(None, None, [])
         if owner_id == found.id:
-            return Owner(owner_id, found, [])
+            return SessionOwner(owner_id, found, [])
         late, other = list[Late](), None
         for path in self.projects.places_of(owner_id):
             try:
                 store = self.projects.opened(owner_id, path)
                 if store.has(uid):
                     # Of two copies of a store one may lack it.
-                    return Owner(owner_id, store, [])
+                    return SessionOwner(owner_id, store, [])
                 other = other or store
             except (BackstoryError, OSError) as refused:
                 late.append(Late(path, short_reason(refused)))
-        return Owner(owner_id, other, [] if other is not None else late[:1])
+        return SessionOwner(owner_id, other, [] if other is not None else late[:1])
 
     def decide(self, found: Store, uid: str, change: Callable[[Store, Session], T]) -> Decided[T]:
         """Write a decision where the session is owned, else in the machine's store, and copy it.
@@ -111,7 +111,7 @@ class Decisions:
                 return Decided(value, store, late + self.copy(store, uid, late))
         raise refusals[0]
 
-    def _writable(self, owner: Owner, found: Store, uid: str) -> Iterator[Store]:
+    def _writable(self, owner: SessionOwner, found: Store, uid: str) -> Iterator[Store]:
         """The stores that a decision may be written in: the owner, the machine's, the one it was found in."""
         tried = set[Path]()
         for store in (owner.store, self.home, found):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backstory.conversation.board import Offer
     from backstory.runs.runner import Runner
     from backstory.workspace.board import Board
-    from backstory.workspace.decisions import Decisions
+    from backstory.workspace.decisions import DecisionWriter
 
 
 HOME_STORE = "store.db"
@@ -210,11 +210,11 @@ class Place:
         )  # fmt: skip
 
     @cached_property
-    def decisions(self) -> Decisions:
+    def decisions(self) -> DecisionWriter:
         """The writer of a person's decisions: to the session's owner first, then to every store that holds it."""
-        from backstory.workspace.decisions import Decisions
+        from backstory.workspace.decisions import DecisionWriter
 
-        return Decisions(self.machine_store, self.known_projects)
+        return DecisionWriter(self.machine_store, self.known_projects)
 
     def board(
         self,

@@ -23,26 +23,25 @@ if TYPE_CHECKING:
     from backstory.ask.stats import By
     from backstory.conversation.board import Offer
     from backstory.derive.secrets import Redactor
-    from backstory.export.shared import Point, SharedSession
+    from backstory.export.shared import OutlinePoint, SharedSession
     from backstory.model import Event
     from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
     from backstory.store.intake.derived_tables import StoredCheckpoint
     from backstory.store.tables.session_filter import Selection
-    from backstory.workspace.history.attempts import SessionAttempts
     from backstory.workspace.history.authorship import Authorship
-    from backstory.workspace.history.entries import Entry, Form, OutlineEntry
+    from backstory.workspace.history.entries import Form, OutlineEntry, SessionEntry
     from backstory.workspace.history.habits import Habits
     from backstory.workspace.history.listing import Listing
     from backstory.workspace.history.records import Path
-    from backstory.workspace.history.searching import Cancellation, SearchQuery, SearchResult
+    from backstory.workspace.history.searching import Cancellation, SearchAnswer, SearchQuery
     from backstory.workspace.history.sessions import ListedSession, Page, SessionFilter, SessionPage
     from backstory.workspace.history.sharing import Shared
     from backstory.workspace.history.stats import Stats, StatsQuery, ToolStats
     from backstory.workspace.history.targets import Branch, Target
     from backstory.workspace.history.transcript import ListedTurn, Transcript
     from backstory.workspace.history.trees import Comparison, SessionTree
-    from backstory.workspace.history.work import HandCommits, SessionWork
+    from backstory.workspace.history.work import HandCommits, SessionAttempts, SessionWork
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.place import Place
     from backstory.workspace.runs.contexts import SessionContext
@@ -164,7 +163,7 @@ class Reader:
 
         ``report``: (done, total) sessions.
         """
-        from backstory.workspace.history.attempts import tried_in
+        from backstory.workspace.history.work import tried_in
 
         return tried_in(self._listing, wanted, report)
 
@@ -237,7 +236,7 @@ class Reader:
 
     def points(
         self, located: LocatedSession, redactor: Redactor | None = None
-    ) -> tuple[SharedSession, Iterator[Point]]:
+    ) -> tuple[SharedSession, Iterator[OutlinePoint]]:
         """The outline of a session for other people: what was asked, decided and committed, in order."""
         from backstory.workspace.history import sharing
 
@@ -258,7 +257,7 @@ class Reader:
         turns = located.store.ask(stored_turns.numbers, located.session.id)
         return tuple(outlined(each, turns) for each in located.store.ask(stored_events.outline, located.session.id))
 
-    def entries(self, located: LocatedSession, seqs: Sequence[int], form: Form = "compact") -> tuple[Entry, ...]:
+    def entries(self, located: LocatedSession, seqs: Sequence[int], form: Form = "compact") -> tuple[SessionEntry, ...]:
         """The entries of these records of a session, in order, each with its event."""
         from backstory.workspace.history.entries import entries_of
 
@@ -272,7 +271,7 @@ class Reader:
         form: Form = "compact",
         turns: Container[int | None] | None = None,
         limit: int | None = None,
-    ) -> Iterator[Entry]:
+    ) -> Iterator[SessionEntry]:
         """The stored events of a session behind ``after`` (seq, part), in order; read in pages as they are asked for.
 
         ``turns``: only those of turns with these numbers (None: before the first). What belongs to a turn that was
@@ -283,7 +282,7 @@ class Reader:
         found = events_behind(located, after, form, turns)
         return found if limit is None else islice(found, limit)
 
-    def record(self, located: LocatedSession, seq: int) -> tuple[Entry, ...]:
+    def record(self, located: LocatedSession, seq: int) -> tuple[SessionEntry, ...]:
         """The events of one record, each in full. Raises RecordNotFound."""
         found = self.entries(located, [seq], "full")
         if not found:
@@ -335,16 +334,16 @@ class Reader:
 
         return session_context(located, budget, explain=explain, offer=offer)
 
-    def search(self, query: SearchQuery, cancellation: Cancellation | None = None) -> SearchResult:
+    def search(self, query: SearchQuery, cancellation: Cancellation | None = None) -> SearchAnswer:
         """Search the home store. Raises Cancelled if another thread asked for the ``cancellation``."""
         from backstory.store.intake.coverage import Coverage
-        from backstory.workspace.history.searching import SearchResult, search
+        from backstory.workspace.history.searching import SearchAnswer, search
 
         findings = search(self._place, query, cancellation)
         # Their numbers would mean other sessions in another project.
         uids = {session.uid for each in findings.excerpts for session in (each.session, each.shown)}
         home = self._place.home_store
-        return SearchResult(
+        return SearchAnswer(
             query=query,
             findings=findings,
             labels=self.labels(sorted(uids)),

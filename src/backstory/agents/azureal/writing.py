@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory import ids
-from backstory.agents.azureal import cells, rows, told
+from backstory.agents.azureal import cells, rows
 from backstory.agents.azureal.places import NAME, VERSION
 from backstory.agents.azureal.reader import Line, record, tagged
 from backstory.agents.contract import StoreContent
@@ -221,15 +221,15 @@ class _File:
                 continue
             event = event_from_json(json.encode())
             # How a turn ended stands with the turn.
-            made = list(told.told(event)) if event.kind != Complete.kind else []
-            loses = told.loses(event, chars)
+            made = list(cells.told(event)) if event.kind != Complete.kind else []
+            loses = cells.loses(event, chars)
             for place, each in enumerate(made):
                 self._stage_event(numbers[of], turn_id, seq, part, each, place, loses if place == 0 else None)
             if not made and loses is not None:
                 self._insert("event", numbers[of], turn_id, seq, part, 0, None, None, 0, loses)
 
     def _stage_event(
-        self, number: int, turn_id: int | None, seq: int, part: int, each: told.Told, place: int, loses: str | None
+        self, number: int, turn_id: int | None, seq: int, part: int, each: cells.Told, place: int, loses: str | None
     ) -> None:
         data = self._encoder.packed(each.json)
         self._insert("event", number, turn_id, seq, part, place, each.kind, data, each.char_len, loses)
@@ -295,7 +295,7 @@ class _File:
             (staged,),
         )
         for turn_id, seq, prompt in missing.fetchall():
-            for each in told.told(UserMessage(content=prompt)):
+            for each in cells.told(UserMessage(content=prompt)):
                 self._stage_event(staged, turn_id, seq, -1, each, 0, None)
 
     def _add_endings(self, staged: int) -> _Ending:
@@ -311,7 +311,7 @@ class _File:
             if outcome in (Outcome.COMPLETED, Outcome.FAILED):
                 success = outcome == Outcome.COMPLETED
                 last = _Ending(int(success), duration_ms or 0, float(cost_usd or 0))
-                each = told.complete(success, duration_ms, cost_usd)
+                each = cells.complete(success, duration_ms, cost_usd)
                 self._stage_event(staged, turn_id, seq, _LAST_PART, each, 0, None)
         return last
 
@@ -406,7 +406,7 @@ def _after(ending: _Ending, line: Line, kind: str) -> _Ending:
         _, body = tagged(line)
         duration_ms, cost_usd = int(_number(body.get("duration_ms"))), float(_number(body.get("cost_usd")))
         return _Ending(int(body.get("success") is True), duration_ms, cost_usd)
-    return _Ending() if kind in told.CONTENT_KINDS else ending
+    return _Ending() if kind in cells.CONTENT_KINDS else ending
 
 
 def _text(value: Any) -> str | None:

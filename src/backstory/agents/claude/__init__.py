@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from backstory.agents.claude.commits import TRAILERS
-from backstory.agents.claude.guide import Guide
 from backstory.agents.claude.log import Logs
-from backstory.agents.claude.own_log import OwnLogs
 from backstory.agents.claude.places import NAME, Asking
 from backstory.agents.claude.reports import Reports
 from backstory.agents.claude.resume import Resuming
-from backstory.agents.claude.run import Runs
-from backstory.agents.claude.settings import Retention, Servers, Skills
+from backstory.agents.claude.run import OwnLogs, Runs
+from backstory.agents.claude.settings import TRAILERS, Guide, Retention, Servers, Skills
 from backstory.agents.claude.sidecars import Sidecars
 from backstory.agents.claude.steer import Steering
 from backstory.agents.claude.write import Writing

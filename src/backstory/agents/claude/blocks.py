@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct, field
 
-from backstory.agents.claude import changed_files, kinds
+from backstory.agents.claude import records
 from backstory.agents.claude.records import Block, plain_text
 from backstory.agents.claude.tools import PLAN_TOOL, REFUSED_BY_USER, answers, path_in, refusal, tool_of
 from backstory.model import AssistantText, Event, Plan, Thinking, ToolCall, ToolResult, UserMessage
@@ -53,7 +54,7 @@ class Blocks:
                 return [self._tool_call(block)]
             case kind if kind.endswith("_tool_result"):
                 return [self._tool_result(block)]
-            case kind if kind in kinds.KEPT_BLOCKS:
+            case kind if kind in records.KEPT_BLOCKS:
                 return []
             case kind:
                 return [self._unknown.emit(f"assistant/{kind}")]
@@ -71,8 +72,8 @@ class Blocks:
     def _result(self, block: Block, tool_use_result: bytes) -> list[Event]:
         """A tool's result, what the user said in it, and the plan that the call put before the user."""
         result = self._tool_result(block)
-        if changed_files.MARK in tool_use_result:
-            result = msgspec.structs.replace(result, changes=changed_files.changes(tool_use_result))
+        if MARK in tool_use_result:
+            result = msgspec.structs.replace(result, changes=changes(tool_use_result))
         words = refusal(result) if result.is_error else "\n".join(answers(result, tool_use_result))
         events: list[Event] = [result, UserMessage(content=words)] if words.strip() else [result]
         plan = self._plans.pop(result.tool_use_id, None)
@@ -84,3 +85,38 @@ class Blocks:
     def _tool_result(self, block: Block) -> ToolResult:
         call_id = block.tool_use_id or ""
         return self._calls.close(call_id).result(call_id, plain_text(block.content), is_error=bool(block.is_error))
+
+
+# changed files --------------------------------------------------------------------------------------------------------
+# The files that a shell command changed, as a client saw them that watches the repository it works in.
+
+
+MARK = b'"bashEditDiff"'
+"""In every result that lists such files."""
+
+
+class _ChangedFile(Struct):
+    path: str = field(name="filePath")
+    created: bool = False
+    deleted: bool = False
+
+
+class _Diff(Struct):
+    files: list[_ChangedFile] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list, name="changedFiles")
+
+
+class _ShellResult(Struct):
+    diff: _Diff = field(default_factory=_Diff, name="bashEditDiff")
+
+
+def changes(tool_use_result: bytes) -> dict[str, str]:
+    """Return the change of each path by a shell's result: ``create``, ``edit`` or ``delete``."""
+    try:
+        seen = msgspec.json.decode(tool_use_result, type=_ShellResult).diff
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    found = dict.fromkeys(seen.changed, "edit")
+    for each in seen.files:
+        found[each.path] = "create" if each.created else "delete" if each.deleted else "edit"
+    return found

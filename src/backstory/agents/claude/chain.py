@@ -8,14 +8,28 @@ is no usage but zeros, which the loader demands.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from backstory.agents.claude import images
+import msgspec
+
 from backstory.agents.claude.resume import PROJECTS, project_folder
 from backstory.agents.claude.steer import Steering
 from backstory.bounds import iso
-from backstory.conversation.carried import Answer, Call, Interruption, Message, Remark, Words
+from backstory.conversation.carried import (
+    Action,
+    Call,
+    CarriedAnswer,
+    Image,
+    Interruption,
+    Message,
+    Remark,
+    ReplaceText,
+    RunCommand,
+    Words,
+    WriteFile,
+)
 from backstory.conversation.carrying import SUMMARY_AS_TEXT
 from backstory.ids import written_turn_id
 from backstory.model import encoded
@@ -23,7 +37,8 @@ from backstory.model import encoded
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from backstory.conversation.carried import CarriedSession, CarriedTurn, Image, Step
+    from backstory.conversation.carried import CarriedSession, CarriedTurn, Step
+    from backstory.model import ToolCall
 
 INTERRUPTED = "[Request interrupted by user]"
 UNKNOWN_MODEL = "unknown"
@@ -81,7 +96,7 @@ class _Chain:
                 uuid = Steering().message_id(f"{self._turn}/{name}")
                 yield self.user(name, _content(step.text, step.images), step.at, uuid=uuid)
             case Remark():
-                blocks = [{"type": "text", "text": step.text}, *map(images.block_of, step.images)]
+                blocks = [{"type": "text", "text": step.text}, *map(block_of, step.images)]
                 yield self.user(name, blocks, step.at, isMeta=True)
             case Interruption():
                 yield self.user(name, [{"type": "text", "text": INTERRUPTED}], step.at)
@@ -112,11 +127,11 @@ class _Chain:
 def _content(text: str, pictures: tuple[Image, ...]) -> Any:
     if not pictures:
         return text
-    return [*([{"type": "text", "text": text}] if text else []), *map(images.block_of, pictures)]
+    return [*([{"type": "text", "text": text}] if text else []), *map(block_of, pictures)]
 
 
-def _block(part: Answer | Call) -> dict[str, Any]:
-    if isinstance(part, Answer):
+def _block(part: CarriedAnswer | Call) -> dict[str, Any]:
+    if isinstance(part, CarriedAnswer):
         return {"type": "text", "text": part.text}
     return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.input}
 
@@ -124,3 +139,66 @@ def _block(part: Answer | Call) -> dict[str, Any]:
 def _result(call: Call) -> dict[str, Any]:
     content = _content(call.result, call.images)
     return {"type": "tool_result", "tool_use_id": call.id, "content": content, "is_error": call.is_error}
+
+
+# actions --------------------------------------------------------------------------------------------------------------
+# The calls of this agent as actions, whatever a tool is called, and actions as its calls.
+
+
+def action_of(call: ToolCall) -> Action | None:
+    """See ``contract.WritePart``. An ``Edit`` may begin and end inside lines, which no other tool says as well."""
+    match call.tool_name, call.input:
+        case "Bash", {"command": str(command)}:
+            return RunCommand(command=command)
+        case "Write", {"file_path": str(path), "content": str(content)}:
+            return WriteFile(path=path, content=content)
+    return None
+
+
+def call_for(action: Action, folder: str) -> tuple[str, Any]:
+    """See ``contract.WritePart``. Paths are absolute here, and every command begins in the session's folder."""
+    match action:
+        case RunCommand(command=command, folder=where):
+            moved = where is not None and where != folder
+            return "Bash", {"command": f"cd {shlex.quote(where or '')} && {command}" if moved else command}
+        case ReplaceText(path=path, old=old, new=new):
+            return "Edit", {"file_path": _absolute(path, folder), "old_string": old, "new_string": new}
+        case WriteFile(path=path, content=content):
+            return "Write", {"file_path": _absolute(path, folder), "content": content}
+
+
+def _absolute(path: str, folder: str) -> str:
+    return path if path.startswith("/") else f"{folder.rstrip('/')}/{path}"
+
+
+def own_call(call: ToolCall) -> tuple[str, Any] | None:
+    """See ``contract.WritePart``."""
+    return (call.tool_name, call.input) if call.tool_name and isinstance(call.input, dict) else None
+
+
+# images ---------------------------------------------------------------------------------------------------------------
+# Images in records: blocks of a message, or of a tool's result.
+
+
+def images_in(line: bytes) -> list[Image]:
+    """The images of a record, in order; none where it is no record."""
+    try:
+        record = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    message = record.get("message") if isinstance(record, dict) else None
+    return list(_in_blocks(message.get("content") if isinstance(message, dict) else None, None))
+
+
+def _in_blocks(blocks: Any, call_id: str | None) -> Iterator[Image]:
+    for block in blocks if isinstance(blocks, list) else ():
+        match block:
+            case {"type": "image", "source": {"type": "base64", "media_type": str(kind), "data": str(data)}}:
+                yield Image(media_type=kind, data=data, call_id=call_id)
+            case {"type": "tool_result", "content": list(inner), "tool_use_id": str(call)} if call_id is None:
+                yield from _in_blocks(inner, call)
+
+
+def block_of(image: Image) -> dict[str, Any]:
+    """An image as a block of a message."""
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": image.data}}

@@ -8,14 +8,13 @@ import msgspec
 
 from backstory import ids
 from backstory.agents import jsonl, numbers
-from backstory.agents.claude import kinds, prompts, reports, retries
+from backstory.agents.claude import prompts, records, reports, retries
 from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.places import NAME
-from backstory.agents.claude.queued import Queue
 from backstory.agents.claude.records import Message, Record, plain_text, record_decoder, text_of
 from backstory.agents.claude.spending import Spending
 from backstory.agents.claude.state import State
-from backstory.agents.claude.turns import Anchors, note_end, parent_of_prompt
+from backstory.agents.claude.turns import Anchors, Queue, note_end, parent_of_prompt
 from backstory.agents.turn_fold import TurnFold
 from backstory.conversation.context import typed_part
 from backstory.lazy import lazy_regex
@@ -135,7 +134,7 @@ class Reader(TurnFold[State]):
             return self._system(record)
         if kind == "progress" and reports.MARK in bytes(record.data):
             self._has_reports = True
-        return [] if kind in kinds.KEPT else [self.unknown.emit(kind or "record without a type")]
+        return [] if kind in records.KEPT else [self.unknown.emit(kind or "record without a type")]
 
     def _note_title(self, kind: str, title: Any) -> None:
         if isinstance(title, str) and title.strip() and _TITLE_RANK[kind] >= self._state.title_rank:
@@ -237,7 +236,7 @@ class Reader(TurnFold[State]):
                 (given[key] for key in ("content", "stdout", "stderr", "blockingError") if given.get(key)), ""
             )
             return [Hook(name=str(given.get("hookName", kind)), output=plain_text(output))] if output else []
-        return [] if kind in kinds.KEPT_ATTACHMENTS else [self.unknown.emit(f"attachment/{kind}")]
+        return [] if kind in records.KEPT_ATTACHMENTS else [self.unknown.emit(f"attachment/{kind}")]
 
     def _system(self, record: Record) -> list[Event]:
         kind = record.subtype or ""
@@ -253,7 +252,7 @@ class Reader(TurnFold[State]):
             if duration_ms is not None:
                 # Hooks that let the agent go on, and queued words, end a turn more than once.
                 self._state.turn.duration_ms = (self._state.turn.duration_ms or 0) + duration_ms
-        return [] if kind in kinds.KEPT_SYSTEM else [self.unknown.emit(f"system/{kind}")]
+        return [] if kind in records.KEPT_SYSTEM else [self.unknown.emit(f"system/{kind}")]
 
 
 def _anchors_in(lines: Iterable[bytes], identity: LogIdentity) -> dict[str, str | None]:

@@ -1,4 +1,4 @@
-"""The places of Claude Code's MCP servers and skills, and the days for which it keeps its logs.
+"""Settings of Claude Code: its MCP servers and skills, how long it keeps logs, what it asks about, commits' trailers.
 
 The person's servers are in ``.claude.json``: beside the folder of logs, but in it where CLAUDE_CONFIG_DIR names that.
 A ``.config.json`` that an old build left in that folder is read instead. The client parses both as plain JSON.
@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backstory.agents.contract import ServerFile
+from backstory.agents.claude.tools import REFUSED_BY_USER, TOOLS
+from backstory.agents.contract import NotRun, ServerFile
+from backstory.agents.trailers import Trailers
+from backstory.model import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,3 +74,40 @@ def _has_content(path: Path) -> bool:
         return path.is_file() and path.stat().st_size > 0
     except OSError:
         return False
+
+
+# commits --------------------------------------------------------------------------------------------------------------
+# The trailers of a commit's message: who helped, and the session.
+
+
+TRAILERS = Trailers(r"noreply@anthropic\.com", session_keys=("claude-session", "x-claude-session"))
+
+
+# guide ----------------------------------------------------------------------------------------------------------------
+# The calls that Claude Code asks a person about, and the rules by which it asks no more.
+
+
+_DENIED = "Permission for this tool use was denied"
+_SIBLING_FAILED = "Sibling tool call errored"
+
+
+class Guide:
+    """See ``contract.GuidePart``."""
+
+    settings = ".claude/settings.json, permissions.allow"
+
+    def allow_rule(self, tool_name: str, words: Sequence[str]) -> str | None:
+        """A tool by its name; of commands those that begin with the words.
+
+        >>> Guide().allow_rule("Bash", ["git", "diff"])
+        'Bash(git diff:*)'
+        """
+        if TOOLS.get(tool_name) != Tool.SHELL:
+            return "Edit" if TOOLS.get(tool_name) in (Tool.EDIT, Tool.WRITE) else tool_name
+        return f"{tool_name}({' '.join(words)}:*)" if words else None
+
+    def why_not_run(self, output: str) -> NotRun | None:
+        """Refusals begin with one of two sentences; a call beside one that failed is named its sibling."""
+        if output.startswith((REFUSED_BY_USER, _DENIED)):
+            return NotRun.REFUSED
+        return NotRun.DROPPED if _SIBLING_FAILED in output else None

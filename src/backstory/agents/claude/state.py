@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from backstory.agents import latency
+from backstory.agents import turn_fold
 from backstory.agents.claude.records import Counted
 from backstory.agents.turn_fold import TurnState
 
@@ -28,7 +28,7 @@ class State(TurnState, kw_only=True):
     """The session's running total when it was last logged."""
     turn_without_base: str = ""
     """The uid of the turn in which the first total came, where that may hold what other turns cost."""
-    latency: latency.Total = field(default_factory=latency.Total)
+    latency: turn_fold.Total = field(default_factory=turn_fold.Total)
     plans: dict[str, str] = field(default_factory=dict)
     """Plans whose calls have no result yet, by their ids."""
     queued: list[str] = field(default_factory=list)

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import Struct, field
+
 from backstory.agents import jsonl, numbers
-from backstory.agents.claude import kinds, prompts, retries, steer
+from backstory.agents.claude import prompts, records, retries, steer
 from backstory.agents.claude.blocks import Blocks
 from backstory.agents.claude.records import (
     Message,
@@ -23,29 +26,14 @@ from backstory.agents.claude.records import (
     tokens_of,
     tokens_of_run,
 )
-from backstory.agents.claude.stream_records import Delta, StreamEvent, StreamRecord, stream_decoder
 from backstory.agents.claude.tools import path_in, tool_of
 from backstory.agents.contract import Ending, Exit, SteerState, Streamed
 from backstory.agents.turn_fold import OpenCalls, UnknownCounts
 from backstory.bounds import added
-from backstory.model import (
-    PARTIAL,
-    Compacted,
-    Complete,
-    Error,
-    Event,
-    Hook,
-    Init,
-    Outcome,
-    Tokens,
-    ToolCall,
-)
+from backstory.model import PARTIAL, Compacted, Complete, Error, Event, Hook, Init, Outcome, Tokens, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from backstory.agents.claude.stream_records import StreamRecord
-
 
 _ACKNOWLEDGES = "msg_lifecycle_v1"
 """Among the capabilities of a version that says which messages it takes up."""
@@ -156,7 +144,7 @@ class StreamReader:
                     )
                 ]
             case kind:
-                return [] if kind in kinds.KEPT_STREAM else [self.unknown.emit(kind or "record without a type")]
+                return [] if kind in records.KEPT_STREAM else [self.unknown.emit(kind or "record without a type")]
 
     def _note_steering(self, record: StreamRecord) -> None:
         """Note what a record says about messages to the running agent."""
@@ -222,7 +210,7 @@ class StreamReader:
                 self._is_compacted = True
                 return []
             case kind:
-                return [] if kind in kinds.KEPT_STREAM_SYSTEM else [self.unknown.emit(f"system/{kind}")]
+                return [] if kind in records.KEPT_STREAM_SYSTEM else [self.unknown.emit(f"system/{kind}")]
 
     def _delta_of(self, record: StreamRecord) -> str:
         """Note what a part of an answer says about the whole; its text, if it has any."""
@@ -335,3 +323,61 @@ def _call(denied: dict[str, Any]) -> ToolCall:
         file_path=path_in(given),
         input=given,
     )
+
+
+# stream records -------------------------------------------------------------------------------------------------------
+# The records that a run prints, as far as they are read.
+
+
+class Delta(Struct):
+    type: str = ""
+    text: str | None = None
+    stop_reason: str | None = None
+
+
+class StreamEvent(Struct):
+    type: str = ""
+    message: Message | None = None
+    delta: Delta | None = None
+    usage: Usage | None = None
+
+
+class StreamRecord(Struct):
+    type: str = ""
+    tool_use_result: msgspec.Raw = msgspec.Raw()
+    subtype: str | None = None
+    timestamp: Any = None
+    command_uuid: str | None = None
+    state: Any = None
+    capabilities: Any = None
+    session_id: str | None = None
+    parent_tool_use_id: str | None = None
+    message: Message | str | None = None
+    event: StreamEvent | None = None
+    cwd: str | None = None
+    model: str | None = None
+    claude_code_version: str | None = None
+    is_synthetic: bool | None = field(default=None, name="isSynthetic")
+    is_api_error_message: bool | None = None
+    api_error_status: int | str | None = None
+    attempt: Any = None
+    max_retries: Any = None
+    error: Any = None
+    error_status: int | str | None = None
+    is_error: bool | None = None
+    result: Any = None
+    errors: Any = None
+    terminal_reason: str | None = None
+    local_command: Any = None
+    local_command_source: Any = None
+    stop_reason: str | None = None
+    duration_ms: Any = None
+    duration_api_ms: Any = None
+    total_cost_usd: Any = None
+    usage: Usage | None = None
+    permission_denials: Any = None
+    model_usage: Any = field(default=None, name="modelUsage")
+    """The tokens that each model used, and the most that it takes."""
+
+
+stream_decoder = msgspec.json.Decoder(StreamRecord)

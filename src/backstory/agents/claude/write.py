@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path, PurePath
 
-    from backstory.agents.claude import actions, chain, images
+    from backstory.agents.claude import chain
     from backstory.conversation.carried import Action, CarriedSession, CarriedTurn, Image
     from backstory.model import ToolCall
 else:
-    actions = lazy_module("backstory.agents.claude.actions")
     chain = lazy_module("backstory.agents.claude.chain")
-    images = lazy_module("backstory.agents.claude.images")
+    chain = lazy_module("backstory.agents.claude.chain")
+    chain = lazy_module("backstory.agents.claude.chain")
 
 
 class Writing:
@@ -26,16 +26,16 @@ class Writing:
     window_chars = 600_000
 
     def images(self, line: bytes) -> list[Image]:
-        return images.images_in(line)
+        return chain.images_in(line)
 
     def action_of(self, call: ToolCall) -> Action | None:
-        return actions.action_of(call)
+        return chain.action_of(call)
 
     def own_call(self, call: ToolCall) -> tuple[str, Any] | None:
-        return actions.own_call(call)
+        return chain.own_call(call)
 
     def call_for(self, action: Action, folder: str) -> tuple[str, Any] | None:
-        return actions.call_for(action, folder)
+        return chain.call_for(action, folder)
 
     def settings(self, environ: Mapping[str, str], root: Path) -> dict[str, str]:
         return {}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from backstory.agents.codex.commits import TRAILERS
-from backstory.agents.codex.guide import Guide
 from backstory.agents.codex.log import Logs
 from backstory.agents.codex.own_log import OwnLogs
 from backstory.agents.codex.places import NAME, Asking
 from backstory.agents.codex.resume import Resuming
 from backstory.agents.codex.run import Runs
-from backstory.agents.codex.settings import Servers, Skills
+from backstory.agents.codex.settings import TRAILERS, Guide, Servers, Skills
 from backstory.agents.codex.write import Writing
 from backstory.agents.contract import Agent
 

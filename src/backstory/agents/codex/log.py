@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from backstory.agents import jsonl
-from backstory.agents.codex.identity import identify
+from backstory.agents.codex import records
 from backstory.agents.codex.places import is_log, log_roots
 from backstory.agents.codex.reader import Reader
-from backstory.agents.codex.records import ResponseLine, records_on
+from backstory.agents.codex.records import (
+    ResponseLine,
+    SessionMeta,
+    SessionMetaLine,
+    Source,
+    SubAgent,
+    ThreadSpawn,
+    records_on,
+)
 from backstory.lazy import lazy_regex
+from backstory.model import LogIdentity, Relation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from backstory.agents.contract import LogRoot
-    from backstory.model import LogIdentity
-
 
 _UNIQUE_ID = lazy_regex(r"[a-z]+_[0-9a-f-]{24,}$")
 
@@ -54,3 +62,63 @@ class Logs:
             return None
         given = record.payload.id if isinstance(record, ResponseLine) else None
         return given if given is not None and _UNIQUE_ID.match(given) else None
+
+
+# identity -------------------------------------------------------------------------------------------------------------
+# Finds the owner of a file: the thread, and the one that it was forked or spawned from.
+
+
+_OURS = lazy_regex(rb'"type"\s*:\s*"(?:session_meta|turn_context|response_item|event_msg|compacted|world_state)"')
+_PAYLOAD = lazy_regex(rb'"payload"\s*:')
+_META = lazy_regex(rb'"type"\s*:\s*"session_meta"')
+_ID = lazy_regex(rb'"id"\s*:\s*"([^"\\]+)"')
+_FORKED_FROM = lazy_regex(rb'"forked_from_id"\s*:\s*"([^"\\]+)"')
+_REVIEW_OF = lazy_regex(rb'"parent_thread_id"\s*:\s*"([^"\\]+)".*?"source"\s*:\s*\{\s*"subagent"\s*:\s*"')
+_SPAWNED_BY = lazy_regex(rb'"thread_spawn"\s*:\s*\{[^{}]*?"parent_thread_id"\s*:\s*"([^"\\]+)"')
+_FILE_ID = lazy_regex(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
+
+def identify(path: Path, head: bytes) -> LogIdentity | None:
+    if early := records.META.match(head):
+        return LogIdentity(native_id=early.group(1).decode("utf-8", "replace"))
+    if not (_OURS.search(head) and _PAYLOAD.search(head)):
+        return None
+    meta = _first_meta(head)
+    in_name = _FILE_ID.search(jsonl.stem(path))
+    native_id = meta.id or (in_name.group() if in_name else jsonl.stem(path))
+    if spawned_by := _spawned_by(meta):
+        return LogIdentity(native_id=native_id, parent_native_id=spawned_by, relation=Relation.SUBAGENT)
+    if meta.forked_from_id:
+        return LogIdentity(native_id=native_id, parent_native_id=meta.forked_from_id, relation=Relation.FORK)
+    return LogIdentity(native_id=native_id)
+
+
+def _first_meta(head: bytes) -> SessionMeta:
+    """Return the content of the first session_meta, and no later one: a fork repeats its parent's after its own."""
+    line = next((line for line in jsonl.lines_in(head) if _META.search(line)), b"")
+    try:
+        record = records_on(line)[0]
+    except jsonl.NotJson:
+        # Its instructions may be longer than the head; what names the thread comes before them.
+        spawned_by = _word(_SPAWNED_BY.search(line) or _REVIEW_OF.search(line))
+        return SessionMeta(
+            id=_word(_ID.search(line, max(line.find(b'"payload"'), 0))),
+            forked_from_id=_word(_FORKED_FROM.search(line)),
+            source=Source(SubAgent(ThreadSpawn(spawned_by))),
+        )
+    return record.payload if isinstance(record, SessionMetaLine) else SessionMeta()
+
+
+def _spawned_by(meta: SessionMeta) -> str | None:
+    """The thread that spawned this one; a review names it beside its source, which is no more than a word."""
+    match meta.source:
+        case Source(subagent=str()):
+            return meta.parent_thread_id
+        case Source(subagent=SubAgent(thread_spawn=ThreadSpawn(parent_thread_id=spawned_by))):
+            return spawned_by
+        case _:
+            return None
+
+
+def _word(found: re.Match[bytes] | None) -> str | None:
+    return found.group(1).decode("utf-8", "replace") if found else None

@@ -21,10 +21,10 @@ from backstory.agents.codex.records import (
     ResponseLine,
     SessionMetaLine,
     TurnItem,
+    plain_text,
     records_on,
 )
 from backstory.agents.codex.tools import TOOLS, call_of, inner_command
-from backstory.agents.codex.values import plain_text
 from backstory.model import (
     AssistantText,
     Complete,

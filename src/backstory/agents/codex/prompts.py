@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from backstory.agents.codex.records import ResponseItem
-from backstory.agents.codex.values import text_of
+from backstory.agents.codex.records import ResponseItem, text_of
 from backstory.lazy import lazy_regex
 from backstory.model import Command
 

@@ -13,9 +13,12 @@ import re
 
 from backstory.agents import jsonl, numbers
 from backstory.agents.codex.fold import Fold
-from backstory.agents.codex.kinds import KEPT, KEPT_EVENTS, KEPT_ITEMS, KEPT_RESPONSES
 from backstory.agents.codex.prompts import is_synthetic, typed, typed_command
 from backstory.agents.codex.records import (
+    KEPT,
+    KEPT_EVENTS,
+    KEPT_ITEMS,
+    KEPT_RESPONSES,
     CompactedLine,
     EventLine,
     EventMsg,
@@ -29,11 +32,12 @@ from backstory.agents.codex.records import (
     TurnContextLine,
     TurnError,
     TurnItem,
+    code_of,
+    plain_text,
     records_on,
 )
 from backstory.agents.codex.retries import retry_of
 from backstory.agents.codex.tools import event_failed, item_failed, nested_call
-from backstory.agents.codex.values import code_of, plain_text
 from backstory.lazy import lazy_regex
 from backstory.model import (
     AssistantText,

@@ -6,16 +6,19 @@ read from are left out. What is ``Any`` is shown as it stands, whatever it is: w
 The first builds wrote payloads bare: a session's meta has no type, all others are response items.
 """
 
-# Types stand here as they are: written as text, as elsewhere, they would take decoders 0.5 ms to find at every start.
-from typing import Any
+from __future__ import annotations
+
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Struct, field
 
 from backstory.agents import jsonl, numbers
-from backstory.agents.codex import bare_records
-from backstory.agents.codex.fitting import decode_fitting, fitted
 from backstory.agents.codex.usage import Usage
+from backstory.lazy import lazy_regex
+from backstory.model import encoded
 
 # whose log it is ----------------------------------------------------------------------------------------------
 
@@ -235,7 +238,7 @@ def records_on(line: bytes) -> list[Record]:
 def _read_again(record: OtherLine, line: bytes, place: int) -> Record:
     payload = bytes(record.payload)
     is_bare = payload in (b"", b"null")
-    if is_bare and bare_records.BARE.match(line):
+    if is_bare and BARE.match(line):
         return _early(record, line)
     kind = _LINES.get(record.type)
     if kind is None:
@@ -251,9 +254,146 @@ def _early(record: OtherLine, line: bytes) -> Record:
     """A record of the first builds as today's would say it."""
     if record.type:
         item = decode_fitting(line, _response_decoder)[0]
-        return ResponseLine(item, record.timestamp, bare_records.cwd_in(line) or None)
+        return ResponseLine(item, record.timestamp, cwd_in(line) or None)
     meta = decode_fitting(line, _meta_decoder)[0]
     if meta.id is None:
         # The state between them.
         return OtherLine("world_state", record.timestamp)
     return SessionMetaLine(meta, record.timestamp)
+
+
+# kinds ----------------------------------------------------------------------------------------------------------------
+# Types of records, responses, events and items that say nothing that is shown; their bytes are kept.
+
+
+KEPT = frozenset(
+    {
+        "inter_agent_communication", "inter_agent_communication_metadata", "item_completed", "realtime_item",
+        "security_risk_score", "token_count", "token_usage_record", "world_state",
+    }
+)  # fmt: skip
+KEPT_RESPONSES = frozenset(
+    {
+        "additional_tools", "compaction", "compaction_summary", "compaction_trigger", "context_compaction",
+        "ghost_snapshot", "other",
+    }
+)  # fmt: skip
+KEPT_EVENTS = frozenset(
+    {
+        "agent_message", "agent_message_content_delta", "agent_message_delta", "agent_reasoning",
+        "agent_reasoning_delta", "agent_reasoning_raw_content", "agent_reasoning_raw_content_delta",
+        "agent_reasoning_section_break", "apply_patch_approval_request", "background_event",
+        "collab_agent_interaction_begin", "collab_agent_interaction_end", "collab_agent_spawn_begin",
+        "collab_agent_spawn_end", "collab_close_begin", "collab_close_end", "collab_resume_begin", "collab_resume_end",
+        "collab_waiting_begin", "collab_waiting_end", "context_compacted", "dynamic_tool_call_request",
+        "dynamic_tool_call_response", "elicitation_request", "entered_review_mode", "exec_approval_request",
+        "exec_command_begin", "exec_command_end", "exec_command_output_delta", "exited_review_mode", "hook_completed",
+        "hook_started", "image_generation_begin", "image_generation_end", "item_started", "mcp_startup_complete",
+        "mcp_startup_update", "mcp_tool_call_begin", "mcp_tool_call_end", "model_reroute", "patch_apply_begin",
+        "patch_apply_end", "patch_apply_updated", "plan_delta", "plan_update", "raw_response_item",
+        "reasoning_content_delta", "reasoning_raw_content_delta", "request_permissions", "request_user_input",
+        "session_configured", "shutdown_complete", "terminal_interaction", "thread_goal_updated",
+        "thread_settings_applied", "turn_diff", "undo_completed", "undo_started", "view_image_tool_call",
+        "web_search_begin", "web_search_end",
+    }
+)  # fmt: skip
+KEPT_ITEMS = frozenset(
+    {
+        "AgentMessage", "CollabAgentToolCall", "CommandExecution", "ContextCompaction", "DynamicToolCall",
+        "EnteredReviewMode", "ExitedReviewMode", "FileChange", "HookPrompt", "ImageGeneration", "ImageView",
+        "McpToolCall", "Plan", "Reasoning", "SubAgentActivity", "WebSearch",
+    }
+)  # fmt: skip
+KEPT_STREAM = frozenset({"turn.started"})
+KEPT_STREAM_ITEMS = frozenset({"agent_message", "error", "plan", "reasoning", "todo_list"})
+"""Items that are written when they are done, if at all."""
+
+
+# values ---------------------------------------------------------------------------------------------------------------
+# Texts of a record, however they are wrapped.
+
+
+def plain_text(value: Any) -> str:
+    """The text of a content value: a string, parts with text, or anything else as JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, list):
+        return "\n".join(text for text in map(plain_text, value) if text)
+    if isinstance(value, dict):
+        if isinstance(value.get("text"), str):
+            return str(value["text"])
+        kind = text_of(value.get("type"))
+        if "image" in kind:
+            return "[image]"
+        if kind == "encrypted_content":
+            sealed = text_of(value.get("encrypted_content"))
+            return "" if sealed.startswith("gAAAA") else sealed
+    return encoded(value).decode()
+
+
+def text_of(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def code_of(info: dict[str, Any] | str | None) -> str:
+    """An error's name, whether it stands alone or over its details."""
+    return next(iter(info), "") if isinstance(info, dict) else info or ""
+
+
+# fitting --------------------------------------------------------------------------------------------------------------
+# Objects as Structs as far as they fit: a field of another type than any build has written is as if it were not
+# there.
+
+
+S = TypeVar("S", bound=Struct)
+
+
+def decode_fitting(line: bytes, decoder: msgspec.json.Decoder[S]) -> list[S]:
+    """The records on a line, as ``jsonl.decode``, but for fields that do not fit. Raises NotJson."""
+    try:
+        return [decoder.decode(line)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [fitted(each, decoder.type) for each in jsonl.patiently(line)]
+
+
+def fitted(given: dict[str, Any], kind: type[S]) -> S:
+    """Raises NotJson where a ``type`` is no word: nobody knows what such an object is."""
+    try:
+        return msgspec.convert(given, kind)
+    except (msgspec.ValidationError, RecursionError):
+        values = [(name, _fitted_value(given[key], type_)) for name, key, type_ in _fields(kind) if key in given]
+    if ("type", UNSET) in values:
+        raise jsonl.NotJson("a type that is no word")
+    return kind(**{name: value for name, value in values if value is not UNSET})
+
+
+def _fitted_value(value: Any, type_: Any) -> Any:
+    """UNSET for what does not fit."""
+    try:
+        return msgspec.convert(value, type_)
+    except (msgspec.ValidationError, RecursionError):
+        choices = get_args(type_) if isinstance(type_, UnionType) or get_origin(type_) is Union else (type_,)
+        structs = (each for each in choices if isinstance(each, type) and issubclass(each, Struct))
+        struct = next(structs, None)
+        return fitted(value, struct) if struct is not None and isinstance(value, dict) else UNSET
+
+
+@cache
+def _fields(kind: type[Struct]) -> list[tuple[str, str, Any]]:
+    return [(each.name, each.encode_name, each.type) for each in msgspec.structs.fields(kind)]
+
+
+# bare records ---------------------------------------------------------------------------------------------------------
+# Records of an agent's first builds, which stand bare in their lines. What they say of the session as a whole.
+
+
+BARE = lazy_regex(rb'\s*\{"(?:id|record_type|type)"\s*:')
+META = lazy_regex(rb'\s*\{"id"\s*:\s*"([^"\\]+)"\s*,\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"(?:instructions|git)"')
+"""The first line of such a log."""
+_CWD = lazy_regex(rb"<environment_context>\s*(?:\\n\s*)*(?:<cwd>|Current working directory: )([^<\\\"]+)")
+
+
+def cwd_in(line: bytes) -> str:
+    """The working folder of a session: only the environment text sent to the model contains it."""
+    found = _CWD.search(line)
+    return found.group(1).decode("utf-8", "replace").strip() if found else ""

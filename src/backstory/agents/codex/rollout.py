@@ -12,19 +12,36 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from backstory.agents.codex import actions, images
+import msgspec
+
 from backstory.agents.codex.places import NAME
 from backstory.agents.codex.resume import SESSIONS
+from backstory.agents.codex.tools import inner_command
 from backstory.bounds import iso
-from backstory.conversation.carried import Answer, Call, CarriedTurn, Interruption, Message, Remark, Words
+from backstory.conversation.carried import (
+    Action,
+    Call,
+    CarriedAnswer,
+    CarriedTurn,
+    Image,
+    Interruption,
+    Message,
+    Remark,
+    ReplaceText,
+    RunCommand,
+    Words,
+    WriteFile,
+)
 from backstory.conversation.carrying import SUMMARY_AS_TEXT
 from backstory.ids import written_turn_id
+from backstory.lazy import lazy_regex
 from backstory.model import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from backstory.conversation.carried import CarriedSession, Image, Step
+    from backstory.conversation.carried import CarriedSession, Step
+    from backstory.model import ToolCall
 
 ABORTED = "<turn_aborted>\nThe user interrupted the previous turn on purpose.\n</turn_aborted>"
 TYPED, NOT_TYPED = "user.text", "unknown"
@@ -82,7 +99,7 @@ class _Rollout:
         """Yield the typed prompt, for the model and for the screen."""
         if turn.prompt or turn.images:
             yield self.words(turn.prompt, turn.started, TYPED, turn.images)
-            shown = [images.url_of(each) for each in turn.images]
+            shown = [url_of(each) for each in turn.images]
             yield self._event("user_message", turn.started, message=turn.prompt, images=shown, local_images=[])
 
     def step(self, step: Step) -> Iterator[bytes]:
@@ -110,11 +127,11 @@ class _Rollout:
         content = [*([_input(text)] if text else []), *map(_image, pictures)]
         return self._message("user", content, whose, at)
 
-    def _part(self, part: Answer | Call, at: int | None) -> bytes:
+    def _part(self, part: CarriedAnswer | Call, at: int | None) -> bytes:
         match part:
-            case Answer(text=text):
+            case CarriedAnswer(text=text):
                 return self._message("assistant", [{"type": "output_text", "text": text}], NOT_TYPED, at)
-            case Call(name=actions.PATCH):
+            case Call(name=name) if name == PATCH:
                 given = {"name": part.name, "input": part.input["patch"], "status": "completed"}
                 return self._line("response_item", at, type="custom_tool_call", call_id=part.id, **given)
         # As a log is read, an MCP server's tool has a name of two parts.
@@ -124,7 +141,7 @@ class _Rollout:
         return self._line("response_item", at, type="function_call", call_id=part.id, **given)
 
     def _result(self, call: Call, at: int | None) -> bytes:
-        kind = "custom_tool_call_output" if call.name == actions.PATCH else "function_call_output"
+        kind = "custom_tool_call_output" if call.name == PATCH else "function_call_output"
         output: Any = call.result
         if call.images:
             output = [*([_input(call.result)] if call.result else []), *map(_image, call.images)]
@@ -150,4 +167,127 @@ def _input(text: str) -> dict[str, Any]:
 
 
 def _image(image: Image) -> dict[str, Any]:
-    return {"type": "input_image", "image_url": images.url_of(image)}
+    return {"type": "input_image", "image_url": url_of(image)}
+
+
+# images ---------------------------------------------------------------------------------------------------------------
+# Images in records: parts of a message, what came with a prompt, or what a tool returned.
+
+
+_DATA = lazy_regex(r"data:([a-z]+/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]+)")
+_LISTS = ("content", "images", "output")
+
+
+def images_in(line: bytes) -> list[Image]:
+    """The images of a record, in order; none where it is no record, or only names files."""
+    try:
+        record = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return []
+    payload = record.get("payload", record) if isinstance(record, dict) else None
+    if isinstance(payload, dict) and isinstance(payload.get("item"), dict):
+        payload = payload["item"]
+    if not isinstance(payload, dict):
+        return []
+    call_id = payload.get("call_id")
+    return [image for name in _LISTS for image in _in_parts(payload.get(name), call_id)]
+
+
+def _in_parts(parts: Any, call_id: Any) -> Iterator[Image]:
+    for part in parts if isinstance(parts, list) else ():
+        url = part.get("image_url") if isinstance(part, dict) else part
+        if isinstance(url, str) and (found := _DATA.fullmatch(url)):
+            call = call_id if isinstance(call_id, str) else None
+            yield Image(media_type=found.group(1), data=found.group(2), call_id=call)
+
+
+def url_of(image: Image) -> str:
+    """An image as the client writes it."""
+    return f"data:{image.media_type};base64,{image.data}"
+
+
+# actions --------------------------------------------------------------------------------------------------------------
+# The calls of this agent as actions, whatever a tool is called, and actions as its calls.
+
+
+SHELL, PATCH = "exec_command", "apply_patch"
+BEGIN, END = "*** Begin Patch", "*** End Patch"
+ADD, UPDATE = "*** Add File: ", "*** Update File: "
+
+
+def action_of(call: ToolCall) -> Action | None:
+    """See ``contract.WritePart``. A patch is one action if it changes one place of one file."""
+    match call.tool_name, call.input:
+        case "exec_command", {"cmd": str(command)}:
+            return RunCommand(command=command, folder=_text(call.input.get("workdir")))
+        case "exec_command" | "shell" | "shell_command" | "local_shell" | "container.exec", {"command": command}:
+            where = _text(call.input.get("workdir")) or _text(call.input.get("working_directory"))
+            return _command(command, where)
+        case "apply_patch", {"patch": str(patch)}:
+            return _patched(patch)
+    return None
+
+
+def call_for(action: Action, folder: str) -> tuple[str, Any] | None:
+    """See ``contract.WritePart``. A patch has whole lines, each with its end: other texts cannot be written as one."""
+    match action:
+        case RunCommand(command=command, folder=where):
+            return SHELL, {"cmd": command, **({"workdir": where} if where and where != folder else {})}
+        case WriteFile(path=path, content=content) if content.endswith("\n") and "\r" not in content:
+            added = [f"+{line}" for line in content[:-1].split("\n")]
+            return PATCH, {"patch": "\n".join([BEGIN, f"{ADD}{path}", *added, END])}
+    return None
+
+
+def own_call(call: ToolCall) -> tuple[str, Any] | None:
+    """See ``contract.WritePart``. A run's stream names calls in its own way, and some calls have no result in a log."""
+    name, given = call.tool_name, call.input
+    match name, given:
+        case "exec_command", {"cmd": str()}:
+            return name, given
+        case "exec_command" | "shell" | "local_shell", {"command": str()}:
+            action = action_of(call)
+            return None if action is None else call_for(action, "")
+        case "apply_patch", {"patch": str()}:
+            return name, given
+        case "apply_patch" | "local_shell" | "web_search" | "image_generation" | "tool_search", _:
+            return None
+    # What the stream calls SERVER.TOOL, and a script's input, is no function of this name.
+    return (name, given) if name and "." not in name and isinstance(given, dict) and set(given) != {"input"} else None
+
+
+def _command(command: object, folder: str | None) -> RunCommand | None:
+    match command:
+        case str():
+            return RunCommand(command=command, folder=folder)
+        case ["bash" | "sh" | "zsh" | "/bin/bash" | "/bin/sh" | "/bin/zsh", "-c" | "-lc", str(inner)]:
+            return RunCommand(command=inner, folder=folder)
+        case list() if command and all(isinstance(word, str) for word in command):
+            import shlex  # few logs name a command by its words
+
+            return RunCommand(command=inner_command(shlex.join(command)), folder=folder)
+    return None
+
+
+def _patched(patch: str) -> Action | None:
+    lines = patch.strip().split("\n")
+    if len(lines) < 3 or lines[0] != BEGIN or lines[-1] != END:
+        return None
+    head, body = lines[1], lines[2:-1]
+    if head.startswith(ADD) and all(line.startswith("+") for line in body):
+        return WriteFile(path=head.removeprefix(ADD), content="".join(f"{line[1:]}\n" for line in body))
+    if head.startswith(UPDATE) and body and body[0].startswith("@@"):
+        return _replaced(head.removeprefix(UPDATE), body[1:])
+    return None
+
+
+def _replaced(path: str, body: list[str]) -> ReplaceText | None:
+    if not body or any(line[:1] not in (" ", "-", "+") for line in body):
+        return None
+    old = "".join(f"{line[1:]}\n" for line in body if line[0] in " -")
+    new = "".join(f"{line[1:]}\n" for line in body if line[0] in " +")
+    return ReplaceText(path=path, old=old, new=new) if old else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

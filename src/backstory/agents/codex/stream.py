@@ -12,13 +12,18 @@ import msgspec
 from msgspec import Struct
 
 from backstory.agents import jsonl
-from backstory.agents.codex.fitting import decode_fitting, fitted
-from backstory.agents.codex.kinds import KEPT_STREAM, KEPT_STREAM_ITEMS
-from backstory.agents.codex.records import ItemResult, TurnError
+from backstory.agents.codex.records import (
+    KEPT_STREAM,
+    KEPT_STREAM_ITEMS,
+    ItemResult,
+    TurnError,
+    decode_fitting,
+    fitted,
+    plain_text,
+)
 from backstory.agents.codex.retries import is_retry, retry_of
 from backstory.agents.codex.tools import TOOLS, arguments_of, inner_command
 from backstory.agents.codex.usage import Usage, added_to
-from backstory.agents.codex.values import plain_text
 from backstory.agents.contract import Ending, SteerState, Streamed
 from backstory.agents.turn_fold import UnknownCounts
 from backstory.lazy import lazy_regex

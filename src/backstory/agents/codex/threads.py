@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import tomllib
 from contextlib import closing
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backstory import ids
@@ -20,8 +22,7 @@ from backstory.agents.contract import IndexChange
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
 
 WAIT_S = 3.0
 RECORDS_MAX = 200
@@ -183,3 +184,32 @@ def _prompt(line: bytes) -> str:
 def _text(value: object) -> str | None:
     """A value as the client writes it: texts as they are, anything else as JSON."""
     return value if isinstance(value, str) or value is None else json.dumps(value, separators=(",", ":"))
+
+
+# provider -------------------------------------------------------------------------------------------------------------
+# Finds the service that the client on this machine asks: it continues no log of another one.
+
+
+DEFAULT = "openai"
+
+
+def of_client(environ: Mapping[str, str], root: Path) -> str:
+    """The name of the client's model provider: as its settings say, else as its newest thread has it."""
+    try:
+        settings = tomllib.loads((root / "config.toml").read_text("utf-8"))
+    except (OSError, ValueError):
+        settings = {}
+    named = settings.get("model_provider")
+    if isinstance(named, str) and named:
+        return named
+    database = newest_database(Path(environ.get("CODEX_SQLITE_HOME") or root))
+    return (database and _of_newest_thread(database)) or DEFAULT
+
+
+def _of_newest_thread(database: Path) -> str | None:
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=WAIT_S)) as db:
+            row = db.execute("select model_provider from threads order by updated_at desc limit 1").fetchone()
+    except sqlite3.Error:
+        return None
+    return row[0] if row and isinstance(row[0], str) else None

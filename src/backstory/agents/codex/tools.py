@@ -9,9 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct
 
-from backstory.agents.codex.fitting import fitted
-from backstory.agents.codex.records import EventMsg, ItemResult, McpResult, ResponseItem, TurnItem
-from backstory.agents.codex.values import plain_text
+from backstory.agents.codex.records import EventMsg, ItemResult, McpResult, ResponseItem, TurnItem, fitted, plain_text
 from backstory.lazy import lazy_regex
 from backstory.model import Event, Tool, ToolCall, ToolResult
 

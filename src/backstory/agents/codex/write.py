@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import PurePath
 
-    from backstory.agents.codex import actions, images, provider, rollout, threads
+    from backstory.agents.codex import rollout, threads
     from backstory.conversation.carried import Action, CarriedSession, CarriedTurn, Image
     from backstory.model import ToolCall
 else:
-    actions = lazy_module("backstory.agents.codex.actions")
-    images = lazy_module("backstory.agents.codex.images")
-    provider = lazy_module("backstory.agents.codex.provider")
+    rollout = lazy_module("backstory.agents.codex.rollout")
+    rollout = lazy_module("backstory.agents.codex.rollout")
+    threads = lazy_module("backstory.agents.codex.threads")
     rollout = lazy_module("backstory.agents.codex.rollout")
     threads = lazy_module("backstory.agents.codex.threads")
 
@@ -29,19 +29,19 @@ class Writing:
     window_chars = 750_000
 
     def images(self, line: bytes) -> list[Image]:
-        return images.images_in(line)
+        return rollout.images_in(line)
 
     def action_of(self, call: ToolCall) -> Action | None:
-        return actions.action_of(call)
+        return rollout.action_of(call)
 
     def own_call(self, call: ToolCall) -> tuple[str, Any] | None:
-        return actions.own_call(call)
+        return rollout.own_call(call)
 
     def call_for(self, action: Action, folder: str) -> tuple[str, Any] | None:
-        return actions.call_for(action, folder)
+        return rollout.call_for(action, folder)
 
     def settings(self, environ: Mapping[str, str], root: Path) -> dict[str, str]:
-        return {"model_provider": provider.of_client(environ, root)}
+        return {"model_provider": threads.of_client(environ, root)}
 
     def obstacle(self, environ: Mapping[str, str], root: Path) -> str | None:
         return threads.obstacle(Path(environ.get("CODEX_SQLITE_HOME") or root))

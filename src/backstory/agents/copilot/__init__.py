@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from backstory.agents.contract import Agent
-from backstory.agents.copilot.commits import TRAILERS
 from backstory.agents.copilot.database import Databases
 from backstory.agents.copilot.export import Export
-from backstory.agents.copilot.guide import Guide
 from backstory.agents.copilot.log import Documents, Logs
 from backstory.agents.copilot.places import NAME
 from backstory.agents.copilot.resume import Resuming
-from backstory.agents.copilot.settings import Servers, Skills
+from backstory.agents.copilot.settings import TRAILERS, Guide, Servers, Skills
 from backstory.agents.copilot.sidecars import Sidecars
 
 AGENT = Agent(

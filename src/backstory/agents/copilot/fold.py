@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import field
+from msgspec import Struct, field, structs
 
-from backstory.agents import (
-    latency,
-    numbers,
-    token_sums,
-)
-from backstory.agents.copilot.helpers import Helpers
+from backstory.agents import numbers, turn_fold
 from backstory.agents.copilot.places import NAME
 from backstory.agents.copilot.tools import (
     EDITOR_COMMANDS,
@@ -45,6 +40,30 @@ from backstory.model import (
     Unknown,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HELPERS_MAX = 500
+"""The most helpers of a session that are known at once."""
+
+
+class Helpers(Struct):
+    """The calls that began the helpers of a session, by the helpers' ids."""
+
+    calls: dict[str, str] = field(default_factory=dict)
+
+    def named(self, events: list[Event], kind: str, data: dict[str, Any], helper: Any) -> list[Event]:
+        """Return the events of a helper's record, with the call by which it is at work if that is known."""
+        parent, own = data.get("parentToolCallId"), helper if isinstance(helper, str) else ""
+        if kind == "subagent.started" and own and isinstance(call_id := data.get("toolCallId"), str):
+            self.calls[own] = call_id
+            if len(self.calls) > HELPERS_MAX:
+                self.calls.pop(next(iter(self.calls)))
+        call_id = parent if isinstance(parent, str) else self.calls.get(own, "")
+        return [
+            msgspec.structs.replace(each, tool_use_id=call_id) if isinstance(each, Hook) else each for each in events
+        ]
+
 
 class State(TurnState, kw_only=True):
     """The state of a reader between two readings: bounded, whatever the log's size."""
@@ -68,7 +87,7 @@ class State(TurnState, kw_only=True):
     turns_counted: int = 0
     counted_before: list[Tokens] = field(default_factory=list)
     """The tokens counted since that total before each turn that began since, but for the first of very many."""
-    latency: latency.Total = field(default_factory=latency.Total)
+    latency: turn_fold.Total = field(default_factory=turn_fold.Total)
     messages: list[Any] = field(default_factory=list)
     """A document's messages, for as long as it has no timeline."""
     messages_bytes: int = 0
@@ -219,14 +238,14 @@ class Fold(TurnFold[State]):
         state, total = self._state, Tokens()
         for each in metrics.values():
             usage = each.get("usage") if isinstance(each, dict) else None
-            total = token_sums.sum_of(total, tokens_in(usage if isinstance(usage, dict) else {}))
-        grown = token_sums.since(total, state.total, state.counted)
+            total = sum_of(total, tokens_in(usage if isinstance(usage, dict) else {}))
+        grown = since(total, state.total, state.counted)
         total_ms = numbers.count(latency_ms, "api_latency_ms")
         lasted_ms = state.latency.grown_ms(total_ms, state.turns_seen, is_anew=grown is total)
         if not state.has_receipts:
             self._give_latency(lasted_ms)
         counted, turns_counted = self._counted_by(grown)
-        rest = token_sums.above_zero(token_sums.difference(grown, counted))
+        rest = above_zero(difference(grown, counted))
         # A total without what was counted does not say what the rest of that is.
         is_short = _has_less(grown, counted)
         if any(msgspec.structs.astuple(rest)):
@@ -258,19 +277,19 @@ class Fold(TurnFold[State]):
         state = self._state
         if _has_less(total, state.counted):
             for place, before in enumerate(state.counted_before):
-                own = token_sums.difference(state.counted, before)
+                own = difference(state.counted, before)
                 if own.output == total.output:
                     return own, len(state.counted_before) - place
         return state.counted, state.turns_counted
 
     def _count(self, tokens: Tokens) -> None:
-        self._state.counted = token_sums.sum_of(self._state.counted, tokens)
+        self._state.counted = sum_of(self._state.counted, tokens)
         self._give(tokens)
 
     def _give(self, tokens: Tokens) -> None:
         turn = self._state.turn
         if turn is not None:
-            turn.tokens = token_sums.sum_of(turn.tokens, tokens)
+            turn.tokens = sum_of(turn.tokens, tokens)
             turn.tokens_source = turn.tokens_source or "reported"
 
     def _give_latency(self, total: Any) -> None:
@@ -283,3 +302,46 @@ class Fold(TurnFold[State]):
 def _has_less(total: Tokens, counted: Tokens) -> bool:
     """Return True if requests were counted that a total does not hold."""
     return (total.output or 0) < (counted.output or 0)
+
+
+# token sums -----------------------------------------------------------------------------------------------------------
+# Arithmetic with the tokens of a turn, each kind for itself.
+
+
+def each(how: Callable[[int | None, int | None], int | None], one: Tokens, other: Tokens) -> Tokens:
+    """Every kind of ``one`` with that of ``other``."""
+    return Tokens(**{name: how(getattr(one, name), getattr(other, name)) for name in Tokens.__struct_fields__})
+
+
+def sum_of(one: Tokens, other: Tokens) -> Tokens:
+    """Both together."""
+    return each(lambda this, that: that if this is None else added(this, that), one, other)
+
+
+def difference(one: Tokens, other: Tokens) -> Tokens:
+    """Return the part by which ``one`` is larger, which may be below zero."""
+    return each(_less, one, other)
+
+
+def _less(this: int | None, that: int | None) -> int | None:
+    if this is None:
+        return None
+    return LOST if LOST in (this, that) else this - (that or 0)
+
+
+def above_zero(tokens: Tokens) -> Tokens:
+    """The same without what is below zero."""
+    return each(lambda this, _: None if this is None else max(this, 0), tokens, tokens)
+
+
+def since(total: Tokens, before: Tokens, counted: Tokens) -> Tokens:
+    """By how much a process's total grew; ``total`` itself where it was counted anew.
+
+    It starts again at zero where a session is not resumed but read anew, as after a rewind: then it has shrunk, or it
+    is nearer to what was counted since than its growth is.
+    """
+    grown = difference(total, before)
+    output = counted.output or 0
+    has_shrunk = any(each is not None and each < 0 for each in structs.astuple(grown))
+    is_anew = abs((total.output or 0) - output) < abs((grown.output or 0) - output)
+    return total if has_shrunk or is_anew else grown

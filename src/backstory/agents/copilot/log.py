@@ -30,13 +30,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import ids
-from backstory.agents import (
-    jsonl,
-    latency,
-)
+from backstory.agents import jsonl, turn_fold
 from backstory.agents.contract import LogRoot
 from backstory.agents.copilot import document, rows
-from backstory.agents.copilot.document_fold import DocumentFold
+from backstory.agents.copilot.document import DocumentFold
 from backstory.agents.copilot.fold import RECENT_IDS, State
 from backstory.agents.copilot.places import DATABASE, EARLIEST, FOLDER, LOG, holds_documents, is_document, is_moved
 from backstory.agents.copilot.records import Line, _decoder, is_ours, records_on, session_started
@@ -361,7 +358,7 @@ class Reader(DocumentFold, RowFold):
         # Several processes may have written to one file, each counting from zero.
         state.has_receipts = False
         self._count_anew(Tokens())
-        state.latency = latency.Total(0, state.turns_seen)
+        state.latency = turn_fold.Total(0, state.turns_seen)
         cwd = as_text(context.get("cwd")) if isinstance(context, dict) else ""
         return Init(cwd=cwd, model=state.selected or "", version=state.session.agent_version or "")
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from backstory.ask.attempts import Ending
-from backstory.chronicle.friction.findings import Finding, Rule, typed_at
+from backstory.ask.attempts import CallEnd
+from backstory.chronicle.friction.findings import FrictionFinding, Rule, typed_at
 from backstory.chronicle.friction.typed import content_of, is_quotable, likeness, sentences, typed
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from backstory.chronicle.friction.findings import Evidence
-    from backstory.workspace.history.attempts import SessionAttempts
+    from backstory.chronicle.friction.findings import FrictionEvidence
+    from backstory.workspace.history.work import SessionAttempts
 
 RULE = """\
 corrected: a typed prompt of at most 600 characters contradicts: one of its first two sentences begins with "no,",
@@ -62,9 +62,9 @@ _ABOUT_ONE = lazy_regex(r"\b(?:this|that|these|those|it|yet|now|here|above|step 
 """Words that point at one change: what they are said of is not known later."""
 
 
-def corrections(found: Sequence[SessionAttempts]) -> list[Finding]:
+def corrections(found: Sequence[SessionAttempts]) -> list[FrictionFinding]:
     """Return people's corrections, similar ones as one."""
-    groups: list[tuple[frozenset[str], list[tuple[Evidence, str, bool]]]] = []
+    groups: list[tuple[frozenset[str], list[tuple[FrictionEvidence, str, bool]]]] = []
     for each in found:
         for evidence, quote, stands in _in_session(each):
             content = content_of(quote)
@@ -76,9 +76,9 @@ def corrections(found: Sequence[SessionAttempts]) -> list[Finding]:
     return [_finding(group) for _, group in groups]
 
 
-def _finding(group: Sequence[tuple[Evidence, str, bool]]) -> Finding:
+def _finding(group: Sequence[tuple[FrictionEvidence, str, bool]]) -> FrictionFinding:
     quotes = [quote for _, quote, stands in group if stands] or [quote for _, quote, _ in group]
-    return Finding(
+    return FrictionFinding(
         rule=Rule.CORRECTED,
         about=quotes[-1].lower(),
         evidence=tuple(evidence for evidence, _, _ in group),
@@ -87,11 +87,11 @@ def _finding(group: Sequence[tuple[Evidence, str, bool]]) -> Finding:
     )
 
 
-def _in_session(session: SessionAttempts) -> Iterator[tuple[Evidence, str, bool]]:
+def _in_session(session: SessionAttempts) -> Iterator[tuple[FrictionEvidence, str, bool]]:
     acted = [
         each.seq
         for each in session.attempts
-        if each.session_uid == session.session.uid and (each.edits or each.ended == Ending.REFUSED)
+        if each.session_uid == session.session.uid and (each.edits or each.ended == CallEnd.REFUSED)
     ]
     following = [typed(each.prompt) or "" for each in session.turns[1:]]
     for turn, then in zip(session.turns, [*following, ""], strict=False):

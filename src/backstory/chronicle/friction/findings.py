@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from backstory.ask.attempts import Attempt
     from backstory.ask.work import WorkTurn
-    from backstory.workspace.history.attempts import SessionAttempts
+    from backstory.workspace.history.work import SessionAttempts
 
 
 class Rule(StrEnum):
@@ -26,7 +26,7 @@ class Rule(StrEnum):
     TOLD_AGAIN = "told again"
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
+class FrictionEvidence(Struct, frozen=True, kw_only=True):
     """A record where friction shows. ``words``: what the person typed, or the command or path that was tried.
 
     ``session_uid``: the session that holds the record; ``listed_uid``: that one, or the one it is a subagent of.
@@ -41,21 +41,21 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """The part of the rule that it meets, in a clause."""
 
 
-def typed_at(session: SessionAttempts, turn: WorkTurn, words: str, reason: str) -> Evidence:
+def typed_at(session: SessionAttempts, turn: WorkTurn, words: str, reason: str) -> FrictionEvidence:
     """Return evidence of words that a person typed in a prompt."""
     uid = session.session.uid
-    return Evidence(session_uid=uid, listed_uid=uid, seq=turn.seq, at=turn.started, words=words, reason=reason)
+    return FrictionEvidence(session_uid=uid, listed_uid=uid, seq=turn.seq, at=turn.started, words=words, reason=reason)
 
 
-def tried_at(session: SessionAttempts, attempt: Attempt, words: str, reason: str) -> Evidence:
+def tried_at(session: SessionAttempts, attempt: Attempt, words: str, reason: str) -> FrictionEvidence:
     """Return evidence of an agent's attempt in a call."""
-    return Evidence(
+    return FrictionEvidence(
         session_uid=attempt.session_uid, listed_uid=session.session.uid, seq=attempt.seq, at=attempt.at, words=words,
         reason=reason,
     )  # fmt: skip
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class FrictionFinding(Struct, frozen=True, kw_only=True):
     """Friction of one kind about one thing. ``about`` names the thing: two findings about the same are one.
 
     ``commands``: what is proposed to be run, or named as what fails; ``quote``: what the person typed. ``evidence_of``:
@@ -64,9 +64,9 @@ class Finding(Struct, frozen=True, kw_only=True):
 
     rule: Rule
     about: str
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[FrictionEvidence, ...]
     commands: tuple[str, ...] = ()
-    evidence_of: tuple[tuple[Evidence, ...], ...] = ()
+    evidence_of: tuple[tuple[FrictionEvidence, ...], ...] = ()
     instead: str = ""
     quote: str = ""
     is_standing: bool = True
@@ -83,7 +83,7 @@ class Finding(Struct, frozen=True, kw_only=True):
         return len({(each.session_uid, each.seq) for each in self.evidence}) > 1
 
 
-def in_order(found: Iterable[Finding]) -> list[Finding]:
+def in_order(found: Iterable[FrictionFinding]) -> list[FrictionFinding]:
     """Findings with those first that most sessions have, then those that were seen most often, then the latest."""
     return sorted(
         found,
@@ -92,6 +92,6 @@ def in_order(found: Iterable[Finding]) -> list[Finding]:
     )
 
 
-def several(evidence: Iterable[Evidence]) -> int:
+def several(evidence: Iterable[FrictionEvidence]) -> int:
     """In how many listed sessions something was seen."""
     return len({each.listed_uid for each in evidence})

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from backstory.ask.attempts import Ending
-from backstory.chronicle.friction.findings import Evidence, Finding, Rule, typed_at
+from backstory.ask.attempts import CallEnd
+from backstory.chronicle.friction.findings import FrictionEvidence, FrictionFinding, Rule, typed_at
 from backstory.chronicle.friction.typed import typed
 from backstory.derive.checks import CheckKind
 from backstory.lazy import lazy_regex
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from backstory.derive.checks import Check
-    from backstory.workspace.history.attempts import SessionAttempts
+    from backstory.workspace.history.work import SessionAttempts
 
 PROMPT_CHARS_MAX = 200
 RULE = f"""\
@@ -45,9 +45,9 @@ _ASKS = lazy_regex(
 """Words of prompts about tests that are to be written or understood, or about what the person changed."""
 
 
-def left_failing(found: Sequence[SessionAttempts]) -> list[Finding]:
+def left_failing(found: Sequence[SessionAttempts]) -> list[FrictionFinding]:
     """The reports of failures, as one finding, with the commands that would have told."""
-    reports, votes = list[tuple[Evidence, frozenset[CheckKind]]](), dict[CheckKind, Counter[str]]()
+    reports, votes = list[tuple[FrictionEvidence, frozenset[CheckKind]]](), dict[CheckKind, Counter[str]]()
     for session in found:
         for each, kinds in _in_session(session):
             reports.append((each, kinds))
@@ -64,7 +64,7 @@ def left_failing(found: Sequence[SessionAttempts]) -> list[Finding]:
     if not commands:
         return []
     return [
-        Finding(
+        FrictionFinding(
             rule=Rule.LEFT_FAILING, about=" ".join(commands), commands=tuple(commands),
             evidence=tuple(each for each, _ in reports),
             evidence_of=tuple(
@@ -88,7 +88,7 @@ def says_failing(prompt: str) -> frozenset[CheckKind]:
     return frozenset(kind for kind, shape in _KINDS.items() if shape.search(clause))
 
 
-def _in_session(session: SessionAttempts) -> Iterator[tuple[Evidence, frozenset[CheckKind]]]:
+def _in_session(session: SessionAttempts) -> Iterator[tuple[FrictionEvidence, frozenset[CheckKind]]]:
     before = ""
     for turn in session.turns:
         prompt = typed(turn.prompt)
@@ -103,7 +103,7 @@ def _failed_next(session: SessionAttempts, seq: int, kind: CheckKind) -> Iterato
     """Yield the beginning of the next failed check of a kind after a record of a session, if any."""
     uid = session.session.uid
     for each in session.attempts:
-        if each.session_uid == uid and each.seq > seq and each.ended == Ending.FAILED and len(each.checks) == 1:
+        if each.session_uid == uid and each.seq > seq and each.ended == CallEnd.FAILED and len(each.checks) == 1:
             (check,) = each.checks
             if check.kind == kind:
                 yield check.head
@@ -114,7 +114,7 @@ def _passed(found: Sequence[SessionAttempts]) -> Mapping[CheckKind, Counter[tupl
     """In how many sessions each check passed, by its kind: how it begins, and its words."""
     counts = {kind: Counter[tuple[str, str]]() for kind in CheckKind}
     for session in found:
-        passed: set[Check] = {check for each in session.attempts if each.ended == Ending.WELL for check in each.checks}
+        passed: set[Check] = {check for each in session.attempts if each.ended == CallEnd.WELL for check in each.checks}
         for check in passed:
             counts[check.kind][check.head, check.text] += 1
     return counts

@@ -5,16 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from backstory.ask.attempts import Ending
-from backstory.chronicle.friction.findings import Finding, Rule, several, tried_at
+from backstory.ask.attempts import CallEnd
+from backstory.chronicle.friction.findings import FrictionFinding, Rule, several, tried_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.ask.attempts import Attempt
-    from backstory.chronicle.friction.findings import Evidence
+    from backstory.chronicle.friction.findings import FrictionEvidence
     from backstory.derive.checks import Check
-    from backstory.workspace.history.attempts import SessionAttempts
+    from backstory.workspace.history.work import SessionAttempts
 
 ROUNDS_MIN = 2
 LONG = 3
@@ -29,12 +29,12 @@ what the check reports only if in as many of these loops a message came back aft
 class _Loop(NamedTuple):
     """Failures of a check in a row. ``came_back``: a message of one round is there again in the next."""
 
-    seen: Evidence
+    seen: FrictionEvidence
     is_long: bool
     came_back: bool
 
 
-def loops(found: Sequence[SessionAttempts]) -> list[Finding]:
+def loops(found: Sequence[SessionAttempts]) -> list[FrictionFinding]:
     """The checks that failed in loops, each once, with its loops; standing is what its messages say."""
     met: dict[tuple[str, str], list[_Loop]] = {}
     for session in found:
@@ -49,9 +49,9 @@ def loops(found: Sequence[SessionAttempts]) -> list[Finding]:
     return [_finding(head, each) for (_, head), each in met.items() if _is_habit(each)]
 
 
-def _finding(head: str, met: Sequence[_Loop]) -> Finding:
+def _finding(head: str, met: Sequence[_Loop]) -> FrictionFinding:
     again = [each for each in met if each.came_back]
-    return Finding(
+    return FrictionFinding(
         rule=Rule.LOOP, about=head, evidence=tuple(each.seen for each in met), commands=(head,),
         evidence_of=(tuple(each.seen for each in again),), is_standing=_is_habit(again),
     )  # fmt: skip
@@ -74,10 +74,10 @@ def _failures(attempts: Sequence[Attempt]) -> Iterator[tuple[Check, list[Attempt
     for each in attempts:
         edited += bool(each.edits)
         heads = {check.head: check for check in each.checks}
-        if each.ended == Ending.WELL:
+        if each.ended == CallEnd.WELL:
             for head in heads.keys() & open_failures.keys():
                 yield open_failures.pop(head)
-        elif each.ended == Ending.FAILED and each.fault is None and len(heads) == 1:
+        elif each.ended == CallEnd.FAILED and each.fault is None and len(heads) == 1:
             ((head, check),) = heads.items()
             rounds = open_failures.setdefault(head, (check, []))[1]
             if rounds and edited_at[head] == edited:

@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from backstory.ask.attempts import Ending
-from backstory.chronicle.friction.findings import Finding, Rule, several, tried_at
+from backstory.ask.attempts import CallEnd
+from backstory.chronicle.friction.findings import FrictionFinding, Rule, several, tried_at
 from backstory.derive.checks import head_of
 from backstory.derive.faults import FaultKind
 from backstory.derive.shell_parse import simple_commands
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.ask.attempts import Attempt
-    from backstory.chronicle.friction.findings import Evidence
+    from backstory.chronicle.friction.findings import FrictionEvidence
     from backstory.derive.faults import Fault
-    from backstory.workspace.history.attempts import SessionAttempts
+    from backstory.workspace.history.work import SessionAttempts
 
 SESSIONS_MIN = 2
 SESSIONS_MIN_WITHOUT = 3
@@ -38,9 +38,9 @@ and a path that differs only behind its last dot or in its folder was found next
 other is not."""
 
 
-def mistakes(found: Sequence[SessionAttempts]) -> list[Finding]:
+def mistakes(found: Sequence[SessionAttempts]) -> list[FrictionFinding]:
     """The commands that could not work in several sessions, and did not since."""
-    evidence: dict[Fault, list[Evidence]] = {}
+    evidence: dict[Fault, list[FrictionEvidence]] = {}
     instead: dict[Fault, Counter[str]] = {}
     worked: dict[str, int] = {}
     for session in found:
@@ -48,10 +48,10 @@ def mistakes(found: Sequence[SessionAttempts]) -> list[Finding]:
             if each.fault is not None:
                 evidence.setdefault(each.fault, []).append(tried_at(session, each, each.fault.head, _why(each.fault)))
                 instead.setdefault(each.fault, Counter()).update(_passed_next(each, session.attempts[number + 1 :]))
-            elif each.script is not None and each.ended == Ending.WELL:
+            elif each.script is not None and each.ended == CallEnd.WELL:
                 worked |= {begin: max(each.at or 0, worked.get(begin, 0)) for begin in _begins(each.script)}
     return [
-        Finding(
+        FrictionFinding(
             rule=Rule.MISTAKE, about=f"{fault.head} {fault.word}".strip(), evidence=tuple(each),
             commands=(f"{fault.head} {fault.word}" if fault.kind == FaultKind.OPTION else fault.head,),
             instead=often(instead[fault]),
@@ -89,21 +89,21 @@ def _passed_next(failed: Attempt, following: Sequence[Attempt]) -> Iterator[str]
             return
         for check in each.checks:
             is_other = check.head not in {failing.head for failing in failed.checks}
-            if check.kind in kinds and each.ended == Ending.WELL and is_other:
+            if check.kind in kinds and each.ended == CallEnd.WELL and is_other:
                 yield check.text
                 return
 
 
-def useless_checks(found: Sequence[SessionAttempts]) -> list[Finding]:
+def useless_checks(found: Sequence[SessionAttempts]) -> list[FrictionFinding]:
     """The checks that never passed, in several sessions, where another one of their kind then did without an edit."""
-    evidence: dict[str, list[Evidence]] = {}
+    evidence: dict[str, list[FrictionEvidence]] = {}
     instead: dict[str, Counter[str]] = {}
     passed = set[str]()
     for session in found:
         for number, each in enumerate(session.attempts):
-            if each.ended == Ending.WELL:
+            if each.ended == CallEnd.WELL:
                 passed.update(check.head for check in each.checks)
-            elif each.ended == Ending.FAILED and len(each.checks) == 1 and each.fault is None:
+            elif each.ended == CallEnd.FAILED and len(each.checks) == 1 and each.fault is None:
                 other = list(_passed_next(each, session.attempts[number + 1 :]))
                 if other:
                     head = each.checks[0].head
@@ -112,24 +112,26 @@ def useless_checks(found: Sequence[SessionAttempts]) -> list[Finding]:
                     )
                     instead.setdefault(head, Counter()).update(other)
     return [
-        Finding(rule=Rule.MISTAKE, about=head, evidence=tuple(each), commands=(head,), instead=often(instead[head]))
+        FrictionFinding(
+            rule=Rule.MISTAKE, about=head, evidence=tuple(each), commands=(head,), instead=often(instead[head])
+        )
         for head, each in evidence.items()
         if head not in passed and several(each) >= SESSIONS_MIN and often(instead[head])
     ]
 
 
-def useless_options(found: Sequence[SessionAttempts]) -> list[Finding]:
+def useless_options(found: Sequence[SessionAttempts]) -> list[FrictionFinding]:
     """The options with which a command failed each time, in several sessions, while it went well without them."""
     failed: list[tuple[SessionAttempts, Attempt, str, tuple[str, ...]]] = []
     went_well = set[tuple[str, str]]()
     for session in found:
         for each in session.attempts:
             commands = [] if each.script is None else named_commands(each.script)
-            if each.ended == Ending.WELL:
+            if each.ended == CallEnd.WELL:
                 went_well |= {(head, option) for head, options in commands for option in ("", *options)}
-            elif each.ended == Ending.FAILED and len(commands) == 1 and not each.checks and each.fault is None:
+            elif each.ended == CallEnd.FAILED and len(commands) == 1 and not each.checks and each.fault is None:
                 failed.append((session, each, *commands[0]))
-    evidence: dict[str, list[Evidence]] = {}
+    evidence: dict[str, list[FrictionEvidence]] = {}
     for session, each, head, options in failed:
         blamed = [option for option in options if (head, option) not in went_well]
         if len(blamed) == 1 and (head, "") in went_well:
@@ -138,7 +140,7 @@ def useless_options(found: Sequence[SessionAttempts]) -> list[Finding]:
                 tried_at(session, each, words, "failed, as each time with this option")
             )
     return [
-        Finding(rule=Rule.MISTAKE, about=words, evidence=tuple(each), commands=(words,))
+        FrictionFinding(rule=Rule.MISTAKE, about=words, evidence=tuple(each), commands=(words,))
         for words, each in evidence.items()
         if several(each) >= SESSIONS_MIN
     ]
@@ -158,9 +160,9 @@ def named_commands(script: str) -> list[tuple[str, tuple[str, ...]]]:
     ]  # fmt: skip
 
 
-def missing_paths(found: Sequence[SessionAttempts]) -> list[Finding]:
+def missing_paths(found: Sequence[SessionAttempts]) -> list[FrictionFinding]:
     """The paths below the repository that several sessions looked for, and that were not there."""
-    evidence: dict[str, list[Evidence]] = {}
+    evidence: dict[str, list[FrictionEvidence]] = {}
     instead: dict[str, Counter[str]] = {}
     for session in found:
         made = {_below(path, session.root) for each in session.attempts for path in each.edits}
@@ -171,7 +173,7 @@ def missing_paths(found: Sequence[SessionAttempts]) -> list[Finding]:
             evidence.setdefault(path, []).append(tried_at(session, each, path, "was not there"))
             instead.setdefault(path, Counter()).update(_found_next(path, session, number))
     return [
-        Finding(rule=Rule.MISSING_PATH, about=path, evidence=tuple(each), commands=(path,),
+        FrictionFinding(rule=Rule.MISSING_PATH, about=path, evidence=tuple(each), commands=(path,),
                 instead=often(instead[path]))
         for path, each in evidence.items()
         if several(each) >= (SESSIONS_MIN if often(instead[path]) else SESSIONS_MIN_WITHOUT)
@@ -183,7 +185,7 @@ def _found_next(path: str, session: SessionAttempts, number: int) -> Iterator[st
     name, uid = PurePosixPath(path).stem, session.attempts[number].session_uid
     for each in session.attempts[number + 1 : number + 1 + LOOKED_AHEAD]:
         other = _below(each.path or "", session.root)
-        is_found = other is not None and each.session_uid == uid and each.ended == Ending.WELL and other != path
+        is_found = other is not None and each.session_uid == uid and each.ended == CallEnd.WELL and other != path
         if is_found and other is not None and PurePosixPath(other).stem == name:
             yield other
             return

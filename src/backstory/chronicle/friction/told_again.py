@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.friction.findings import Finding, Rule, several, typed_at
+from backstory.chronicle.friction.findings import FrictionFinding, Rule, several, typed_at
 from backstory.chronicle.friction.typed import content_of, is_quotable, likeness, sentences, typed
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from backstory.chronicle.friction.findings import Evidence
-    from backstory.workspace.history.attempts import SessionAttempts
+    from backstory.chronicle.friction.findings import FrictionEvidence
+    from backstory.workspace.history.work import SessionAttempts
 
 CONTENT_WORDS_MIN = 3
 SESSIONS_MIN = 2
@@ -30,9 +30,9 @@ _EXPLAINS = lazy_regex(
 )
 
 
-def told_again(found: Sequence[SessionAttempts]) -> list[Finding]:
+def told_again(found: Sequence[SessionAttempts]) -> list[FrictionFinding]:
     """Return explanations that people typed in several sessions."""
-    groups: list[tuple[frozenset[str], list[tuple[Evidence, str]]]] = []
+    groups: list[tuple[frozenset[str], list[tuple[FrictionEvidence, str]]]] = []
     for session in found:
         for evidence, sentence in _in_session(session):
             content = content_of(sentence)
@@ -42,7 +42,7 @@ def told_again(found: Sequence[SessionAttempts]) -> list[Finding]:
             else:
                 group.append((evidence, sentence))
     return [
-        Finding(rule=Rule.TOLD_AGAIN, about=group[-1][1].lower(), quote=group[-1][1],
+        FrictionFinding(rule=Rule.TOLD_AGAIN, about=group[-1][1].lower(), quote=group[-1][1],
                 evidence=tuple(evidence for evidence, _ in group), is_standing=is_quotable(group[-1][1]))
         for _, group in groups if several(evidence for evidence, _ in group) >= SESSIONS_MIN
     ]  # fmt: skip
@@ -58,7 +58,7 @@ def explains(sentence: str) -> bool:
     return is_statement and len(content_of(sentence)) >= CONTENT_WORDS_MIN
 
 
-def _in_session(session: SessionAttempts) -> Iterator[tuple[Evidence, str]]:
+def _in_session(session: SessionAttempts) -> Iterator[tuple[FrictionEvidence, str]]:
     for turn in session.turns:
         if typed(turn.prompt) is None:
             continue

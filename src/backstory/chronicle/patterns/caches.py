@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from backstory.chronicle.patterns.finding import (
     HOUR_MS,
     MINUTE_MS,
-    Evidence,
-    Finding,
     Pattern,
+    Tip,
+    TipEvidence,
     contexts,
     dollars_of,
     grouped,
@@ -36,7 +36,7 @@ RULE = (
 )
 
 
-def find(habits: Habits) -> Iterator[Finding]:
+def find(habits: Habits) -> Iterator[Tip]:
     """A finding for each place."""
     seen = [
         _evidence(habits, before, turn)
@@ -49,7 +49,7 @@ def find(habits: Habits) -> Iterator[Finding]:
             continue
         found.sort(key=lambda each: -(each.usd or 0))
         place = habits.named(habits.place(found[0].session))
-        yield Finding(
+        yield Tip(
             pattern=NAME,
             problem=f"{len(found)} times in {place} a session of more than {LARGE:,} tokens was "
             "continued after its cache had run out",
@@ -67,12 +67,12 @@ def _is_cold(habits: Habits, before: HabitTurn, turn: HabitTurn) -> bool:
     return is_past and not was_cut(habits, turn.context, before.seq, turn.seq)
 
 
-def _evidence(habits: Habits, before: HabitTurn, turn: HabitTurn) -> Evidence:
+def _evidence(habits: Habits, before: HabitTurn, turn: HabitTurn) -> TipEvidence:
     again = min(before.tokens.largest_input or 0, turn.tokens.cache_write or 0)
     held = {"cache_write_1h": again if turn.tokens.cache_write_1h else 0}
     price = price_of(habits, turn)
     write, read = dollars_of(price, cache_write=again, **held), dollars_of(price, cache_read=again)
-    return Evidence(
+    return TipEvidence(
         session=turn.session, context=turn.context, seqs=(turn.seq,),
         text=f"about {again:,} tokens written again after {in_words(turn.started - (before.ended or 0))}",
         usd=None if write is None or read is None else write - read,

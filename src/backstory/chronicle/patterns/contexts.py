@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from backstory.chronicle.patterns.finding import (
-    Evidence,
-    Finding,
     Pattern,
+    Tip,
+    TipEvidence,
     contexts,
     counted,
     dollars_of,
@@ -34,13 +34,13 @@ RULE = (
 )
 
 
-def find(habits: Habits) -> Iterator[Finding]:
+def find(habits: Habits) -> Iterator[Tip]:
     """A finding for each place."""
     seen = [evidence for turns in contexts(habits) if (evidence := _of_context(habits, turns)) is not None]
     for found in grouped(seen, key=lambda each: habits.place(each.session)):
         found.sort(key=lambda each: (-(each.usd or 0), -len(each.seqs)))
         turns, place = sum(len(each.seqs) for each in found), habits.named(habits.place(found[0].session))
-        yield Finding(
+        yield Tip(
             pattern=NAME,
             problem=f"{counted(turns, 'turn')} in {place} began with more than {LARGE:,} tokens "
             "of context, which each of their requests read again",
@@ -50,14 +50,14 @@ def find(habits: Habits) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _of_context(habits: Habits, turns: list[HabitTurn]) -> Evidence | None:
+def _of_context(habits: Habits, turns: list[HabitTurn]) -> TipEvidence | None:
     large = [(before, turn) for before, turn in pairwise(turns) if _began_large(habits, before, turn)]
     if len(large) < TURNS_MIN:
         return None
     most = max(before.tokens.largest_input or 0 for before, _ in large)
     costs = [_saved(habits, before, turn) for before, turn in large]
     known = [each for each in costs if each is not None]
-    return Evidence(
+    return TipEvidence(
         session=turns[0].session, context=turns[0].context, seqs=tuple(turn.seq for _, turn in large),
         text=f"{len(large)} of {counted(len(turns), 'turn')} began with up to {most:,} tokens",
         usd=sum(known) if known else None,

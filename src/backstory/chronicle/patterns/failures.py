@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.patterns.finding import Evidence, Finding, Pattern, grouped, share_of_call
+from backstory.chronicle.patterns.finding import Pattern, Tip, TipEvidence, grouped, share_of_call
 from backstory.chronicle.patterns.missing import ABSENT
 from backstory.model import Tool
 
@@ -31,7 +31,7 @@ RULE = (
 )
 
 
-def find(habits: Habits) -> Iterator[Finding]:
+def find(habits: Habits) -> Iterator[Tip]:
     """A finding for each place, tool and error."""
     failed = [each for each in habits.calls if each.is_error and each.error and _is_told_apart(each)]
     turns = {turn.uid: turn for turn in habits.turns}
@@ -39,13 +39,13 @@ def find(habits: Habits) -> Iterator[Finding]:
         if len(calls) < TIMES_MIN or len({each.session for each in calls}) < SESSIONS_MIN:
             continue
         place, error = habits.named(habits.place(calls[0].session)), _error(calls[0])
-        yield Finding(
+        yield Tip(
             pattern=NAME,
             is_calls=True,
             problem=f"{label(calls[0])} failed {len(calls)} times in {place}" + (f": “{error}”" if error else ""),
             action=_action(habits, calls),
             evidence=tuple(
-                Evidence(
+                TipEvidence(
                     session=each.session, context=each.context, seqs=(each.seq,), text=_detail(each),
                     usd=share_of_call(habits, turns.get(each.turn)),
                 )

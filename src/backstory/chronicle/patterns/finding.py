@@ -24,7 +24,7 @@ HOUR_USD = 30
 """Only for the order of findings: dollars that an hour of a waiting person counts."""
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
+class TipEvidence(Struct, frozen=True, kw_only=True):
     """One place where it is seen.
 
     ``session``: the uid of the session that is listed; ``context``: of the one whose records ``seqs`` are, a subagent's
@@ -40,13 +40,13 @@ class Evidence(Struct, frozen=True, kw_only=True):
     ms: int | None = None
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class Tip(Struct, frozen=True, kw_only=True):
     """A finding that recurs, and a remedy. ``usd`` and ``ms``: its approximate cost; None if unknown."""
 
     pattern: str
     problem: str
     action: str
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[TipEvidence, ...]
     """The strongest first."""
     is_calls: bool = False
     """True if the records are calls; else they are prompts, which say what their turns were."""
@@ -85,7 +85,7 @@ class Pattern(Struct, frozen=True, kw_only=True):
     name: str
     rule: str
     is_cost: bool
-    find: Callable[[Habits], Iterable[Finding]]
+    find: Callable[[Habits], Iterable[Tip]]
 
 
 def grouped(values: Iterable[T], key: Callable[[T], Hashable]) -> Iterator[list[T]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.patterns.finding import Evidence, Finding, Pattern, counted, grouped, share_of_call
+from backstory.chronicle.patterns.finding import Pattern, Tip, TipEvidence, counted, grouped, share_of_call
 from backstory.chronicle.patterns.rereads import below
 from backstory.lazy import lazy_regex
 from backstory.model import Tool
@@ -27,7 +27,7 @@ RULE = (
 )
 
 
-def find(habits: Habits) -> Iterator[Finding]:
+def find(habits: Habits) -> Iterator[Tip]:
     """A finding for each path."""
     missed = [each for each in habits.calls if _is_missed(habits, each)]
     turns = {turn.uid: turn for turn in habits.turns}
@@ -38,14 +38,14 @@ def find(habits: Habits) -> Iterator[Finding]:
         path, meant = _below(habits, calls[0]), answers.get(_key(habits, calls[0]))
         place = _named(habits, calls)
         where = habits.instructions({each.agent for each in calls})
-        yield Finding(
+        yield Tip(
             pattern=NAME,
             is_calls=True,
             problem=f"{path} was looked for {len(calls)} times in {place}, and is not there",
             action=f"Add to {where}: “{path} is {meant}”" if meant else f"Add to {where} where to find what {path} was "
             "thought to hold; if it was named there, correct that",
             evidence=tuple(
-                Evidence(
+                TipEvidence(
                     session=each.session, context=each.context, seqs=(each.seq,), text=f"{each.tool_name} {each.path}",
                     usd=share_of_call(habits, turns.get(each.turn)),
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backstory.chronicle.patterns.finding import Evidence, Finding, Pattern, counted, grouped, price_of
+from backstory.chronicle.patterns.finding import Pattern, Tip, TipEvidence, counted, grouped, price_of
 from backstory.derive.pricing import cost_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ RULE = (
 )
 
 
-def find(habits: Habits) -> Iterator[Finding]:
+def find(habits: Habits) -> Iterator[Tip]:
     """A finding for each agent and model."""
     used = _used(habits)
     small = [turns for turns in grouped(habits.turns, key=lambda turn: turn.session) if _is_small(habits, turns)]
@@ -37,7 +37,7 @@ def find(habits: Habits) -> Iterator[Finding]:
         if len(found) < SESSIONS_MIN:
             continue
         found.sort(key=lambda each: -(each.usd or 0))
-        yield Finding(
+        yield Tip(
             pattern=NAME,
             problem=f"{counted(len(found), 'short session')} without an edit used {first.model}",
             action=f"For questions and small work use {best}, as you did before: {_how(habits, first.agent, best)}",
@@ -89,11 +89,11 @@ def _paid(habits: Habits, turn: HabitTurn, model: str | None) -> float | None:
     return cost_of(turn.tokens, price_of(habits, turn, model)).low_usd
 
 
-def _evidence(habits: Habits, turns: Sequence[HabitTurn], best: str) -> Evidence:
+def _evidence(habits: Habits, turns: Sequence[HabitTurn], best: str) -> TipEvidence:
     pairs = [(_paid(habits, turn, turn.model), _paid(habits, turn, best)) for turn in turns]
     known = [own - other for own, other in pairs if own is not None and other is not None]
     output = sum(turn.tokens.output or 0 for turn in turns)
-    return Evidence(
+    return TipEvidence(
         session=turns[0].session, context=turns[0].context,
         seqs=tuple(turn.seq for turn in turns if turn.context == turns[0].context),
         text=f"{counted(len(turns), 'turn')}, {output:,} tokens written",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from backstory.chronicle.patterns.finding import (
     MINUTE_MS,
     SECOND_MS,
-    Evidence,
-    Finding,
     Pattern,
+    Tip,
+    TipEvidence,
     grouped,
     in_words,
     median,
@@ -35,7 +35,7 @@ RULE = (
 )
 
 
-def find(habits: Habits) -> Iterator[Finding]:
+def find(habits: Habits) -> Iterator[Tip]:
     """A finding for each place and allow rule."""
     slow = (each for each in habits.calls if (each.duration_ms or 0) >= SLOW_MS)
     stops = [
@@ -58,19 +58,19 @@ def find(habits: Habits) -> Iterator[Finding]:
         yield _finding(habits, rule, waits, said_no)
 
 
-def _finding(habits: Habits, rule: str, waits: list[HabitCall], said_no: int) -> Finding:
+def _finding(habits: Habits, rule: str, waits: list[HabitCall], said_no: int) -> Tip:
     first = waits[0]
     what = f"run `{' '.join(first.reading)}`" if first.reading else "edit"
     waits = sorted(waits, key=lambda each: -(each.duration_ms or 0))
     middle = in_words(median(min(each.duration_ms or 0, AWAY_MS) for each in waits))
-    return Finding(
+    return Tip(
         pattern=NAME,
         is_calls=True,
         problem=f"{habits.guides[first.agent].title} waited {len(waits)} times for leave to {what} in "
         f"{habits.named(habits.place(first.session))}, {middle} at the median; {said_no or 'none'} more were refused",
         action=f"If you allow them all anyway: {rule} in {habits.guides[first.agent].settings}",
         evidence=tuple(
-            Evidence(
+            TipEvidence(
                 session=each.session, context=each.context, seqs=(each.seq,), text=_waited(each.duration_ms or 0),
                 ms=min(each.duration_ms or 0, AWAY_MS),
             )

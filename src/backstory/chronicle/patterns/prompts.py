@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.ask.habits import PROMPT_CHARS
-from backstory.chronicle.patterns.finding import MINUTE_MS, Evidence, Finding, Pattern, day_of, grouped
+from backstory.chronicle.patterns.finding import MINUTE_MS, Pattern, Tip, TipEvidence, day_of, grouped
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ RULE = (
 )
 
 
-def find(habits: Habits) -> Iterator[Finding]:
+def find(habits: Habits) -> Iterator[Tip]:
     """A finding for each prompt."""
     typed = [turn for turn in habits.turns if turn.is_own and _is_asking(turn.prompt)]
     for turns in grouped(typed, key=lambda turn: _normal(turn.prompt)):
@@ -37,18 +37,18 @@ def find(habits: Habits) -> Iterator[Finding]:
             yield _finding(habits, turns)
 
 
-def _finding(habits: Habits, turns: list[HabitTurn]) -> Finding:
+def _finding(habits: Habits, turns: list[HabitTurn]) -> Tip:
     turns.sort(key=lambda turn: -turn.started)
     prompt = " ".join(turns[0].prompt.split())
     ms = len(prompt) * MINUTE_MS // CHARS_A_MINUTE
     shown = prompt if len(prompt) <= PROMPT_SHOWN else f"{prompt[:PROMPT_SHOWN]}…"
-    return Finding(
+    return Tip(
         pattern=NAME,
         problem=f"“{shown}” was typed {len(turns)} times",
         action="Keep it as a command or skill of the agent, or as a file: `backstory run < PROMPT.md`; if it is a "
         f"rule, write it into {habits.instructions({turn.agent for turn in turns})}",
         evidence=tuple(
-            Evidence(
+            TipEvidence(
                 session=turn.session, context=turn.context, seqs=(turn.seq,), text=f"typed on {day_of(turn)}", ms=ms
             )
             for turn in turns

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from backstory.chronicle.patterns.finding import (
     MINUTE_MS,
-    Evidence,
-    Finding,
     Pattern,
+    Tip,
+    TipEvidence,
     grouped,
     share_of_call,
     was_cut,
@@ -31,7 +31,7 @@ RULE = (
 )
 
 
-def find(habits: Habits) -> Iterator[Finding]:
+def find(habits: Habits) -> Iterator[Tip]:
     """A finding for each file."""
     turns = {turn.uid: turn for turn in habits.turns}
     of_files = [(reads, _evidence(habits, turns, reads)) for reads in _runs(habits) if len(reads) >= TIMES_MIN]
@@ -40,7 +40,7 @@ def find(habits: Habits) -> Iterator[Finding]:
         agents = {turns[each.turn].agent for reads, _ in found for each in reads if each.turn in turns}
         evidence = sorted((each for _, each in found), key=lambda each: -len(each.seqs))
         times = sum(len(each.seqs) for each in evidence)
-        yield Finding(
+        yield Tip(
             pattern=NAME,
             is_calls=True,
             problem=f"{path} in {habits.named(key)} was read again {times} times, piece by piece",
@@ -69,11 +69,11 @@ def _name(habits: Habits, read: RepeatedRead) -> tuple[str, str]:
     return habits.place(read.session), below(habits, read.session, read.path)
 
 
-def _evidence(habits: Habits, turns: Mapping[str, HabitTurn], reads: list[RepeatedRead]) -> Evidence:
+def _evidence(habits: Habits, turns: Mapping[str, HabitTurn], reads: list[RepeatedRead]) -> TipEvidence:
     costs = [share_of_call(habits, turns.get(each.turn)) for each in reads]
     known = [each for each in costs if each is not None]
     same = sum(each.same_seq is not None for each in reads)
-    return Evidence(
+    return TipEvidence(
         session=reads[0].session, context=reads[0].context, seqs=tuple(each.seq for each in reads),
         text=f"{len(reads)} times up to @{reads[-1].seq}" + (f", {same} of them the same part" if same else ""),
         usd=sum(known) if known else None,

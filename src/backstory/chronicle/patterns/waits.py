@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from backstory.chronicle.patterns.finding import (
     MINUTE_MS,
     SECOND_MS,
-    Evidence,
-    Finding,
     Pattern,
+    Tip,
+    TipEvidence,
     grouped,
     in_words,
     median,
@@ -35,7 +35,7 @@ RULE = (
 )
 
 
-def find(habits: Habits) -> Iterator[Finding]:
+def find(habits: Habits) -> Iterator[Tip]:
     """A finding for each command."""
     ran = [each for each in habits.calls if _counts(each)]
     for calls in grouped(ran, key=lambda call: (habits.place(call.session), call.words)):
@@ -48,14 +48,14 @@ def find(habits: Habits) -> Iterator[Finding]:
         place, name = habits.named(habits.place(calls[0].session)), " ".join(calls[0].words)
         middle = in_words(median(each.duration_ms or 0 for each in long))
         where = habits.instructions({each.agent for each in long})
-        yield Finding(
+        yield Tip(
             pattern=NAME,
             is_calls=True,
             problem=f"`{name}` in {place} was waited for {len(long)} times, {middle} at the median",
             action=f"A line for {where}: “Run `{name}` in the background, or only the part that a change concerns; "
             "all of it once at the end.”",
             evidence=tuple(
-                Evidence(
+                TipEvidence(
                     session=each.session, context=each.context, seqs=(each.seq,), text=in_words(each.duration_ms or 0),
                     ms=each.duration_ms,
                 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.chronicle.blame import Because, Evidence, label_of, show_command
+from backstory.chronicle.blame import Because, Strength, label_of, show_command
 from backstory.cli import output
 from backstory.cli.options import readable
 from backstory.cli.output import flowing
@@ -19,7 +19,7 @@ from backstory.lazy import lazy_regex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.chronicle.blame import Blame, BlamedFile, Credit, Run
+    from backstory.chronicle.blame import Blame, BlamedFile, Credit, LineRun
     from backstory.cli.app import App
     from backstory.cli.report_options import Form
     from backstory.derive.git_values import Commit
@@ -126,7 +126,7 @@ GONE_SHOWN = 3
 """The most folders that are gone of which the path is shown."""
 LINES_SHOWN = 20
 """The most lines that are shown with what stands in them."""
-COLOURS = {Evidence.WROTE: "green", Evidence.LIKELY: "yellow", Evidence.NONE: None}
+COLOURS = {Strength.WROTE: "green", Strength.LIKELY: "yellow", Strength.NONE: None}
 MINUTE_MS = 60_000
 
 
@@ -208,16 +208,16 @@ def _witness(each: Witness, report: Blame) -> str:
 def _file_head(file: BlamedFile) -> str:
     if file.is_binary:
         return f"{file.path}: binary, without lines"
-    counts = [(file.count(evidence), evidence) for evidence in Evidence]
+    counts = [(file.count(evidence), evidence) for evidence in Strength]
     said = ", ".join(f"{count:,} {evidence}" for count, evidence in counts if count)
     return f"{file.path}: {said or 'no line'}{' (generated)' if file.is_generated else ''}"
 
 
-def _span(run: Run) -> str:
+def _span(run: LineRun) -> str:
     return f"{run.first}" if run.first == run.last else f"{run.first}-{run.last}"
 
 
-def _credit(run: Run, report: Blame) -> str:
+def _credit(run: LineRun, report: Blame) -> str:
     credit, commit = run.credit, report.commits.get(run.commit or "")
     where = "" if report.kind == "commit" else "not committed" if commit is None else _commit(commit)
     if credit.act is None:

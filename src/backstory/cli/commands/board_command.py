@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backstory.cli import Group, output
+from backstory.cli import CommandGroup, output
 from backstory.cli.options import BOARD_ITEM, GIT_BRANCH, REPOSITORY, json_option, readable, store_option
 from backstory.cli.prompt_input import READS_STDIN, PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
@@ -41,7 +41,7 @@ _src_option = click.option(
 )
 
 
-@click.group("board", cls=Group)
+@click.group("board", cls=CommandGroup)
 def command() -> None:
     """Keep notes about a repository and branch. A run is offered those that fit its prompt."""
 

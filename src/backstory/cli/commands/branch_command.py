@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from backstory.cli import Group, output
-from backstory.cli.acting import writable_session
-from backstory.cli.deciding import copy_decisions, talk_late
+from backstory.cli import CommandGroup, output
 from backstory.cli.options import find, find_target, json_option, locked, readable, session_option, store_option
-from backstory.cli.trusting import is_agreed, may_act, trust_option
+from backstory.cli.trusting import copy_decisions, is_agreed, may_act, talk_late, trust_option, writable_session
 from backstory.conversation.tree import Tree
 from backstory.errors import BranchNameUnusable, BranchNotFound, BranchShared, NoBranches
 from backstory.store.tables import branches
@@ -30,7 +28,7 @@ T = TypeVar("T")
 TEXT_COLUMNS = 50
 
 
-@click.group("branch", cls=Group)
+@click.group("branch", cls=CommandGroup)
 def command() -> None:
     """Name, remove and restore branches. `backstory branches` lists them."""
 

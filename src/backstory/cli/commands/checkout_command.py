@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.acting import writable_session
-from backstory.cli.deciding import copy_decisions
 from backstory.cli.options import find_target, json_option, locked, session_option, store_option, tell_moved
-from backstory.cli.trusting import may_act, trust_option
+from backstory.cli.trusting import copy_decisions, may_act, trust_option, writable_session
 from backstory.cli.views import path
 from backstory.conversation.tree import Span
 from backstory.workspace.history.records import path_records
@@ -41,7 +39,7 @@ def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
     """
     may_act(app)
     if wanted is None and NUMBERED.fullmatch(point):
-        _go_to(app, app.find(point), as_json=as_json)
+        _go_to(app, app.workspace.resolve(point), as_json=as_json)
         return
     to = find_target(app, point, wanted)
     if to.is_session:

@@ -11,14 +11,14 @@ import msgspec
 from backstory.cli import output
 from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.trusting import may_act, trust_option
-from backstory.cli.views.compaction_words import compacted_line, compacting_line, exchanges, kept_words
+from backstory.cli.views.summary_view import compacted_line, compacting_line, exchanges, kept_words
 from backstory.store.tables import compactions
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.runs.compacting import CompactionPlan, Compactor
-    from backstory.workspace.runs.run_events import Compacted
+    from backstory.workspace.runs.run_events import SummaryMade
 
 
 @click.command("compact")
@@ -85,16 +85,16 @@ def _writable(app: App, located: LocatedSession) -> Compactor:
 
 
 def _compact(compactor: Compactor, *, as_json: bool) -> None:
-    from backstory.workspace.runs.run_events import Compacted
+    from backstory.workspace.runs.run_events import SummaryMade
 
     for event in compactor.compact():
-        if isinstance(event, Compacted):
+        if isinstance(event, SummaryMade):
             _tell_done(event, as_json=as_json)
         else:
             output.talk(compacting_line(event))
 
 
-def _tell_done(done: Compacted, *, as_json: bool) -> None:
+def _tell_done(done: SummaryMade, *, as_json: bool) -> None:
     if as_json:
         from backstory.workspace.runs.run_events import compacted_fields
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backstory.cli import Group, output
+from backstory.cli import CommandGroup, output
 from backstory.cli.options import SETTING, json_option
 from backstory.config import AGENT
 from backstory.errors import AgentCannotRun, AgentMissing, SettingRefused, UnknownAgent
@@ -21,7 +21,7 @@ PROGRAM = "agents."
 INDENT = "    "
 
 
-@click.group("config", cls=Group)
+@click.group("config", cls=CommandGroup)
 def command() -> None:
     """Show and change settings."""
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from backstory.ask.stats import By
     from backstory.chronicle.cost import CostReport
     from backstory.cli.app import App
-    from backstory.cli.report_options import Asked, Form
+    from backstory.cli.report_options import Form, ReportQuestion
     from backstory.workspace.history.stats import StatsGroup
 
 
@@ -41,7 +41,7 @@ DEAREST = 10
 @click.command("cost", short_help="Sum up what agents used and cost.")
 @report_options
 @click.pass_obj
-def command(app: App, asked: Asked, form: Form) -> None:
+def command(app: App, asked: ReportQuestion, form: Form) -> None:
     """Sum up what agents used and cost: by day, agent, model, repository and session.
 
     The last 30 days, in every project; WORDS narrow it to what is about them. A turn that several sessions hold counts

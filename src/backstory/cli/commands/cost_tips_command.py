@@ -11,14 +11,14 @@ from backstory.cli.views.tips_report import all_option, print_tips
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.cli.report_options import Asked, Form
+    from backstory.cli.report_options import Form, ReportQuestion
 
 
 @click.command("cost-tips", short_help="Find what would have cost less, and what to do.")
 @report_options
 @all_option
 @click.pass_obj
-def command(app: App, asked: Asked, form: Form, whole: bool) -> None:
+def command(app: App, asked: ReportQuestion, form: Form, whole: bool) -> None:
     """Find what would have cost less: context, problem, what to do, and about how much that saves.
 
     As chronicle tips, of the patterns that are about costs, with what is known of the costs as a whole. The last 30

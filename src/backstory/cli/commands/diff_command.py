@@ -16,7 +16,7 @@ from backstory.workspace.history.targets import NUMBER, RECORD
 if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.workspace.history.targets import Target
-    from backstory.workspace.history.trees import Side
+    from backstory.workspace.history.trees import ComparedBranch
 
 NAME_COLUMNS = 30
 FILES_SHOWN_MAX = 40
@@ -35,7 +35,7 @@ def command(app: App, left: str, right: str, wanted: str | None, as_json: bool) 
     A and B are records (@12), branches (names or numbers), sessions (S2: its current record), or records of other
     sessions (S2@12).
     """
-    named = None if wanted is None else app.find(wanted)
+    named = None if wanted is None else app.workspace.resolve(wanted)
     targets = [app.workspace.target(readable(each), named) for each in (left, right)]
     if default := next((each for each in targets if each.is_default), None):
         print_default(default.located)
@@ -58,7 +58,7 @@ def command(app: App, left: str, right: str, wanted: str | None, as_json: bool) 
         _print_side(side, words)
 
 
-def _print_side(side: Side, words: str) -> None:
+def _print_side(side: ComparedBranch, words: str) -> None:
     head = _head(side.target, readable(words))
     if side.is_empty:
         output.data(output.style(f"--- {head}: (empty) ---", bold=True))

@@ -15,7 +15,7 @@ from backstory.cli import output
 from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.cli.trusting import trust_option
 from backstory.cli.views import sharing, text_export
-from backstory.cli.views.native_log_view import Asked, native_formats, show_native_log, show_undone
+from backstory.cli.views.native_log_view import LogRequest, native_formats, show_native_log, show_undone
 from backstory.errors import NoSessionHere, StoreNotFound
 from backstory.export import exporting
 from backstory.workspace.history.sessions import SessionFilter
@@ -75,7 +75,7 @@ def command(
     """
     if form in native_formats():
         _refuse_for_logs(sessions, everything=everything or here, is_other=bool(target or exact or force or no_bytes))
-        asked = Asked(form=form, at=at, cwd=cwd, is_written=is_written, redact=redact, as_json=as_json)
+        asked = LogRequest(form=form, at=at, cwd=cwd, is_written=is_written, redact=redact, as_json=as_json)
         show_undone(app, sessions[0], asked) if undo else show_native_log(app, sessions[0], asked)
         return
     if target is None or at is not None or cwd is not None or is_written or undo:
@@ -144,7 +144,7 @@ def _refuse_combinations(form: str, target: Path, *, exact: bool, no_bytes: bool
         raise click.UsageError("--json describes the file; with -o - that goes to stdout itself. Use one of the two.")
 
 
-def _print_one(written: exporting.Written, *, as_json: bool) -> None:
+def _print_one(written: exporting.WrittenFile, *, as_json: bool) -> None:
     if as_json:
         output.json(msgspec.to_builtins(written))
     else:
@@ -183,13 +183,13 @@ def _noun(plural: str, count: int) -> str:
     )
 
 
-def _print(done: Sequence[exporting.Written | exporting.NotWritten], *, as_json: bool) -> None:
+def _print(done: Sequence[exporting.WrittenFile | exporting.NotWritten], *, as_json: bool) -> None:
     """Print what was written; exits with 1 if a session was not."""
     missing = [each for each in done if isinstance(each, exporting.NotWritten)]
     if as_json:
         output.json(msgspec.to_builtins(done))
     for each in done:
-        if isinstance(each, exporting.Written) and not as_json:
+        if isinstance(each, exporting.WrittenFile) and not as_json:
             output.data(f"{each.file}  {output.size(each.bytes)}")
             output.talk(f"{_counted(each.rows)}.")
             if each.reduced:

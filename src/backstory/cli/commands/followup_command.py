@@ -47,13 +47,13 @@ def command(
     Several run in the order they were queued. If the session is not running, nothing is queued (exit code 75); on a
     terminal you are asked whether to run TEXT now.
     """
-    from backstory.workspace.runs.scheduler import Kind, Options
+    from backstory.workspace.runs.scheduler import Options, QueuedKind
 
     app: App = ctx.obj
     folder = str(app.cwd / cwd) if cwd else None
     options = Options(agent=agent, model=model, permissions=permissions, cwd=folder, no_board=no_board)
     given = PromptInput(ctx)
-    messages = [(Kind.FOLLOWUP, given.text(text))]
+    messages = [(QueuedKind.FOLLOWUP, given.text(text))]
     code = send(app, messages, wanted or name, options, if_idle, as_json=as_json)
     given.stored()
     ctx.exit(code)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from backstory.chronicle.improve import Friction, Improvements
     from backstory.chronicle.proposals import Proposal
     from backstory.cli.app import App
-    from backstory.cli.report_options import Asked, Form
+    from backstory.cli.report_options import Form, ReportQuestion
     from backstory.derive.secrets import Redactor
     from backstory.workspace.clients.instructions import Instructions
 
@@ -38,7 +38,14 @@ SPAN_MS = 90 * DAY_MS
 @click.option("--dirty", is_flag=True, help="With --apply: also to a file with uncommitted changes.")
 @click.pass_obj
 def command(
-    app: App, asked: Asked, form: Form, name: str | None, only_diff: bool, is_applied: bool, yes: bool, dirty: bool
+    app: App,
+    asked: ReportQuestion,
+    form: Form,
+    name: str | None,
+    only_diff: bool,
+    is_applied: bool,
+    yes: bool,
+    dirty: bool,
 ) -> None:
     """Propose what to tell agents in this repository, from what went wrong in its sessions.
 
@@ -87,7 +94,7 @@ def _may_apply(app: App, *, is_elsewhere: bool) -> None:
     may_act(app)
 
 
-def _friction(app: App, asked: Asked, *, is_elsewhere: bool) -> Friction:
+def _friction(app: App, asked: ReportQuestion, *, is_elsewhere: bool) -> Friction:
     from backstory.chronicle.improve import read_friction
     from backstory.cli.views.counting import counting
 

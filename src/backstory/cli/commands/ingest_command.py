@@ -13,10 +13,10 @@ from backstory.agents import not_read
 from backstory.bounds import OUT_OF_RANGE
 from backstory.cli import output
 from backstory.cli.app import now_ms
-from backstory.cli.home_off import says_off
 from backstory.cli.options import AGENT, json_option, store_option
 from backstory.cli.output import wrapped
 from backstory.cli.stop_signals import stop_on_signals
+from backstory.cli.trusting import says_off
 from backstory.store.tables import sessions
 from backstory.store.tables.session_filter import ListFilter
 from backstory.workspace.stores.importing import Machine, no_progress, watch_all
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App
     from backstory.ingest.discover import Looked
-    from backstory.ingest.report import Report, Tally
+    from backstory.ingest.report import AgentTally, Report
 
 REASONS_SHOWN_MAX = 20
 SHORTEST_MS = 50
@@ -119,7 +119,7 @@ def _batch(report: Report) -> dict[str, Any]:
     return {"at": output.iso(now_ms()), **_as_json(report)}
 
 
-def _in_words(tally: Tally) -> str:
+def _in_words(tally: AgentTally) -> str:
     """Return the counts of an agent's logs in words: ``1 session updated, 3 events``."""
     counts = (
         (tally.listed_new, "new session", "new sessions"),

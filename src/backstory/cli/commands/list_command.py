@@ -91,13 +91,12 @@ def command(
         if not page.sessions:
             output.talk(why_no_sessions(app, wanted))
             return
-        shown = Shown(now=app.workspace.now(), everywhere=everything, sort=sort, limit=limit)
+        shown = ListOptions(now=app.workspace.now(), everywhere=everything, sort=sort, limit=limit)
         print_page(page, shown)
 
 
 def _pick(app: App, wanted: SessionFilter, *, prints: bool, as_json: bool) -> int:
-    from backstory.cli.views.choices import session_choice
-    from backstory.cli.views.picking import pick
+    from backstory.cli.views.picking import pick, session_choice
 
     if as_json:
         raise click.UsageError("-i and --json exclude each other.")
@@ -121,7 +120,7 @@ def print_overview(app: App) -> None:
         output.talk(why_no_sessions(app, wanted))
         output.talk("Help: backstory help")
         return
-    shown = Shown(now=app.workspace.now(), everywhere=False, sort=None, limit=SESSIONS_SHOWN)
+    shown = ListOptions(now=app.workspace.now(), everywhere=False, sort=None, limit=SESSIONS_SHOWN)
     print_page(page, shown, NEXT_STEPS)
 
 
@@ -141,7 +140,7 @@ METER_LEAST = 10
 """A context's fill is shown from this percentage on."""
 
 
-class Shown(Struct, frozen=True, kw_only=True):
+class ListOptions(Struct, frozen=True, kw_only=True):
     """The options of a list. ``now``: the time, in ms since 1970."""
 
     now: int
@@ -164,7 +163,7 @@ class _Row(Struct, frozen=True, kw_only=True):
     """The colour of how full its context is."""
 
 
-def print_page(page: SessionPage, shown: Shown, next_steps: Sequence[str] = ()) -> None:
+def print_page(page: SessionPage, shown: ListOptions, next_steps: Sequence[str] = ()) -> None:
     """Print the sessions of a page, and how many more there are; on a terminal also what to do next."""
     if not sys.stdout.isatty():
         for session in page.sessions:
@@ -189,7 +188,7 @@ def fields(session: ListedSession) -> tuple[str, ...]:
     return tuple(output.clean(" ".join(text.split())) for text in texts)
 
 
-def _screen(page: SessionPage, shown: Shown, next_steps: Sequence[str]) -> Iterator[str]:
+def _screen(page: SessionPage, shown: ListOptions, next_steps: Sequence[str]) -> Iterator[str]:
     rows = [_row(each, shown) for each in page.sessions]
     lines = _one_line_each(rows) if output.width() >= ONE_LINE_COLUMNS else _two_lines_each(rows)
     heading = ""
@@ -201,7 +200,7 @@ def _screen(page: SessionPage, shown: Shown, next_steps: Sequence[str]) -> Itera
     yield from _foot(page, next_steps or _next_steps(page, shown))
 
 
-def _row(session: ListedSession, shown: Shown) -> _Row:
+def _row(session: ListedSession, shown: ListOptions) -> _Row:
     mark, colour = OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", (" ", ""))
     when = moments.when if shown.sort else moments.when_below_heading
     full, degree = meter_words(session.meter, METER_LEAST)
@@ -286,7 +285,7 @@ def _foot(page: SessionPage, next_steps: Sequence[str]) -> Iterator[str]:
         yield f" {output.style(line, dim=True)}"
 
 
-def _next_steps(page: SessionPage, shown: Shown) -> Sequence[str]:
+def _next_steps(page: SessionPage, shown: ListOptions) -> Sequence[str]:
     more = f"more: -n {4 * shown.limit}" if page.total > 4 * shown.limit else "all: -n 0"
     return (
         more if page.has_more else "",

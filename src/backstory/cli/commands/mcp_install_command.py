@@ -26,7 +26,7 @@ def command(app: App, agent: str, scope: str, dry_run: bool, as_json: bool) -> N
     The entry has the absolute path of this program. Everything else in the file stays as it is, byte for byte; a file
     that cannot be read, and another server of this name, are left alone. `mcp uninstall` takes it away again.
     """
-    from backstory.cli.this_program import server_program
+    from backstory.cli.installing import server_program
 
     servers = AgentServers(app.home, app.environ, app.user_home, app.worktree)
     program = server_program(app)

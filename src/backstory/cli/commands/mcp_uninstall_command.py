@@ -25,7 +25,7 @@ def command(app: App, agent: str, scope: str, dry_run: bool, as_json: bool) -> N
 
     A file that nobody changed since is then what it was before, byte for byte; one that `mcp install` made is removed.
     """
-    from backstory.cli.this_program import removing_program
+    from backstory.cli.installing import removing_program
 
     servers = AgentServers(app.home, app.environ, app.user_home, app.worktree)
     change = servers.plan_uninstall(agent, scope, removing_program(app))

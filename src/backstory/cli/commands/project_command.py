@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.cli import Group, output
+from backstory.cli import CommandGroup, output
 from backstory.cli.options import json_option, readable
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
 
 
-@click.group("project", cls=Group)
+@click.group("project", cls=CommandGroup)
 def command() -> None:
     """Say where a project lies that was moved."""
 

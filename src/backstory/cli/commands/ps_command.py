@@ -34,7 +34,7 @@ PROMPT_COLUMNS_LEAST = 20
 @click.pass_obj
 def command(app: App, session: str | None, is_verbose: bool, as_json: bool) -> None:
     """List running agents, runs that are finished but not stored yet, and queued prompts: of SESSION, or all."""
-    only = None if session is None else app.find(session).session.uid
+    only = None if session is None else app.workspace.resolve(session).session.uid
     runs = app.workspace.scheduler.runs(only)
     if as_json:
         output.json([run_list.as_json(run) for run in runs])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.cli import Group, output
+from backstory.cli import CommandGroup, output
 from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
@@ -26,7 +26,7 @@ TABLE_COLUMNS_LEAST = 80
 FACTS_COLUMNS_LEAST = 8
 
 
-@click.group("queue", cls=Group)
+@click.group("queue", cls=CommandGroup)
 def command() -> None:
     """Show, edit and run queued prompts."""
 
@@ -146,7 +146,7 @@ def _to_run(app: App, wanted: str | None) -> tuple[LocatedSession, str | None]:
         held = _queue(app).held(wanted) if wanted is not None else None
         if held is None:
             raise
-        return app.find(held.session_uid), held.uid
+        return app.workspace.resolve(held.session_uid), held.uid
 
 
 def _queue(app: App) -> PromptQueue:
@@ -154,7 +154,7 @@ def _queue(app: App) -> PromptQueue:
 
 
 def _named(app: App, session: str | None) -> LocatedSession | None:
-    return None if session is None else app.find(session)
+    return None if session is None else app.workspace.resolve(session)
 
 
 def _print_dropped(dropped: list[ListedPrompt], *, as_json: bool) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output
-from backstory.cli.home_off import says_off
 from backstory.cli.options import json_option, store_option
+from backstory.cli.trusting import says_off
 from backstory.errors import SqlTooSlow, StoreNotFound
 from backstory.workspace.stores.importing import Machine, derive_all
 

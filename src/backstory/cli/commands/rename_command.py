@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.deciding import talk_late
 from backstory.cli.options import one_session, readable, session_option, sessions_starting, store_option
-from backstory.cli.trusting import may_act, trust_option
+from backstory.cli.trusting import may_act, talk_late, trust_option
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -30,7 +29,7 @@ def command(app: App, session: str | None, name: str | None, wanted: str | None)
     session = one_session(session, wanted)
     if session is None or name is None:
         raise click.UsageError("Give a SESSION and its new NAME.")
-    found, name = app.find(session), readable(name).strip()
+    found, name = app.workspace.resolve(session), readable(name).strip()
     may_act(app, found.store)
     late = app.workspace.rename(found, name)
     output.talk(f"{found.label} is now called {name!r}.")

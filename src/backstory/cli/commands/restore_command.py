@@ -19,7 +19,7 @@ from backstory.cli import output
 from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.cli.trusting import trust_option
 from backstory.errors import BackstoryError, RestoreIncomplete, StoreNotFound
-from backstory.export.restore import Restored, Restoring, Written
+from backstory.export.restore import Restored, RestoredFile, Restoring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -69,7 +69,7 @@ def _in_place(app: App, sessions: Sequence[str], cwd: Path | None, *, force: boo
     from backstory.cli.handing_over import planned, resuming  # writing logs to a folder needs none of it
 
     at_work = resuming(app)
-    for found in [app.find(each) for each in sessions]:
+    for found in [app.workspace.resolve(each) for each in sessions]:
         try:
             resumption = planned(app, at_work, found, cwd)
             with at_work.held(resumption, force=force):
@@ -83,7 +83,7 @@ def _in_place(app: App, sessions: Sequence[str], cwd: Path | None, *, force: boo
 def _put_back(done: PutBack, resumption: Resumption) -> Restored:
     """Return files put back as restored ones; a log that was there stays as it is."""
     files = [
-        Written(name=Path(each.path).name, written=each.path, bytes=each.bytes, sha256=each.sha256)
+        RestoredFile(name=Path(each.path).name, written=each.path, bytes=each.bytes, sha256=each.sha256)
         for each in done.files
     ]
     log = next((each for each in files if each.written == str(resumption.log)), None)
@@ -98,7 +98,7 @@ def _put_back(done: PutBack, resumption: Resumption) -> Restored:
 def _restore(
     app: App, sessions: tuple[str, ...], target: Path, *, everything: bool, force: bool, as_json: bool
 ) -> None:
-    found = [app.find(each) for each in sessions]
+    found = [app.workspace.resolve(each) for each in sessions]
     stores = {each.store.path: each.store for each in found}
     if everything:
         stores = {store.path: store for store in app.stores if store.exists}
@@ -129,7 +129,7 @@ def _show(done: Sequence[Restored], *, as_json: bool) -> None:
 
 
 def _print(done: Sequence[Restored]) -> None:
-    files: list[Restored | Written] = []
+    files: list[Restored | RestoredFile] = []
     for each in done:
         files += (each, *each.companions)
     whole = [one for one in files if one.error is None]

@@ -107,10 +107,10 @@ def _its_own(app: App, at_work: Resuming, found: LocatedSession, cwd: Path | Non
 
 def _written_anew(app: App, found: LocatedSession, agent: str | None, at: str | None, cwd: Path | None) -> _HandOver:
     """A session in a log that is written for the client. ``agent``: None for that of its last turn."""
-    from backstory.cli.views.native_log_view import Asked, native_exports, planned_log
+    from backstory.cli.views.native_log_view import LogRequest, native_exports, planned_log
 
     exports = native_exports(app)
-    plan = planned_log(app, found, Asked(form=agent or exports.own_agent(found), at=at, cwd=cwd))
+    plan = planned_log(app, found, LogRequest(form=agent or exports.own_agent(found), at=at, cwd=cwd))
     return _HandOver(plan.resumption, exports.command(plan), lambda: exports.write(plan))
 
 
@@ -149,10 +149,10 @@ def _undo(
     as_json: bool,
 ) -> None:  # fmt: skip
     if is_anew:
-        from backstory.cli.views.native_log_view import Asked, native_exports, show_undone
+        from backstory.cli.views.native_log_view import LogRequest, native_exports, show_undone
 
         form = agent or native_exports(app).own_agent(found)
-        show_undone(app, found.session.uid, Asked(form=form, at=at, as_json=as_json))
+        show_undone(app, found.session.uid, LogRequest(form=form, at=at, as_json=as_json))
         return
     done = at_work.undo(found)
     if as_json:

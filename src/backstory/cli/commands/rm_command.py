@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.deciding import talk_late
 from backstory.cli.options import sessions_argument, store_option
-from backstory.cli.trusting import is_agreed, may_act, trust_option
+from backstory.cli.trusting import is_agreed, may_act, talk_late, trust_option
 from backstory.workspace.runs.unsent import drop_unsent
 from backstory.workspace.stores.removing import Removal
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.cli.app import App
-    from backstory.store.tables.copies import Holder
+    from backstory.store.tables.copies import CopyHolder
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.stores.removing import Removed
 
@@ -38,7 +37,7 @@ def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> Non
     """
     if not sessions:
         raise click.UsageError("Name at least one SESSION.")
-    found = [app.find(each) for each in sessions]
+    found = [app.workspace.resolve(each) for each in sessions]
     for store in {id(each.store): each.store for each in found}.values():
         may_act(app, store)
     removal = removal_of(app, found)
@@ -98,6 +97,6 @@ def _shown(found: LocatedSession) -> str:
     return f"{found.label} {title!r} ({turns} turn{'s' * (turns != 1)})"
 
 
-def _named(holders: Sequence[Holder]) -> str:
+def _named(holders: Sequence[CopyHolder]) -> str:
     shared = ((each, output.counted(each.shared, "turn")) for each in holders)
     return ", ".join(f"{output.clean(each.label)} ({each.uid[:12]}, {turns})" for each, turns in shared)

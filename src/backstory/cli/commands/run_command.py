@@ -71,7 +71,7 @@ def command(
         tell_moved(fork)
         destination = Destination(located=fork.located, point=fork.point)
     else:
-        located = app.find(wanted) if wanted is not None else None
+        located = app.workspace.resolve(wanted) if wanted is not None else None
         destination = Destination(located=located, name=name, is_new=is_new)
     options = Options(
         agent=agent,

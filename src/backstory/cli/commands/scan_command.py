@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli.options import find, json_option, session_argument, store_option
-from backstory.cli.views.record_list import print_records
+from backstory.cli.views.path import print_records
 
 if TYPE_CHECKING:
     from backstory.cli.app import App

@@ -39,8 +39,8 @@ from backstory.cli.output import fact_lines, spans
 from backstory.cli.views import moments
 from backstory.derive.naming import NO_PROMPT
 from backstory.workspace.history import searching
-from backstory.workspace.history.resume_command import is_resumable
 from backstory.workspace.history.searching import Mode, SearchQuery
+from backstory.workspace.history.sessions import is_resumable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.search.query import Excerpt, Findings
     from backstory.store.tables.session_filter import Selection
-    from backstory.workspace.history.searching import SearchResult
+    from backstory.workspace.history.searching import SearchAnswer
 
 
 NOTHING_FOUND = 1
@@ -117,9 +117,8 @@ def command(
         ctx.exit(NOTHING_FOUND)
 
 
-def _pick(app: App, result: SearchResult, *, prints: bool) -> int:
-    from backstory.cli.views.choices import hit_choice
-    from backstory.cli.views.picking import pick
+def _pick(app: App, result: SearchAnswer, *, prints: bool) -> int:
+    from backstory.cli.views.picking import hit_choice, pick
 
     words = "" if result.query.mode is Mode.REGEX else result.query.text
     return pick(app, [[hit_choice(each) for each in result.findings.excerpts]], words=words, prints=prints)
@@ -143,7 +142,7 @@ def _query(
     )
 
 
-def _print(app: App, result: SearchResult, *, is_behind: bool) -> None:
+def _print(app: App, result: SearchAnswer, *, is_behind: bool) -> None:
     findings = result.findings
     for remark in searching.left_out(result.coverage):
         output.talk(remark)
@@ -162,7 +161,7 @@ def _print(app: App, result: SearchResult, *, is_behind: bool) -> None:
         output.talk(" · ".join(filter(None, counted(result))))
 
 
-def _first_word(app: App, result: SearchResult, *, is_behind: bool) -> str:
+def _first_word(app: App, result: SearchAnswer, *, is_behind: bool) -> str:
     """Return the line before the hits."""
     findings, count = result.findings, len(result.findings.excerpts)
     if findings.stopped:
@@ -172,7 +171,7 @@ def _first_word(app: App, result: SearchResult, *, is_behind: bool) -> str:
     return "No session has all of these words; these have some." if findings.relaxed else ""
 
 
-def _why_none(app: App, result: SearchResult, *, is_behind: bool) -> str:
+def _why_none(app: App, result: SearchAnswer, *, is_behind: bool) -> str:
     query = result.query
     if result.missing_store is not None:
         return f"Nothing was imported yet: there is no store at {result.missing_store}. Try: backstory ingest"
@@ -205,7 +204,7 @@ class _Group(Struct, frozen=True, kw_only=True):
     hits: list[Excerpt]
 
 
-def screen(result: SearchResult, now: int) -> Iterator[str]:
+def screen(result: SearchAnswer, now: int) -> Iterator[str]:
     """Yield the lines of what was found. ``now``: the time, in ms since 1970."""
     groups = _grouped(result, now)
     heads = _heads(groups)
@@ -218,7 +217,7 @@ def screen(result: SearchResult, now: int) -> Iterator[str]:
             yield from _hit_lines(hit, kind.ljust(widest), numbers)
 
 
-def foot(result: SearchResult) -> Iterator[str]:
+def foot(result: SearchAnswer) -> Iterator[str]:
     """Yield how much there is beside what is shown, and what to do next, for a terminal."""
     best = result.findings.excerpts[0]
     find = ""
@@ -242,7 +241,7 @@ def _resume(best: Excerpt, labels: dict[str, str]) -> str:
     return f"resume: backstory resume {labels[session.uid]} ({', '.join(session.agents)} {session.native_id})"
 
 
-def counted(result: SearchResult) -> tuple[str, ...]:
+def counted(result: SearchAnswer) -> tuple[str, ...]:
     """Return the numbers of sessions and hits, and how to see those that are not shown."""
     findings = result.findings
     shown = len({each.shown.uid for each in findings.excerpts})
@@ -263,7 +262,7 @@ def _exact_count(findings: Findings) -> str:
     return f"{exact:,} of {least}{sessions} ({hits})" if is_cut else f"{least}{sessions}, {hits}"
 
 
-def _grouped(result: SearchResult, now: int) -> list[_Group]:
+def _grouped(result: SearchAnswer, now: int) -> list[_Group]:
     gathered: dict[str, list[Excerpt]] = {}
     for each in result.findings.excerpts:
         gathered.setdefault(each.session.uid, []).append(each)

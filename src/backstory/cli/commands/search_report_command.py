@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from backstory.chronicle.search import FoundPlace, FoundSession, SearchReport
     from backstory.cli.app import App
-    from backstory.cli.report_options import Asked, Form
+    from backstory.cli.report_options import Form, ReportQuestion
 
 
 MARKER = "BACKSTORY_RUN"
@@ -30,7 +30,7 @@ MARKER = "BACKSTORY_RUN"
 @click.option("--limit", "-n", type=click.IntRange(min=1), default=20, help="How many sessions.", show_default=True)
 @report_options
 @click.pass_context
-def command(ctx: click.Context, limit: int, asked: Asked, form: Form) -> None:
+def command(ctx: click.Context, limit: int, asked: ReportQuestion, form: Form) -> None:
     """Find sessions by WORDS, grouped by repository, each with the command that continues it.
 
     Of all time, in every project. `backstory search` has more ways to search, and shows every hit.

@@ -13,7 +13,7 @@ from backstory.cli import output
 from backstory.cli.options import find, json_option, one_session, session_option, sessions_starting, store_option
 from backstory.cli.output import flowing_facts, page_columns
 from backstory.cli.views import record_view
-from backstory.cli.views.call_view import Answer
+from backstory.cli.views.call_view import ShownResult
 from backstory.cli.views.event_view import amount, end_line, event_lines, turn_line, unknown_line
 from backstory.cli.views.moments import METER_LEAST, meter_words, origin_mark, stretch
 from backstory.conversation.compact import compact_event
@@ -26,8 +26,8 @@ from backstory.model import Relation
 from backstory.store.tables import compactions as stored_compactions
 from backstory.workspace.history import entries, sessions
 from backstory.workspace.history import transcript as turns
-from backstory.workspace.history.entries import Entry
-from backstory.workspace.history.resume_command import is_resumable
+from backstory.workspace.history.entries import SessionEntry
+from backstory.workspace.history.sessions import is_resumable
 from backstory.workspace.history.targets import RECORD, SEQ_MAX, resolve_target
 from backstory.workspace.history.transcript import shown_summaries
 from backstory.workspace.runs.running import live_meter
@@ -154,7 +154,7 @@ def _show(app: App, found: LocatedSession, turn: int | None, *, full: bool, thin
 
 
 def _before(
-    app: App, transcript: Transcript, events: Iterator[Entry], *, full: bool, thinking: bool, as_json: bool
+    app: App, transcript: Transcript, events: Iterator[SessionEntry], *, full: bool, thinking: bool, as_json: bool
 ) -> Iterator[str]:
     """The stored part of a session that is followed."""
     if not as_json:
@@ -218,7 +218,9 @@ def _summaries_at(found: LocatedSession, seq: int) -> list[ShownSummary]:
     return [each for each in shown_summaries(found, turns) if each.after_seq == seq]
 
 
-def _record_lines(app: App, found: LocatedSession, record: Sequence[Entry], words: str, *, full: bool) -> Iterator[str]:
+def _record_lines(
+    app: App, found: LocatedSession, record: Sequence[SessionEntry], words: str, *, full: bool
+) -> Iterator[str]:
     reader, session, at = app.reader, found.session, record[0].outline
     earlier = (max(at.seq - RECORDS_BEFORE, 0) - 1, PART_MAX)
     before = [each for each in reader.events(found, earlier, limit=WINDOW) if each.outline.seq < at.seq]
@@ -226,7 +228,7 @@ def _record_lines(app: App, found: LocatedSession, record: Sequence[Entry], word
     calls = {each.event.tool_use_id: each.event for each in before if isinstance(each.event, model.ToolCall)}
     results = (each.event.tool_use_id for each in record if isinstance(each.event, model.ToolResult))
     call = next((calls[each] for each in results if each in calls), None)
-    head = record_view.Head(
+    head = record_view.RecordHead(
         title=session.shown_title, uid=session.uid, seq=at.seq, turn=at.turn, at=at.at, folder=session.said_folder
     )
     yield from record_view.head_lines(head, [each.event for each in record], call, app.workspace.now())
@@ -240,7 +242,7 @@ def _record_lines(app: App, found: LocatedSession, record: Sequence[Entry], word
 
 
 def _neighbours(
-    reader: Reader, found: LocatedSession, near: list[Entry], calls: dict[str, ToolCall], *, last: bool
+    reader: Reader, found: LocatedSession, near: list[SessionEntry], calls: dict[str, ToolCall], *, last: bool
 ) -> Iterator[str]:
     """The nearest records that have something to show. ``calls``: by their ids, to name those of results."""
     shown: dict[int, list[str]] = {}
@@ -259,13 +261,13 @@ def _neighbours(
         yield from shown[seq]
 
 
-def _with_words(reader: Reader, found: LocatedSession, entry: Entry) -> Event:
+def _with_words(reader: Reader, found: LocatedSession, entry: SessionEntry) -> Event:
     """An event so that its line says what it is about: of a call the compact form may not."""
     is_bare = isinstance(entry.event, model.ToolCall) and not essence(entry.event)
     return reader.full(found, entry.outline) if is_bare else entry.event
 
 
-def _timed(entry: Entry, call: Entry) -> Answer | None:
+def _timed(entry: SessionEntry, call: SessionEntry) -> ShownResult | None:
     """A result as its call shows it: with how long the tool took, or ~ the time between the two records."""
     result = entry.event
     if not isinstance(result, model.ToolResult):
@@ -274,11 +276,17 @@ def _timed(entry: Entry, call: Entry) -> Answer | None:
     begun, ended = call.outline.at, entry.outline.at
     if not lasted and result.tool == model.Tool.SHELL and begun is not None and ended is not None:
         lasted = f"~{output.duration(ended - begun)}" if ended - begun >= TIMED_MS_LEAST else ""
-    return Answer(entry.outline.seq, result, lasted)
+    return ShownResult(entry.outline.seq, result, lasted)
 
 
 def _lines(
-    app: App, transcript: Transcript, events: Iterator[Entry], *, only: int | None = None, full: bool, thinking: bool
+    app: App,
+    transcript: Transcript,
+    events: Iterator[SessionEntry],
+    *,
+    only: int | None = None,
+    full: bool,
+    thinking: bool,
 ) -> Iterator[str]:
     """All turns, or ``only`` this one."""
     now = app.workspace.now()
@@ -323,8 +331,8 @@ def _between(before: ListedTurn | None, turn: ListedTurn, now: int) -> Iterator[
 
 
 def _answered(
-    shown: Iterator[tuple[Entry, ToolCall | None]], *, full: bool
-) -> Iterator[tuple[Entry, ToolCall | None, Entry | None]]:
+    shown: Iterator[tuple[SessionEntry, ToolCall | None]], *, full: bool
+) -> Iterator[tuple[SessionEntry, ToolCall | None, SessionEntry | None]]:
     """Each call with its result, where they are shown in one; in full each is shown for itself."""
     return ((entry, answered, None) for entry, answered in shown) if full else with_answers(shown, _event_of)
 
@@ -335,7 +343,7 @@ def _summary_lines(summary: ShownSummary, *, full: bool) -> Iterator[str]:
     yield from summary_lines(summary, full=full)
 
 
-def _event_of(entry: Entry) -> Event:
+def _event_of(entry: SessionEntry) -> Event:
     return entry.event
 
 
@@ -361,10 +369,10 @@ def _where_shown(turn: ListedTurn) -> tuple[str, bool]:
     return turn.shown_in or "", may_be_written(turn.turn.native_id or "")
 
 
-def _untimed(result: Event | None) -> Answer | None:
+def _untimed(result: Event | None) -> ShownResult | None:
     """A live run's result, which has no number yet."""
     compacted = None if result is None else compact_event(result)
-    return Answer(None, compacted) if isinstance(compacted, model.ToolResult) else None
+    return ShownResult(None, compacted) if isinstance(compacted, model.ToolResult) else None
 
 
 def _live_lines(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.cli import Group, output
+from backstory.cli import CommandGroup, output
 from backstory.cli.installing import dry_run_option, scope_option, show_and_write
 from backstory.cli.options import SKILLED_AGENT, json_option
 from backstory.workspace.clients.agent_skills import AgentSkills, skill_text
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
 
 
-@click.group("skill", cls=Group)
+@click.group("skill", cls=CommandGroup)
 def command() -> None:
     """Teach agents to search history from their shell, without MCP."""
 

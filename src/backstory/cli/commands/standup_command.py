@@ -27,16 +27,16 @@ from backstory.export.safe_markdown import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.chronicle.standup import Item, Place, Standup
+    from backstory.chronicle.standup import Item, Standup, StandupPlace
     from backstory.cli.app import App
-    from backstory.cli.report_options import Asked, Form
+    from backstory.cli.report_options import Form, ReportQuestion
     from backstory.workspace.history.sessions import SessionFilter
 
 
 @click.command("standup", short_help="Report what was worked on: what is done, in progress, stuck.")
 @report_options
 @click.pass_obj
-def command(app: App, asked: Asked, form: Form) -> None:
+def command(app: App, asked: ReportQuestion, form: Form) -> None:
     """Report what was worked on: by repository and branch, what is done, in progress and stuck.
 
     The last 24 hours, in every project; WORDS narrow it to what is about them. --since workday: from the beginning of
@@ -91,11 +91,11 @@ def text_lines(report: Standup) -> Iterator[str]:
                 yield from (f"      {each}" for each in flowing(line, 6))
 
 
-def _ordered(place: Place) -> Iterator[tuple[Status, Item]]:
+def _ordered(place: StandupPlace) -> Iterator[tuple[Status, Item]]:
     yield from ((status, item) for status in Status for item in place.items if item.progress.status == status)
 
 
-def _place(place: Place) -> str:
+def _place(place: StandupPlace) -> str:
     where = place.name or "no repository"
     return f"{where} · {place.branch}" if place.branch else where
 

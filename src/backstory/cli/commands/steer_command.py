@@ -25,10 +25,10 @@ def command(
     If the agent finishes first or accepts no input while running, TEXT becomes a follow-up. If the session is not
     running, nothing is sent (exit code 75); on a terminal you are asked whether to run TEXT as a prompt.
     """
-    from backstory.workspace.runs.scheduler import Kind, Options
+    from backstory.workspace.runs.scheduler import Options, QueuedKind
 
     given = PromptInput(ctx)
-    messages = [(Kind.STEER, given.text(text))]
+    messages = [(QueuedKind.STEER, given.text(text))]
     code = send(ctx.obj, messages, wanted or name, Options(), if_idle, as_json=as_json)
     given.stored()
     ctx.exit(code)

@@ -11,14 +11,14 @@ from backstory.cli.views.tips_report import all_option, print_tips
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.cli.report_options import Asked, Form
+    from backstory.cli.report_options import Form, ReportQuestion
 
 
 @click.command("tips", short_help="Find what recurs in how you work, and what to do about it.")
 @report_options
 @all_option
 @click.pass_obj
-def command(app: App, asked: Asked, form: Form, whole: bool) -> None:
+def command(app: App, asked: ReportQuestion, form: Form, whole: bool) -> None:
     """Find patterns in how you work with agents: each with its evidence, what it cost, and what to do about it.
 
     The last 30 days, in every project; WORDS narrow it to what is about them. Printed is the strongest tip of each

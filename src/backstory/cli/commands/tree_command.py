@@ -11,7 +11,7 @@ from msgspec import Struct
 from backstory.cli import output
 from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.views import path
-from backstory.cli.views.record_list import legend, print_records
+from backstory.cli.views.path import legend, print_records
 from backstory.workspace.history import trees
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ FACTS_AT = 0.55
 COLOURS = {"+": "green", "-": "red"}
 
 
-class Answer(Struct, frozen=True):
+class ShownResult(Struct, frozen=True):
     """The result that stands right below a call. ``lasted``: how long the tool took, for a person."""
 
     seq: int | None
@@ -43,7 +43,9 @@ class Answer(Struct, frozen=True):
     lasted: str = ""
 
 
-def call_lines(at: str, call: ToolCall, *, full: bool, answer: Answer | None = None, folder: str = "") -> Iterator[str]:
+def call_lines(
+    at: str, call: ToolCall, *, full: bool, answer: ShownResult | None = None, folder: str = ""
+) -> Iterator[str]:
     """A call, what came of it, and the lines that it changed.
 
     ``at``: the gutter before its first line. ``folder``: where the session was, which paths in it need not repeat.
@@ -108,7 +110,7 @@ def begun(text: str, *, full: bool) -> tuple[str, list[str]]:
     return text[:SHOWN_CHARS_MAX], [output.style(left, dim=True)]
 
 
-def _came_of(answer: Answer | None) -> str:
+def _came_of(answer: ShownResult | None) -> str:
     if answer is None:
         return ""
     found = result_facts(answer.result)

@@ -9,7 +9,7 @@ import msgspec
 from backstory import model
 from backstory.cli import output
 from backstory.cli.output import GUTTER, MARGIN, flowing, flowing_facts, room_beside
-from backstory.cli.views.call_view import RESULT_LINES, Answer, begun, call_lines, call_words, number, result_lines
+from backstory.cli.views.call_view import RESULT_LINES, ShownResult, begun, call_lines, call_words, number, result_lines
 from backstory.cli.views.moments import moment, outcome_mark
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import noted, why, without_terminal_codes
@@ -40,7 +40,7 @@ def event_lines(
     *,
     full: bool,
     answered: model.ToolCall | None = None,
-    answer: Answer | None = None,
+    answer: ShownResult | None = None,
     folder: str = "",
 ) -> Iterator[str]:
     """An event as lines for a terminal, with its record's number if it has one yet.

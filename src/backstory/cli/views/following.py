@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App
     from backstory.model import Event, ToolCall
-    from backstory.workspace.history.entries import Entry, Form
+    from backstory.workspace.history.entries import Form, SessionEntry
     from backstory.workspace.history.following import FollowedEvent, Grown
     from backstory.workspace.history.transcript import ListedTurn
     from backstory.workspace.located import LocatedSession
@@ -75,12 +75,12 @@ def _print_what_is_followed(following: Following, located: LocatedSession) -> No
 class _Seen:
     """The stored entries as they are shown, and the last of them."""
 
-    def __init__(self, entries: Iterator[Entry]) -> None:
+    def __init__(self, entries: Iterator[SessionEntry]) -> None:
         self._entries = entries
         self.seq = 0
         self.turn: int | None = None
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[SessionEntry]:
         for each in self._entries:
             self.seq, self.turn = max(self.seq, each.outline.seq), each.outline.turn
             yield each

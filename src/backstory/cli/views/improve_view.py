@@ -13,7 +13,7 @@ from backstory.export.safe_markdown import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.chronicle.friction.findings import Evidence
+    from backstory.chronicle.friction.findings import FrictionEvidence
     from backstory.chronicle.improve import Improvements
     from backstory.chronicle.proposals import Proposal
 
@@ -61,7 +61,7 @@ def diff_lines(diff: str) -> Iterator[str]:
         yield output.style(output.clean(line), fg="green") if is_added else output.clean(line)
 
 
-def shown_evidence(proposal: Proposal) -> list[Evidence]:
+def shown_evidence(proposal: Proposal) -> list[FrictionEvidence]:
     """The latest evidence, the newest first."""
     return sorted(proposal.finding.evidence, key=lambda each: each.at or 0, reverse=True)[:EVIDENCE_SHOWN]
 
@@ -98,11 +98,11 @@ def _read(report: Improvements) -> str:
     return f"{read}: {seen}." if seen else f"{read}: no friction that a rule knows."
 
 
-def _handle(report: Improvements, each: Evidence) -> str:
+def _handle(report: Improvements, each: FrictionEvidence) -> str:
     return f"{report.labels.get(each.session_uid, each.session_uid)} @{each.seq}"
 
 
-def _rule(proposal: Proposal, each: Evidence) -> str:
+def _rule(proposal: Proposal, each: FrictionEvidence) -> str:
     day = output.local(each.at)[:10]
     return " · ".join(part for part in (day, proposal.finding.rule, each.reason) if part)
 

@@ -32,7 +32,7 @@ REASONS_SHOWN_MAX = 12
 FATES = {"kept": "kept", "converted": "converted", "as_text": "as text", "left_out": "left out"}
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class LogRequest(Struct, frozen=True, kw_only=True):
     """A person's request. ``at``: the last record, as ``@N``."""
 
     form: str
@@ -65,7 +65,7 @@ def point_of(located: LocatedSession, at: str | None) -> Point | None:
     return None if at is None else resolve_target(located, at).point
 
 
-def planned_log(app: App, session: LocatedSession, asked: Asked, redactor: Redactor | None = None) -> NativePlan:
+def planned_log(app: App, session: LocatedSession, asked: LogRequest, redactor: Redactor | None = None) -> NativePlan:
     """Return the plan of a log. A session from elsewhere first needs trust in its store: by a person, or --trust."""
     exports, folder = native_exports(app), None if asked.cwd is None else app.cwd / asked.cwd
     try:
@@ -74,14 +74,14 @@ def planned_log(app: App, session: LocatedSession, asked: Asked, redactor: Redac
         if not app.trusts and not output.can_ask():
             raise
     may_act(app)
-    session = app.find(session.session.uid)
+    session = app.workspace.resolve(session.session.uid)
     return exports.plan(session, asked.form, cwd=folder, to=point_of(session, asked.at), redactor=redactor)
 
 
-def show_native_log(app: App, session: str, asked: Asked) -> None:
+def show_native_log(app: App, session: str, asked: LogRequest) -> None:
     """Print what becomes of a session as a log, and write it if that was asked for."""
     redactor = sharing.redactor_of(app) if asked.redact else None
-    plan = planned_log(app, app.find(session), asked, redactor)
+    plan = planned_log(app, app.workspace.resolve(session), asked, redactor)
     exports = native_exports(app)
     if asked.is_written:
         exports.write(plan)
@@ -104,9 +104,9 @@ def show_native_log(app: App, session: str, asked: Asked) -> None:
         output.talk(output.one_liner(f"Nothing was written. --write writes {plan.path}"))
 
 
-def show_undone(app: App, session: str, asked: Asked) -> None:
+def show_undone(app: App, session: str, asked: LogRequest) -> None:
     """Take logs away that were written from a session, and print which."""
-    found = app.find(session)
+    found = app.workspace.resolve(session)
     done = native_exports(app).undo(found, asked.form, point_of(found, asked.at))
     if asked.as_json:
         output.json({"session": found.session.uid, "removed": [each.path for each in done.files]})

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import islice
+import sys
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from backstory.cli import output
 from backstory.cli.views.call_view import path_in
+from backstory.workspace.history import records
 from backstory.workspace.history.records import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from backstory.workspace.history.records import Record
+    from backstory.cli.app import App
+    from backstory.workspace.history.records import PathRecord
+    from backstory.workspace.located import LocatedSession
 
 TOLD_COLUMNS_LEAST = 20
 NAME_COLUMNS = 30
@@ -29,9 +33,9 @@ def at_once(texts: Iterable[str]) -> Iterator[str]:
         yield "\n".join(some)
 
 
-def lines(records: Iterable[Record], folder: str, *, marked: bool = False) -> Iterator[str]:
+def lines(records: Iterable[PathRecord], folder: str, *, marked: bool = False) -> Iterator[str]:
     """Records of a session in this folder as lines; ``marked``: the last one has a > before it."""
-    last: Record | None = None
+    last: PathRecord | None = None
     for each in records:
         if each.text.strip() or each.tool:
             if last is not None:
@@ -41,7 +45,7 @@ def lines(records: Iterable[Record], folder: str, *, marked: bool = False) -> It
         yield _line(last, folder, mark=">" if marked else " ")
 
 
-def _line(record: Record, folder: str, *, mark: str) -> str:
+def _line(record: PathRecord, folder: str, *, mark: str) -> str:
     at = f"@{record.seq:<4}"
     start = f"{output.style(mark, fg='green') if mark.strip() else mark} {output.style(at, dim=True)} "
     room = max(output.width() - 3 - len(at), TOLD_COLUMNS_LEAST)
@@ -54,12 +58,38 @@ def _line(record: Record, folder: str, *, mark: str) -> str:
     return f"{start}{output.style(shown, **how)}"
 
 
-def said(record: Record, folder: str) -> str:
+def said(record: PathRecord, folder: str) -> str:
     """A record behind the letter or sign that says whose it is: ``U: go on``, ``→ Bash ls``."""
     start = SIGNS[record.role][0] if record.role in SIGNS else f"{LETTERS[record.role]}:"
     return f"{start} {_text(record, folder)}"
 
 
-def _text(record: Record, folder: str) -> str:
+def _text(record: PathRecord, folder: str) -> str:
     tool = "" if record.tool is None else output.one_line(record.tool, NAME_COLUMNS)
     return f"{tool} {path_in(record.text, folder) if record.is_path else record.text}".strip()
+
+
+# record list ----------------------------------------------------------------------------------------------------------
+# The records of a session's current branch, a line each: what ``scan`` and ``tree --records`` print.
+
+
+LEGEND = "> here   U: prompt   A: answer   → tool"
+
+
+def print_records(app: App, found: LocatedSession, *, as_json: bool) -> None:
+    """Print the records of the branch that the next prompt continues; what the signs mean, on a terminal."""
+    branch = app.reader.path(found)
+    if as_json:
+        seq = branch.point.seq if branch.point else None
+        head = {"session": found.session.shown_number, "uid": found.session.uid, "seq": seq}
+        output.json_lines(head, "records", map(records.as_json, branch.records))
+        return
+    if branch.point is None:
+        output.talk(f"{found.label} has no turns.")
+    shown = at_once(lines(branch.records, found.session.said_folder, marked=True))
+    output.pages(chain(shown, legend(LEGEND) if branch.point is not None else ()))
+
+
+def legend(words: str) -> list[str]:
+    """Return the meaning of signs, for below a list with them; none in a pipe."""
+    return [output.style(words, dim=True)] if sys.stdout.isatty() else []

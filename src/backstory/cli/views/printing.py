@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from backstory import model
 from backstory.cli import output
 from backstory.cli.views.call_view import call_words
-from backstory.cli.views.compaction_words import compacted_line, compacting_line
 from backstory.cli.views.moments import METER_LEAST, OUTCOMES, meter_words
+from backstory.cli.views.summary_view import compacted_line, compacting_line
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import why, without_terminal_codes
 from backstory.model import Permissions, Tool
 from backstory.runs.process import Orphans
 from backstory.workspace.runs.run_events import (
-    Compacted,
     Compacting,
     Continued,
     Ended,
@@ -29,6 +28,7 @@ from backstory.workspace.runs.run_events import (
     Shown,
     Started,
     Steered,
+    SummaryMade,
     as_json,
 )
 
@@ -171,7 +171,7 @@ class _TextPrinter:
                 output.talk(event.text)
             case Compacting():
                 output.talk(compacting_line(event))
-            case Compacted():
+            case SummaryMade():
                 output.talk(compacted_line(event))
             case Continued():
                 output.talk("The agent continues its work.")

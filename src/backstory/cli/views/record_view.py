@@ -31,7 +31,7 @@ CUT_AFTER_CHARS = 1_000_000
 """Only the beginning of a longer text is shown."""
 
 
-class Head(Struct, frozen=True, kw_only=True):
+class RecordHead(Struct, frozen=True, kw_only=True):
     """The position of a record."""
 
     title: str
@@ -43,7 +43,7 @@ class Head(Struct, frozen=True, kw_only=True):
     """The folder of the session, which paths in it need not repeat."""
 
 
-def head_lines(head: Head, events: list[Event], call: model.ToolCall | None, now: int) -> Iterator[str]:
+def head_lines(head: RecordHead, events: list[Event], call: model.ToolCall | None, now: int) -> Iterator[str]:
     """The record's session, turn and kind; for a tool's result also its call."""
     yield output.style(output.one_line(head.title or head.uid, page_columns()), bold=True)
     turn = "" if head.turn is None else f"turn {head.turn}"

@@ -12,7 +12,7 @@ from backstory.export.shared import point_as_json, session_as_json
 if TYPE_CHECKING:
     from backstory.cli.app import App, Found
     from backstory.derive.secrets import Redactor, SecretCount
-    from backstory.export.shared import Point
+    from backstory.export.shared import OutlinePoint
 
 MARKS = {"prompt": ("❯", "cyan"), "decision": ("◆", "magenta"), "commit": ("✓", "green")}
 SHAPES_SHOWN_MAX = 12
@@ -86,7 +86,7 @@ def refuse_combinations(*, md: bool, outline: bool, redact: bool, as_json: bool,
         raise click.UsageError("--md and --outline are of a whole session: leave out @N, --turn and --find.")
 
 
-def _line(point: Point) -> str:
+def _line(point: OutlinePoint) -> str:
     mark, colour = MARKS[point.kind]
     at = "      " if point.seq is None else output.style(f"@{point.seq:<5}", dim=True)
     room = output.width() - 9

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from backstory.cli import output
 from backstory.cli.views import sharing
 from backstory.derive.secrets import SecretCount
-from backstory.export.exporting import Chosen, Written
+from backstory.export.exporting import Chosen, WrittenFile
 from backstory.workspace.located import LocatedSession
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ BYTES_LINE = b'{"type":"bytes"'
 def write(
     app: App, form: str, chosen: Sequence[Chosen], target: Path, *, everything: bool, has_bytes: bool, force: bool,
     redactor: Redactor | None,
-) -> Written | None:  # fmt: skip
+) -> WrittenFile | None:  # fmt: skip
     """Write sessions to a new file, or to stdout (-), which gives None.
 
     Raises FileInTheWay, unless ``force``, DiskFull and CannotWrite.
@@ -43,7 +43,7 @@ def write(
 def _write_json(
     app: App, chosen: Sequence[Chosen], target: Path, *, everything: bool, has_bytes: bool, force: bool,
     redactor: Redactor | None,
-) -> Written | None:  # fmt: skip
+) -> WrittenFile | None:  # fmt: skip
     from backstory.bounds import LINE_BYTES_MAX
     from backstory.export.portable import JsonExport
 
@@ -70,7 +70,7 @@ def _write_json(
 
 def _write_markdown(
     app: App, chosen: Sequence[Chosen], target: Path, *, force: bool, redactor: Redactor | None
-) -> Written | None:
+) -> WrittenFile | None:
     """Write sessions as ``show --md`` prints them, an empty line between two."""
     counts = Counter[str]()
     secrets = SecretCount()
@@ -98,13 +98,13 @@ def _counted(lines: Iterable[bytes], secrets: SecretCount) -> Iterator[bytes]:
 
 def _written(
     form: str, target: Path, pieces: Iterable[bytes], counts: Counter[str], *, force: bool, redactor: Redactor | None
-) -> Written:
-    from backstory.export.whole_file import whole_file
+) -> WrittenFile:
+    from backstory.export.files import whole_file
 
     place = target.absolute()
     with whole_file(place, force=force) as file:
         size = sum(map(file.write, pieces))
-    return Written(
+    return WrittenFile(
         format=form, file=str(place), exact=False, bytes=size, rows=dict(counts), left_out=0,
         masked=redactor.counts if redactor is not None else None,
     )  # fmt: skip

@@ -16,10 +16,10 @@ from backstory.export.safe_markdown import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.chronicle.patterns.finding import Evidence, Finding
+    from backstory.chronicle.patterns.finding import Tip, TipEvidence
     from backstory.chronicle.tips import CostFacts, TipsReport
     from backstory.cli.app import App
-    from backstory.cli.report_options import Asked, Form
+    from backstory.cli.report_options import Form, ReportQuestion
 
 
 DAYS = 30
@@ -31,7 +31,7 @@ all_option = click.option(
 )
 
 
-def print_tips(app: App, asked: Asked, form: Form, *, about_costs: bool, whole: bool) -> None:
+def print_tips(app: App, asked: ReportQuestion, form: Form, *, about_costs: bool, whole: bool) -> None:
     """Look for patterns, and print what was found."""
     app.bring_up_to_date()
     from backstory.chronicle import tips
@@ -123,14 +123,14 @@ def _title(report: TipsReport) -> str:
     return f"{name} {window(report.wanted)}: {counts}"
 
 
-def _said(report: TipsReport, finding: Finding) -> Iterator[tuple[str, str]]:
+def _said(report: TipsReport, finding: Tip) -> Iterator[tuple[str, str]]:
     session = report.sessions.get(finding.evidence[0].context)
     action = finding.action.replace("SESSION", session.label) if session is not None else finding.action
     yield ("Cost" if report.facts is None else "Expected"), _cost(report, finding)
     yield "Do", action
 
 
-def _cost(report: TipsReport, finding: Finding) -> str:
+def _cost(report: TipsReport, finding: Tip) -> str:
     parts = []
     if finding.usd is not None:
         parts.append(f"about {output.dollars(finding.usd)}{'' if report.facts is None else ' less'}")
@@ -140,14 +140,14 @@ def _cost(report: TipsReport, finding: Finding) -> str:
     return f"{known}, in {output.counted(finding.sessions, 'session')}"
 
 
-def _where(report: TipsReport, evidence: Evidence) -> tuple[str, str]:
+def _where(report: TipsReport, evidence: TipEvidence) -> tuple[str, str]:
     session = report.sessions.get(evidence.context)
     label = evidence.context if session is None else session.label
     cost = f" (~{output.dollars(evidence.usd)})" if evidence.usd is not None and evidence.usd >= 0.01 else ""
     return f"{label} @{evidence.seqs[0]}", f"{evidence.text}{cost}"
 
 
-def _more(finding: Finding) -> str:
+def _more(finding: Tip) -> str:
     more = len(finding.evidence) - EVIDENCE_SHOWN
     return f"and {more:,} more: --json" if more > 0 else ""
 

@@ -10,7 +10,7 @@ from backstory.cli import output
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from backstory.chronicle.progress import Check, Results
+    from backstory.chronicle.progress import LastCheck, Results
     from backstory.store.intake.derived_tables import StoredRef
 
 FILES_SHOWN = 5
@@ -37,7 +37,7 @@ def names(shown: Sequence[str], most: int) -> str:
     return ", ".join(shown[:most]) + more
 
 
-def check_line(check: Check) -> str:
+def check_line(check: LastCheck) -> str:
     """Return the outcome of the last tests or the last build, and its record."""
     return f"{check.kind} {_HOW[check.ok]} (@{check.seq})"
 

@@ -42,7 +42,7 @@ Its thread may take it again: Ctrl-C at the door of a block leaves it taken whil
 """
 
 
-class Holder(Struct, frozen=True, kw_only=True):
+class LockHolder(Struct, frozen=True, kw_only=True):
     """The process that holds a lock; its program as far as the system names it."""
 
     pid: int
@@ -101,7 +101,7 @@ class Patience:
         return str(holder_of(self._path) or "another process")
 
 
-def holder_of(path: Path) -> Holder | None:
+def holder_of(path: Path) -> LockHolder | None:
     """Another process of this machine that holds one of SQLite's locks on a file; None where the system names none."""
     # To close any descriptor of a file drops the locks that this process has on it, also SQLite's.
     with _ours:
@@ -115,7 +115,7 @@ def holder_of(path: Path) -> Holder | None:
             return None
         finally:
             os.close(file)
-    return Holder(pid=pid, program=_program(pid), is_stopped=_is_stopped(pid)) if pid > 0 else None
+    return LockHolder(pid=pid, program=_program(pid), is_stopped=_is_stopped(pid)) if pid > 0 else None
 
 
 def _packed() -> bytes:

@@ -20,7 +20,7 @@ from backstory.store import codec, schema
 from backstory.store.intake import claims, coverage, derived_tables, run_facts, written
 from backstory.store.schema import fetch, fetch_one
 from backstory.store.tables import branches, event_rows, lineage, logs, runs, titles, turns
-from backstory.store.tables.event_rows import Waiting
+from backstory.store.tables.event_rows import WaitingTexts
 from backstory.store.tables.logs import FILE
 from backstory.store.tables.sidecars import SidecarBatch
 from backstory.store.tables.sidecars import write as keep_beside
@@ -61,7 +61,7 @@ NOT_UNDERSTOOD = "not_understood"
 
 def write_all(db: apsw.Connection, batches: Sequence[RecordBatch]) -> list[Written]:
     """Store batches; each is accepted or refused alone, but those of a session of ours all or none."""
-    waiting, done, stopped, begun = Waiting(), list[Written](), dict[str, str](), set[str]()
+    waiting, done, stopped, begun = WaitingTexts(), list[Written](), dict[str, str](), set[str]()
     # Asked once for the transaction: a turn that was forked often has a row for each log.
     known_runs = claims.known_runs(db, [turn for each in batches if each.kind == FILE for turn in each.turns])
     for batch in batches:
@@ -83,7 +83,7 @@ def write_all(db: apsw.Connection, batches: Sequence[RecordBatch]) -> list[Writt
     return done
 
 
-def write(db: apsw.Connection, batch: RecordBatch, waiting: Waiting, known_runs: dict[str, str]) -> Written:
+def write(db: apsw.Connection, batch: RecordBatch, waiting: WaitingTexts, known_runs: dict[str, str]) -> Written:
     """Store one batch, or return why not. Its texts are added to ``waiting`` for the caller to index.
 
     ``known_runs``: the uids of runs by those that agents' logs give their turns; runs that the batch claims are added.
@@ -124,7 +124,7 @@ def _write_parsed(
     session_id: int,
     log_id: int | None,
     batch: RecordBatch,
-    waiting: Waiting,
+    waiting: WaitingTexts,
     known_runs: dict[str, str],
     *,
     is_new: bool,
@@ -314,7 +314,7 @@ def insert_events(
     log_id: int | None,
     new: list[NewEvent],
     turn_ids: dict[str, int],
-    waiting: Waiting,
+    waiting: WaitingTexts,
 ) -> dict[EventKey, int]:
     """Store events; returns their ids by (seq, part). Their texts are added to ``waiting``."""
     if not new:
@@ -486,7 +486,7 @@ def rederive(db: apsw.Connection, batch: RecordBatch, *, events_too: bool) -> No
     session_id: int | None = db.execute("select id from sessions where uid = ?", (batch.session_uid,)).get
     if session_id is None:
         raise SessionNotFound(batch.session_uid)
-    renamed, waiting = claims.known_as(db, session_id), Waiting()
+    renamed, waiting = claims.known_as(db, session_id), WaitingTexts()
     read = [claims.renamed_turn(turn, renamed) for turn in batch.turns]
     if not events_too:
         # A turn that is new today would have no events.

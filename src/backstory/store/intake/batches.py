@@ -62,7 +62,7 @@ def packed(
     )  # fmt: skip
 
 
-class RunPart(Struct, frozen=True, kw_only=True):
+class BatchRun(Struct, frozen=True, kw_only=True):
     """The run of ours that a batch is of, and the part of it."""
 
     turn_uid: str
@@ -92,7 +92,7 @@ class RecordBatch(Struct, kw_only=True):
     root: str | None = None
     cwd: str | None = None
     """The folder that a run was in."""
-    run: RunPart | None = None
+    run: BatchRun | None = None
 
     log_id: int | None = None
     """The id of an agent's own log; another kind of log is found by its session, turn and kind."""

@@ -48,7 +48,7 @@ class TreeTurn(Struct, frozen=True, gc=False):
     removed: int | None
 
 
-class Named(Struct, frozen=True, kw_only=True):
+class BranchName(Struct, frozen=True, kw_only=True):
     """A name of a branch, and where its tip is; ``seq`` is None at the end of the turn."""
 
     name: str
@@ -235,7 +235,7 @@ def check_out(db: apsw.Connection, session_id: int, point: Point, now: int) -> N
 # names ------------------------------------------------------------------------------------------------------
 
 
-def names(db: apsw.Connection, session_id: int, *, removed: bool = False) -> list[Named]:
+def names(db: apsw.Connection, session_id: int, *, removed: bool = False) -> list[BranchName]:
     """Return the names of a session's branches; those of removed branches only when asked for."""
     rows = fetch(
         db,
@@ -244,7 +244,7 @@ def names(db: apsw.Connection, session_id: int, *, removed: bool = False) -> lis
         "and t.uid = b.leaf_uid and (? or t.removed is null) where b.session_id = ? order by b.created, b.id",
         (removed, session_id),
     )
-    return [Named(name=name, uid=uid, seq=seq) for name, uid, seq in rows]
+    return [BranchName(name=name, uid=uid, seq=seq) for name, uid, seq in rows]
 
 
 def name_branch(db: apsw.Connection, session_id: int, name: str, point: Point, now: int) -> None:

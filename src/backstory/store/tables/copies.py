@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import apsw
 
 
-class Holder(Struct, frozen=True, kw_only=True):
+class CopyHolder(Struct, frozen=True, kw_only=True):
     """A session that has turns in common with others."""
 
     uid: str
@@ -47,11 +47,11 @@ def turn_uids_of(db: apsw.Connection, uids: Sequence[str]) -> set[str]:
     return {str(uid) for (uid,) in rows}
 
 
-def holders(db: apsw.Connection, wanted: Collection[str]) -> list[Holder]:
+def holders(db: apsw.Connection, wanted: Collection[str]) -> list[CopyHolder]:
     """The sessions that have any of these turns; not the agents' own logs of runs, which go with the runs."""
     return fetch(
         db,
-        Holder,
+        CopyHolder,
         "select s.uid, coalesce(nullif(s.name, ''), 'S' || s.number, substr(s.uid, 1, 12)), count(*), "
         "coalesce(substr(p.uid, 11), s.parent_identity) from turns t join sessions s on s.id = t.session_id "
         "left join sessions p on p.id = s.parent_id where t.uid in (select value from json_each(?)) "
@@ -60,14 +60,14 @@ def holders(db: apsw.Connection, wanted: Collection[str]) -> list[Holder]:
     )
 
 
-def split(removed: Iterable[str], found: Iterable[Holder]) -> tuple[list[Holder], list[Holder]]:
+def split(removed: Iterable[str], found: Iterable[CopyHolder]) -> tuple[list[CopyHolder], list[CopyHolder]]:
     """Holders that come from removed sessions, and the others: those that the removed ones' turns came from.
 
     ``removed``: uids. What comes from a copy is a copy, too.
     """
     gone = {ids.session_identity(uid) for uid in removed}
     rest = {each.uid: each for each in found if ids.session_identity(each.uid) not in gone}
-    copies: list[Holder] = []
+    copies: list[CopyHolder] = []
     # A copy of a copy names only its own parent.
     while more := [each for each in rest.values() if each.parent in gone]:
         copies += more

@@ -29,7 +29,7 @@ Text = tuple[int, int, str | None, str]
 """The searched text of an event: the event's id, its record's number, the scope, the text."""
 
 
-class Waiting(Struct):
+class WaitingTexts(Struct):
     """Texts of events that were stored, to be indexed when nothing else is left to write.
 
     Any statement that may fail half-way makes FTS5 write what it holds as a segment of its own, and it has room for

@@ -96,7 +96,7 @@ class Prune(Struct, frozen=True, tag=True):
     turns: Mapping[str, int]
 
 
-class Copy(Struct, frozen=True, tag=True):
+class CopySession(Struct, frozen=True, tag=True):
     """Copy a session that they own, with its events; what was decided later here stays."""
 
     uid: str
@@ -118,7 +118,7 @@ class Differ(Struct, frozen=True, tag=True):
     uid: str
 
 
-Step = Remove | Prune | Copy | Decide | Differ
+Step = Remove | Prune | CopySession | Decide | Differ
 
 
 def plan(ours: StoreState, theirs: StoreState) -> list[Step]:
@@ -151,7 +151,7 @@ def _owned(mine: SessionState | None, other: SessionState, removed: Mapping[str,
         if _is_removed(other, removed):
             yield Remove(Side.THEIRS, uid)
     elif mine is None:
-        yield Copy(uid)
+        yield CopySession(uid)
     # Each of two stores counts the session as its own, and a copy would replace the turns of one.
     elif mine.owner != other.owner and not mine.is_borrowed:
         yield Differ(uid)
@@ -167,7 +167,7 @@ def _owned(mine: SessionState | None, other: SessionState, removed: Mapping[str,
         # A copy takes what was pruned from there, so it is pruned there first.
         there = list(_settle(Side.THEIRS, other, mine, merge(other, mine)))
         yield from (step for step in there if isinstance(step, Prune))
-        yield Copy(uid)
+        yield CopySession(uid)
         yield from (step for step in there if not isinstance(step, Prune))
 
 

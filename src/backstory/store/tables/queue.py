@@ -74,7 +74,7 @@ _OWNER_COLUMNS = "session_uid, pid, host, started, heartbeat"
 _COLUMNS = "uid, session_uid, kind, content, options, queued"
 
 
-class Kind(StrEnum):
+class QueuedKind(StrEnum):
     """The kind of a queued text: a message for a running agent, or the prompt of the next run."""
 
     STEER = "steer"
@@ -101,7 +101,7 @@ class QueuedPrompt(Struct, frozen=True, kw_only=True):
 
     uid: str
     session_uid: str
-    kind: Kind
+    kind: QueuedKind
     content: str
     options: Options = field(default_factory=Options)
     queued: int = 0
@@ -112,7 +112,7 @@ class QueuedPrompt(Struct, frozen=True, kw_only=True):
         return self.uid[-SHORT_ID_CHARS:]
 
 
-class Owner(Struct, frozen=True, kw_only=True):
+class QueueOwner(Struct, frozen=True, kw_only=True):
     """The process that runs a session, as it last said; times in ms since 1970."""
 
     session_uid: str
@@ -184,14 +184,14 @@ class Queue:
 
         return self._write(insert)
 
-    def prompts(self, session_uid: str | None = None, kind: Kind | None = None) -> list[QueuedPrompt]:
+    def prompts(self, session_uid: str | None = None, kind: QueuedKind | None = None) -> list[QueuedPrompt]:
         """Return the queued prompts, in order; held ones only when asked for that kind."""
 
         def select(db: apsw.Connection) -> list[QueuedPrompt]:
             rows: list[Any] = db.execute(
                 f"select {_COLUMNS} from texts where (?1 is null or session_uid = ?1) "
                 "and iif(?2 is null, kind <> ?3, kind = ?2) order by position",
-                (session_uid, kind.value if kind else None, Kind.HELD.value),
+                (session_uid, kind.value if kind else None, QueuedKind.HELD.value),
             ).fetchall()
             return [_text(row) for row in rows]
 
@@ -234,7 +234,7 @@ class Queue:
 
     def drop(self, session_uids: Sequence[str]) -> list[QueuedPrompt]:
         """Remove and erase what is queued or held for sessions that are gone; returns it."""
-        texts = [text for uid in session_uids for text in (*self.prompts(uid), *self.prompts(uid, Kind.HELD))]
+        texts = [text for uid in session_uids for text in (*self.prompts(uid), *self.prompts(uid, QueuedKind.HELD))]
         self.remove([text.uid for text in texts])
         self.erase()
         return texts
@@ -264,7 +264,7 @@ class Queue:
                 raise errors.QueueUnusable(self.path, "a text in it has no uid")
             db.executemany(
                 "update texts set kind = ?, options = ? where position = ?",
-                [(Kind.HELD.value, _harmless(options), position) for position, _, options in rows],
+                [(QueuedKind.HELD.value, _harmless(options), position) for position, _, options in rows],
             )
             # Who ran a session where it comes from does not run it here.
             db.execute("delete from owners")
@@ -275,7 +275,7 @@ class Queue:
     def release(self, uid: str) -> None:
         """Release a held prompt, which is then like any other."""
         self._write_if_there(
-            lambda db: db.execute("update texts set kind = ? where uid = ?", (Kind.FOLLOWUP.value, uid)), None
+            lambda db: db.execute("update texts set kind = ? where uid = ?", (QueuedKind.FOLLOWUP.value, uid)), None
         )
 
     def has_changed(self) -> bool:
@@ -293,10 +293,10 @@ class Queue:
 
     # owners ---------------------------------------------------------------------------------------------------
 
-    def own(self, owner: Owner) -> Owner | None:
+    def own(self, owner: QueueOwner) -> QueueOwner | None:
         """Note who runs a session; returns the owner that is in the way: one of another host, heard of lately."""
 
-        def take(db: apsw.Connection) -> Owner | None:
+        def take(db: apsw.Connection) -> QueueOwner | None:
             known = _owner(db, owner.session_uid)
             # On this host the system's lock decided already, and a row of it is left by a process that was killed.
             if known is not None and known.host != owner.host and known.is_fresh(owner.heartbeat):
@@ -310,7 +310,7 @@ class Queue:
 
         return self._write(take, lasting=False)
 
-    def disown(self, owner: Owner) -> None:
+    def disown(self, owner: QueueOwner) -> None:
         """Say that it runs the session no more; a row that is somebody else's by now stays."""
         if self.path.exists():
             self._write(
@@ -323,18 +323,18 @@ class Queue:
             )
         self.tidy()
 
-    def owner(self, session_uid: str) -> Owner | None:
+    def owner(self, session_uid: str) -> QueueOwner | None:
         """Return the last process that claimed to run a session."""
         return self._read(lambda db: _owner(db, session_uid), None)
 
-    def owners(self) -> list[Owner]:
+    def owners(self) -> list[QueueOwner]:
         """All who last said to run a session."""
 
-        def select(db: apsw.Connection) -> list[Owner]:
+        def select(db: apsw.Connection) -> list[QueueOwner]:
             rows = fetch(db, tuple[Any, Any, Any, Any, Any], f"select {_OWNER_COLUMNS} from owners order by started")
             return [_as_owner(row) for row in rows]
 
-        return self._read(select, list[Owner]())
+        return self._read(select, list[QueueOwner]())
 
     def tidy(self) -> None:
         """Remove the file if there is nothing in it. Whoever waits for it finds that it is gone, and begins another."""
@@ -521,15 +521,15 @@ def _is_empty(db: apsw.Connection) -> bool:
     return not db.execute("select exists (select 1 from texts) or exists (select 1 from owners)").get
 
 
-def _owner(db: apsw.Connection, session_uid: str) -> Owner | None:
+def _owner(db: apsw.Connection, session_uid: str) -> QueueOwner | None:
     asked = f"select {_OWNER_COLUMNS} from owners where session_uid = ?"
     found = fetch_one(db, tuple[Any, Any, Any, Any, Any], asked, (session_uid,))
     return None if found is None else _as_owner(found)
 
 
-def _as_owner(row: tuple[Any, ...]) -> Owner:
+def _as_owner(row: tuple[Any, ...]) -> QueueOwner:
     """An owner; raises msgspec.ValidationError where a clone's file holds other values than ours."""
-    return msgspec.convert(dict(zip(Owner.__struct_fields__, row, strict=True)), Owner)
+    return msgspec.convert(dict(zip(QueueOwner.__struct_fields__, row, strict=True)), QueueOwner)
 
 
 def _text(row: tuple[Any, ...]) -> QueuedPrompt:

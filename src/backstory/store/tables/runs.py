@@ -14,7 +14,7 @@ from backstory.conversation.tree import Point
 from backstory.errors import SessionNotFound
 from backstory.model import Complete, Error, Event, LogIdentity, Record, ToolCall, ToolResult, Turn, event_from_json
 from backstory.store import codec, schema
-from backstory.store.intake.batches import BatchContent, RecordBatch, RunPart
+from backstory.store.intake.batches import BatchContent, BatchRun, RecordBatch
 from backstory.store.schema import fetch, fetch_one
 from backstory.store.tables import branches, turns
 
@@ -195,7 +195,7 @@ def closing(left: Left, now: int) -> RecordBatch:
         content.add(Record([(0, event)], turn_uid, now), left.next_seq + n, None)
     batch = RecordBatch(
         agent="", identity=LogIdentity(native_id=""), session_uid=left.orphan.session_uid, kind=None,
-        run=RunPart(turn_uid=turn_uid, is_last=True, is_lost=True), expected_next_seq=left.next_seq,
+        run=BatchRun(turn_uid=turn_uid, is_last=True, is_lost=True), expected_next_seq=left.next_seq,
         next_seq=left.next_seq + len(closing), turns=[left.turn],
     )  # fmt: skip
     return content.move_to(batch, None)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.agents.contract import ServerFile, ServerPart
-    from backstory.agents.text_edit import Edit
+    from backstory.agents.text_edit import TextEdit
     from backstory.export.rewriting import FoundFile
 
 NAME = "backstory"
@@ -136,7 +136,7 @@ class AgentServers:
         )  # fmt: skip
 
     def _added(
-        self, place: _Place, entry: dict[str, Any], action: str, text: str, cut: tuple[Edit, ...]
+        self, place: _Place, entry: dict[str, Any], action: str, text: str, cut: tuple[TextEdit, ...]
     ) -> SettingsChange:
         """An entry added to a text, from which an earlier one was ``cut``."""
         try:
@@ -162,7 +162,7 @@ class AgentServers:
         )  # fmt: skip
 
 
-def _removed(place: _Place) -> tuple[Edit, ...]:
+def _removed(place: _Place) -> tuple[TextEdit, ...]:
     """Return the edits that take the present entry away. Raises SettingsUnusable."""
     inserted, with_table = (place.note.inserted, place.note.has_own_table) if place.note is not None else ("", False)
     try:

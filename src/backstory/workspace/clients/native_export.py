@@ -26,13 +26,12 @@ from backstory.errors import (
 )
 from backstory.export.files import FILE, kind_of
 from backstory.export.native_log import NativeLog
-from backstory.export.placing import Notes, PutNote, WantedFile, put, take_away
+from backstory.export.placing import PlacingNotes, PutNote, WantedFile, put, take_away
 from backstory.export.read_back import read_back
 from backstory.ingest.log_reader import opened
-from backstory.runs.client_version import check_version
-from backstory.runs.handover import who_uses
-from backstory.workspace.clients.client_index import ClientIndex
+from backstory.runs.handover import check_version, who_uses
 from backstory.workspace.clients.handing_over import (
+    ClientIndex,
     check_trusted,
     file_errors,
     program_name,
@@ -101,7 +100,7 @@ class NativeExports:
 
     def __init__(self, workspace: Workspace, user_home: Path) -> None:
         self._workspace, self._user_home = workspace, user_home
-        self._notes = Notes(workspace.home)
+        self._notes = PlacingNotes(workspace.home)
         self._index = ClientIndex(workspace, self._notes)
 
     def plan(

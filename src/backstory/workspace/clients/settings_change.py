@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from backstory.agents.text_edit import Edit
+    from backstory.agents.text_edit import TextEdit
     from backstory.export.installed import InstallNote, InstallNotes
     from backstory.export.rewriting import FoundFile
 
@@ -91,12 +91,12 @@ def bytes_of(text: str, found: FoundFile) -> bytes:
     return (mark + text).encode()
 
 
-def shown(text: str, edits: Iterable[Edit]) -> tuple[ShownEdit, ...]:
+def shown(text: str, edits: Iterable[TextEdit]) -> tuple[ShownEdit, ...]:
     """Edits as whole lines."""
     return tuple(_shown(text, each) for each in edits)
 
 
-def _shown(text: str, edit: Edit) -> ShownEdit:
+def _shown(text: str, edit: TextEdit) -> ShownEdit:
     """An edit from the line that it begins in; a line that only ends or begins differently is not one of its own."""
     gone, come = text[edit.start : edit.end], edit.text
     leading = (gone or come)[: len(gone or come) - len((gone or come).lstrip("\r\n"))]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backstory.ask import file_history, scoped
+from backstory.ask import calls_made, scoped
 from backstory.conversation.board import AGENT
 from backstory.errors import OutOfScope, RecordNotFound, SessionAmbiguous, SessionNotFound
 from backstory.search.query import whole_texts
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from backstory.ask.file_history import Touch
+    from backstory.ask.calls_made import TouchingCall
     from backstory.ask.readonly import Answer
     from backstory.search.query import Excerpt
     from backstory.store import Session, Store, StoredEvent
     from backstory.workspace.board import Board
     from backstory.workspace.history.asking import Surroundings
-    from backstory.workspace.history.entries import Entry, Form
+    from backstory.workspace.history.entries import Form, SessionEntry
     from backstory.workspace.history.fixes import Fix
-    from backstory.workspace.history.searching import SearchResult
+    from backstory.workspace.history.searching import SearchAnswer
     from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.history.transcript import ListedTurn
     from backstory.workspace.workspace import Workspace
@@ -54,7 +54,7 @@ class ReadSession(Struct, frozen=True, kw_only=True):
     located: LocatedSession
     session: ListedSession
     turns: tuple[ListedTurn, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[SessionEntry, ...]
     earlier: int | None
     later: int | None
 
@@ -74,7 +74,7 @@ class AgentHistory:
         self._around, self._said, self._is_cancelled = around, said or {}, is_cancelled
 
     @cached_property
-    def scope(self) -> Scope:
+    def scope(self) -> AgentScope:
         """The sessions that answers are made from."""
         return scope_of(self._workspace)
 
@@ -110,7 +110,7 @@ class AgentHistory:
 
     def search(
         self, text: str, *, repository: str | None, agent: str | None, since: int | None, limit: int
-    ) -> SearchResult:
+    ) -> SearchAnswer:
         """The best hit of each session that has these words."""
         query = SearchQuery(text=text, repository=repository, agent=agent, since=since, limit=limit)
         return self._workspace.reader.search(self._limited(query))
@@ -124,7 +124,7 @@ class AgentHistory:
         home = self._workspace.home_store
         return sum(home.ask_or({}, stored_sessions.counts, home.as_recorded(ListFilter(**wanted.shared))).values())
 
-    def left_out(self, result: SearchResult) -> Iterator[str]:
+    def left_out(self, result: SearchAnswer) -> Iterator[str]:
         """Name the gaps of the index; sessions elsewhere are not counted for one who may not read them."""
         coverage = result.coverage
         if self.scope.is_here and coverage.uncovered:
@@ -153,7 +153,7 @@ class AgentHistory:
         wanted = filter_of(self._workspace, self._limited(SearchQuery(scopes=("tool_input", "tool_output"))))
         return find_fixes(store, wanted, error, limit) if store.exists else []
 
-    def touches(self, path: str) -> list[Touch]:
+    def touches(self, path: str) -> list[TouchingCall]:
         """The calls that read or changed a file, the newest first; a path of the project may be relative to it."""
         path = path.strip()
         for root in (self._workspace.worktree, self._workspace.project_folder):
@@ -161,7 +161,7 @@ class AgentHistory:
             if self.scope.is_here and path.startswith(f"{root}/"):
                 path = path.removeprefix(f"{root}/")
         return self._workspace.home_store.ask_or(
-            [], file_history.touches, path, self._visible, self._workspace.home_store.moves
+            [], calls_made.touches, path, self._visible, self._workspace.home_store.moves
         )
 
     def sessions(self, ids: Sequence[int]) -> dict[int, Session]:
@@ -208,7 +208,7 @@ class AgentHistory:
         after = located.store.ask(events.seqs_after, located.session.id, first, limit)
         return [each for each in after if each <= last]
 
-    def entries(self, located: LocatedSession, seqs: Sequence[int], form: Form) -> tuple[Entry, ...]:
+    def entries(self, located: LocatedSession, seqs: Sequence[int], form: Form) -> tuple[SessionEntry, ...]:
         """The events of these records."""
         return entries_of(located, seqs, form)
 
@@ -238,7 +238,7 @@ TITLE_CHARS = 40
 CANDIDATES_MAX = 10
 
 
-class Scope(Struct, frozen=True, kw_only=True):
+class AgentScope(Struct, frozen=True, kw_only=True):
     """The sessions that may be read. ``wanted``: as a filter; ``name``: of the repository or folder, None for all."""
 
     wanted: Selection
@@ -250,16 +250,16 @@ class Scope(Struct, frozen=True, kw_only=True):
         return self.name is not None
 
 
-def scope_of(workspace: Workspace) -> Scope:
+def scope_of(workspace: Workspace) -> AgentScope:
     """The scope that the person's own settings give the folder of a workspace."""
     if workspace.config.settings.mcp.scope == ALL:
-        return Scope(wanted=Selection(), name=None)
+        return AgentScope(wanted=Selection(), name=None)
     key, folder = workspace.project_key, str(workspace.project_folder)
     wanted = Selection(project=key, folder=folder, owner=project_id(workspace))
-    return Scope(wanted=wanted, name=key or folder)
+    return AgentScope(wanted=wanted, name=key or folder)
 
 
-def located_in(workspace: Workspace, scope: Scope, words: str) -> LocatedSession:
+def located_in(workspace: Workspace, scope: AgentScope, words: str) -> LocatedSession:
     """The session that is meant, if it is in the scope. Raises SessionNotFound, SessionAmbiguous, OutOfScope.
 
     A store that came with a clone, and that nobody trusted, is no history.
@@ -281,7 +281,7 @@ def located_in(workspace: Workspace, scope: Scope, words: str) -> LocatedSession
     return LocatedSession(home, session)
 
 
-def _the_one_in(home: Store, scope: Scope, words: str) -> Session:
+def _the_one_in(home: Store, scope: AgentScope, words: str) -> Session:
     """The only session of the scope that several are meant by."""
     seen = home.several_sessions(sorted(home.ask_or(frozenset(), scoped.ids, home.as_recorded(scope.wanted))))
     found = [each for each in seen if each.uid.startswith(words.upper()) or words in (each.name, each.native_id)]

@@ -41,14 +41,14 @@ class OutlineEntry(Struct, frozen=True, kw_only=True):
     """The number of characters that the original event has."""
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class SessionEntry(Struct, frozen=True, kw_only=True):
     """One event of a session, in the form that was asked for."""
 
     outline: OutlineEntry
     event: Event
 
 
-def with_event(entry: Entry, event: Event) -> Entry:
+def with_event(entry: SessionEntry, event: Event) -> SessionEntry:
     """The same place with another event."""
     return msgspec.structs.replace(entry, event=event)
 
@@ -67,7 +67,7 @@ def outlined(event: OutlinedEvent | StoredEvent, turns: Mapping[int, int]) -> Ou
 
 def events_behind(
     located: LocatedSession, after: tuple[int, int], form: Form, turns: Container[int | None] | None
-) -> Iterator[Entry]:
+) -> Iterator[SessionEntry]:
     """The events of a session behind ``after``, in order; ``turns``: only those of turns with these numbers."""
     # Asked now: what belongs to a turn that is stored later is left for the next call.
     return _events_behind(located, after, located.store.ask(stored_turns.numbers, located.session.id), form, turns)
@@ -76,22 +76,22 @@ def events_behind(
 def _events_behind(
     located: LocatedSession, after: tuple[int, int], numbers: Mapping[int, int], form: Form,
     turns: Container[int | None] | None,
-) -> Iterator[Entry]:  # fmt: skip
+) -> Iterator[SessionEntry]:  # fmt: skip
     store, read = located.store, _reading_as(located.store, form)
     while window := store.events(located.session, after=after, limit=WINDOW):
         for stored in window:
             number = None if stored.turn_id is None else numbers.get(stored.turn_id)
             is_known = number is not None or stored.turn_id is None
             if is_known and (turns is None or number in turns):
-                yield Entry(outline=outlined(stored, numbers), event=read(stored))
+                yield SessionEntry(outline=outlined(stored, numbers), event=read(stored))
         after = (window[-1].seq, window[-1].part)
 
 
-def entries_of(located: LocatedSession, seqs: Sequence[int], form: Form) -> tuple[Entry, ...]:
+def entries_of(located: LocatedSession, seqs: Sequence[int], form: Form) -> tuple[SessionEntry, ...]:
     """The entries of some records of a session, in order."""
     numbers, read = located.store.ask(stored_turns.numbers, located.session.id), _reading_as(located.store, form)
     stored = located.store.ask(events.of_records, located.session.id, seqs)
-    return tuple(Entry(outline=outlined(each, numbers), event=read(each)) for each in stored)
+    return tuple(SessionEntry(outline=outlined(each, numbers), event=read(each)) for each in stored)
 
 
 def _reading_as(store: Store, form: Form) -> Callable[[StoredEvent], Event]:
@@ -115,7 +115,7 @@ def as_json(entry: OutlineEntry) -> dict[str, Any]:
     }
 
 
-def event_as_json(entry: Entry) -> dict[str, Any]:
+def event_as_json(entry: SessionEntry) -> dict[str, Any]:
     """An event as ``show --json`` prints it: where it stands, then its own fields."""
     return _with_fields(as_json(entry.outline), entry.event)
 

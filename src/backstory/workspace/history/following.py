@@ -25,7 +25,7 @@ from backstory.runs.live import LiveRun, live_run, spooled_runs
 from backstory.runs.spool import RUNNING, SPOOLS
 from backstory.store.moves import refuse_if_moved
 from backstory.store.tables.logs import FILE
-from backstory.workspace.history.entries import Entry, OutlineEntry, event_as_json, live_event_as_json
+from backstory.workspace.history.entries import OutlineEntry, SessionEntry, event_as_json, live_event_as_json
 from backstory.workspace.history.transcript import ListedTurn
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def following_as_json(each: FollowedEvent, *, full: bool) -> dict[str, Any]:
     outline = OutlineEntry(
         seq=each.seq, part=each.part, kind=each.event.kind, turn=each.turn, at=each.at, chars=char_len(each.event)
     )
-    return event_as_json(Entry(outline=outline, event=each.event if full else compact_event(each.event)))
+    return event_as_json(SessionEntry(outline=outline, event=each.event if full else compact_event(each.event)))
 
 
 class Following:

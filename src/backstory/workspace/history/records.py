@@ -32,7 +32,7 @@ class Role(Enum):
     SYSTEM = "system"
 
 
-class Record(Struct, frozen=True, kw_only=True):
+class PathRecord(Struct, frozen=True, kw_only=True):
     """One record of a path: who says it, and what. ``tool`` names the tool that is called."""
 
     seq: int
@@ -50,10 +50,10 @@ class Path(Struct, frozen=True, kw_only=True):
     """The records that lead to a point (None: there are no turns), read as they are asked for, once."""
 
     point: Point | None
-    records: Iterator[Record]
+    records: Iterator[PathRecord]
 
 
-def path_records(located: LocatedSession, spans: Sequence[Span], turns: Iterable[TreeTurn]) -> Iterator[Record]:
+def path_records(located: LocatedSession, spans: Sequence[Span], turns: Iterable[TreeTurn]) -> Iterator[PathRecord]:
     """The records of a path that say something, in the order of their numbers."""
     forms = FullForms(located.store)
     for stored in path_events(located.store, located.session, spans, turns):
@@ -62,7 +62,7 @@ def path_records(located: LocatedSession, spans: Sequence[Span], turns: Iterable
             yield record
 
 
-def record_of(stored: StoredEvent) -> Record | None:
+def record_of(stored: StoredEvent) -> PathRecord | None:
     """Return the text of an event and its speaker; None if it has neither."""
     match event := stored.event:
         case model.UserMessage():
@@ -82,13 +82,13 @@ def record_of(stored: StoredEvent) -> Record | None:
         case _:
             return None
     call = event if isinstance(event, model.ToolCall) else None
-    return Record(
+    return PathRecord(
         seq=stored.seq, part=stored.part, kind=stored.kind, at=stored.at, role=said[0], text=said[1],
         tool=None if call is None else call.tool_name, is_path=call is not None and is_path(call),
     )  # fmt: skip
 
 
-def as_json(record: Record) -> dict[str, Any]:
+def as_json(record: PathRecord) -> dict[str, Any]:
     """A record as ``scan --json`` and ``diff --json`` print it."""
     head = {
         "seq": record.seq,

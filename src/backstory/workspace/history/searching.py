@@ -18,7 +18,7 @@ from backstory.store import Filter
 from backstory.store.intake import coverage as stored_coverage
 from backstory.store.intake.coverage import Coverage
 from backstory.store.tables.session_filter import Selection
-from backstory.workspace.history.resume_command import resume_command
+from backstory.workspace.history.sessions import resume_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ class SearchQuery(Selection, frozen=True, kw_only=True):
     limit: int = 20
 
 
-class SearchResult(Struct, frozen=True, kw_only=True):
+class SearchAnswer(Struct, frozen=True, kw_only=True):
     """The hits. ``labels``: the label of each session that commands take in any folder, by uid."""
 
     query: SearchQuery
@@ -192,7 +192,7 @@ def _own(folder: Path, home: Store, query: SearchQuery) -> tuple[int, ...]:
     return (home.session(run.session_uid).id,) if run is not None and home.has(run.session_uid) else ()
 
 
-def as_json(result: SearchResult) -> dict[str, Any]:
+def as_json(result: SearchAnswer) -> dict[str, Any]:
     """Return the hits as ``search --json`` prints them."""
     findings = result.findings
     return {

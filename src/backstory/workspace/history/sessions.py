@@ -9,16 +9,18 @@ from msgspec import Struct
 from backstory.bounds import iso
 from backstory.derive.naming import main_folder
 from backstory.derive.pricing import UNKNOWN
+from backstory.errors import BackstoryError
+from backstory.lazy import lazy_regex
 from backstory.store.tables.session_filter import ListFilter
-from backstory.workspace.history.resume_command import resume_command
 from backstory.workspace.runs.running import meter_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from backstory.derive.pricing import Cost
     from backstory.store import Session
     from backstory.store.tables.sessions import Sort
     from backstory.workspace.runs.running import Meter
-
 
 UID_SHOWN = 12
 """The most letters of a uid that are shown where no other session's begins with them."""
@@ -209,3 +211,43 @@ def as_json(session: ListedSession) -> dict[str, Any]:
         "from_elsewhere": session.elsewhere is not None,
         "conflict": session.is_conflict,
     }
+
+
+# resume command -------------------------------------------------------------------------------------------------------
+# The command that continues a session in its agent's own client, as lists and searches give it.
+
+
+_ID = lazy_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+def is_safe_id(native_id: str) -> bool:
+    """Return True if an agent's own id is safe in a command and in a path: a log may hold anything."""
+    return _ID.fullmatch(native_id) is not None
+
+
+def is_resumable(agents_of: Sequence[str], native_id: str | None, number: str | None) -> bool:
+    """Return True if a session is one that an agent's own client continues; no agent is imported to know it.
+
+    False for sessions of our own runs, for subagents', and where the agent has no such client.
+    """
+    if number is not None or native_id is None or len(agents_of) != 1 or not is_safe_id(native_id):
+        return False
+    from backstory import agents  # lists that nobody reads as JSON look for no agent
+
+    return agents.is_resumable(agents_of[0])
+
+
+def resume_command(agents_of: Sequence[str], native_id: str | None, number: str | None) -> list[str] | None:
+    """The agent's own command for a session that one agent's log holds, with its program by name.
+
+    None where ``is_resumable`` says no.
+    """
+    if native_id is None or not is_resumable(agents_of, native_id, number):
+        return None
+    from backstory import agents
+
+    try:
+        part = agents.load(agents_of[0]).resume
+    except BackstoryError:
+        return None
+    return None if part is None else part.command(part.executable, native_id)

@@ -10,9 +10,9 @@ from msgspec import Struct
 from backstory import model
 from backstory.conversation.compact import compact_event
 from backstory.derive.essence import essence
-from backstory.derive.pricing import Kind
+from backstory.derive.pricing import CostKind
 from backstory.export import outline
-from backstory.export.shared import Point, SharedEvent, SharedRef, SharedSession, SharedTurn
+from backstory.export.shared import OutlinePoint, SharedEvent, SharedRef, SharedSession, SharedTurn
 from backstory.store.intake import derived_tables
 from backstory.store.tables import turns as stored_turns
 from backstory.workspace.history.entries import entries_of, events_behind
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from backstory.derive.pricing import Cost
     from backstory.derive.secrets import Redactor
-    from backstory.workspace.history.entries import Entry, Form
+    from backstory.workspace.history.entries import Form, SessionEntry
     from backstory.workspace.history.transcript import ListedTurn, Transcript
     from backstory.workspace.located import LocatedSession
 
@@ -52,7 +52,7 @@ def shared(transcript: Transcript, redactor: Redactor | None, *, full: bool) -> 
     return Shared(session=masked, events=events)
 
 
-def outlined(transcript: Transcript, redactor: Redactor | None) -> tuple[SharedSession, Iterator[Point]]:
+def outlined(transcript: Transcript, redactor: Redactor | None) -> tuple[SharedSession, Iterator[OutlinePoint]]:
     """The outline of a session: its prompts, decisions and commits."""
     whole = shared(transcript, redactor, full=False)
     made = _commits(transcript)
@@ -130,20 +130,20 @@ def _turn(listed: ListedTurn) -> SharedTurn:
 
 def _cost(cost: Cost) -> dict[str, Any]:
     usd = cost.usd if cost.usd is not None else cost.low_usd
-    return {"cost_usd": usd, "is_computed": cost.kind != Kind.EXACT}
+    return {"cost_usd": usd, "is_computed": cost.kind != CostKind.EXACT}
 
 
-def _commits(transcript: Transcript) -> dict[int, list[Point]]:
+def _commits(transcript: Transcript) -> dict[int, list[OutlinePoint]]:
     """The commits that were made, by the records in which git says so."""
     located = transcript.located
-    made: dict[int, list[Point]] = {}
+    made: dict[int, list[OutlinePoint]] = {}
     calls = dict.fromkeys(each.seq for each in _session(transcript).refs if each.type == "commit")
     for seq in calls:
         for entry in _results_of(located, seq):
             at, number = entry.outline, entry.outline.seq
             text = entry.event.content if isinstance(entry.event, model.ToolResult) else ""
             points = [
-                Point(kind=outline.COMMIT, seq=number, turn=at.turn, at=at.at, text=outline.shortened(words))
+                OutlinePoint(kind=outline.COMMIT, seq=number, turn=at.turn, at=at.at, text=outline.shortened(words))
                 for words in outline.commits_in(text)
             ]
             if points:
@@ -151,7 +151,7 @@ def _commits(transcript: Transcript) -> dict[int, list[Point]]:
     return made
 
 
-def _results_of(located: LocatedSession, seq: int) -> list[Entry]:
+def _results_of(located: LocatedSession, seq: int) -> list[SessionEntry]:
     """The results of the calls in a record, in full, as far as they come soon."""
     calls = {
         each.event.tool_use_id

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from backstory.ask import costs
 from backstory.ask import stats as stored_stats
-from backstory.ask.stats import Asked, By
+from backstory.ask.stats import By, StatsQuestion
 from backstory.bounds import iso
 from backstory.derive.tally import Figures, GroupKey, Tally
 from backstory.lazy import lazy_module
@@ -130,13 +130,13 @@ def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int]
 
 def asked_of_each(
     listing: Listing, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None]
-) -> list[tuple[Store, Asked]]:
+) -> list[tuple[Store, StatsQuestion]]:
     """Return the question for each store. Sessions that a better store has are counted there."""
-    found, sessions, turns = list[tuple["Store", Asked]](), frozenset[str](), frozenset[str]()
+    found, sessions, turns = list[tuple["Store", StatsQuestion]](), frozenset[str](), frozenset[str]()
     stores = listing.stores(everywhere=query.wanted.everywhere)
     for store in stores:
         wanted = listing.filter_of(store, query.wanted)
-        asked = Asked(
+        asked = StatsQuestion(
             wanted=wanted, groupings=tuple(groupings), zone=query.zone, but_sessions=sessions, but_turns=turns,
             is_estimated=query.is_estimated, report=report, names=listing.project_names(),
         )  # fmt: skip

@@ -14,7 +14,7 @@ from backstory.store.tables import turns
 from backstory.workspace.located import LocatedSession
 
 if TYPE_CHECKING:
-    from backstory.store import Named, TreeTurn
+    from backstory.store import BranchName, TreeTurn
 
 RECORD = lazy_regex(r"@([0-9]+)")
 NUMBER = lazy_regex(r"[0-9]+")
@@ -115,9 +115,11 @@ def _numbers(located: LocatedSession, tree: Tree[TreeTurn]) -> dict[str, int]:
     return Tree(located.store.tree(located.session, pruned=True)).numbers()
 
 
-def _by_tip(tree: Tree[TreeTurn], called: list[Named], tips: set[str]) -> tuple[dict[str, list[str]], list[Named]]:
+def _by_tip(
+    tree: Tree[TreeTurn], called: list[BranchName], tips: set[str]
+) -> tuple[dict[str, list[str]], list[BranchName]]:
     at_tips: dict[str, list[str]] = {}
-    elsewhere: list[Named] = []
+    elsewhere: list[BranchName] = []
     for each in called:
         if each.uid in tips and (each.seq is None or each.seq >= tree[each.uid].last_seq):
             at_tips.setdefault(each.uid, []).append(each.name)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point, Span
     from backstory.derive.pricing import Cost
     from backstory.store import TreeTurn
-    from backstory.workspace.history.records import Record
+    from backstory.workspace.history.records import PathRecord
     from backstory.workspace.history.targets import Branch, Target
     from backstory.workspace.located import LocatedSession
 
@@ -39,13 +39,13 @@ class SessionTree(Struct, frozen=True, kw_only=True):
     """The cost of turns, by uid; empty if that was not asked for."""
 
 
-class Side(Struct, frozen=True, kw_only=True):
+class ComparedBranch(Struct, frozen=True, kw_only=True):
     """One of two branches that are compared: where it ends, and what the other does not have."""
 
     target: Target
     turns: tuple[TreeTurn, ...]
     """Those that begin on this side."""
-    records: tuple[Record, ...]
+    records: tuple[PathRecord, ...]
     files: Mapping[str, str]
     """The files touched on this side, each with what was done to it."""
     cost: Cost
@@ -57,8 +57,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     fork: Point | None
     fork_prompt: str
-    left: Side
-    right: Side
+    left: ComparedBranch
+    right: ComparedBranch
 
 
 def session_tree(located: LocatedSession, *, removed: bool, costs: bool) -> SessionTree:
@@ -99,14 +99,14 @@ def _tree(located: LocatedSession) -> Tree[TreeTurn]:
     return Tree(located.store.tree(located.session))
 
 
-def _side(target: Target, tree: Tree[TreeTurn], alone: list[Span]) -> Side:
+def _side(target: Target, tree: Tree[TreeTurn], alone: list[Span]) -> ComparedBranch:
     from backstory.workspace.history.records import path_records
 
     store, session = target.located.store, target.located.session
     turns = tuple(tree[span.uid] for span in alone if span.first == tree[span.uid].first_seq)
     costs = store.ask(stored_costs.by_turn, stored_costs.price_table(store.prices_file), session.id)
     of_turns = ((turn, costs.get(turn.uid, UNKNOWN)) for turn in turns)
-    return Side(
+    return ComparedBranch(
         target=target,
         turns=turns,
         records=tuple(path_records(target.located, alone, tree)),
@@ -161,7 +161,7 @@ def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
     return {"fork": fork, "left": _side_as_json(comparison.left), "right": _side_as_json(comparison.right)}
 
 
-def _side_as_json(side: Side) -> dict[str, Any]:
+def _side_as_json(side: ComparedBranch) -> dict[str, Any]:
     from backstory.workspace.history import records
 
     located, point = side.target.located, side.target.point

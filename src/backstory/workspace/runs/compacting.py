@@ -10,9 +10,8 @@ from msgspec import Struct
 
 from backstory import agents
 from backstory.conversation import compaction
-from backstory.conversation.compaction import SUMMARY_CHARS_MAX, Boundary, Exchange
+from backstory.conversation.compaction import SUMMARY_CHARS_MAX, Boundary, Exchange, facts_of
 from backstory.conversation.context import build_summarized, rendered_blocks
-from backstory.conversation.retention import facts_of
 from backstory.conversation.tree import Point, Span
 from backstory.errors import AgentCannotSummarise, BackstoryError, CompactionFailed, CompactionRunning, NothingToCompact
 from backstory.model import Tokens, TurnWithEvents
@@ -23,15 +22,15 @@ from backstory.store.tables import branches, compactions
 from backstory.store.tables.compactions import NewCompaction
 from backstory.workspace.runs.contexts import NO_LIMIT
 from backstory.workspace.runs.requests import usual_agent
-from backstory.workspace.runs.run_events import Compacted, Compacting
+from backstory.workspace.runs.run_events import Compacting, SummaryMade
 from backstory.workspace.runs.running import limit_of, measure, summarised_from
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from backstory.conversation.compaction import Kept
+    from backstory.conversation.compaction import KeptFacts
     from backstory.conversation.context import History
-    from backstory.runs.answering import Answer
+    from backstory.runs.answering import AgentAnswer
     from backstory.store import Session, Store
     from backstory.store.tables.compactions import Compaction
     from backstory.workspace.place import Place
@@ -65,9 +64,9 @@ class _Spent:
     """The sums of the answers for one summary; unknown if one of them is."""
 
     def __init__(self) -> None:
-        self._answers: list[Answer] = []
+        self._answers: list[AgentAnswer] = []
 
-    def add(self, answer: Answer) -> None:
+    def add(self, answer: AgentAnswer) -> None:
         self._answers.append(answer)
 
     @property
@@ -116,7 +115,7 @@ class Compactor:
         last = turns[-1].turn
         return summarised_from(self._place, self._store, self._session, last.agent, last.model)
 
-    def compact(self, plan: CompactionPlan | None = None) -> Generator[Compacting | Compacted, None, Compacted]:
+    def compact(self, plan: CompactionPlan | None = None) -> Generator[Compacting | SummaryMade, None, SummaryMade]:
         """Make a summary of what a plan covers, and store it.
 
         Raises NothingToCompact, CompactionRunning, CompactionFailed, and what keeps its agent from being run.
@@ -143,7 +142,9 @@ class Compactor:
             compactor.note_trouble(home, uid, trouble)
             lock.release()
 
-    def _compact(self, plan: CompactionPlan, boundary: Boundary) -> Generator[Compacting | Compacted, None, Compacted]:
+    def _compact(
+        self, plan: CompactionPlan, boundary: Boundary
+    ) -> Generator[Compacting | SummaryMade, None, SummaryMade]:
         turns = _covered(plan.history.turns, boundary.after_seq)
         touched = self._touched(turns, boundary.after_seq)
         summary, spent = plan.history.summary, _Spent()
@@ -167,7 +168,7 @@ class Compactor:
         is_stored = self._store.decide(compactions.add, self._session.id, new)
         if is_stored:
             self._make_known()
-        done = Compacted(
+        done = SummaryMade(
             session=self._session,
             after_seq=new.after_seq,
             summary=new.summary,
@@ -223,7 +224,7 @@ class Compactor:
         spans = [Span(each.turn.uid, each.turn.first_seq, min(each.turn.last_seq, up_to)) for each in turns]
         return self._store.ask(branches.touched, self._session.id, spans)
 
-    def retention(self, found: Compaction) -> tuple[Kept, ...]:
+    def retention(self, found: Compaction) -> tuple[KeptFacts, ...]:
         """Return the facts of all covered turns that a summary still names."""
         turns = self._store.turns(self._session)
         last = next((each for each in turns if each.first_seq <= found.after_seq <= each.last_seq), None)

@@ -14,7 +14,7 @@ from backstory.runs import compactor
 from backstory.runs.stopping import INTERRUPT_S, Terminated, running
 from backstory.store.tables import compactions
 from backstory.store.tables import events as stored_events
-from backstory.workspace.runs.run_events import Notice, Waiting
+from backstory.workspace.runs.run_events import Notice, SessionAwaited
 from backstory.workspace.runs.running import EVENT_CHARS, EVENTS_COUNTED_MAX, summarised_from
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _would_be_cut(store: Store, session: Session, request: Request) -> bool:
 def _wait(home: Path, session: Session) -> Iterator[RunEvent]:
     deadline = time.monotonic() + WAIT_S
     while compactor.is_under_way(home, session.uid) and time.monotonic() < deadline:
-        yield Waiting(session=session.shown_number or session.uid[:12])
+        yield SessionAwaited(session=session.shown_number or session.uid[:12])
         time.sleep(POLL_S)
 
 

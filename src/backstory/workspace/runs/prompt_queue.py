@@ -10,7 +10,7 @@ from msgspec import Struct
 from backstory.bounds import iso
 from backstory.errors import NotQueued, SessionAmbiguous, SessionNotFound
 from backstory.runs.queued import queued_prompts
-from backstory.store.tables.queue import Kind, Queue
+from backstory.store.tables.queue import Queue, QueuedKind
 from backstory.workspace.runs.session_runs import SessionRuns
 from backstory.workspace.runs.writable import store_of
 
@@ -37,7 +37,7 @@ class ListedPrompt(Struct, frozen=True, kw_only=True):
     @property
     def kind(self) -> str:
         """The reason why it waits, in a word."""
-        return Kind.HELD.value if self.is_held else self.prompt.kind.value
+        return QueuedKind.HELD.value if self.is_held else self.prompt.kind.value
 
 
 def as_json(listed: ListedPrompt) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class PromptQueue:
     def held(self, wanted: str) -> QueuedPrompt | None:
         """The held prompt with an id that begins or ends so; None where nothing is held. Raises NotQueued."""
         with Queue(self._place.project_store.path) as queue:
-            held = queue.prompts(kind=Kind.HELD)
+            held = queue.prompts(kind=QueuedKind.HELD)
         return _of_id(wanted, held) if held else None
 
     def _store_of(self, located: LocatedSession | None) -> tuple[Store, str | None]:
@@ -113,12 +113,12 @@ class PromptQueue:
         return store_of(self._place, located), located.session.uid
 
     def _queued(self, queue: Queue, session_uid: str | None = None) -> list[QueuedPrompt]:
-        held = queue.prompts(session_uid, Kind.HELD)
+        held = queue.prompts(session_uid, QueuedKind.HELD)
         return [*queued_prompts(self._place.home, queue, session_uid), *held]
 
 
 def _listed(store: Store, prompt: QueuedPrompt) -> ListedPrompt:
-    is_held = store.is_elsewhere or prompt.kind == Kind.HELD
+    is_held = store.is_elsewhere or prompt.kind == QueuedKind.HELD
     return ListedPrompt(prompt=prompt, session=_label(store, prompt.session_uid), is_held=is_held)
 
 

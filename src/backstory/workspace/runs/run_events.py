@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from backstory import model
 from backstory.runs.stream import Shown
-from backstory.store.tables.queue import Kind
+from backstory.store.tables.queue import QueuedKind
 
 if TYPE_CHECKING:
-    from backstory.conversation.compaction import Kept
+    from backstory.conversation.compaction import KeptFacts
     from backstory.derive.pricing import Cost
     from backstory.model import Permissions, Tokens, ToolCall, Turn, UserMessage
     from backstory.store import Session
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from backstory.workspace.runs.running import Meter
 
 __all__ = [
-    "Compacted",
     "Compacting",
     "Continued",
     "Ended",
@@ -31,10 +30,11 @@ __all__ = [
     "Notice",
     "Queued",
     "RunEvent",
+    "SessionAwaited",
     "Shown",
     "Started",
     "Steered",
-    "Waiting",
+    "SummaryMade",
     "Whole",
     "as_json",
     "compacted_fields",
@@ -58,7 +58,7 @@ class Queued(Struct, frozen=True, kw_only=True):
     @property
     def is_message(self) -> bool:
         """True if it reaches the agent that runs, rather than the next run."""
-        return self.prompt.kind == Kind.STEER and self.is_heard
+        return self.prompt.kind == QueuedKind.STEER and self.is_heard
 
 
 class Started(Struct, frozen=True, kw_only=True):
@@ -126,7 +126,7 @@ class Metered(Struct, frozen=True, kw_only=True):
     meter: Meter
 
 
-class Waiting(Struct, frozen=True, kw_only=True):
+class SessionAwaited(Struct, frozen=True, kw_only=True):
     """A session is waited for; repeated while that lasts, so that a face can leave at any time."""
 
     session: str
@@ -151,7 +151,7 @@ class Compacting(Struct, frozen=True, kw_only=True):
     steps: int
 
 
-class Compacted(Struct, frozen=True, kw_only=True):
+class SummaryMade(Struct, frozen=True, kw_only=True):
     """A summary was stored; or not, since a newer one is in force or the branch it is of was removed meanwhile."""
 
     session: Session
@@ -159,7 +159,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     summary: str
     exchanges: int
     is_stored: bool
-    retention: tuple[Kept, ...]
+    retention: tuple[KeptFacts, ...]
     tokens: Tokens
     cost_usd: float | None
     model: str | None = None
@@ -175,7 +175,8 @@ class Continued(Struct, frozen=True, kw_only=True):
 
 
 RunEvent: TypeAlias = (
-    "Queued | Started | Shown | Steered | Ended | Metered | Waiting | Notice | Compacting | Compacted | Continued"
+    "Queued | Started | Shown | Steered | Ended | Metered | SessionAwaited | Notice | Compacting | SummaryMade"
+    " | Continued"
 )
 
 
@@ -196,14 +197,14 @@ def as_json(event: RunEvent) -> list[dict[str, Any]]:
         case Compacting():
             names = {"kind": "Compacting", "session": event.session.shown_number or "", "uid": event.session.uid}
             return [{**names, "agent": event.agent, "step": event.step, "steps": event.steps}]
-        case Compacted():
-            return [{"kind": "Compacted", "session": event.session.shown_number or "", **compacted_fields(event)}]
+        case SummaryMade():
+            return [{"kind": "SummaryMade", "session": event.session.shown_number or "", **compacted_fields(event)}]
         case Continued():
             return [{"kind": "Continued", "session": event.session.shown_number or "", "turn": event.stopped.uid}]
     return []
 
 
-def compacted_fields(event: Compacted) -> dict[str, Any]:
+def compacted_fields(event: SummaryMade) -> dict[str, Any]:
     """Return the result of a compaction, as ``compact --json`` prints it."""
     return {
         "uid": event.session.uid,

@@ -15,7 +15,7 @@ from backstory.runs import compactor
 from backstory.runs.lock import host, is_held
 from backstory.runs.queued import queued_prompts
 from backstory.runs.spool import SPOOLS, Spool, list_spools
-from backstory.store.tables.queue import Owner, Queue
+from backstory.store.tables.queue import Queue, QueueOwner
 from backstory.workspace.runs.running import ListedRun, listed_run, store_of_run, unreadable
 
 if TYPE_CHECKING:
@@ -76,12 +76,12 @@ class _Queues:
 
     def __init__(self, place: Place) -> None:
         self._home, self._report, self._now = place.home, place.report, place.now
-        self._known: dict[Path, tuple[Counter[str], dict[str, Owner]]] = {}
+        self._known: dict[Path, tuple[Counter[str], dict[str, QueueOwner]]] = {}
 
-    def of(self, store: Path) -> tuple[Counter[str], dict[str, Owner]]:
+    def of(self, store: Path) -> tuple[Counter[str], dict[str, QueueOwner]]:
         """Return the number of prompts queued for each session of a store, and the owners' rows."""
         if store not in self._known:
-            counts, owners = Counter[str](), dict[str, Owner]()
+            counts, owners = Counter[str](), dict[str, QueueOwner]()
             try:
                 with Queue(store, self._report) as queue:
                     counts.update(each.session_uid for each in queued_prompts(self._home, queue))
@@ -91,7 +91,7 @@ class _Queues:
             self._known[store] = counts, owners
         return self._known[store]
 
-    def _is_there(self, owner: Owner) -> bool:
+    def _is_there(self, owner: QueueOwner) -> bool:
         """Return True if an owner still runs. A row of this machine without a lock was left by a process that died."""
         return is_held(self._home, owner.session_uid) if owner.host == host() else owner.is_fresh(self._now())
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backstory.model import Event, TurnWithEvents
     from backstory.runs.spool import Run, Spool
     from backstory.store import Session, Store
-    from backstory.store.tables.queue import Owner
+    from backstory.store.tables.queue import QueueOwner
     from backstory.workspace.place import Place
 
 
@@ -41,7 +41,7 @@ class ListedRun(Struct, frozen=True, kw_only=True):
     state: str
     """RUNNING, WAITING or UNREADABLE of a run in the spool; else queued or summarising."""
     pid: int | None = None
-    owner: Owner | None = None
+    owner: QueueOwner | None = None
     """The runner of the session."""
     queued: int = 0
     """The number of prompts queued for the session."""

@@ -27,10 +27,10 @@ from backstory.runs import compactor, stopping
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import queued_prompts
 from backstory.runs.runner import ORPHANED, check_text
-from backstory.store.tables.queue import Kind, Options, Queue
+from backstory.store.tables.queue import Options, Queue, QueuedKind
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.runs.requests import request_for
-from backstory.workspace.runs.run_events import Notice, Waiting
+from backstory.workspace.runs.run_events import Notice, SessionAwaited
 from backstory.workspace.runs.running import count_context, is_running
 from backstory.workspace.runs.session_runs import WAIT_POLL_S, Hooks, IfBusy, ScheduledTurn, SessionRuns
 from backstory.workspace.runs.writable import (
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from backstory.workspace.runs.run_events import RunEvent
     from backstory.workspace.runs.running import ListedRun
 
-__all__ = ["Cancelled", "Destination", "IfBusy", "IfIdle", "Kind", "Options", "ScheduledTurn", "Scheduler"]
+__all__ = ["CancelledRun", "Destination", "IfBusy", "IfIdle", "Options", "QueuedKind", "ScheduledTurn", "Scheduler"]
 
 
 class IfIdle(StrEnum):
@@ -76,7 +76,7 @@ class Destination(Struct, frozen=True, kw_only=True):
     is_new: bool = False
 
 
-class Cancelled(Struct, frozen=True, kw_only=True):
+class CancelledRun(Struct, frozen=True, kw_only=True):
     """The result of stopping a session's run."""
 
     was_running: bool
@@ -213,7 +213,7 @@ class Scheduler:
         agrees: Callable[[str], bool] = lambda label: False,
     ) -> Generator[RunEvent, None, None]:
         """Send a message to the agent that runs a session; as ``send``."""
-        return self.send(located, [(Kind.STEER, text)], Options(), if_idle, agrees)
+        return self.send(located, [(QueuedKind.STEER, text)], Options(), if_idle, agrees)
 
     def followup(
         self,
@@ -224,12 +224,12 @@ class Scheduler:
         agrees: Callable[[str], bool] = lambda label: False,
     ) -> Generator[RunEvent, None, None]:
         """Queue a session's next prompt; as ``send``."""
-        return self.send(located, [(Kind.FOLLOWUP, text)], options or Options(), if_idle, agrees)
+        return self.send(located, [(QueuedKind.FOLLOWUP, text)], options or Options(), if_idle, agrees)
 
     def send(
         self,
         located: LocatedSession,
-        messages: Sequence[tuple[Kind, str]],
+        messages: Sequence[tuple[QueuedKind, str]],
         options: Options,
         if_idle: IfIdle,
         agrees: Callable[[str], bool] = lambda label: False,
@@ -267,7 +267,7 @@ class Scheduler:
                 holder = busy.holder
         yield from runs.queued(prompts, before, holder)
 
-    def _checked(self, messages: Sequence[tuple[Kind, str]], options: Options) -> Options:
+    def _checked(self, messages: Sequence[tuple[QueuedKind, str]], options: Options) -> Options:
         """Return the options of messages. An agent that is not there is refused now, not when its turn comes."""
         for _, text in messages:
             check_text(text)
@@ -293,7 +293,7 @@ class Scheduler:
 
     # runs -----------------------------------------------------------------------------------------------------
 
-    def cancel(self, located: LocatedSession, *, clear: bool = False) -> Cancelled:
+    def cancel(self, located: LocatedSession, *, clear: bool = False) -> CancelledRun:
         """Stop the run of a session, and store it; where none runs, stop the summary that is being made of it.
 
         ``clear``: also drop its queued prompts. Raises NothingRuns.
@@ -317,15 +317,15 @@ class Scheduler:
                 left = len(queued_prompts(home, queue, uid))
             except BackstoryError as refused:
                 trouble = str(refused)
-        return Cancelled(
+        return CancelledRun(
             was_running=bool(spools), was_summarising=was_summarising, dropped=dropped, left=left, trouble=trouble
         )
 
-    def wait(self, located: LocatedSession) -> Iterator[Waiting]:
+    def wait(self, located: LocatedSession) -> Iterator[SessionAwaited]:
         """Wait until a session is not running; yields while it runs, so that a face can leave."""
         store = store_of(self.place, located)
         while is_running(self.place, located.session.uid, store.path):
-            yield Waiting(session=located.label)
+            yield SessionAwaited(session=located.label)
             time.sleep(WAIT_POLL_S)
 
     @contextmanager
@@ -350,6 +350,6 @@ def _run_idle(
     runs: SessionRuns, lease: SessionLease, prompts: Sequence[QueuedPrompt]
 ) -> Generator[RunEvent, None, None]:
     """Run what was sent to a session that is not running."""
-    if any(each.kind == Kind.STEER for each in prompts):
+    if any(each.kind == QueuedKind.STEER for each in prompts):
         yield Notice(f"{runs.label} is not running; the message runs as a prompt.")
     yield from runs.run_queue(lease, [each.uid for each in prompts])

@@ -29,7 +29,7 @@ from backstory.store.file.waiting import WaitStopped
 from backstory.store.tables import runs as stored_runs
 from backstory.store.tables import sessions
 from backstory.store.tables import turns as stored_turns
-from backstory.store.tables.queue import Kind, Options, Queue
+from backstory.store.tables.queue import Options, Queue, QueuedKind
 from backstory.workspace.runs.mid_turn import MidTurn, begin_if_due, make_room
 from backstory.workspace.runs.requests import request_for
 from backstory.workspace.runs.run_events import (
@@ -38,10 +38,10 @@ from backstory.workspace.runs.run_events import (
     Metered,
     Notice,
     Queued,
+    SessionAwaited,
     Shown,
     Started,
     Steered,
-    Waiting,
     Whole,
 )
 from backstory.workspace.runs.running import live_meter, measure
@@ -127,7 +127,7 @@ class SessionRuns:
         if if_busy != "queue" and not self._is_inside():
             yield from self._queue_and_wait(request.prompt, options)
             return
-        prompts, before = self.enqueue([(Kind.FOLLOWUP, request.prompt)], options)
+        prompts, before = self.enqueue([(QueuedKind.FOLLOWUP, request.prompt)], options)
         if lease is None:
             lease, holder = self.lease_at_last()
             if lease is not None:
@@ -168,7 +168,7 @@ class SessionRuns:
             self._release(lease)
             raise
         if goes_last:
-            prompts, _ = self.enqueue([(Kind.FOLLOWUP, request.prompt)], options)
+            prompts, _ = self.enqueue([(QueuedKind.FOLLOWUP, request.prompt)], options)
             return (yield from self.run_queue(lease, [prompts[0].uid]))
         try:
             outcome = yield from self._run(lease, request)
@@ -190,7 +190,7 @@ class SessionRuns:
 
     # queued ---------------------------------------------------------------------------------------------------
 
-    def enqueue(self, messages: Sequence[tuple[Kind, str]], options: Options) -> tuple[list[QueuedPrompt], int]:
+    def enqueue(self, messages: Sequence[tuple[QueuedKind, str]], options: Options) -> tuple[list[QueuedPrompt], int]:
         """Queue prompts and messages; returns them, and how many are before them. Raises NotQueuedNow.
 
         An interrupt takes them out again.
@@ -206,9 +206,9 @@ class SessionRuns:
             raise
         return prompts, before
 
-    def _prompts(self, messages: Sequence[tuple[Kind, str]], options: Options) -> list[QueuedPrompt]:
+    def _prompts(self, messages: Sequence[tuple[QueuedKind, str]], options: Options) -> list[QueuedPrompt]:
         as_running = self._as_what_runs(options)
-        asked = [(kind, text, as_running if kind == Kind.STEER else options) for kind, text in messages]
+        asked = [(kind, text, as_running if kind == QueuedKind.STEER else options) for kind, text in messages]
         return new_prompts(self._session.uid, asked, self._place.now())
 
     def _add(self, prompts: Sequence[QueuedPrompt]) -> int:
@@ -331,7 +331,7 @@ class SessionRuns:
 
         An interrupt takes it out of the queue again, whenever it comes.
         """
-        (prompt,) = self._prompts([(Kind.FOLLOWUP, text)], options)
+        (prompt,) = self._prompts([(QueuedKind.FOLLOWUP, text)], options)
         try:
             self._add([prompt])
             yield from self._wait_for(prompt)
@@ -352,7 +352,7 @@ class SessionRuns:
                     return
                 if outcome == Outcome.CANCELLED:
                     raise KeyboardInterrupt
-            yield Waiting(session=self.label, prompt=prompt)
+            yield SessionAwaited(session=self.label, prompt=prompt)
             time.sleep(WAIT_POLL_S)
         yield from self._show_stored(prompt)
 
@@ -545,7 +545,7 @@ class SessionRuns:
         """
         from backstory.workspace.runs.compacting import Compactor
 
-        followups = self._queued(Kind.FOLLOWUP)
+        followups = self._queued(QueuedKind.FOLLOWUP)
         # Also where a person checked something else out meanwhile.
         own = Compactor(self._place, self._store, self._session, Point(stopped.uid, stopped.last_seq))
         try:
@@ -666,7 +666,7 @@ class SessionRuns:
         if left:
             yield Notice(still_queued(left, self.label))
 
-    def _queued(self, kind: Kind | None = None) -> set[str]:
+    def _queued(self, kind: QueuedKind | None = None) -> set[str]:
         """The uids of the prompts that are queued; ``kind``: of those alone."""
         try:
             with Queue(self._store.path, self._report) as queue:

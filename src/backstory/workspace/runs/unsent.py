@@ -9,7 +9,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from backstory.store.private import make_private_folder, write_private
-from backstory.store.tables.queue import Kind
+from backstory.store.tables.queue import QueuedKind
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -53,13 +53,13 @@ def drop_unsent(home: Path, removed: Container[str]) -> list[Path]:
 
 
 def _what(text: QueuedPrompt) -> list[str]:
-    if text.kind == Kind.STEER:
+    if text.kind == QueuedKind.STEER:
         return ["steer"]
     return ["run", "--at", f"@{text.options.after[1]}"] if text.options.after else ["followup"]
 
 
 def _options(text: QueuedPrompt) -> list[str]:
-    if text.kind == Kind.STEER:
+    if text.kind == QueuedKind.STEER:
         # It asks for the same as the run that it is for.
         return []
     asked = text.options

@@ -27,7 +27,7 @@ from backstory.ingest.import_folder import FOLDER as IMPORT
 from backstory.ingest.lock import WATCHING
 from backstory.projects import home_move, link
 from backstory.projects.home_files import DATABASES, files_of
-from backstory.projects.home_move import Move
+from backstory.projects.home_move import HomeMove
 from backstory.runs import compactor
 from backstory.runs.handover import open_clients
 from backstory.runs.lock import LOCKS, is_taken, taken_locks
@@ -88,7 +88,7 @@ def move_home(
     if symlink and (is_linked or link.is_half_replaced(real)):
         # All is done but, perhaps, what the link needs.
         link.replace_by_link(source if is_linked else real, to)
-        return _result(Move(source=source, to=real, to_name=to, source_names=[]), is_link=True)
+        return _result(HomeMove(source=source, to=real, to_name=to, source_names=[]), is_link=True)
     _check_source(source, real, to, current)
     mark = moves.moved_to(real)
     is_over = mark is not None and mark.is_over
@@ -106,7 +106,7 @@ def move_home(
     return _result(move, is_link=symlink)
 
 
-def _result(move: Move, *, is_link: bool) -> MovedHome:
+def _result(move: HomeMove, *, is_link: bool) -> MovedHome:
     left = () if is_link else files_of(move.source).strangers
     served = () if is_link else [(each.agent, each.path) for each in InstallNotes(move.to).all(SERVER)]
     return MovedHome(
@@ -115,7 +115,7 @@ def _result(move: Move, *, is_link: bool) -> MovedHome:
     )  # fmt: skip
 
 
-def _begun(source: Path, real: Path, to: Path, *, is_over: bool, symlink: bool, stack: ExitStack) -> Move:
+def _begun(source: Path, real: Path, to: Path, *, is_over: bool, symlink: bool, stack: ExitStack) -> HomeMove:
     """The move, once both folders are ours alone. Nothing was written but the new folder."""
     made = not to.exists()
     if is_over and made:
@@ -129,7 +129,7 @@ def _begun(source: Path, real: Path, to: Path, *, is_over: bool, symlink: bool, 
         stack.enter_context(home_move.folder_held(to))
         earlier = moves.moved_from(to)
         kept = _kept(real, to, earlier, is_over=is_over)
-        move = Move(
+        move = HomeMove(
             source=real, to=to.resolve(), to_name=to, source_names=list(dict.fromkeys([source, real])), kept=kept,
             made_target=made,
         )  # fmt: skip
@@ -157,7 +157,7 @@ def _kept(real: Path, to: Path, earlier: MovedFrom | None, *, is_over: bool) -> 
     return kept
 
 
-def _carry_over(move: Move, progress: Progress, stack: ExitStack) -> None:
+def _carry_over(move: HomeMove, progress: Progress, stack: ExitStack) -> None:
     """Copy all of it to the new folder, check it, and note that in the old one."""
     moving = Moving(move.source, move.to_name)
     stack.callback(moving.close)
@@ -212,7 +212,7 @@ def _check_target(to: Path) -> None:
         home_move.check_owner(to)
 
 
-def _check_link(move: Move) -> None:
+def _check_link(move: HomeMove) -> None:
     """Refuse to make a link of a folder in which something stays."""
     found = files_of(move.source)
     stay = [*found.strangers, *home_move.differing(move)]

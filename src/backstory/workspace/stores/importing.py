@@ -21,7 +21,7 @@ from backstory.exchange.replicate import Taken
 from backstory.ingest import news
 from backstory.ingest.ingest import ingest
 from backstory.ingest.lock import ingest_lock
-from backstory.ingest.news import Budget
+from backstory.ingest.news import TimeBudget
 from backstory.ingest.reindex import reindex
 from backstory.ingest.report import Problem, Report
 from backstory.projects import git
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from backstory.ingest.news import Folders
-    from backstory.ingest.reindex import Failed, Reindexed
+    from backstory.ingest.reindex import FailedSession, Reindexed
     from backstory.ingest.watch import Watch
     from backstory.runs.runner import Unstored
     from backstory.store import Store
@@ -185,12 +185,12 @@ def derive_for_a_while(workspace: Place, report: Callable[[str], None], progress
     """Derive again what an earlier version derived, as far as some seconds allow, where no other process does."""
     with ingest_lock(workspace.home) as is_free:
         if is_free:
-            _derive_stale(workspace, report, progress, Budget(AFTER_COMMAND_CPU_S).is_over)
+            _derive_stale(workspace, report, progress, TimeBudget(AFTER_COMMAND_CPU_S).is_over)
 
 
 def _derive_stale(
     workspace: Place, report: Callable[[str], None], progress: Progress, is_over: Callable[[], bool] = lambda: False
-) -> list[Failed]:
+) -> list[FailedSession]:
     """Derive again what an earlier version derived, here and in this project's store, if it is ours."""
     done = derive_all(workspace, progress, only_stale=True, is_over=is_over)
     if done.sessions:

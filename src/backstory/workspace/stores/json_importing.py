@@ -22,7 +22,7 @@ from backstory.workspace.stores.importing import derive_all, no_progress
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backstory.exchange.staging import Staging
+    from backstory.exchange.imported import Staging
     from backstory.store import Store
     from backstory.workspace.stores.importing import Progress
     from backstory.workspace.workspace import Workspace
@@ -31,7 +31,7 @@ MANY_SESSIONS = 50
 """From so many sessions on the index is merged once, at the end."""
 
 
-class Failed(Struct, frozen=True, kw_only=True):
+class NotImported(Struct, frozen=True, kw_only=True):
     """A session that could not be taken over, and why."""
 
     session: str
@@ -51,7 +51,7 @@ class Imported(Struct, kw_only=True):
     """The result for each session, by the words of ``Came``."""
     removed: int
     """The number of sessions removed here because they were removed in the exporting store."""
-    failed: list[Failed]
+    failed: list[NotImported]
     damaged: list[Damaged] = []
     """The sessions that are left out because a line of theirs is wrong."""
     board_items: int = 0
@@ -95,7 +95,7 @@ def import_json(
             done.removed = replication.take_removals(store, reader.removed)
             done.board_items = boarding.take(store, reader.board_items)
     derived = derive_all(workspace, progress, only_stale=True)
-    done.failed += [Failed(session=each.session, reason=f"not derived: {each.reason}") for each in derived.failed]
+    done.failed += [NotImported(session=each.session, reason=f"not derived: {each.reason}") for each in derived.failed]
     return done
 
 
@@ -105,7 +105,7 @@ def _take(store: Store, staged: Staging, uid: str, path: Path, done: Imported) -
     except Exception as refused:
         if isinstance(refused, StoreBusy) or not is_for_one_only(refused):
             raise
-        done.failed.append(Failed(session=uid, reason=in_words(refused)))
+        done.failed.append(NotImported(session=uid, reason=in_words(refused)))
 
 
 def as_json(done: Imported) -> dict[str, object]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from backstory.store import Store
-    from backstory.store.tables.copies import Holder
-    from backstory.workspace.decisions import Decisions
+    from backstory.store.tables.copies import CopyHolder
+    from backstory.workspace.decisions import DecisionWriter
 
 
 class Removed(Struct, kw_only=True):
@@ -41,7 +41,7 @@ class Removed(Struct, kw_only=True):
 class Removal:
     """Sessions to remove, with all that goes with them. ``found``: each uid with the store it was found in."""
 
-    def __init__(self, decisions: Decisions, found: Sequence[tuple[Store, str]], project: Store | None) -> None:
+    def __init__(self, decisions: DecisionWriter, found: Sequence[tuple[Store, str]], project: Store | None) -> None:
         self._decisions, self._found = decisions, found
         self._owners = {uid: decisions.owner(store, uid) for store, uid in found}
         self.stores = self._ordered(project)
@@ -80,7 +80,7 @@ class Removal:
         return next(store for store in self.stores if store.has(uid))
 
     @property
-    def remaining(self) -> list[Holder]:
+    def remaining(self) -> list[CopyHolder]:
         """The sessions that still hold the words when these are removed."""
         return [*self.copies, *self.sources]
 
@@ -132,7 +132,7 @@ class Removal:
         return isinstance(refused, NOT_NOW) and has_owners and (path in owners or path == self._decisions.home.path)
 
 
-def _holders(stores: Sequence[Store], uids: Iterable[str]) -> list[Holder]:
+def _holders(stores: Sequence[Store], uids: Iterable[str]) -> list[CopyHolder]:
     turns = set[str]().union(*(store.ask_or(set(), copies.turn_uids_of, list(uids)) for store in stores))
     return list({each.uid: each for store in stores for each in store.ask_or([], copies.holders, turns)}.values())
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from backstory.config import Config
     from backstory.ingest.auto import Selected, TakenIn
     from backstory.ingest.discover import Candidate, Looked
-    from backstory.ingest.news import Budget, Folders
+    from backstory.ingest.news import Folders, TimeBudget
     from backstory.store import Store
     from backstory.workspace.place import Place
 
@@ -71,7 +71,7 @@ def bring_up_to_date(workspace: Place, user_home: Path) -> Update:
     ingests or writes, or where ``ingest.auto`` is off. Where no log was ever looked for, few are taken in, and of many
     it is said how many there are. ``user_home``: where agents have their folders.
     """
-    budget = news.Budget(CPU_S)
+    budget = news.TimeBudget(CPU_S)
     if workspace.named:
         return Update(remarks=_counted_earlier(workspace.home_store, f"{MORE} --store {workspace.named}"))
     if not workspace.keeps_home:
@@ -141,7 +141,7 @@ def soon_deleted(place: Place, user_home: Path) -> str | None:
 
 
 class _Updating:
-    def __init__(self, workspace: Place, user_home: Path, budget: Budget) -> None:
+    def __init__(self, workspace: Place, user_home: Path, budget: TimeBudget) -> None:
         self._workspace, self._user_home, self._budget = workspace, user_home, budget
         self._home, self._store = workspace.home, workspace.machine_store
 
@@ -208,7 +208,7 @@ class _Updating:
 
         return lambda agent, path: (not agents or agent in agents) and not any(fnmatch(path, each) for each in exclude)
 
-    def _take_in(self, logs: Selected, known: Folders, budget: Budget) -> TakenIn | None:
+    def _take_in(self, logs: Selected, known: Folders, budget: TimeBudget) -> TakenIn | None:
         """Read logs, and note the folders that are ``known`` then; None where another process ingests."""
         from backstory.ingest.auto import take_in
         from backstory.ingest.lock import ingest_lock
@@ -242,7 +242,7 @@ class _Updating:
 
         chosen = chosen_agents(self._workspace.config, ())
         looked: list[Looked] = []
-        budget = news.Budget(CPU_S, LOOK_S)
+        budget = news.TimeBudget(CPU_S, LOOK_S)
         found = [*stream_logs(chosen, self._workspace.environ, self._user_home, looked, budget.is_over)]
         is_whole, logs = all(each.is_whole for each in looked), new_ones(self._store, found)
         new = [*logs.now, *logs.later]
@@ -268,7 +268,7 @@ class _Updating:
                 news.note(self._home, self._store, known)
             return Update()
         make_private_folder(self._home)
-        taken = self._take_in(logs, known, news.Budget(CPU_S))
+        taken = self._take_in(logs, known, news.TimeBudget(CPU_S))
         if taken is None:
             remark = f"{_counted(logs.now)} {_are(logs.now)} not imported yet: another process ingests."
             return Update(remarks=(remark,), is_behind=True)
