@@ -29,24 +29,30 @@ class Budget(NamedTuple):
 SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
-    "agents": Budget(13_480, 109, "a package an agent, and the contract that they share"),
-    "ask": Budget(4_260, 20, "a module a question, and the values that a filter may have"),
-    "chronicle": Budget(3_760, 34, "reports: what is found, and how it is drawn three times"),
-    "cli": Budget(11_620, 91, "a module a command, and what they draw"),
-    "conversation": Budget(2_260, 11, "the tree, the context and the compaction of a session"),
-    "derive": Budget(6_500, 30, "facts of events, prices, and secrets with 150 kinds as data"),
-    "exchange": Budget(3_160, 13, "copies, merges, imports; what a row is, the schema says"),
-    "export": Budget(2_910, 20, "other programs' logs, restored or written"),
-    "ingest": Budget(5_140, 26, "from files to batches"),
-    "mcp": Budget(1_470, 12, "a module a tool"),
-    "nouns": Budget(3_740, 10, "most of it is errors.py, which has every message and the commands to go on with"),
-    "projects": Budget(1_790, 10, "git and the one place that starts it, the registry of stores, the move of the home"),
-    "runs": Budget(3_160, 14, "a run from its prompt to its stored end"),
-    "search": Budget(750, 3, "hits with their excerpts"),
+    "agents": Budget(13_350, 83, "a package an agent, and the contract that they share"),
+    "ask": Budget(4_400, 19, "a module a question; a search also asks prompts for forms of its words"),
+    "chronicle": Budget(3_810, 32, "reports: what is found, drawn three times; commits by hand"),
+    "cli": Budget(11_600, 84, "a module a command, and what they draw"),
+    "conversation": Budget(2_230, 10, "the tree, the context and the compaction of a session"),
+    "derive": Budget(6_840, 29, "facts of events, prices, names of projects, and secrets with 150 kinds as data"),
+    "exchange": Budget(3_150, 12, "copies, merges, imports; what a row is, the schema says"),
+    "export": Budget(2_850, 17, "other programs' logs, restored or written"),
+    "ingest": Budget(5_130, 24, "from files to batches"),
+    "mcp": Budget(1_540, 9, "the tools, the protocol, and answers as text and as fields"),
+    "nouns": Budget(3_700, 10, "most of it is errors.py, which has every message and the commands to go on with"),
+    "projects": Budget(1_800, 10, "git and the one place that starts it, the registry of stores, the move of the home"),
+    "runs": Budget(3_250, 13, "a run from its prompt to its stored end, and the reasons for its order"),
+    "search": Budget(770, 3, "hits with their excerpts, and the words that near ones have"),
     "store": Budget(
-        11_700, 48, "the file, its tables, the index, what is put in, removed and derived again, and one ref a thing"
+        12_070,
+        48,
+        "the file, its tables, the index, what is put in and derived again; reasons",
     ),
-    "workspace": Budget(10_600, 61, "what faces ask, in one place for all"),
+    "workspace": Budget(
+        11_000,
+        58,
+        "what faces ask, and how a workspace is opened; folders that are gone",
+    ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""
 MODULE_LINES = 600
@@ -60,12 +66,7 @@ LONG_MODULES = {
     "store.tables.sessions",
     "workspace.runs.session_runs",
 }
-LONG_FUNCTIONS = {
-    "cli.views.event_view.event_lines",
-    "runs.runner._run_locked",
-}
-SHARED_NAMES = 42
-"""Public class names that stand for several classes."""
+LONG_FUNCTIONS: set[str] = set()
 STORE_METHODS = 43
 """Public methods of ``Store``: what the API promises, and what half the package asks. Others are functions."""
 PASSING_METHODS = 35
@@ -125,8 +126,7 @@ def test_only_known_functions_are_long() -> None:
 
 
 def test_a_public_class_name_means_one_thing() -> None:
-    names = house.class_names()
-    assert len(names) == SHARED_NAMES, names
+    assert house.class_names() == {}
 
 
 def test_public_methods_do_more_than_hand_their_arguments_on() -> None:

@@ -147,11 +147,11 @@ def test_the_file_that_is_removed_while_somebody_waits_for_it_takes_no_text_with
 WRITER = """
 import sys
 from pathlib import Path
-from backstory.store.tables.queue import Kind, Queue, QueuedPrompt
+from backstory.store.tables.queue import Queue, QueuedKind, QueuedPrompt
 for n in range(25):
     with Queue(Path(sys.argv[1])) as queue:
         uid = f"{sys.argv[2]}-{n:02}"
-        queue.add([QueuedPrompt(uid=uid, session_uid="S", kind=Kind.FOLLOWUP, content=uid)])
+        queue.add([QueuedPrompt(uid=uid, session_uid="S", kind=QueuedKind.FOLLOWUP, content=uid)])
         if n % 2:
             queue.remove([uid])
 """
@@ -186,9 +186,9 @@ def beside(code: str, store_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process that runs ``code`` about a queue; it has printed a line when the block begins."""
     prelude = (
         "import os, signal, sys, apsw\nfrom pathlib import Path\n"
-        "from backstory.store.tables.queue import Kind, Queue, QueuedPrompt, path_beside\n"
+        "from backstory.store.tables.queue import Queue, QueuedKind, QueuedPrompt, path_beside\n"
         "store = Path(sys.argv[1])\n"
-        "text = lambda uid: QueuedPrompt(uid=uid, session_uid='S', kind=Kind.FOLLOWUP, content=uid)\n"
+        "text = lambda uid: QueuedPrompt(uid=uid, session_uid='S', kind=QueuedKind.FOLLOWUP, content=uid)\n"
     )
     # A group of its own in our session: only so a key can stop it.
     process = subprocess.Popen(

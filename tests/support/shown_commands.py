@@ -29,6 +29,7 @@ OPEN = {
     r"\{drop\}|\{prompt\.short_id\}": "ID", r"\{wanted\.about\}": "words",
     r"\{(path|source|home|to|Path\(folder\))\}": "FILE",
     r"\{their\w*\}": "FILE",
+    r"\{shown or [^{}]*\}": "FILE", r"\{'\.' if [^{}]*\}": ".",
     r"@(N|\d+)\b": "@1", r"\b01K\w+|\btalk\b|\bSESSION\b|\bUID\b|\bPOINT\b|\bS[23]\b(?!@)": SESSION, r"\bS2@12": "S2@1",
     r"\bAGENT\b|(?<=--format )NAME|(?<=--agent )NAME|(?<=compaction\.agent )NAME": AGENT,
     r"\bCOMMAND\b": "list",

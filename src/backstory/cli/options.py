@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
@@ -280,6 +279,8 @@ def report_left_behind(app: App) -> None:
 
 def _from_home(app: App, folder: str) -> str:
     """A folder in the user's home as a shell reads it; '' for any other."""
+    import shlex  # mostly no folder is gone
+
     home = f"{app.environ.get('HOME', '').rstrip('/')}/"
     return f"~/{shlex.quote(folder[len(home) :])}" if len(home) > 1 and folder.startswith(home) else ""
 

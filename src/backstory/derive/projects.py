@@ -207,9 +207,10 @@ def _unique(projects: Mapping[tuple[str, ...], _Project]) -> dict[tuple[str, ...
         if None not in owners and len({*owners}) == len(owners):
             shown |= {id_: ShownProject(projects[id_].key, f"{name} ({projects[id_].owner})") for id_ in ids}
             continue
+        count = Counter(each for id_ in ids for each in {*projects[id_].names})
         for id_ in ids:
-            others = {each for other in ids if other != id_ for each in projects[other].names} | taken
-            own = next((each for each in projects[id_].names if each not in others), projects[id_].names[-1])
+            names = projects[id_].names
+            own = next((each for each in names if count[each] == 1 and each not in taken), names[-1])
             shown[id_] = ShownProject(projects[id_].key, own)
             taken.add(own)
     return shown

@@ -87,8 +87,9 @@ def _add_row(row: str, answer: ToolAnswer) -> bool:
 def _cell(cell: Any, answer: ToolAnswer) -> Any:
     if isinstance(cell, bytes):
         cell = f"x'{cell[:CELL_CHARS].hex()}'"
-    # Masked before it is cut: of half a secret nobody could tell what it is.
-    return shortened(answer.redactor.text(cell), CELL_CHARS) if isinstance(cell, str) else cell
+    # Masked before it is cut: of half a secret nobody could tell what it is. Harmless before it is encoded: an escape
+    # that was written into the row's JSON would be undone where that is read.
+    return shortened(answer.shown(cell), CELL_CHARS) if isinstance(cell, str) else cell
 
 
 NAME = "The item's name, in kebab-case."

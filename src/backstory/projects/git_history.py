@@ -15,7 +15,7 @@ from backstory.derive.git_values import UNCOMMITTED, BlamedLine, Commit, FileCha
 from backstory.errors import FileIsBinary, FileNotHere, GitFailed
 from backstory.lazy import lazy_regex
 from backstory.projects import git
-from backstory.projects.git_program import SECONDS, GitProgram
+from backstory.projects.git_program import NO_FILTER, SECONDS, GitProgram
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -173,9 +173,11 @@ class GitHistory:
         output = self._git.begin(
             "log", f"-n{COMMITS_MAX}", f"--since=@{since // 1000}", "--branches", "--tags", "--remotes", "--name-only",
             "--no-renames", "--no-ext-diff", "--no-relative", "--ignore-submodules=all", f"{_FORMAT}%x00",
-        ).text  # fmt: skip
+        )  # fmt: skip
         found: dict[str, Commit] = {}
-        for piece in output.split(_MARK)[1:]:
+        pieces = output.text.split(_MARK)[1:]
+        # The last one may end within a name where git said more than is read.
+        for piece in pieces if output.cut is None else pieces[:-1]:
             *fields, names = piece.split("\0", 6)
             commit = _commit([*fields, ""]) if len(fields) == 6 else None
             if commit is None or commit.authored < since or (until is not None and commit.authored >= until):
@@ -184,6 +186,14 @@ class GitHistory:
                 if path not in found or found[path].authored < commit.authored:
                     found[path] = commit
         return found
+
+    def is_clean(self, paths: Sequence[str]) -> bool:
+        """Return True if these files are as in the last commit; False where only a filter's program could tell."""
+        filters = self._git.ask("check-attr", "-z", "--stdin", "filter", given="\0".join(paths)).split("\0")[2::3]
+        return not any(each not in NO_FILTER for each in filters) and not self._git.ask(
+            "status", "--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames", "--",
+            *paths,
+        )  # fmt: skip
 
     def generated(self, paths: Sequence[str]) -> frozenset[str]:
         """Those of these files that the repository's attributes call generated."""

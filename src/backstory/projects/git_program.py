@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SECONDS = 60.0
+NO_FILTER = ("unspecified", "unset", "")
+"""Values of the attribute ``filter`` with which git reads a file as it is, and no program runs."""
 """All calls of one object together take no longer."""
 SETTINGS_SECONDS = 10.0
 """Git reads its settings in no longer: one of them may be a file that never ends."""

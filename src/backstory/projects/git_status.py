@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backstory.errors import GitFailed, NoGit
-from backstory.projects.git_program import GitProgram
+from backstory.projects.git_program import NO_FILTER, GitProgram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 SECONDS = 20.0
 NAME_CHARS_MAX = 60
-_NO_FILTER = ("unspecified", "unset", "")
 
 
 def uncommitted(root: Path, path: Path, environ: Mapping[str, str]) -> str | None:
@@ -26,7 +25,7 @@ def uncommitted(root: Path, path: Path, environ: Mapping[str, str]) -> str | Non
     git = GitProgram(root, environ, seconds=SECONDS)
     try:
         name = git.ask("check-attr", "-z", "filter", "--", str(path)).rstrip("\0").rpartition("\0")[2]
-        if name not in _NO_FILTER:
+        if name not in NO_FILTER:
             return (
                 f"git changes it with the filter “{name[:NAME_CHARS_MAX]}” (see .gitattributes), whose program is "
                 "not run here, so it may have uncommitted changes"

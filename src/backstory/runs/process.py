@@ -74,10 +74,38 @@ class Orphans:
             cls.are_adopted = ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
     @classmethod
+    def reap(cls, agent: int, agent_birth: str) -> None:
+        """Let those go that ended since an agent began: who waits for the end of one would wait for us, its parent."""
+        if cls.are_adopted and agent_birth:
+            for pid in _children():
+                state, _, session, began = _stat_of(pid)
+                if state == "Z" and pid != agent and session != os.getsid(0) and began > int(agent_birth):
+                    with suppress(OSError):
+                        os.waitpid(pid, os.WNOHANG)
+
+    @classmethod
     def kill(cls, agent_birth: str) -> None:
-        """Kill those that began after an agent, with all below them."""
-        if cls.are_adopted:
-            _kill_orphans(int(agent_birth or 0))
+        """Kill those that began after an agent, with all below them; none if nobody knows when that was."""
+        if cls.are_adopted and agent_birth:
+            _kill_orphans(int(agent_birth))
+
+
+def _children() -> list[int]:
+    found = list[int]()
+    for each in (PROC / "self" / "task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, each.read_bytes().split())
+    return found
+
+
+def _stat_of(pid: int) -> tuple[str, int, int, int]:
+    """Return a process's state, parent, session and start; zeros if it is gone."""
+    try:
+        # A program's name may hold spaces, brackets and half a letter, so the fields begin behind the last bracket.
+        fields = (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        return fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19])
+    except (OSError, IndexError, ValueError):
+        return "", 0, 0, 0
 
 
 def _kill_orphans(since: int) -> None:
@@ -85,12 +113,11 @@ def _kill_orphans(since: int) -> None:
     below: dict[int, list[int]] = {}
     orphans, session = list[int](), os.getsid(0)
     for entry in PROC.glob("[0-9]*"):
-        with suppress(OSError, IndexError, ValueError):
-            fields = (entry / "stat").read_text("utf-8").rpartition(")")[2].split()
-            pid, parent = int(entry.name), int(fields[1])
-            below.setdefault(parent, []).append(pid)
-            if parent == os.getpid() and int(fields[3]) != session and int(fields[19]) > since:
-                orphans.append(pid)
+        pid = int(entry.name)
+        _, parent, of, began = _stat_of(pid)
+        below.setdefault(parent, []).append(pid)
+        if parent == os.getpid() and of != session and began > since:
+            orphans.append(pid)
     for pid in orphans:
         # One that is marked belongs to another run, which a command within this one began, or to none.
         if not _is_marked(pid):
@@ -142,13 +169,9 @@ def birth(pid: int) -> str:
     """Return when a running process started, in the system's format, or ''. Process ids are reused."""
     if not _has_files():
         return _birth_elsewhere(pid)
-    try:
-        # A program's name may hold spaces and brackets, so the fields begin behind the last bracket.
-        state, *fields = (PROC / str(pid) / "stat").read_text("utf-8").rpartition(")")[2].split()
-        # A zombie has ended; its parent has not asked for that yet.
-        return fields[18] if state not in "ZX" else ""
-    except (OSError, IndexError, ValueError):
-        return ""
+    state, *_, began = _stat_of(pid)
+    # A zombie has ended; its parent has not asked for that yet.
+    return str(began) if state and state not in "ZX" else ""
 
 
 def send(pid: int, number: signal.Signals) -> None:

@@ -303,12 +303,7 @@ class Runner:
         return SpooledRun(spool, run, exit_unseen(spool), min(last_word_ms(spool), self._now()))
 
     def _run_locked(
-        self,
-        hold: SessionLease,
-        store: Store,
-        session: Session,
-        request: Request,
-        executable: str,
+        self, hold: SessionLease, store: Store, session: Session, request: Request, executable: str
     ) -> Generator[Came, None, Finished]:
         agent = run_part(request.agent)
         # Asked before anything is paid for.
@@ -330,8 +325,7 @@ class Runner:
             try:
                 process = None if stopping.was_asked else self._spawn(spool, command, request.cwd, feed)
             except OSError as refused:
-                spool.remove()
-                store.change(sessions.drop_if_empty, session.id)
+                _take_back(spool, store, session)
                 raise _not_started(request.agent, executable, request.cwd, refused) from refused
             # The agent needs its time to begin, so this costs none.
             processes.Orphans.adopt()
@@ -505,6 +499,7 @@ class Runner:
                         came = (yield from _steered(steering, stopping)) or came
                     stopping.look(came=came)
                     yield shown(Record([]))
+                    processes.Orphans.reap(process.pid, born)
                     if not came:
                         ending.wait(POLL_S)
             spool.kill()
@@ -626,6 +621,12 @@ def _context(store: Store, session: Session, request: Request, agent: RunPart, a
     return with_offer(
         offered, build_context(store.ask(compactions.history, session.id, room, after), budget_chars=room).text
     )
+
+
+def _take_back(spool: Spool, store: Store, session: Session) -> None:
+    """Remove the spool of a run that could not begin, and the session if it was made for it."""
+    spool.remove()
+    store.change(sessions.drop_if_empty, session.id)
 
 
 def _not_started(agent: str, executable: str, cwd: Path, refused: OSError) -> BackstoryError:

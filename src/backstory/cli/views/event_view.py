@@ -65,14 +65,32 @@ def event_lines(
             yield from _block(at, "!", without_terminal_codes(message), full=full, fg="red")
         case model.Compacted():
             yield from _block(at, "≡", event.summary if full else "context compacted", full=full, bold=True)
-        case model.Hook(output=text) if text in EMPTY_NOTICES and not full:
-            return
         case model.Complete() | model.Init():
             return
         case model.Plan():
             yield from _noted(at, f"Plan: {event.name}", event.content, None)
+        case model.Hook() | model.Command() | model.Retry():
+            yield from _notice_lines(at, event, answered, full=full, folder=folder)
+        case _:
+            yield from _every_value(at, event)
+
+
+def _notice_lines(
+    at: str,
+    event: model.Hook | model.Command | model.Retry,
+    answered: model.ToolCall | None,
+    *,
+    full: bool,
+    folder: str,
+) -> Iterator[str]:
+    """Words of the client, of a hook or of a helper, which are no part of the conversation itself."""
+    match event:
+        case model.Hook(output=text) if text in EMPTY_NOTICES and not full:
+            return
         case model.Hook(name=name, output=text) if full or name.startswith(OF_HELPERS):
             yield from _noted(at, _hook_head(name, answered, "" if full else folder), text, full)
+        case model.Hook():
+            yield from _told(at, "Hook", f"{event.name} · {noted(event.output)}")
         case model.Command(name=name, output=text) if text.strip() and name:
             yield from _noted(at, f"Command: {name}", text, full)
         case model.Command(output=text) if text.strip():
@@ -81,10 +99,12 @@ def event_lines(
             yield from result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
         case model.Retry() if not full:
             yield _retry_line(at, event)
-        case model.Hook() if not full:
-            yield from _told(at, "Hook", f"{event.name} · {noted(event.output)}")
         case _:
-            yield from _told(at, event.kind, " ".join(str(value) for value in msgspec.to_builtins(event).values()))
+            yield from _every_value(at, event)
+
+
+def _every_value(at: str, event: Event) -> Iterator[str]:
+    return _told(at, event.kind, " ".join(str(value) for value in msgspec.to_builtins(event).values()))
 
 
 def _hook_head(name: str, answered: model.ToolCall | None, folder: str) -> str:

@@ -39,6 +39,10 @@ def write(path: Path, target: Path) -> int:
         with connection.translated(path):
             migrate.schema_version(db, path)
         try:
+            make_folder(part.parent)
+        except OSError as refused:
+            raise errors.CannotWrite(target, refused.strerror or str(refused)) from refused
+        try:
             _begin(part)
             _copy(db, path, part, target)
             sync(part)
@@ -57,7 +61,6 @@ def write(path: Path, target: Path) -> int:
 
 
 def _begin(part: Path) -> None:
-    make_folder(part.parent)
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 

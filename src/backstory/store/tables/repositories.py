@@ -30,13 +30,16 @@ def known(db: apsw.Connection) -> dict[str, Repository]:
     found: object = db.execute(query, (REPOSITORIES, VALUE_CHARS_MAX)).get
     try:
         return {} if found is None else msgspec.json.decode(str(found), type=dict[str, Repository])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
 
 
 def roots(db: apsw.Connection) -> list[str]:
     """The roots of the worktrees that sessions of this machine began in."""
-    rows = db.execute("select distinct root from sessions where root is not null and elsewhere is null order by root")
+    rows = db.execute(
+        "select distinct root from sessions where root is not null and elsewhere is null and imported is null "
+        "order by root"
+    )
     return [str(root) for (root,) in rows]
 
 
@@ -57,8 +60,10 @@ def note_names(db: apsw.Connection, moves: Moves, *, upto: int | None = None) ->
     before = sessions.project_names(db).upto
     names = ProjectNames(known=names_of(_places(db, moves), commits), upto=before if upto is None else upto)
     text = msgspec.json.encode(names).decode()
-    if len(text) <= VALUE_CHARS_MAX:
-        _write(db, PROJECT_NAMES, text)
+    if len(text) > VALUE_CHARS_MAX:
+        # Every session then says its own, and the next ingest does not compute them again.
+        text = msgspec.json.encode(ProjectNames(upto=names.upto)).decode()
+    _write(db, PROJECT_NAMES, text)
 
 
 def _places(db: apsw.Connection, moves: Moves) -> list[SeenPlace]:

@@ -16,6 +16,7 @@ from backstory.lazy import lazy_module
 from backstory.model import STOPPED_TO_COMPACT, Outcome, Relation
 from backstory.store import schema
 from backstory.store.intake import claims, coverage
+from backstory.store.moves import VALUE_CHARS_MAX
 from backstory.store.schema import fetch
 from backstory.store.tables import turns
 from backstory.store.tables.session_filter import FIRST_PROMPT, ListFilter, listed_conditions
@@ -671,10 +672,11 @@ def git_branches(db: apsw.Connection) -> list[str]:
 
 def project_names(db: apsw.Connection) -> naming.ProjectNames:
     """The names of projects as they were noted last."""
-    found: object = db.execute("select value from meta where key = ?", (PROJECT_NAMES,)).get
+    query = "select value from meta where key = ? and length(value) <= ?"
+    found: object = db.execute(query, (PROJECT_NAMES, VALUE_CHARS_MAX)).get
     try:
         return naming.ProjectNames() if found is None else msgspec.json.decode(str(found), type=naming.ProjectNames)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return naming.ProjectNames()
 
 
@@ -687,9 +689,13 @@ def are_projects_noted(db: apsw.Connection) -> bool:
 
 
 _NEW_PLACE = """
-with noted(upto) as (select coalesce((select json_extract(value, '$.upto') from meta where key = ?1), -1))
+with noted(upto) as (
+  select coalesce((select json_extract(value, '$.upto') from meta where key = ?1 and json_valid(value)), -1)
+)
 select exists (select 1 from noted, sessions new where new.id > upto and (
-  new.root not in (select each.key from meta m, json_each(m.value) each where m.key = ?2)
+  new.root not in (
+    select each.key from meta m, json_each(iif(json_valid(m.value), m.value, '{}')) each where m.key = ?2
+  )
   or not exists (select 1 from sessions old where old.cwd is new.cwd and old.id <= upto and old.project is new.project
     and old.repository is new.repository and old.root is new.root)))
 """
@@ -703,7 +709,9 @@ def same_repositories(db: apsw.Connection, root: str) -> tuple[bool, list[str]]:
 
 _SAME = """
 with noted(root, commits) as materialized (
-  select each.key, json_extract(each.value, '$.commits') from meta m, json_each(m.value) each where m.key = ?1
+  select each.key, json_extract(each.value, '$.commits')
+  from meta m, json_each(iif(json_valid(m.value), m.value, '{}')) each
+  where m.key = ?1
 )
 select root, mine is null from (select root, commits, (select commits from noted where root = ?2) as mine from noted)
 where root <> ?2 and commits <> '[]' and (mine is null or mine = commits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 REPOSITORIES_MAX = 30
 """Git is asked about no more repositories in one report."""
 REPOSITORY_SECONDS = 5.0
+SECONDS_MAX = 15.0
+"""No further repository is asked when all together took this long."""
 SECOND_MS, MONTH_MS = 1_000, 30 * 86_400_000
 REPORTED_EVERY = 50
 """Progress is reported every so many sessions."""
@@ -70,6 +73,7 @@ class HandCommits:
     ) -> None:
         self._environ, self._makers, self._until = environ, makers, until
         self._asked: dict[Path, _Asked] = {}
+        self._over = time.monotonic() + SECONDS_MAX
 
     def of(self, work: SessionWork, edits: Sequence[DoneDeed]) -> tuple[str, str | None] | None:
         """The last commit of these edits, and the session that made it, if any; None if one of them is not committed.
@@ -81,7 +85,7 @@ class HandCommits:
         times = [at for at in last.values() if at is not None]
         if work.session.elsewhere is not None or not times or len(times) < len(last):
             return None
-        commits = list[Commit]()
+        commits, places = list[Commit](), dict[Path, list[str]]()
         for path, at in last.items():
             place = _place_now(path, work.roots)
             root = None if place is None else git.repository_root(place.parent)
@@ -90,26 +94,35 @@ class HandCommits:
             commit = self._commits(root, min(times)).get(place.relative_to(root).as_posix())
             if commit is not None and commit.authored + SECOND_MS > (at or 0):
                 commits.append(commit)
+                places.setdefault(root, []).append(place.relative_to(root).as_posix())
             elif place.exists():
                 return None
-        if not commits:
+        if not commits or not self._are_as_committed(places):
             return None
         newest = max(commits, key=lambda each: each.authored)
         return newest.hash, next(iter(self._makers(newest.hash)), None)
+
+    def _are_as_committed(self, places: Mapping[Path, Sequence[str]]) -> bool:
+        """Return True if the files are as the last commit has them: another branch's commit is not this work's."""
+        try:
+            return all(self._asked[root].history.is_clean(paths) for root, paths in places.items())
+        except (NoGit, GitFailed):
+            return False
 
     def _commits(self, root: Path, since: int) -> dict[str, Commit]:
         """The newest commit of each file of a repository since a time, or since an earlier one."""
         from backstory.projects.git_history import GitHistory
 
         asked = self._asked.get(root)
-        if asked is None and len(self._asked) == REPOSITORIES_MAX:
+        if asked is None and (len(self._asked) == REPOSITORIES_MAX or time.monotonic() > self._over):
             return {}
         if asked is None or since < asked.since:
             history = GitHistory(root, self._environ, seconds=REPOSITORY_SECONDS) if asked is None else asked.history
             # Other sessions may have edited there before.
-            since, commits = max(0, since - MONTH_MS), dict[str, Commit]()
+            since, commits = max(0, since - MONTH_MS), {} if asked is None else dict(asked.commits)
+            # What an earlier question found stays where a longer one takes too long.
             with suppress(NoGit, GitFailed):
-                commits = history.committed_since(since, self._until)
+                commits |= history.committed_since(since, self._until)
             self._asked[root] = asked = _Asked(history, since, commits)
         return asked.commits
 

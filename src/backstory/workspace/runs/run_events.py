@@ -198,7 +198,7 @@ def as_json(event: RunEvent) -> list[dict[str, Any]]:
             names = {"kind": "Compacting", "session": event.session.shown_number or "", "uid": event.session.uid}
             return [{**names, "agent": event.agent, "step": event.step, "steps": event.steps}]
         case SummaryMade():
-            return [{"kind": "SummaryMade", "session": event.session.shown_number or "", **compacted_fields(event)}]
+            return [{"kind": "Compacted", "session": event.session.shown_number or "", **compacted_fields(event)}]
         case Continued():
             return [{"kind": "Continued", "session": event.session.shown_number or "", "turn": event.stopped.uid}]
     return []

@@ -111,7 +111,8 @@ def ingest_all(
 
 def _note_projects(workspace: Place, home: Store) -> None:
     """Note the repositories of folders that sessions began in, and by them the names of projects."""
-    if not home.exists or home.ask_or(True, sessions.are_projects_noted):
+    # Git is not asked about folders that a store from elsewhere names.
+    if not home.exists or home.is_elsewhere or home.ask_or(True, sessions.are_projects_noted):
         return
     from backstory.store.tables import repositories  # mostly no session is new
 
