@@ -159,7 +159,7 @@ def _chosen(app: App, sessions: tuple[str, ...], *, here: bool) -> list[exportin
         if not sessions:
             raise NoSessionHere(app.project_folder)
     if sessions:
-        return exporting.these((each.store, each.session) for each in map(app.find, sessions))
+        return exporting.these((each.store, each.session) for each in map(app.workspace.resolve, sessions))
     stores = [store for store in app.stores if store.exists]
     if not stores:
         raise StoreNotFound(app.home_store.path)
