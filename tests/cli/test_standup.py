@@ -144,6 +144,18 @@ def test_what_a_person_committed_is_done_and_says_so(place: Place) -> None:
     assert recapped(place) == expected
 
 
+@pytest.mark.usefixtures("agent")
+def test_another_branchs_commit_of_a_file_is_not_the_works(place: Place) -> None:
+    changed = (place.root / "src/a.py").read_text()
+    place.git("stash", "-q")
+    place.git("checkout", "-q", "-b", "other")
+    place.put("src/a.py", "rate = 7\n")
+    place.commit("Another rate")
+    place.git("checkout", "-q", "-")
+    place.put("src/a.py", changed)
+    assert progress(place) == UNCOMMITTED
+
+
 def recapped(place: Place) -> tuple[str, str]:
     found = place.shell("chronicle", "recap", SESSION, "--json").json()
     return found["status"], found["reason"]

@@ -173,8 +173,7 @@ def test_a_run_without_calls_imports_only_its_agent_and_what_stores_an_answer(ma
     machine.environ["PATH"] = f"{agent}:{os.environ['PATH']}"
     modules = imported(machine, "run", "-a", "codex", "-n", "go")
     assert "backstory.agents.codex.stream" in modules
-    # It asks Linux for the orphans of its agent, while that begins.
-    assert of_others(modules) - DATABASE - {"ctypes"} == set()
+    assert of_others(modules) - DATABASE == set()
     others = ours(modules, "agents.ah", "agents.claude", "agents.copilot")
     unneeded = ours(modules, "derive.file_touches", "search.", "export.", "ingest.ingest", "ask.search")
     assert (others, unneeded) == (set(), set())
@@ -191,7 +190,7 @@ def test_a_run_without_calls_imports_only_its_agent_and_what_stores_an_answer(ma
     )
     other_commands = {each for each in ours(modules, "cli.") if each.endswith("_command")}
     assert other_commands == set()
-    assert modules & (DEAR - {"ctypes"}) == set()
+    assert modules & DEAR == set()
 
 
 def test_a_list_of_what_does_not_run_needs_no_look_at_processes(machine: Shell) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -35,6 +36,13 @@ def shown(*places: SeenPlace, commits: dict[str, list[str]] | None = None) -> li
 
 def named(*places: SeenPlace, commits: dict[str, list[str]] | None = None) -> list[str]:
     return [each.name for each in shown(*places, commits=commits)]
+
+
+def test_thousands_of_folders_that_are_called_alike_are_named_in_a_moment() -> None:
+    begun = time.process_time()
+    names = named(*(folder(f"/data/w{n}/x/tool") for n in range(4_000)))
+    assert len({*names}) == len(names)
+    assert time.process_time() - begun < 2
 
 
 SPELLINGS = [

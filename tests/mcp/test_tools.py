@@ -128,6 +128,13 @@ def test_a_hit_has_its_session_and_its_record_as_fields(history: History) -> Non
     assert said.text.endswith(said.fields["remarks"])
 
 
+def test_a_row_shows_what_hides_in_its_fields_too(history: History) -> None:
+    said = history.call("session_store_sql", query="select 'x' || char(27) || ']0;t' || char(7), char(8238)")
+    (row,) = fields_of(said)["rows"]
+    assert not any(sign in "".join(row) for sign in "\x1b\x07\u202e")
+    assert "x" in row[0]
+
+
 def test_a_session_has_its_records_as_fields(history: History) -> None:
     (hit, *_) = fields_of(history.call("search_sessions", query="marmot"))["hits"]
     said = history.call("get_session", session=hit["session"], at=hit["seq"])

@@ -329,24 +329,6 @@ def test_a_daemon_that_keeps_the_output_open_does_not_keep_a_run_open(bench: Ben
     assert bench.run("next", GOOD).returncode == 0
 
 
-@is_linux
-def test_a_daemon_without_a_trace_of_its_run_ends_with_it(bench: Bench, daemon: Path) -> None:
-    ready = bench.root / "ready"
-    closed = f"os.closerange(0, 3); open({str(ready)!r}, 'w').write('x'); time.sleep(600)"
-    done = bench.run("go", daemonizing(daemon, closed), {"wait_for": str(ready)}, {"say": "done"}, GOOD)
-    assert (done.returncode, outcomes(bench.store)) == (0, ["completed"])
-    until(lambda: not is_alive(int(daemon.read_text())))
-
-
-@is_linux
-def test_an_orphan_of_another_run_goes_on(bench: Bench, daemon: Path) -> None:
-    ready = bench.root / "ready"
-    closed = f"os.closerange(0, 3); open({str(ready)!r}, 'w').write('x'); time.sleep(600)"
-    inner = daemonizing(daemon, closed, {"BACKSTORY_RUN": "inner"})
-    assert bench.run("go", inner, {"wait_for": str(ready)}, {"say": "done"}, GOOD).returncode == 0
-    assert is_alive(int(daemon.read_text()))
-
-
 def test_a_session_that_a_hidden_daemon_holds_is_freed_by_cancel(bench: Bench, daemon: Path) -> None:
     start_and_leave(bench, "go", daemonizing(daemon, "time.sleep(600)"), {"wait_for": str(daemon)}, GOOD)
     (spool,) = bench.spools()

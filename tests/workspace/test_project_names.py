@@ -23,7 +23,7 @@ from backstory.workspace.board import key_of
 from backstory.workspace.history.agent_history import scope_of
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.history.stats import StatsQuery
-from backstory.workspace.stores import moving
+from backstory.workspace.stores import importing, moving
 from backstory.workspace.stores.importing import Machine
 from backstory.workspace.workspace import Workspace
 
@@ -214,6 +214,30 @@ def test_a_session_from_elsewhere_has_git_started_in_no_folder(desk: Desk) -> No
         store.change(lambda db: db.execute("delete from meta where key in ('project_names', 'repositories')"))
     desk.ingest()
     assert desk.at(desk.root).home_store.ask(known) == {}
+
+
+@pytest.mark.parametrize("value", ['{"x":' + "[" * 5000, "no JSON", "7"])
+def test_notes_that_nobody_can_read_are_as_none(desk: Desk, value: str) -> None:
+    folder = desk.repository("tool")
+    desk.session(folder)
+    desk.ingest()
+    with desk.at(desk.root).home_store as store:
+        store.change(lambda db: db.execute("update meta set value = ? where key like 'project_names'", (value,)))
+    assert desk.names() == ["tool"]
+    desk.session(folder)
+    desk.ingest()
+    assert desk.rows() == [("tool", 2)]
+
+
+def test_a_named_store_from_elsewhere_has_git_started_in_no_folder(desk: Desk) -> None:
+    folder = desk.repository("tool")
+    desk.session(folder)
+    desk.ingest()
+    with desk.at(desk.root).home_store as store:
+        store.change(lambda db: db.execute("delete from meta where key in ('project_names', 'repositories')"))
+        store.is_elsewhere = True
+        importing.note_projects(desk.at(desk.root), store)
+        assert store.ask(known) == {}
 
 
 def test_what_was_removed_is_named_nowhere_any_more(desk: Desk) -> None:

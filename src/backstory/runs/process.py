@@ -7,11 +7,9 @@ its agent, and the child processes still running) read ``/proc`` where it exists
 from __future__ import annotations
 
 import os
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,8 +22,6 @@ MARKER = "BACKSTORY_RUN"
 """The environment variable of an agent and its child processes: a run's is the turn's uid; '' is of no run."""
 PROC = Path("/proc")
 """The folder in which Linux has files about processes."""
-SET_CHILD_SUBREAPER = 36
-"""A Linux ``prctl``: orphans below this process become its children, and not those of the system's first one."""
 
 
 def start(
@@ -56,48 +52,6 @@ def of_run(run: str) -> list[int]:
     return [pid for pid in found if pid not in own]
 
 
-class Orphans:
-    """Processes that lost their parents: children of this process where the system supports that, as Linux does.
-
-    Only for our own program: another one that uses the package has children that we do not know.
-    """
-
-    are_wanted = False
-    are_adopted = False
-
-    @classmethod
-    def adopt(cls) -> None:
-        """Have processes below this one whose parents end become its children, so that ``kill`` finds them."""
-        if sys.platform == "linux" and cls.are_wanted and not cls.are_adopted:
-            import ctypes
-
-            cls.are_adopted = ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
-
-    @classmethod
-    def reap(cls, agent: int, agent_birth: str) -> None:
-        """Let those go that ended since an agent began: who waits for the end of one would wait for us, its parent."""
-        if cls.are_adopted and agent_birth:
-            for pid in _children():
-                state, _, session, began = _stat_of(pid)
-                if state == "Z" and pid != agent and session != os.getsid(0) and began > int(agent_birth):
-                    with suppress(OSError):
-                        os.waitpid(pid, os.WNOHANG)
-
-    @classmethod
-    def kill(cls, agent_birth: str) -> None:
-        """Kill those that began after an agent, with all below them; none if nobody knows when that was."""
-        if cls.are_adopted and agent_birth:
-            _kill_orphans(int(agent_birth))
-
-
-def _children() -> list[int]:
-    found = list[int]()
-    for each in (PROC / "self" / "task").glob("*/children"):
-        with suppress(OSError):
-            found += map(int, each.read_bytes().split())
-    return found
-
-
 def _stat_of(pid: int) -> tuple[str, int, int, int]:
     """Return a process's state, parent, session and start; zeros if it is gone."""
     try:
@@ -106,32 +60,6 @@ def _stat_of(pid: int) -> tuple[str, int, int, int]:
         return fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19])
     except (OSError, IndexError, ValueError):
         return "", 0, 0, 0
-
-
-def _kill_orphans(since: int) -> None:
-    # Our own helpers share our session, or began before the agent: what is left lost its parent while that ran.
-    below: dict[int, list[int]] = {}
-    orphans, session = list[int](), os.getsid(0)
-    for entry in PROC.glob("[0-9]*"):
-        pid = int(entry.name)
-        _, parent, of, began = _stat_of(pid)
-        below.setdefault(parent, []).append(pid)
-        if parent == os.getpid() and of != session and began > since:
-            orphans.append(pid)
-    for pid in orphans:
-        # One that is marked belongs to another run, which a command within this one began, or to none.
-        if not _is_marked(pid):
-            orphans += below.get(pid, ())
-            send(pid, SIGKILL)
-
-
-def _is_marked(pid: int) -> bool:
-    try:
-        return any(
-            each.startswith(f"{MARKER}=".encode()) for each in (PROC / str(pid) / "environ").read_bytes().split(b"\0")
-        )
-    except OSError:
-        return False
 
 
 def writers_of(path: Path) -> list[int]:

@@ -327,8 +327,6 @@ class Runner:
             except OSError as refused:
                 _take_back(spool, store, session)
                 raise _not_started(request.agent, executable, request.cwd, refused) from refused
-            # The agent needs its time to begin, so this costs none.
-            processes.Orphans.adopt()
             self._let_home_know(store, session)
             # Other programs look in the store for the id of a session that runs.
             _note_native_id(store, session, run.native_id)
@@ -488,7 +486,6 @@ class Runner:
             return _shown(record, stopping, is_of_stop=stopping.was_asked or spool.was_cancelled)
 
         both = outputs(spool.folder, reader, lambda path: ArrivalNotes(path, self._now, since))
-        born = processes.birth(process.pid)
         with ExitStack() as leaving:
             for each in (*(output.close for output in both), *([steering.end] if steering is not None else [])):
                 leaving.callback(each)
@@ -499,11 +496,9 @@ class Runner:
                         came = (yield from _steered(steering, stopping)) or came
                     stopping.look(came=came)
                     yield shown(Record([]))
-                    processes.Orphans.reap(process.pid, born)
                     if not came:
                         ending.wait(POLL_S)
             spool.kill()
-            processes.Orphans.kill(born)
             # Nobody writes any more: the end of the file is the end of the output.
             for output in both:
                 for record in output.rest():

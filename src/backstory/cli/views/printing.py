@@ -17,7 +17,6 @@ from backstory.cli.views.summary_view import compacted_line, compacting_line
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import why, without_terminal_codes
 from backstory.model import Permissions, Tool
-from backstory.runs.process import Orphans
 from backstory.workspace.runs.run_events import (
     Compacting,
     Continued,
@@ -70,7 +69,6 @@ def print_events(events: Generator[RunEvent, None, None], printer: Printer) -> i
 
     That is how the prompt ended that was asked for, else whether one could not be run, else how the last one ended.
     """
-    Orphans.are_wanted = True
     asked, other, is_failed = None, 0, False
     with closing(events), ExitStack() as keyboard:
         for event in events:

@@ -100,7 +100,7 @@ def ingest_all(
             runner.projects.replicate(report)
             done.errors += take_from_elsewhere(workspace, report)
         ingesting.settle_written(home)
-        _note_projects(workspace, home)
+        note_projects(workspace, home)
         if is_begun and home.exists:
             workspace.known_projects.remember(home)
     failed = _derive_stale(workspace, report, progress)
@@ -109,7 +109,7 @@ def ingest_all(
     return done
 
 
-def _note_projects(workspace: Place, home: Store) -> None:
+def note_projects(workspace: Place, home: Store) -> None:
     """Note the repositories of folders that sessions began in, and by them the names of projects."""
     # Git is not asked about folders that a store from elsewhere names.
     if not home.exists or home.is_elsewhere or home.ask_or(True, sessions.are_projects_noted):
