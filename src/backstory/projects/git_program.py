@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.errors import GitFailed, NoGit
 from backstory.lazy import lazy_regex
@@ -116,7 +116,7 @@ class GitProgram:
             with tempfile.TemporaryFile() as stdin:
                 stdin.write(given.encode("utf-8", "surrogateescape"))
                 stdin.seek(0)
-                process = subprocess.Popen(
+                process = _Process(
                     [self._program, "--no-pager", *words], cwd=self._root, env=self._environ, stdin=stdin,
                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
                 )  # fmt: skip
@@ -135,6 +135,18 @@ class GitProgram:
             lines = _text(said).strip().splitlines()
             raise GitFailed(lines[0] if lines else f"exit code {process.returncode}")
         return Told(_text(out) if process.returncode == 0 else "")
+
+
+class _Process(subprocess.Popen[bytes]):
+    """A process that does not outlive an interrupt of its own beginning: it may work before ``Popen`` returns."""
+
+    def __init__(self, *words: Any, **how: Any) -> None:
+        try:
+            super().__init__(*words, **how)
+        except BaseException:
+            if getattr(self, "pid", None) is not None:
+                _end(self)
+            raise
 
 
 def _output(process: subprocess.Popen[bytes], until: float, bytes_max: int) -> tuple[bytearray, bytearray, str | None]:
