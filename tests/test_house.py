@@ -44,7 +44,7 @@ ROOMS = {
     "runs": Budget(3_270, 13, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(770, 3, "hits with their excerpts, and the words that near ones have"),
     "store": Budget(
-        12_070,
+        12_090,
         48,
         "the file, its tables, the index, what is put in and derived again; reasons",
     ),

@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import termios
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -69,12 +70,20 @@ class Terminal:
 
     def end(self) -> str:
         """Wait for the command's end; all that was shown."""
-        self.process.wait(timeout=DEADLINE_S)
         os.set_blocking(self._ours, False)
+        # A terminal reads while it waits: a program whose output nobody takes does not end.
+        over = time.monotonic() + DEADLINE_S
+        while self.process.poll() is None and time.monotonic() < over:
+            self._take()
+            time.sleep(0.01)
+        self.process.wait(timeout=1)
+        self._take()
+        return self.shown
+
+    def _take(self) -> None:
         with suppress(OSError):
             while block := os.read(self._ours, 65536):
                 self._seen += block
-        return self.shown
 
     @property
     def shown(self) -> str:
