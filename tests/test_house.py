@@ -40,7 +40,7 @@ ROOMS = {
     "ingest": Budget(5_130, 24, "from files to batches"),
     "mcp": Budget(1_540, 9, "the tools, the protocol, and answers as text and as fields"),
     "nouns": Budget(3_700, 10, "most of it is errors.py, which has every message and the commands to go on with"),
-    "projects": Budget(1_800, 10, "git and the one place that starts it, the registry of stores, the move of the home"),
+    "projects": Budget(1_820, 10, "git and the one place that starts it, the registry of stores, the move of the home"),
     "runs": Budget(3_270, 13, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(770, 3, "hits with their excerpts, and the words that near ones have"),
     "store": Budget(
