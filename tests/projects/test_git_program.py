@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -424,3 +425,23 @@ def test_a_commit_of_very_many_files_is_answered(hostile: Hostile) -> None:
     names = [f"{number:05}-{'x' * 120}" for number in range(20_000)]
     (hostile.root / ".gitattributes").write_text("00007* linguist-generated\n")
     assert GitHistory(hostile.root, ENVIRON).generated(names) == {names[7]}
+
+
+def test_a_git_that_works_before_it_is_known_ends_with_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("bin", "work"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "bin" / "git").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "bin" / "git").chmod(0o755)
+    begin, begun = subprocess.Popen.__init__, list[subprocess.Popen[bytes]]()
+
+    def interrupted(self: subprocess.Popen[bytes], *words: Any, **how: Any) -> None:
+        begin(self, *words, **how)
+        begun.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        GitProgram(tmp_path / "work", {"PATH": str(tmp_path / "bin")}).ask("status")
+    assert [each.returncode for each in begun] == [-signal.SIGKILL]

@@ -10,7 +10,7 @@ import stat
 import tempfile
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
@@ -19,7 +19,7 @@ from backstory import errors
 from backstory.export.full_form import FullForms
 from backstory.model import AssistantText, Error, Event, Relation, ToolCall, ToolResult, UserMessage
 from backstory.store import Session, Store, open_store
-from backstory.store.file import connection, migrate
+from backstory.store.file import backup, connection, migrate
 from backstory.store.intake import ingesting
 from backstory.store.tables import logs, sessions, turns
 
@@ -409,6 +409,23 @@ def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
     with pytest.raises(errors.FileInTheWay, match="was not changed"):
         store.backup(target)
     assert target.read_text() == "do not touch"
+
+
+def test_a_backup_replaces_no_file_that_came_while_it_was_made(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(store)
+    target = tmp_path / "copy.bks"
+    copy = backup._copy
+
+    def and_another(*words: Any) -> None:
+        copy(*words)
+        target.write_text("mine")
+
+    monkeypatch.setattr(backup, "_copy", and_another)
+    with pytest.raises(errors.FileInTheWay):
+        store.backup(target)
+    assert (target.read_text(), [*tmp_path.glob(".backstory-*")]) == ("mine", [])
 
 
 def test_a_backup_of_no_store_makes_nothing(store: Store, tmp_path: Path) -> None:
