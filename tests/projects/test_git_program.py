@@ -434,14 +434,15 @@ def test_a_git_that_works_before_it_is_known_ends_with_an_interrupt(
         (tmp_path / folder).mkdir()
     (tmp_path / "bin" / "git").write_text("#!/bin/sh\nexec sleep 600\n")
     (tmp_path / "bin" / "git").chmod(0o755)
-    begin, begun = subprocess.Popen.__init__, list[subprocess.Popen[bytes]]()
+    popen: Any = git_program._Process.__base__
+    begin, begun = popen.__init__, list[subprocess.Popen[bytes]]()
 
     def interrupted(self: subprocess.Popen[bytes], *words: Any, **how: Any) -> None:
         begin(self, *words, **how)
         begun.append(self)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(subprocess.Popen, "__init__", interrupted)
+    monkeypatch.setattr(popen, "__init__", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        GitProgram(tmp_path / "work", {"PATH": str(tmp_path / "bin")}).ask("status")
+        GitProgram(tmp_path / "work", ENVIRON | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}).ask("status")
     assert [each.returncode for each in begun] == [-signal.SIGKILL]
