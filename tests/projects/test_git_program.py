@@ -446,5 +446,5 @@ def test_a_git_that_works_before_it_is_known_ends_with_an_interrupt(
     with pytest.raises(KeyboardInterrupt):
         GitProgram(tmp_path / "work", ENVIRON | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}).ask("status")
     (process,) = begun
-    process.communicate()
     assert process.returncode == -signal.SIGKILL
+    process.communicate()
