@@ -34,9 +34,11 @@ ENDS_S = 120
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# A shell has what it runs in the background ignore the keys that end it, and so would all that tests start.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    # A shell has what it runs in the background ignore interrupts, and so would all that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     # So has ``nohup`` with the end of a terminal.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
