@@ -21,11 +21,10 @@ from backstory.runs.spool import Run, Spool
 from backstory.runs.stream import SpooledRun, append_run
 from backstory.store import Session, Store, open_store
 from backstory.store.intake import run_facts
-from backstory.store.tables.sidecars import pack
 from tests.support.bench import Bench
 from tests.support.clock import NOW
 from tests.support.machines import Machine
-from tests.support.own_log import native_id, own_log
+from tests.support.own_log import give_facts, native_id, own_log
 from tests.support.streaming import STREAMS
 
 pytestmark = pytest.mark.slow
@@ -347,17 +346,6 @@ def test_an_input_that_no_event_can_hold_is_passed_over_and_the_others_are_taken
         now = [each.event for each in project.events(session) if isinstance(each.event, ToolCall)]
         assert now[0] == calls[0].event
         assert now[1].input == {"command": "heron"}
-
-
-def give_facts(store: Store, session: Session, content: bytes) -> None:
-    """Keep beside the stream of a session's run what a hostile store may have there."""
-    stream = next(log for log in store.logs(session) if log.kind == "stream")
-    sidecar = pack(f"{store.turns(session)[0].uid}.stream{run_facts.SUFFIX}", 0, content)
-    with closing(sqlite3.connect(store.path)) as db, db:
-        db.execute(
-            "insert into sidecars(log_id, name, size, mtime_ns, sha256, data) values (?, ?, ?, ?, ?, ?)",
-            (stream.id, sidecar.name, sidecar.size, sidecar.mtime_ns, sidecar.digest, sidecar.frame),
-        )
 
 
 def project_rows(store: Store, question: str) -> list[Any]:

@@ -19,6 +19,7 @@ from backstory.store import Session, Store, open_store
 from backstory.store.intake.batches import Arrivals
 from backstory.store.tables import sidecars
 from tests.support.clock import NOW, Clock
+from tests.support.own_log import give_facts
 from tests.support.running import GOOD, start_and_leave, until_over
 
 if TYPE_CHECKING:
@@ -122,6 +123,21 @@ def test_a_time_that_a_record_says_itself_comes_before_that_of_its_line(store: S
     lines = [(NOW + 800, {**said, "timestamp": told}), (NOW + 900, {**said, "timestamp": "no time"})]
     append_run(spooled(store, session, *lines, agent="claude"), store)
     assert times(store, session)[1:3] == [("AssistantText", parse_time_ms(told)), ("AssistantText", NOW + 900)]
+
+
+@pytest.mark.parametrize(
+    ("result_at", "call_at"), [(NOW + 300, NOW + 300), (NOW - DAY_MS, NOW + 900)], ids=["before", "clock set back"]
+)
+def test_a_line_that_was_seen_late_came_before_what_its_agent_logged_next(
+    store: Store, result_at: int, call_at: int
+) -> None:
+    session = store.create_session()
+    lines = [(NOW + 10, BEGUN), (NOW + 900, CALL), (NOW + 900, RESULT), (NOW + 1_000, ANSWER)]
+    append_run(spooled(store, session, *lines), store)
+    place = sum(len(line_of(said)) for said in (BEGUN, CALL))
+    give_facts(store, session, b'{"times":{"%d":%d}}' % (place, result_at))
+    assert reindex(store, now=NOW, events_too=True).failed == []
+    assert [at for _, at in times(store, session)][1:5] == [NOW + 10, call_at, result_at, NOW + 1_000]
 
 
 def test_an_error_on_stderr_has_its_time(store: Store) -> None:

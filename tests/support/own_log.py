@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 
+from backstory.store import Session, Store
+from backstory.store.intake import run_facts
+from backstory.store.tables.sidecars import pack
 from tests.support.bench import Bench
 
 USAGE = {"input_tokens": 10, "output_tokens": 7}
@@ -37,3 +42,14 @@ def own_log(bench: Bench, *prompts: str, native_id: str | None = None, usage: di
 
 def native_id(stream: bytes) -> str:
     return str(json.loads(stream.split(b"\n", 1)[0])["thread_id"])
+
+
+def give_facts(store: Store, session: Session, content: bytes) -> None:
+    """Keep beside the stream of a session's run what its agent's own log says of it, or what a hostile store holds."""
+    stream = next(log for log in store.logs(session) if log.kind == "stream")
+    sidecar = pack(f"{store.turns(session)[0].uid}.stream{run_facts.SUFFIX}", 0, content)
+    with closing(sqlite3.connect(store.path)) as db, db:
+        db.execute(
+            "insert into sidecars(log_id, name, size, mtime_ns, sha256, data) values (?, ?, ?, ?, ?, ?)",
+            (stream.id, sidecar.name, sidecar.size, sidecar.mtime_ns, sidecar.digest, sidecar.frame),
+        )

@@ -7,6 +7,7 @@ anew. Both reach the project's store by ``lacking`` and ``take_over``: the log i
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ from backstory.store.schema import fetch, fetch_one
 from backstory.store.tables import event_rows, sidecars, turns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import apsw
 
@@ -189,15 +190,15 @@ def apply(db: apsw.Connection, log_id: int) -> None:
     """Put what is kept beside a run's stream into its events; nothing where nothing is kept."""
     where = fetch_one(
         db,
-        tuple[int, int, int],
-        "select l.session_id, t.first_seq, t.last_seq from logs l join turns t on t.session_id = l.session_id "
-        "and t.uid = l.turn_uid where l.id = ?",
+        tuple[int, int, int, int],
+        "select l.session_id, t.first_seq, t.last_seq, t.started from logs l join turns t "
+        "on t.session_id = l.session_id and t.uid = l.turn_uid where l.id = ?",
         (log_id,),
     )
     facts = _facts(db, log_id)
     if where is None or facts is None:
         return
-    session_id, first, last = where
+    session_id, first, last, started = where
     rows = fetch(
         db,
         _EventRow,
@@ -205,10 +206,7 @@ def apply(db: apsw.Connection, log_id: int) -> None:
         "where session_id = ? and seq between ? and ? and log_id = ?",
         (session_id, first, last, log_id),
     )
-    logged = ((row, bounds.time_ms(facts.times.get(row.position))) for row in rows)
-    # Found by their places in the stream: numbers of records change when an adapter sees more of them.
-    times = [(at, row.id) for row, at in logged if at not in (None, row.at)]
-    db.executemany("update events set at = ? where id = ?", times)
+    db.executemany("update events set at = ? where id = ?", _new_times(rows, facts.times, started))
     calls = [row for row in rows if row.position in facts.inputs and row.kind == ToolCall.kind]
     _give_inputs(db, session_id, calls, facts.inputs)
     # These were derived while the events had the times at which their lines came.
@@ -218,6 +216,22 @@ def apply(db: apsw.Connection, log_id: int) -> None:
             f"and e.seq = {table}.{place}), {time}) where session_id = ?1 and {place} between ?2 and ?3",
             (session_id, first, last),
         )
+
+
+def _new_times(rows: Sequence[_EventRow], times: Mapping[int, int], started: int) -> Iterator[tuple[int, int]]:
+    """Return the times of events that are not what their rows have, each with its row's id."""
+    latest = bounds.TIME_MAX_MS
+    # Found by their places in the stream: numbers of records change when an adapter sees more of them.
+    for row in sorted(rows, key=attrgetter("position"), reverse=True):
+        at = bounds.time_ms(times.get(row.position))
+        if at is None:
+            # A line came at the latest when the agent made the next one: a busy machine reads both late.
+            at = row.at if row.at is None or row.at < started else min(row.at, latest)
+        # A clock that was set back says nothing of what came before.
+        elif at >= started:
+            latest = min(latest, at)
+        if at is not None and at != row.at:
+            yield at, row.id
 
 
 def _give_inputs(
