@@ -140,6 +140,13 @@ def test_a_session_without_a_title_is_called_by_its_first_words_and_its_uid_stan
     assert bare("show", SESSION).out.count(uid) == 1
 
 
+@pytest.mark.parametrize("command", [("show",), ("chronicle", "recap")], ids=["show", "recap"])
+def test_a_screen_names_the_session_that_no_word_named_once(bare: Shell, command: tuple[str, ...]) -> None:
+    show(bare, {**said("user", "Count the nests"), "cwd": str(bare.cwd)})
+    lines = on_a_terminal(bare, 90, *command)
+    assert ["Count the nests" in line for line in lines[:2]] == [True, False]
+
+
 def test_terminal_codes_in_commands_and_results_are_not_shown(bare: Shell) -> None:
     lines = show(
         bare, said("user", "<command-name>/compact</command-name>"),

@@ -317,12 +317,18 @@ def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = EVERYWHERE
 SHOWN_COLUMNS = 60
 
 
-def find(app: App, wanted: str | None, *, running_first: bool = False, is_work: bool = False) -> LocatedSession:
-    """The session that is meant; without a word the default one, which is printed. The rest as ``default`` has it."""
+def find(
+    app: App, wanted: str | None, *, running_first: bool = False, is_work: bool = False, has_heading: bool = False
+) -> LocatedSession:
+    """The session that is meant; without a word the default one, which is printed. The rest as ``default`` has it.
+
+    ``has_heading``: what is printed next names the session, so a person on a screen is not told it twice.
+    """
     if wanted is not None:
         return app.workspace.resolve(wanted)
     found = app.workspace.default(running_first=running_first, is_work=is_work)
-    print_default(found)
+    if not (has_heading and output.is_screen()):
+        print_default(found)
     return found
 
 

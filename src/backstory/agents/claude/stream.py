@@ -133,7 +133,7 @@ class StreamReader:
                 record.duration_ms = numbers.count(record.duration_ms, "duration_ms")
                 record.duration_api_ms = numbers.count(record.duration_api_ms, "api_latency_ms")
                 if record.total_cost_usd is not None:
-                    self._cost_usd = record.total_cost_usd = numbers.amount(record.total_cost_usd, "cost_usd")
+                    self._cost_usd = record.total_cost_usd = _cost_of(record)
                 self._context_window = context_window(record.model_usage, self._model) or self._context_window
                 self._results.append(record)
                 if not _is_cut_off(record):
@@ -287,6 +287,13 @@ class StreamReader:
 
 def _message_of(record: StreamRecord) -> Message:
     return record.message if isinstance(record.message, Message) else Message()
+
+
+def _cost_of(result: StreamRecord) -> float | None:
+    cost, usage = numbers.amount(result.total_cost_usd, "cost_usd"), result.usage
+    # No total has a request that failed, although its tokens were counted.
+    is_missing = not cost and result.is_error and usage and (usage.input_tokens or usage.output_tokens)
+    return None if is_missing else cost
 
 
 def _is_whole(tokens: Tokens) -> bool:

@@ -37,7 +37,7 @@ def command(app: App, session: str | None, form: Form) -> None:
     that did not phrase a report.
     """
     app.bring_up_to_date()
-    found = find(app, session, running_first=True, is_work=True)
+    found = find(app, session, running_first=True, is_work=True, has_heading=not (form.explain or form.json))
     if form.explain:
         _explain(app, found)
         return

@@ -104,7 +104,7 @@ def command(
     named = one_session(session, wanted)
     if not previews:
         app.bring_up_to_date()
-    found = find(app, named, running_first=True)
+    found = find(app, named, running_first=True, has_heading=not as_json)
     if md:
         sharing.print_markdown(app, found, full=full, thinking=thinking, redact=redact)
     elif outline:
