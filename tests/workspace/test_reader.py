@@ -313,3 +313,24 @@ def test_entries_are_those_of_the_records_asked_for(place: Place) -> None:
     assert [(each.outline.seq, each.outline.turn, each.event) for each in found] == [
         (1, 1, UserMessage(content="one")), (4, 2, UserMessage(content="two"))
     ]  # fmt: skip
+
+
+def test_what_was_counted_holds_until_anybody_changes_the_store(place: Place, statements: list[str]) -> None:
+    uid = place.talk(place.project_store, "one")
+    place.talk(place.project_store, "two")
+    reader = Reader(place)
+
+    def counted() -> tuple[int, int]:
+        statements.clear()
+        return reader.count(), sum("count(*) from sessions s" in each for each in statements)
+
+    assert [counted(), counted()] == [(2, 1), (2, 0)]
+    # A title's count is another one.
+    assert (reader.count(SessionFilter(title="two")), counted()) == (1, (2, 0))
+    with open_store(place.project_store.path) as another:
+        another.remove(another.session(uid))
+        assert counted() == (1, 1)
+        another.create_session("three")
+        assert [counted(), counted()] == [(2, 1), (2, 0)]
+    place.project_store.rename(place.project_store.session("S2"), "three and two")
+    assert reader.count(SessionFilter(title="three")) == 2

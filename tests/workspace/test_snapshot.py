@@ -135,10 +135,9 @@ def test_after_a_cancelled_search_the_same_reader_finds_everything(workspace: Wo
 def test_another_thread_ends_a_statement_that_would_never_end(workspace: Workspace) -> None:
     store, cancellation = workspace.home_store, Cancellation()
     begun, ended = threading.Event(), list[float]()
-    cancellation.watch(store)
 
     def ask() -> None:
-        with pytest.raises(Cancelled), store.cancellable(lambda: cancellation.is_cancelled):
+        with pytest.raises(Cancelled), cancellation.ending(store):
             begun.set()
             store.ask(lambda db: db.execute(ENDLESS).get)
         ended.append(time.monotonic())

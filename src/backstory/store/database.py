@@ -14,6 +14,7 @@ from backstory import errors, ids
 from backstory.lazy import lazy_module
 from backstory.store import moves
 from backstory.store.file import connection, migrate
+from backstory.store.file.readers import ReadingConnections
 from backstory.store.intake import coverage
 from backstory.store.tables import sessions
 from backstory.store.tables.sessions import Session
@@ -41,8 +42,6 @@ else:
 F = TypeVar("F", bound="Selection")
 P = ParamSpec("P")
 T = TypeVar("T")
-STEPS_BETWEEN_LOOKS = 5_000
-"""The most steps of SQLite that a cancelled statement goes on, well below a millisecond."""
 
 
 def id_of(session: Session | int) -> int:
@@ -103,7 +102,7 @@ class Database:
         self._shared = shared
         self.now = now or (lambda: time.time_ns() // 1_000_000)
         self._randomness = randomness
-        self._reader: apsw.Connection | None = None
+        self._readers = ReadingConnections()
         self._writer: apsw.Connection | None = None
         self._moves: Moves | None = None
         # Known before the file is there: the home notes a new store first, so that a kill in between leaves none that
@@ -171,10 +170,10 @@ class Database:
 
     def close(self) -> None:
         """Let go of the file; with the last connection its side files go too."""
-        for db in (self._reader, self._writer):
-            if db is not None:
-                db.close()
-        self._reader = self._writer = self._moves = None
+        self._readers.close()
+        if self._writer is not None:
+            self._writer.close()
+        self._writer = self._moves = None
 
     @property
     def exists(self) -> bool:
@@ -182,7 +181,7 @@ class Database:
         if not connection.exists(self.path):
             return False
         # With a connection of ours open the journal is our own transaction, and undoes nothing.
-        if self._reader is None and self._writer is None and connection.is_interrupted(self.path):
+        if self._readers.mine is None and self._writer is None and connection.is_interrupted(self.path):
             # Opening it undoes what there is of a first transaction that was cut off.
             try:
                 connection.open_reader(self.path).close()
@@ -212,25 +211,26 @@ class Database:
 
     def _is_so(self, look: Callable[[apsw.Connection], bool]) -> bool:
         """Ask a store that may be of an earlier version; a connection to one that is as it should be is kept."""
-        db = self._reader or connection.open_reader(self.path)
+        mine = self._readers.mine
+        db = mine or connection.open_reader(self.path)
         try:
             with connection.translated(self.path):
                 is_so = look(db)
         except BaseException:
-            if db is not self._reader:
+            if db is not mine:
                 db.close()
             raise
         # The connection that is kept answers questions, and those know today's tables only.
-        if is_so:
-            self._reader = db
-        elif db is not self._reader:
+        if db is not mine and is_so:
+            self._readers.keep(db)
+        elif db is not mine:
             db.close()
         return is_so
 
     @property
     def id(self) -> str:
         """The store's own id, kept in the file."""
-        if self._reader is not None:
+        if self._readers.mine is not None:
             return self.ask(lambda db: migrate.id_of(db, self.path))
         # Whose a store is is asked before it may be brought forward.
         db = connection.open_reader(self.path)
@@ -244,7 +244,7 @@ class Database:
         if is_older:
             db.close()
         else:
-            self._reader = db
+            self._readers.keep(db)
         return found
 
     def begin_as(self, store_id: str) -> None:
@@ -288,36 +288,6 @@ class Database:
             db.execute("select count(*) from sqlite_schema").get  # noqa: B018
             yield
 
-    @contextmanager
-    def cancellable(self, is_cancelled: Callable[[], bool]) -> Iterator[None]:
-        """While this lasts, reading raises Cancelled as soon as ``is_cancelled``: between statements and inside one.
-
-        ``interrupt`` ends also what looks at nothing for long; it may be called from any thread.
-        """
-        import apsw
-
-        db = self.reader()
-        traced = db.exec_trace
-
-        def may_begin(cursor: apsw.Cursor, statement: str, values: apsw.Bindings | None) -> bool:
-            return not is_cancelled() and (traced is None or traced(cursor, statement, values))
-
-        db.exec_trace = may_begin
-        # The trace sees a statement only as it begins; one that sorts a million rows is ended by the handler.
-        db.set_progress_handler(is_cancelled, STEPS_BETWEEN_LOOKS)
-        try:
-            yield
-        except (apsw.InterruptError, apsw.ExecTraceAbort, apsw.AbortError) as ended:
-            raise errors.Cancelled from ended
-        finally:
-            db.set_progress_handler(None)
-            db.exec_trace = traced
-
-    def interrupt(self) -> None:
-        """End the statement that reads at this moment, if one does; for who made it ``cancellable``."""
-        if (db := self._reader) is not None:
-            db.interrupt()
-
     def new_uid(self) -> str:
         """Return an id that no store has."""
         return ids.new_uid(self.now(), self._randomness(10))
@@ -346,6 +316,14 @@ class Database:
             return self.ask(question, *args, **kwargs)
         except errors.StoreNotFound:
             return otherwise
+
+    def ask_once(self, question: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return the answer as ``ask`` does, kept until anybody changes the store: for questions that read all of it.
+
+        The arguments are hashable, and nobody changes what is answered.
+        """
+        key = (question, args, *kwargs.items())
+        return self.ask(lambda db: self._readers.once(key, lambda: question(db, *args, **kwargs)))
 
     def write(self, change: Callable[Concatenate[apsw.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Write what a function does with a connection, in one transaction; a store that is not there begins so."""
@@ -436,7 +414,8 @@ class Database:
 
     def reader(self) -> apsw.Connection:
         """The connection that reads, for what is longer than one question. Raises what ``ask`` raises."""
-        if self._reader is None:
+        mine = self._readers.mine
+        if mine is None:
             db = connection.open_reader(self.path)
             with connection.translated(self.path):
                 is_older = migrate.schema_version(db, self.path) < migrate.SCHEMA_VERSION
@@ -444,8 +423,8 @@ class Database:
                 db.close()
                 self._bring_forward()
                 db = connection.open_reader(self.path)
-            self._reader = db
-        return self._reader
+            mine = self._readers.keep(db)
+        return mine
 
     def _bring_forward(self) -> None:
         """Migrate an older store before it is read: what reads it knows today's tables only."""

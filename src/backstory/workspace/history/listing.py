@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from backstory.ask import costs as stored_costs
 from backstory.ask.costs import of_turn, price_table
-from backstory.errors import BackstoryError
+from backstory.errors import BackstoryError, StoreNotFound
 from backstory.runs.spool import running_runs
 from backstory.store.tables import session_filter, turns
 from backstory.store.tables import sessions as stored_sessions
@@ -210,7 +210,7 @@ class Listing:
 
     def _total(self, stores: list[Store], wanted: SessionFilter) -> int:
         """Count all sessions of owners that have a store here; no uid needs to be compared for it."""
-        counts = [store.ask_or({}, stored_sessions.counts, self.filter_of(store, wanted)) for store in stores]
+        counts = [_counts(store, self.filter_of(store, wanted)) for store in stores]
         owners = {owner for each in counts for owner in each}
         in_conflict = len(self._place.conflicts) if any(store.is_elsewhere for store in stores) else 0
         return sum(max(each.get(owner, 0) for each in counts) for owner in owners) + in_conflict
@@ -316,6 +316,14 @@ def _sort_keys(store: Store, wanted: ListFilter, sort: Sort) -> list[SortKey]:
     from backstory.ask import cost_bounds
 
     return store.ask(cost_bounds.sort_keys, wanted, price_table(store.prices_file))
+
+
+def _counts(store: Store, wanted: ListFilter) -> dict[str | None, int]:
+    """Count the sessions of each owner; none where there is no store yet."""
+    try:
+        return store.ask_once(stored_sessions.counts, wanted)
+    except StoreNotFound:
+        return {}
 
 
 def _last_turns(store: Store, found: list[Session]) -> dict[int, LastTurn]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,14 @@ from backstory.errors import IndexOff
 from backstory.lazy import lazy_module
 from backstory.search.query import Findings, find, find_exact, find_listed, find_pattern
 from backstory.store import Filter
+from backstory.store.file import readers
 from backstory.store.intake import coverage as stored_coverage
 from backstory.store.intake.coverage import Coverage
 from backstory.store.tables.session_filter import Selection
 from backstory.workspace.history.sessions import resume_command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from backstory.ask import topics
@@ -96,18 +98,24 @@ class Cancellation:
     """
 
     def __init__(self) -> None:
-        self._store: Store | None = None
+        self._interrupt: Callable[[], None] | None = None
         self.is_cancelled = False
 
     def cancel(self) -> None:
         """End the question."""
         self.is_cancelled = True
-        if self._store is not None:
-            self._store.interrupt()
+        # Another thread may end the question meanwhile.
+        if (interrupt := self._interrupt) is not None:
+            interrupt()
 
-    def watch(self, store: Store) -> None:
-        """Note whose question it is that may be ended."""
-        self._store = store
+    @contextmanager
+    def ending(self, store: Store) -> Iterator[None]:
+        """Let what this thread asks a store while this lasts be ended."""
+        with readers.cancellable(store.reader(), lambda: self.is_cancelled) as self._interrupt:
+            try:
+                yield
+            finally:
+                self._interrupt = None
 
 
 def search(place: Place, query: SearchQuery, cancellation: Cancellation | None) -> Findings:
@@ -119,8 +127,7 @@ def search(place: Place, query: SearchQuery, cancellation: Cancellation | None) 
         raise IndexOff
     if cancellation is None:
         return _found_with(store, query, wanted)
-    cancellation.watch(store)
-    with store.cancellable(lambda: cancellation.is_cancelled):
+    with cancellation.ending(store):
         return _found_with(store, query, wanted)
 
 
