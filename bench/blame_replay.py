@@ -1,4 +1,4 @@
-"""How often ``chronicle blame`` is right: repositories rebuilt from logs of Claude Code that hold whole files.
+"""How often ``report blame`` is right: repositories rebuilt from logs of Claude Code that hold whole files.
 
     python -m bench.blame_replay HOME FOLDER [--mixed] [--rebased]
 
@@ -329,12 +329,12 @@ def compared(run: Asking, rebuilt: Rebuilt, kinds: Counter[str]) -> Any:
     truth = truth_of(run)
     for made, at_commit in rebuilt.commits:
         kinds["commits"] += 1
-        report = json.loads(run("chronicle", "blame", "--json", made, folder=rebuilt.folder))
+        report = json.loads(run("report", "blame", "--json", made, folder=rebuilt.folder))
         for file in report["files"]:
             yield from of_file(file, at_commit[file["path"]], truth, made[:8])
     for path, owners in rebuilt.owners.items():
         kinds["files"] += 1
-        report = json.loads(run("chronicle", "blame", "--json", f"./{path}", folder=rebuilt.folder))
+        report = json.loads(run("report", "blame", "--json", f"./{path}", folder=rebuilt.folder))
         yield from of_file(report["files"][0], owners, truth, str(rebuilt.folder))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FIRST = (("rename", "--trust", SESSION, "talk"), ("ingest",))
 OTHERS = (
-    ("chronicle", "cost-tips"), ("chronicle", "reindex"), ("steer", "words"), ("followup", "words", "--no-run"),
+    ("report", "cost-tips"), ("report", "reindex"), ("steer", "words"), ("followup", "words", "--no-run"),
     ("queue", "edit", "1"), ("branch", "name", "@1", "main"), ("branch", "prune"), ("project", "moves"),
     ("config", "get", "run.agent"), ("merge", "nowhere"), ("mcp",), ("run", "-n", "-a", "claude", "hello"),
 )  # fmt: skip

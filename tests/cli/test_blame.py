@@ -1,4 +1,4 @@
-"""``chronicle blame``: the sessions and turns behind lines, commits and pull requests, in repositories of real git."""
+"""``report blame``: the sessions and turns behind lines, commits and pull requests, in repositories of real git."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backstory import __version__, errors
-from backstory.cli import COMMANDS
+from backstory.cli import ALIASES, COMMANDS
 from backstory.cli.commands.search_command import NOTHING_FOUND
 from backstory.cli.views.call_view import SHOWN_CHARS_MAX
 from backstory.config import SETTINGS
@@ -835,17 +835,44 @@ def test_every_command_explains_itself(bare: Shell, command: str) -> None:
     assert done.out.startswith(f"Usage: python -m backstory {command}")
 
 
-@pytest.mark.parametrize("words", [("/chronicle", "cost"), ("/reindex",), ("/chronicle", "reindex")])
-def test_a_slash_before_the_commands_that_another_tool_writes_so_means_the_same(bare: Shell, words: tuple[str]) -> None:
-    assert bare(*words, "--help").out == bare(words[0][1:], *words[1:], "--help").out.replace(words[0][1:], words[0], 1)
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (("chronicle", "cost"), "report"), (("/chronicle", "cost"), "report"), (("/reindex",), "reindex"),
+        (("/chronicle", "reindex"), "report"),
+    ],
+)  # fmt: skip
+def test_a_name_that_another_tool_has_for_a_command_means_the_same(
+    bare: Shell, words: tuple[str, ...], same: str
+) -> None:
+    assert bare(*words, "--help").out == bare(same, *words[1:], "--help").out.replace(same, words[0], 1)
     assert bare("/list").code == 2
 
 
-def test_help_lists_every_command_once(bare: Shell) -> None:
-    done = bare("--help")
-    listed = [line.split()[0] for line in done.out.splitlines() if re.match("  [a-z][a-z-]*  ", line)]
-    assert sorted(listed) == sorted(COMMANDS)
-    assert "--steer" not in done.out
+def test_the_first_page_of_help_fits_on_a_screen(bare: Shell) -> None:
+    shown = bare("--help", COLUMNS="80").out.splitlines()
+    assert len(shown) <= 30
+    assert max(map(len, shown)) < 80
+
+
+def test_every_command_is_on_one_of_the_pages_of_help(bare: Shell) -> None:
+    first = re.findall(r"^(?:[A-Z][a-z]+ +| {10})([a-z-]+)  ", bare("--help").out, re.MULTILINE)
+    listed, _, others = bare("help", "--all").out.partition("Names from other tools:")
+    rest = re.findall(r"^  ([a-z][a-z-]*)  ", listed, re.MULTILINE)
+    assert len(first) > 20 and {*first} < {*rest}
+    assert sorted(rest) == sorted(COMMANDS)
+    assert [name for name in ALIASES if name not in others] == []
+
+
+SEEDS = (
+    "chronicle", "/chronicle", "reindex", "/reindex", "scan", "tree", "branches", "checkout", "diff", "branch", "steer",
+    "followup", "queue", "session_store_sql", "@N", "--steer", "--followup", "--db", "--name", "-n", "-S",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_names_that_people_know_from_other_tools_are_on_the_page_of_all_commands(bare: Shell, name: str) -> None:
+    assert re.search(rf"(?<![\w/-]){re.escape(name)}(?![\w-])", bare("help", "--all").out)
 
 
 def test_without_a_command_the_newest_sessions_here_are_shown(bare: Shell) -> None:

@@ -1,4 +1,4 @@
-"""``chronicle cost``: what agents used and cost in some time, and the SQL that returns the same."""
+"""``report cost``: what agents used and cost in some time, and the SQL that returns the same."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_time_without_sessions_names_the_nearest_that_has_some(read_once: Shel
     done = read_once("chronicle", "cost", "--since", "2030-01-01")
     assert (done.code, done.out) == (0, "")
     assert "--since 2026-11-" in done.err
-    assert "backstory chronicle reindex" in done.err
+    assert "backstory reindex" in done.err
     assert f"--since {first[:10]}" not in done.err
     assert cost(read_once, "--since", "2030-01-01")["total"]["turns"] == 0
 

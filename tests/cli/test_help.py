@@ -21,7 +21,7 @@ def test_help_shows_what_the_option_shows(bare: Shell, words: tuple[str, ...]) -
     assert done.out == bare(*words, "--help").out
 
 
-@pytest.mark.parametrize("group", ["board", "branch", "chronicle", "config", "project", "queue", "skill"])
+@pytest.mark.parametrize("group", ["board", "branch", "report", "config", "project", "queue", "skill"])
 def test_a_group_of_commands_alone_prints_its_help(bare: Shell, group: str) -> None:
     done = bare(group)
     assert (done.code, done.err) == (0, "")
@@ -77,3 +77,9 @@ def test_options_in_front_of_a_command_are_refused_with_where_they_belong(bare: 
     done = bare(*words)
     assert done.code == USAGE
     assert f"Options come after the command: backstory {words[-1]} [OPTIONS]" in done.err
+
+
+def test_the_page_of_all_commands_is_not_about_one(bare: Shell) -> None:
+    done = bare("help", "--all", "list")
+    assert (done.code, done.out) == (USAGE, "")
+    assert "--all lists every command" in done.err

@@ -1,4 +1,4 @@
-"""``chronicle improve``: what went wrong in a repository's sessions, and what agents are told about it."""
+"""``report improve``: what went wrong in a repository's sessions, and what agents are told about it."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ def commands_taught() -> list[list[str]]:
 
 
 def test_the_skill_teaches_searching_reading_and_blaming() -> None:
-    assert {line[0] for line in commands_taught()} == {"search", "show", "chronicle"}
+    assert {line[0] for line in commands_taught()} == {"search", "show", "report"}
 
 
 @pytest.mark.parametrize("line", commands_taught(), ids=" ".join)

@@ -1,4 +1,4 @@
-"""``chronicle recap``: one session in short, by logs of Claude Code and sessions of our own."""
+"""``report recap``: one session in short, by logs of Claude Code and sessions of our own."""
 
 from __future__ import annotations
 

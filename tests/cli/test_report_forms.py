@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.cli.commands.chronicle_command import COMMANDS
+from backstory.cli.commands.report_command import COMMANDS
 from tests.support import agent
 from tests.support.day_of_work import COMMIT, EDIT, OTHER, Log
 
@@ -247,7 +247,7 @@ def test_a_search_for_a_misspelt_word_names_the_word_it_searched_for_and_counts_
 def test_a_search_without_a_hit_says_what_to_try(two: Shell) -> None:
     done = two("chronicle", "search", "deadlock")
     assert (done.code, done.out) == (1, "")
-    assert "backstory chronicle reindex" in done.err
+    assert "backstory reindex" in done.err
 
 
 def test_a_search_on_a_machine_without_history_says_how_to_begin(bare: Shell) -> None:

@@ -1,4 +1,4 @@
-"""``chronicle standup``: what was worked on, and how far it is, by logs of Claude Code."""
+"""``report standup``: what was worked on, and how far it is, by logs of Claude Code."""
 
 from __future__ import annotations
 
@@ -348,7 +348,7 @@ def test_a_time_without_sessions_names_the_nearest_day_that_has_some(
     done = bare(*SPAN, TZ="UTC")
     assert (done.code, done.out) == (0, "")
     assert f"--since {nearest} --until {nearest}." in done.err
-    assert "backstory chronicle reindex" in done.err
+    assert "backstory reindex" in done.err
     assert bare("chronicle", "standup", "--since", nearest, "--until", nearest, TZ="UTC").out
 
 

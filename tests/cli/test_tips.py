@@ -1,4 +1,4 @@
-"""``chronicle tips`` and ``chronicle cost-tips``: what they print of logs with habits, and of logs without."""
+"""``report tips`` and ``chronicle cost-tips``: what they print of logs with habits, and of logs without."""
 
 from __future__ import annotations
 

@@ -347,7 +347,7 @@ def label_of(uid: str, sessions: Mapping[str, ListedSession]) -> str:
 
 
 def as_json(report: Blame) -> dict[str, Any]:
-    """A report as ``chronicle blame --json`` prints it."""
+    """A report as ``report blame --json`` prints it."""
     commit = report.commit
     return {
         "kind": report.kind,

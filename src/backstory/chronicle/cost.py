@@ -54,7 +54,7 @@ def cost_report(reader: Reader, query: StatsQuery, *, dearest: int, report: Call
 
 
 def as_json(report: CostReport) -> dict[str, Any]:
-    """A report as ``chronicle cost --json`` prints it."""
+    """A report as ``report cost --json`` prints it."""
     total = report.total
     return {
         "since": iso(report.query.wanted.since),

@@ -122,7 +122,7 @@ def _real_name(instructions: Instructions) -> str:
 
 
 def as_json(report: Improvements) -> dict[str, Any]:
-    """A report as ``chronicle improve --json`` prints it."""
+    """A report as ``report improve --json`` prints it."""
     return {
         "since": iso(report.wanted.since),
         "until": iso(report.wanted.until),

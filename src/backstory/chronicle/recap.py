@@ -181,7 +181,7 @@ def _goes_on(session: ListedSession) -> tuple[str, ...]:
 
 
 def as_json(report: Recap) -> dict[str, Any]:
-    """A report as ``chronicle recap --json`` prints it."""
+    """A report as ``report recap --json`` prints it."""
     session, progress = report.session, report.progress
     return {
         "session": session.uid,

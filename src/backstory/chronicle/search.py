@@ -128,7 +128,7 @@ def queries(report: SearchReport) -> dict[str, str]:
 
 
 def as_json(report: SearchReport) -> dict[str, Any]:
-    """A report as ``chronicle search --json`` prints it."""
+    """A report as ``report search --json`` prints it."""
     return {
         "query": report.query.text,
         "since": iso(report.query.since),

@@ -91,7 +91,7 @@ def _item(work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, C
 
 
 def as_json(report: Standup) -> dict[str, Any]:
-    """A report as ``chronicle standup --json`` prints it."""
+    """A report as ``report standup --json`` prints it."""
     return {
         "since": iso(report.wanted.since),
         "until": iso(report.wanted.until),

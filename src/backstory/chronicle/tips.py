@@ -119,7 +119,7 @@ def rules(*, about_costs: bool) -> dict[str, str]:
 
 
 def as_json(report: TipsReport) -> dict[str, Any]:
-    """A report as ``chronicle tips --json`` and ``chronicle cost-tips --json`` print it."""
+    """A report as ``report tips --json`` and ``report cost-tips --json`` print it."""
     facts = report.facts
     return {
         "since": iso(report.wanted.since),

@@ -25,42 +25,42 @@ else:
 
 GROUPS = {
     "Find": {
-        "list": "List sessions, newest first (--all: every project).",
         "search": "Search prompts, answers, commands and output.",
-        "show": "Show a session turn by turn.",
-        "stats": "Sum up sessions: turns, tokens, cost, time worked.",
-        "chronicle": "Report from history: what was worked on, what it cost.",
+        "list": "List sessions, newest first (--all: every project).",
+        "show": "Read a session (@12: a record, -f: follow, --md: share).",
+        "stats": "Sum up turns, tokens, cost and time (--by day, model …).",
+        "report": "Report from history: standup, recap, blame, cost, tips …",
         "sql": "Query the store with read-only SQL.",
     },
     "Run": {
-        "run": "Send a prompt to an agent, with the session so far as context.",
-        "resume": "Continue a session in its agent's own client.",
+        "run": "Send a prompt to an agent, with the session so far.",
+        "resume": "Open a session in its client (--agent: in another's).",
         "steer": "Send a message to the running agent.",
         "followup": "Queue a prompt to run when the current run ends.",
-        "ps": "List running and pending runs.",
+        "ps": "List what is running.",
         "cancel": "Stop the running agent.",
-        "queue": "Show, edit and run queued prompts.",
+        "queue": "Queue prompts for later; show, edit and run them.",
         "board": "Keep notes that later runs are offered.",
         "context": "Preview the context of the next run.",
-        "compact": "Summarise the beginning of a long session.",
+        "compact": "Summarise the start of a long session (runs send less).",
     },
     "Branches": {
-        "tree": "Show a session's turns and branches as a tree.",
+        "tree": "Show a session's turns and branches.",
         "branches": "List a session's branches.",
         "scan": "List the current branch, record by record.",
         "checkout": "Continue from another record, branch or session.",
         "branch": "Name, remove and restore branches.",
-        "diff": "Compare two branches.",
+        "diff": "Compare two branches or sessions.",
     },
     "Keep": {
         "ingest": "Import new and changed agent logs.",
-        "restore": "Write the original logs to a folder, byte for byte.",
-        "export": "Export sessions as JSON or Markdown, or in another tool's format.",
+        "restore": "Write the original logs back, byte for byte.",
+        "export": "Write sessions as JSON, Markdown or another agent's log.",
         "import": "Import the sessions of a JSON export.",
         "backup": "Copy the store to one file; safe while it is in use.",
         "merge": "Merge another copy of this project's store into it.",
         "rename": "Name a session.",
-        "project": "Say where a project lies that was moved.",
+        "project": "Tell backstory that a folder was moved.",
         "rm": "Delete sessions from the store (the agents' logs stay).",
         "verify": "Check every byte, every reference and the index.",
         "optimize": "Recompress old logs and compact the index.",
@@ -68,17 +68,17 @@ GROUPS = {
     },
     "Set up": {
         "config": "Show and change settings.",
-        "mcp": "Serve history to an agent as tools (MCP).",
+        "mcp": "Let agents search your history: mcp install AGENT.",
         "skill": "Teach an agent without MCP to search history.",
-        "migrate-home": "Move the home store, with all beside it, to another folder.",
+        "migrate-home": "Move the home store, with all its files, to another folder.",
         "completion": "Print the completion script for a shell.",
-        "help": "Show the help of a command.",
+        "help": "Show the help of a command; --all lists every command.",
     },
 }
-"""The commands, by what they are for."""
+"""Every command, by what it is for: `backstory help --all`."""
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
-SLASHED = {f"/{name}": name for name in ("chronicle", "reindex")}
-"""As people type these in another tool."""
+ALIASES = {"chronicle": "report", "/chronicle": "report", "/reindex": "reindex"}
+"""Names from other tools, which work for good."""
 CLICKS_LEAST_COLUMNS = 52
 NO_TEXT = 64
 INTERRUPTED = 130
@@ -121,7 +121,7 @@ class Commands(CommandGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        name = SLASHED.get(cmd_name, cmd_name)
+        name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(
@@ -139,17 +139,16 @@ class Commands(CommandGroup):
             ctx.obj.check_values()
             raise
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        # Descriptions begin in one column, whatever the section.
-        longest = max(map(len, COMMANDS))
-        for title, group in GROUPS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name.ljust(longest), about) for name, about in group.items()])
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        pages = importlib.import_module("backstory.cli.commands.help_command")
+        formatter.write(pages.first_page(formatter.width))
 
 
 @click.group(
     cls=Commands,
     invoke_without_command=True,
+    options_metavar="",
+    subcommand_metavar="[COMMAND]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "--version", message="backstory %(version)s")
@@ -171,10 +170,7 @@ def cli(
     or_run: bool,
     trust: bool,
 ) -> None:
-    """Search, read and continue the sessions of all your coding agents.
-
-    Without a command: the newest sessions of this project.
-    """
+    """Run a command, send the messages of --steer and --followup, or list the newest sessions of this project."""
     from backstory.cli.app import App
 
     has_texts = bool(steer or followup)

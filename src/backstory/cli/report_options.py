@@ -164,7 +164,7 @@ def print_where_there_is(
     else:
         output.talk(
             f"No sessions in this time. The nearest are of {day}: {_range(wanted, day)}. If some are missing, "
-            "`backstory chronicle reindex` imports them and rebuilds what is derived."
+            "`backstory reindex` imports them and rebuilds what is derived."
         )
 
 

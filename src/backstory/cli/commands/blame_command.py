@@ -1,4 +1,4 @@
-"""``backstory chronicle blame``: the sessions and turns behind a file, a commit or a pull request."""
+"""``backstory report blame``: the sessions and turns behind a file, a commit or a pull request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``backstory chronicle cost``: what agents used and cost."""
+"""``backstory report cost``: what agents used and cost."""
 
 from __future__ import annotations
 

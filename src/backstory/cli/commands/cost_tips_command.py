@@ -1,4 +1,4 @@
-"""``backstory chronicle cost-tips``: what would have cost less."""
+"""``backstory report cost-tips``: what would have cost less."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def command(app: App, asked: ReportQuestion, form: Form, whole: bool) -> None:
     """Find what would have cost less: context, problem, what to do, and about how much that saves.
 
-    As chronicle tips, of the patterns that are about costs, with what is known of the costs as a whole. The last 30
+    As report tips, of the patterns that are about costs, with what is known of the costs as a whole. The last 30
     days, in every project; WORDS narrow it to what is about them.
     """
     print_tips(app, asked, form, about_costs=True, whole=whole)

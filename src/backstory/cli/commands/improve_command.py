@@ -1,4 +1,4 @@
-"""``backstory chronicle improve``: what to tell agents in this repository, so that friction does not come again."""
+"""``backstory report improve``: what to tell agents in this repository, so that friction does not come again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``backstory chronicle recap``: one session in short."""
+"""``backstory report recap``: one session in short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``backstory chronicle search``: what a search finds, by repository."""
+"""``backstory report search``: what a search finds, by repository."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def command(ctx: click.Context, limit: int, asked: ReportQuestion, form: Form) -
         output.talk(why_no_sessions(app, SessionFilter()))
     elif not found.places:
         output.talk(
-            f"Nothing found for {asked.words!r}. Try fewer or other words, `backstory chronicle standup` for what was "
-            "worked on, or `backstory chronicle reindex` if sessions are missing."
+            f"Nothing found for {asked.words!r}. Try fewer or other words, `backstory report standup` for what was "
+            "worked on, or `backstory reindex` if sessions are missing."
         )
     if found.places or form.json:
         print_report(

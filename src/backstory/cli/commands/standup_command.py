@@ -1,4 +1,4 @@
-"""``backstory chronicle standup``: what was worked on."""
+"""``backstory report standup``: what was worked on."""
 
 from __future__ import annotations
 

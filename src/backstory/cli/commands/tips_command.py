@@ -1,4 +1,4 @@
-"""``backstory chronicle tips``: how you work with agents, and what to do about it."""
+"""``backstory report tips``: how you work with agents, and what to do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared by ``chronicle tips`` and ``chronicle cost-tips``."""
+"""Shared by ``report tips`` and ``report cost-tips``."""
 
 from __future__ import annotations
 

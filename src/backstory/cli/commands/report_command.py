@@ -1,4 +1,4 @@
-"""``backstory chronicle``: reports from history."""
+"""``backstory report``: reports from history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMANDS = {
 """The module of each, imported when it is asked for."""
 
 
-@click.group("chronicle", cls=LazyFamily, modules=COMMANDS)
+@click.group("report", cls=LazyFamily, modules=COMMANDS)
 def command() -> None:
     """Report from history: what was worked on, what agents used and cost, who wrote what.
 
