@@ -275,6 +275,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "steer": [("-S", "S1", "--or-run", f"steer {EVIL_NAME}"), ("-S", "S1", f"late {EVIL_NAME}"),
               ("-S", EVIL_NAME, "x")],
     "followup": [("-S", "S1", "--no-run", EVIL_NAME), ("-S", "S1", "--no-run", "--json", EVIL_NAME)],
+    "queue add": [("-S", "S1", "--no-run", EVIL_NAME)],
     "queue list": [(), ("--json",), (EVIL_NAME,)],
     "queue edit": [(EVIL_NAME, "x"), (EVIL_NAME, EVIL_NAME)],
     "queue drop": [(EVIL_NAME,)],

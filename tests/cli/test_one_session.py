@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -80,6 +81,31 @@ def test_both_ways_show_the_same_and_another_one_than_the_default(bench: Bench, 
     assert named.returncode == 0, named.stderr
     assert named.stdout == option.stdout == both.stdout
     assert named.stdout != bench.backstory(*words).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (["tree", "--records"], ["scan"]), (["tree", "--list"], ["branches"]), (["compact", "--preview"], ["context"]),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)  # fmt: skip
+def test_two_names_of_a_command_do_the_same(bench: Bench, words: list[str], same: list[str]) -> None:
+    done, expected = bench.backstory(*words, "-S", "S1"), bench.backstory(*same, "-S", "S1")
+    assert done.returncode == expected.returncode == 0, done.stderr
+    assert done.stdout == expected.stdout != ""
+
+
+def test_a_prompt_is_queued_by_either_name(bench: Bench) -> None:
+    for words in (["queue", "add"], ["followup"]):
+        assert bench.backstory(*words, "--no-run", "-S", "S1", " ".join(words)).returncode == 0
+    listed = json.loads(bench.backstory("queue", "list", "--json").stdout)
+    assert [(each["kind"], each["text"]) for each in listed] == [("followup", "queue add"), ("followup", "followup")]
+
+
+@pytest.mark.parametrize("words", [["tree", "--records", "--list"], ["compact", "--preview", "--show"]], ids=" ".join)
+def test_two_things_to_print_at_once_are_refused(bench: Bench, words: list[str]) -> None:
+    assert bench.backstory(*words).returncode == USAGE
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A command of commands, each in a module that is imported when it is asked for."""
+"""A command of commands, some or all in modules that are imported when they are asked for."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class LazyFamily(CommandGroup):
-    """``modules``: of each command by its name, the module of ``backstory.cli`` that has it as ``command``."""
+    """``modules``: of each such command by its name, the module of ``backstory.cli`` that has it as ``command``."""
 
     def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.modules)
+        return [*self.modules, *self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.modules:
-            return None
+            return super().get_command(ctx, cmd_name)
         command: click.Command = importlib.import_module(f"backstory.cli.commands.{self.modules[cmd_name]}").command
         return command

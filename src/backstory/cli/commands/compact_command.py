@@ -11,7 +11,7 @@ import msgspec
 from backstory.cli import output
 from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.trusting import may_act, trust_option
-from backstory.cli.views.summary_view import compacted_line, compacting_line, exchanges, kept_words
+from backstory.cli.views.summary_view import compacted_line, compacting_line, exchanges, kept_words, print_context
 from backstory.store.tables import compactions
 
 if TYPE_CHECKING:
@@ -23,28 +23,32 @@ if TYPE_CHECKING:
 
 @click.command("compact")
 @session_argument
-@click.option("--now", "is_now", is_flag=True, help="Also below the limit.")
+@click.option("--now", "is_now", is_flag=True, help="Compact even below the limit.")
 @click.option("--dry-run", is_flag=True, help="Only show what a summary would cover.")
-@click.option("--show", "is_show", is_flag=True, help="Show the summary in force.")
-@click.option("--undo", "is_undo", is_flag=True, help="Take the summary in force back.")
+@click.option("--preview", "is_preview", is_flag=True, help="Print the context of the next run, as `context` does.")
+@click.option("--show", "is_show", is_flag=True, help="Show the current summary.")
+@click.option("--undo", "is_undo", is_flag=True, help="Remove the current summary.")
 @click.option("--continue", "is_continuing", is_flag=True, hidden=True)
 @json_option
 @trust_option
 @store_option
 @click.pass_context
 def command(
-    ctx: click.Context, session: str | None, is_now: bool, dry_run: bool, is_show: bool, is_undo: bool,
-    is_continuing: bool, as_json: bool,
+    ctx: click.Context, session: str | None, is_now: bool, dry_run: bool, is_preview: bool, is_show: bool,
+    is_undo: bool, is_continuing: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Have an agent summarise the beginning of SESSION, so that its next contexts are short.
+    """Summarise the start of a long session, so later runs send less.
 
-    The last exchanges stay as they are. Nothing is removed: `show` has every record, and --undo takes the summary back.
+    The last exchanges stay as they are. Nothing is removed: `show` has every record, and --undo removes the summary.
     A run begins this by itself once the context has passed the setting compaction.chars.
     """
-    if sum((dry_run, is_show, is_undo)) > 1:
-        raise click.UsageError("Give one of --dry-run, --show and --undo.")
+    if sum((dry_run, is_preview, is_show, is_undo)) > 1:
+        raise click.UsageError("Give one of --dry-run, --preview, --show and --undo.")
     app: App = ctx.obj
     located = find(app, session)
+    if is_preview:
+        print_context(app, located, as_json=as_json)
+        return
     if is_show:
         _show(app, located, as_json=as_json)
         return

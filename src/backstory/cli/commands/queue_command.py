@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.cli import CommandGroup, output
+from backstory.cli import output
+from backstory.cli.lazy_family import LazyFamily
 from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
@@ -26,9 +27,9 @@ TABLE_COLUMNS_LEAST = 80
 FACTS_COLUMNS_LEAST = 8
 
 
-@click.group("queue", cls=CommandGroup)
+@click.group("queue", cls=LazyFamily, modules={"add": "followup_command"})
 def command() -> None:
-    """Show, edit and run queued prompts."""
+    """Queue prompts for later; show, edit and run them."""
 
 
 @command.command("list")

@@ -11,7 +11,7 @@ from msgspec import Struct
 from backstory.cli import output
 from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.views import path
-from backstory.cli.views.path import legend, print_records
+from backstory.cli.views.path import legend, print_branches, print_records
 from backstory.workspace.history import trees
 
 if TYPE_CHECKING:
@@ -33,21 +33,22 @@ ANSWER_COLUMNS_LEAST = 12
 @click.command("tree")
 @session_argument
 @click.option("--removed", is_flag=True, help="Also turns of removed branches.")
-@click.option("--records", "has_records", is_flag=True, help="The records of the current branch, as `scan` lists them.")
+@click.option("--records", "has_records", is_flag=True, help="List the records of the current branch, as `scan` does.")
+@click.option("--list", "has_branches", is_flag=True, help="List the branches, as `branches` does.")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, session: str | None, removed: bool, has_records: bool, as_json: bool) -> None:
+def command(app: App, session: str | None, removed: bool, has_records: bool, has_branches: bool, as_json: bool) -> None:
     """Show the turns of SESSION as a tree, and where the next prompt goes.
 
     Each line is a turn: > is the current one, * leads to it; @12 is the record number of its prompt, which every
     command accepts. A branch's tip has the branch's number and names.
     """
-    if removed and has_records:
-        raise click.UsageError("--records shows the current branch, of which nothing is removed: leave out --removed.")
+    if sum((removed, has_records, has_branches)) > 1:
+        raise click.UsageError("Give one of --records, --list and --removed.")
     found = find(app, session)
-    if has_records:
-        print_records(app, found, as_json=as_json)
+    if has_records or has_branches:
+        (print_records if has_records else print_branches)(app, found, as_json=as_json)
         return
     tree = app.reader.tree(found, removed=removed, costs=as_json)
     if as_json:

@@ -1,4 +1,4 @@
-"""The records of a path through a session, each in a line."""
+"""The records of a path through a session, or its branches, each in a line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from backstory.cli import output
 from backstory.cli.views.call_view import path_in
-from backstory.workspace.history import records
+from backstory.workspace.history import records, targets
 from backstory.workspace.history.records import Role
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App
     from backstory.workspace.history.records import PathRecord
+    from backstory.workspace.history.targets import Branch
     from backstory.workspace.located import LocatedSession
 
 TOLD_COLUMNS_LEAST = 20
@@ -93,3 +94,48 @@ def print_records(app: App, found: LocatedSession, *, as_json: bool) -> None:
 def legend(words: str) -> list[str]:
     """Return the meaning of signs, for below a list with them; none in a pipe."""
     return [output.style(words, dim=True)] if sys.stdout.isatty() else []
+
+
+# branches -------------------------------------------------------------------------------------------------------------
+
+
+HEADS = ("", "LEAF", "AT", "NAME", "LAST PROMPT", "AGENT", "DEPTH", "LAST ACTIVE")
+COLUMNS = ((72, range(8)), (50, (0, 1, 2, 3, 4, 7)), (0, (0, 1, 2, 3, 4)))
+"""The columns shown on a terminal of at least each width."""
+
+
+def print_branches(app: App, found: LocatedSession, *, as_json: bool) -> None:
+    """Print the branches of a session, the most recently active first."""
+    listed = app.reader.branches(found)
+    if as_json:
+        output.json([targets.as_json(each) for each in listed])
+        return
+    if not listed:
+        output.talk(f"{found.label} has no branches.")
+        return
+    kept = list(next(columns for least, columns in COLUMNS if output.width() >= least))
+    if not any(each.names for each in listed):
+        kept = [n for n in kept if HEADS[n] != "NAME"]
+    heads = [HEADS[n] for n in kept]
+    rows = [[_row(each)[n] for n in kept] for each in listed]
+    head, *lines = output.table(rows, flexible=heads.index("LAST PROMPT"), heads=heads)
+    output.data(head)
+    for line, branch in zip(lines, listed, strict=True):
+        output.data(output.style(line, fg="green", bold=True) if branch.is_current else line)
+    here = found.store.leaf(found.session)
+    if here is not None and not any(each.is_current for each in listed):
+        output.talk(f"The next prompt follows @{here.seq}, inside a branch.")
+
+
+def _row(branch: Branch) -> tuple[str, ...]:
+    turn = branch.turn
+    return (
+        ">" if branch.is_current else "",
+        "" if branch.number is None else str(branch.number),
+        f"@{branch.seq}",
+        output.one_line(", ".join(branch.names), NAME_COLUMNS),
+        turn.prompt,
+        turn.agent,
+        str(branch.depth),
+        output.local(turn.ended or turn.started),
+    )

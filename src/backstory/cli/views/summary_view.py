@@ -1,7 +1,8 @@
-"""Summaries as lines: one for what each stands for; all that it says, if that is asked for."""
+"""Summaries as lines, and the context of the next run, which begins with one."""
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
@@ -9,9 +10,16 @@ from backstory.cli import output
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from backstory.cli.app import App
+    from backstory.conversation.board import Offer
     from backstory.conversation.compaction import KeptFacts
     from backstory.workspace.history.transcript import ShownSummary
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.runs.contexts import ContextTurn, SessionContext
     from backstory.workspace.runs.run_events import Compacting, SummaryMade
+
+LEFT_OUT_SHOWN_MAX = 10
+"""If more turns than these are left out, they share one line; JSON lists each."""
 
 
 def summary_lines(summary: ShownSummary, *, full: bool) -> Iterator[str]:
@@ -65,3 +73,66 @@ def exchanges(count: int) -> str:
     ('1 exchange', '2 exchanges')
     """
     return f"{count} exchange{'s' * (count != 1)}"
+
+
+# contexts -------------------------------------------------------------------------------------------------------------
+
+
+def print_context(
+    app: App, found: LocatedSession, *, budget: int | None = None, offer: Offer | None = None, explain: bool = False,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Print the context that the next run of a session receives, of ``budget`` characters at most."""
+    from backstory.workspace.runs import contexts
+
+    budget = app.config.settings.run.context_chars if budget is None else budget
+    context = app.reader.context(found, budget, explain=explain, offer=offer)
+    if as_json:
+        output.json(contexts.as_json(context))
+        return
+    output.pages(context.text.split("\n"))
+    if context.explained is not None:
+        _explain(context, context.explained)
+        if any(each.session == found.session.uid for each in app.reader.runs()):
+            output.talk("A run of this session is not stored yet: backstory show. The next run receives it, too.")
+
+
+def _rows(turns: Sequence[ContextTurn]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for state, group in groupby(turns, key=lambda each: each.state):
+        some = list(group)
+        if state != "sent" and len(some) > LEFT_OUT_SHOWN_MAX:
+            chars = sum(each.chars for each in some)
+            rows.append((f"{some[0].turn}-{some[-1].turn}", f"{chars:,}", state, ""))
+        else:
+            rows += [(str(each.turn), f"{each.chars:,}", state, each.prompt) for each in some]
+    widest = max((len(row[1]) for row in rows if "-" not in row[0]), default=0)
+    return [(row[0], row[1].rjust(widest), *row[2:]) for row in rows]
+
+
+def _explain(context: SessionContext, turns: Sequence[ContextTurn]) -> None:
+    for line in output.table(_rows(turns), flexible=3, heads=("TURN", "CHARACTERS", "", "PROMPT")):
+        output.talk(line)
+    whole = sum(each.chars for each in turns)
+    percent = round(100 * len(context.text) / context.budget) if context.budget else 100
+    is_cut = context.turns == 1 and turns[-1].chars > len(context.text)
+    brief = f"{context.turns_in_brief} before those in brief, " if context.turns_in_brief else ""
+    held = output.counted(context.turns, "turn")
+    output.talk(
+        f"{len(context.text):,} of {context.budget:,} characters ({percent} %): {held}, "
+        f"{brief}{context.turns_left_out} older ones left out. All turns together are {whole:,} characters."
+    )
+    if (summary := context.summary) is not None:
+        by = f", by {summary.agent}," if summary.agent else ""
+        output.talk(
+            f"A summary of {len(summary.summary):,} characters{by} stands for all up to @{summary.after_seq}: "
+            "backstory compact --show"
+        )
+    if context.results_left_out:
+        output.talk(f"{context.results_left_out:,} results of tools are left out, the oldest first.")
+    if is_cut:
+        output.talk(f"Turn {turns[-1].turn} alone is larger than the budget, so only its end is sent.")
+    if context.board:
+        output.talk(output.one_liner(f"Before them stand notes of the board: {', '.join(context.board)}."))
+    if context.text:
+        output.talk(f"With the tags around it, {context.prefix_chars:,} characters go before the prompt.")
