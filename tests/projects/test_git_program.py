@@ -434,17 +434,15 @@ def test_a_git_that_works_before_it_is_known_ends_with_an_interrupt(
         (tmp_path / folder).mkdir()
     (tmp_path / "bin" / "git").write_text("#!/bin/sh\nexec sleep 600\n")
     (tmp_path / "bin" / "git").chmod(0o755)
-    popen: Any = git_program._Process.__base__
-    begin, begun = popen.__init__, list[subprocess.Popen[bytes]]()
+    begin, begun = subprocess._fork_exec, list[int]()  # type: ignore[attr-defined]
 
-    def interrupted(self: subprocess.Popen[bytes], *words: Any, **how: Any) -> None:
-        begin(self, *words, **how)
-        begun.append(self)
-        raise KeyboardInterrupt
+    def interrupted(*given: Any) -> int:
+        begun.append(begin(*given))
+        signal.raise_signal(signal.SIGINT)
+        return begun[0]
 
-    monkeypatch.setattr(popen, "__init__", interrupted)
+    monkeypatch.setattr(subprocess, "_fork_exec", interrupted)
     with pytest.raises(KeyboardInterrupt):
         GitProgram(tmp_path / "work", ENVIRON | {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}).ask("status")
-    (process,) = begun
-    assert process.returncode == -signal.SIGKILL
-    process.communicate()
+    with pytest.raises(ProcessLookupError):
+        os.kill(begun[0], signal.SIGKILL)

@@ -13,18 +13,19 @@ import selectors
 import signal
 import subprocess
 import tempfile
+import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from backstory.errors import GitFailed, NoGit
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 SECONDS = 60.0
 NO_FILTER = ("unspecified", "unset", "")
@@ -48,6 +49,7 @@ _SAFE = (
     "submodule.recurse=false", "uploadpack.packObjectsHook=",
 )  # fmt: skip
 """Settings that would run a program, read a file from anywhere, or change what is printed."""
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KEPT = ("HOME", "XDG_CONFIG_HOME", "TMPDIR")
 """The only variables passed to git, with PATH: others could name another repository, or programs."""
 _SET = {
@@ -111,15 +113,16 @@ class GitProgram:
     def _call(self, words: Sequence[str], given: str, allowed: Sequence[int], seconds: float, bytes_max: int) -> Told:
         if self._program is None:
             raise NoGit
-        begun = time.monotonic()
+        begun, process = time.monotonic(), None
         try:
             with tempfile.TemporaryFile() as stdin:
                 stdin.write(given.encode("utf-8", "surrogateescape"))
                 stdin.seek(0)
-                process = _Process(
-                    [self._program, "--no-pager", *words], cwd=self._root, env=self._environ, stdin=stdin,
-                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-                )  # fmt: skip
+                with _held_signals():
+                    process = subprocess.Popen(
+                        [self._program, "--no-pager", *words], cwd=self._root, env=self._environ, stdin=stdin,
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+                    )  # fmt: skip
             with process:
                 out, said, cut = _output(process, begun + seconds, bytes_max)
         except FileNotFoundError as refused:
@@ -127,6 +130,8 @@ class GitProgram:
         except (OSError, ValueError) as refused:
             raise GitFailed(str(refused)) from refused
         finally:
+            if process is not None:
+                _end(process)
             self._left = max(0.0, self._left - (time.monotonic() - begun))
         if cut is not None:
             return Told(_text(out), f"git printed more than {bytes_max >> 20} MB" if cut == "bytes"
@@ -137,16 +142,22 @@ class GitProgram:
         return Told(_text(out) if process.returncode == 0 else "")
 
 
-class _Process(subprocess.Popen[bytes]):
-    """A process that does not outlive an interrupt of its own beginning: it may work before ``Popen`` returns."""
-
-    def __init__(self, *words: Any, **how: Any) -> None:
-        try:
-            super().__init__(*words, **how)
-        except BaseException:
-            if getattr(self, "pid", None) is not None:
-                _end(self)
-            raise
+@contextmanager
+def _held_signals() -> Iterator[None]:
+    """Handle a signal that interrupts us at the end: git may work before anybody here knows its process."""
+    # Only the main thread handles signals, and only it may say how.
+    numbers = STOPS if threading.current_thread() is threading.main_thread() else ()
+    before = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    came: list[int] = []
+    try:
+        for number in before:
+            signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for each in came:
+            signal.raise_signal(each)
 
 
 def _output(process: subprocess.Popen[bytes], until: float, bytes_max: int) -> tuple[bytearray, bytearray, str | None]:
