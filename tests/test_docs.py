@@ -14,6 +14,8 @@ import backstory
 from backstory import config, errors
 from backstory.ask import readonly
 from backstory.cli import GROUPS, INTERRUPTED, PIPE_CLOSED, cli
+from backstory.cli.failing import kind_of
+from backstory.errors import BackstoryError
 from backstory.store import open_store
 from tests.support.shown_commands import arguments, options
 
@@ -65,9 +67,22 @@ def test_the_column_lists_name_no_column_that_is_not_there(columns: dict[str, li
 
 
 def test_every_exit_code_is_listed() -> None:
-    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", EXIT_CODES, re.MULTILINE)}
+    meanings, _, _ = EXIT_CODES.partition("## Errors as JSON")
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", meanings, re.MULTILINE)}
     ours = {each.exit_code for each in vars(errors).values() if isinstance(each, type) and hasattr(each, "exit_code")}
     assert listed == ours | {0, 1, 2, INTERRUPTED, PIPE_CLOSED}
+
+
+def test_every_kind_of_error_is_listed_with_its_exit_code() -> None:
+    _, _, kinds = EXIT_CODES.partition("## Errors as JSON")
+    listed = {
+        (int(code), kind)
+        for code, row in re.findall(r"^\| (\d+) \| (.*) \|", kinds, re.MULTILINE)
+        for kind in re.findall("`(.+?)`", row)
+    }
+    known = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, BackstoryError)]
+    ours = {(each.exit_code, kind_of(each)) for each in known if each is not BackstoryError}
+    assert listed == ours | {(1, "bug"), (2, "usage"), (64, "not_text"), (130, "interrupted")}
 
 
 def test_the_examples_for_other_programs_run(tmp_path: Path) -> None:

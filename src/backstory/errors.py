@@ -72,12 +72,20 @@ class BackstoryError(Exception):
     """Never 1: that means that a search found nothing, or that a check found something."""
     below: Sequence[str | Next] = ()
     """The lines to show below the message, one command to copy in each."""
+    candidates: Sequence[str] = ()
+    """The sessions, as a command takes them, of which one was meant."""
 
     def __init__(self, *parts: str | Next) -> None:
         super().__init__(*parts)
 
     def __str__(self) -> str:
         return self.message(str)
+
+    @property
+    def next(self) -> list[str]:
+        """The commands that a person can go on with, in order."""
+        commands = [str(part) for part in self.args if isinstance(part, Next)]
+        return [*commands, *map(str, self.below)]
 
     def message(self, shown: Callable[[Next], str]) -> str:
         """Return the message, with each command ``shown`` as a face shows it."""
@@ -217,11 +225,12 @@ class NotASession(BackstoryError):
 
 
 class SessionAmbiguous(BackstoryError):
-    """Several sessions match; the message lists them."""
+    """Several sessions match; the message lists them, each with a uid as its first word."""
 
     exit_code = 64
 
     def __init__(self, wanted: str, candidates: Sequence[str]) -> None:
+        self.candidates = [each.partition(" ")[0] for each in candidates]
         listed = ", ".join(candidates)
         super().__init__(f"{wanted!r} matches several sessions: {listed}. Give more characters of the one you mean.")
 
@@ -1186,6 +1195,7 @@ class SeveralRunHere(BackstoryError):
     exit_code = 64
 
     def __init__(self, running: Sequence[str]) -> None:
+        self.candidates = running
         super().__init__(f"Several sessions are running here: {', '.join(running)}. Name the one you mean with -S.")
 
 

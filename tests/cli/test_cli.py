@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import pty
 import re
@@ -279,6 +280,36 @@ def test_an_ambiguous_session_lists_the_candidates(read_once: Shell) -> None:
     done = read_once("show", "01M7Z")
     assert (done.code, done.out) == (USAGE, "")
     assert done.err.count("01M7Z") > 3
+
+
+def error_of(shell: Shell, *words: str) -> dict[str, Any]:
+    """The error of a command that was asked for JSON."""
+    done = shell(*words)
+    error: dict[str, Any] = json.loads(done.err.splitlines()[-1])["error"]
+    assert (done.code, list(error)) == (error["code"], ["kind", "message", "code", "candidates", "next"])
+    return error
+
+
+def test_an_error_is_json_where_the_answer_would_be(read_once: Shell) -> None:
+    error = error_of(read_once, "show", "nonesuch", "--json")
+    assert (error["kind"], error["code"], error["next"]) == ("session_not_found", NO_INPUT, ["backstory list --all"])
+    assert error["message"] == read_once("show", "nonesuch").err.removeprefix("backstory: ").rstrip()
+
+
+def test_each_candidate_of_an_ambiguous_session_is_one_that_a_command_takes(read_once: Shell) -> None:
+    candidates = error_of(read_once, "show", "01M7Z", "--json")["candidates"]
+    assert len(candidates) > 3
+    assert read_once("show", candidates[0], "--json").json()["session"]["uid"].startswith(candidates[0])
+
+
+def test_a_command_line_that_is_wrong_is_json_too(read_once: Shell) -> None:
+    error = error_of(read_once, "show", "--json", "--nonesuch")
+    assert (error["kind"], error["code"]) == ("usage", 2)
+    assert error["next"][0].endswith("backstory show --help")
+
+
+def test_a_word_that_only_looks_like_the_option_asks_for_no_json(read_once: Shell) -> None:
+    assert read_once("show", "--", "--json").err.startswith("backstory: No session matches '--json'")
 
 
 def test_search_gives_its_fields(read_once: Shell) -> None:

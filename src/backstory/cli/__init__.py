@@ -80,6 +80,7 @@ COMMANDS = {name: about for group in GROUPS.values() for name, about in group.it
 ALIASES = {"chronicle": "report", "/chronicle": "report", "/reindex": "reindex"}
 """Names from other tools, which work for good."""
 CLICKS_LEAST_COLUMNS = 52
+BUG = 1
 NO_TEXT = 64
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -244,7 +245,7 @@ def main() -> None:
         if isinstance(fault := stopped.__cause__, EOFError):
             code = _refused(fault)
         else:
-            failing.refuse("stopped; everything stored so far is complete")
+            failing.refuse_for("interrupted", "stopped; everything stored so far is complete", INTERRUPTED)
             code = INTERRUPTED
     except (BrokenPipeError, _ReaderGone):
         # The reader of our output has gone (`| head`): no error, and no more output is possible.
@@ -267,7 +268,8 @@ def _refused(failed: Exception) -> int:
             return failed.exit_code
         case UnicodeEncodeError():
             # Arguments are bytes to the system; to be looked up in the store they must be text.
-            failing.refuse(f"not UTF-8, so no session or setting can have this name: {ascii(failed.object)[:80]}")
+            why = f"not UTF-8, so no session or setting can have this name: {ascii(failed.object)[:80]}"
+            failing.refuse_for("not_text", why, NO_TEXT)
             return NO_TEXT
         case BackstoryError():
             refused = failed
@@ -279,8 +281,8 @@ def _refused(failed: Exception) -> int:
             refused = OutputFailed(failed.strerror or str(failed))
         case _:
             # Our own bug. It is printed here, through `failing`, because its text may quote untrusted input.
-            failing.trace(failed)
-            return 1
+            failing.refuse_bug(failed, BUG)
+            return BUG
     failing.refuse(refused)
     if isinstance(refused, OutputFailed):
         _discard_output()

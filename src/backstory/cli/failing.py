@@ -1,18 +1,41 @@
-"""Errors of a command, for the person who typed it: one line in a pipe, broken between words on a terminal."""
+"""Errors of a command: one line in a pipe, broken between words on a terminal, an object where JSON was asked for."""
 
 from __future__ import annotations
+
+import re
+import sys
+from itertools import takewhile
+from typing import TYPE_CHECKING
 
 import click
 
 from backstory.cli import output
 from backstory.cli.output import parts
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def refuse(refused: BaseException | str) -> None:
+    from backstory.errors import BackstoryError
+
+_CAPITAL = re.compile("(?<!^)(?=[A-Z])")
+
+
+def refuse(refused: BackstoryError) -> None:
     """Print why a command failed, in one line in a pipe; below it the additional lines of the error."""
-    output.talk(_broken(f"backstory: {output.one_liner(str(refused))}"))
-    for line in getattr(refused, "below", ()):
-        output.talk(_broken(f"  {output.one_liner(str(line))}"))
+    if not _is_json():
+        say(str(refused), [str(line) for line in refused.below])
+        return
+    _print_object(kind_of(type(refused)), str(refused), refused.exit_code, refused.next, refused.candidates)
+
+
+def kind_of(refused: type[BackstoryError]) -> str:
+    """Return the name that an error has in JSON.
+
+    >>> from backstory.errors import SessionNotFound
+    >>> kind_of(SessionNotFound)
+    'session_not_found'
+    """
+    return _CAPITAL.sub("_", refused.__name__).lower()
 
 
 def refuse_usage(refused: click.ClickException) -> None:
@@ -20,10 +43,40 @@ def refuse_usage(refused: click.ClickException) -> None:
     if isinstance(refused, getattr(click.exceptions, "NoArgsIsHelpError", ())):
         output.talk(refused.format_message())
         return
-    refuse(" ".join(refused.format_message().split()))
-    if isinstance(refused, click.UsageError) and refused.ctx is not None:
-        usage = output.one_liner(refused.ctx.get_usage())
-        output.talk(f"  {usage}\n  Help: {refused.ctx.command_path} --help")
+    message, context = " ".join(refused.format_message().split()), getattr(refused, "ctx", None)
+    if _is_json():
+        _print_object("usage", message, refused.exit_code, [f"{context.command_path} --help"] if context else [])
+        return
+    say(message)
+    if context is not None:
+        output.talk(f"  {output.one_liner(context.get_usage())}\n  Help: {context.command_path} --help")
+
+
+def refuse_for(kind: str, message: str, code: int) -> None:
+    """Print why a command failed that no error of ours is the reason of."""
+    if _is_json():
+        _print_object(kind, message, code)
+    else:
+        say(message)
+
+
+def say(message: str, below: Sequence[str] = ()) -> None:
+    """Print a message in one line, and further lines below it."""
+    output.talk(_broken(f"backstory: {output.one_liner(message)}"))
+    for line in below:
+        output.talk(_broken(f"  {output.one_liner(line)}"))
+
+
+def _is_json() -> bool:
+    """Return True if the command line asks for JSON: the command that would know may not have begun."""
+    return "--json" in takewhile(lambda word: word != "--", sys.argv[1:])
+
+
+def _print_object(
+    kind: str, message: str, code: int, commands: Sequence[str] = (), candidates: Sequence[str] = ()
+) -> None:
+    found = {"kind": kind, "message": message, "code": code, "candidates": candidates, "next": commands}
+    output.talk(output.encoded({"error": found}))
 
 
 def _broken(line: str) -> str:
@@ -33,6 +86,13 @@ def _broken(line: str) -> str:
         return line
     line = output.clean(line)
     return "\n".join(" " * indent + line[start:end] for indent, start, end in parts(line, most))
+
+
+def refuse_bug(failed: BaseException, code: int) -> None:
+    """Print the traceback of our own bug, and with JSON a last line as of any error."""
+    trace(failed)
+    if _is_json():
+        _print_object("bug", f"{type(failed).__name__}: {failed}", code)
 
 
 def trace(failed: BaseException | None) -> None:
