@@ -66,7 +66,7 @@ def questions(reader: Reader) -> list[Asked]:
 
     return [
         Asked("a page from the top", 5, page()),
-        Asked("the page behind it", 5, page(after=first.sessions[-1])),
+        Asked("the page behind it", 5, page(after=first.end)),
         Asked("the number of sessions, known", 1, lambda reader: reader.count(EVERYWHERE)),
         Asked("a page by a title few have", 50, page(SessionFilter(everywhere=True, title=word))),
         Asked("a page by a title many have", 50, page(SessionFilter(everywhere=True, title="an"))),

@@ -101,6 +101,15 @@ class SessionNotFound(BackstoryError):
         super().__init__(f"No session matches {wanted!r}. Try: ", Next("list", all=True))
 
 
+class CursorUnknown(BackstoryError):
+    """A text is no cursor of a list, or of one that is sorted otherwise."""
+
+    exit_code = 66
+
+    def __init__(self, cursor: str) -> None:
+        super().__init__(f"{cursor!r:.80} is no place in this list. Begin with its first page.")
+
+
 class OutOfScope(BackstoryError):
     """An agent asked for a session that its server does not answer from."""
 

@@ -85,7 +85,7 @@ def test_pages_follow_each_other_without_a_gap_or_a_repetition(place: Place) -> 
         assert page.total == 10
         if not page.has_more:
             break
-        after = page.sessions[-1]
+        after = page.end
     assert found == whole
     assert len(set(found)) == 10
 

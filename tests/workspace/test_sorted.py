@@ -69,7 +69,7 @@ def test_pages_by_cost_follow_each_other_without_a_gap(place: Place) -> None:
         assert page.total == 23
         if not page.has_more:
             break
-        after = page.sessions[-1]
+        after = page.end
     assert (len(seen), set(seen)) == (23, set(uids))
 
 

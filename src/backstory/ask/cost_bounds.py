@@ -36,7 +36,7 @@ def sort_keys(db: apsw.Connection, wanted: ListFilter, prices: PriceTable) -> li
     """Every session that is listed, in the order of ``listed``, with what it costs at most; None: nobody knows."""
     listed = sessions.in_order(db, wanted)
     most = bounds(db, prices, [session_id for session_id, _, _ in listed])
-    return [SortKey(session_id, uid, most.get(session_id)) for session_id, uid, _ in listed]
+    return [SortKey(session_id, uid, at, most.get(session_id)) for session_id, uid, at in listed]
 
 
 def bounds(db: apsw.Connection, prices: PriceTable, wanted: Sequence[int]) -> dict[int, float]:

@@ -42,6 +42,11 @@ CLAIMED = (
     "select 1 from turns c where c.session_id = o.id and c.uid = t.uid and c.native_id = s.native_id))))"
 )
 """A session ``s`` that is an agent's own log of runs that are here themselves, and of nothing else."""
+LOGS_OF_RUNS = (
+    "(select l.id from sessions o cross join turns r on r.session_id = o.id cross join sessions l "
+    "on l.native_id = r.native_id where o.owner is not null and l.owner is null)"
+)
+"""The sessions that are logs of such runs: where all sessions are asked, found once from the runs, which are fewer."""
 IS_RUN = (
     "exists (select 1 from turns r join sessions o on o.id = r.session_id "
     "where r.uid = t.uid and r.native_id = s.native_id and o.owner is not null)"
@@ -55,6 +60,12 @@ MAY_BE_SHOWN_ELSEWHERE = (
 """True if a session ``s`` may have such turns; most have none, and this is known at once."""
 HIDDEN = f"({CLAIMED} or {written.IS_ONLY_COPIES})"
 """A session ``s`` of which everything is shown elsewhere."""
+HIDDEN_OF_ALL = f"(s.id in {LOGS_OF_RUNS} and {CLAIMED} or {written.IS_ONLY_COPIES})"
+"""The same, quicker where all sessions are asked, and slower where a few are."""
+MAY_BE_SHOWN_ELSEWHERE_OF_ALL = (
+    f"((s.relation is 'continuation' or s.id in {LOGS_OF_RUNS} or s.id in {written.SESSIONS}) "
+    f"and {MAY_BE_SHOWN_ELSEWHERE})"
+)
 
 
 def all_hidden(db: apsw.Connection) -> list[int]:

@@ -32,6 +32,8 @@ NO_KEY = -1
 _IS_WRITTEN = "length({turn}native_id) = 36 and substr({turn}native_id, 15, 1) = '5'"
 """As the index ``idx_turns_written`` says it."""
 
+SESSIONS = f"(select session_id from turns where {_IS_WRITTEN.format(turn='')})"
+"""The sessions with such turns."""
 _IS_NEW = "id > coalesce((select max(turn_id) from written_turns), 0)"
 """A turn that is not indexed. Its id is never given again."""
 

@@ -109,10 +109,13 @@ def conditions(wanted: Selection) -> tuple[list[str], list[object]]:
     return conditions, values
 
 
-def listed_conditions(wanted: ListFilter) -> tuple[list[str], list[object]]:
-    """Conditions on a session ``s`` that is listed, with their values."""
+def listed_conditions(wanted: ListFilter, *, of_all: bool = False) -> tuple[list[str], list[object]]:
+    """Conditions on a session ``s`` that is listed, with their values.
+
+    ``of_all``: every session of the store is looked at, and not only those of a page.
+    """
     # The same conversation is listed once: where it ran, or in the agent's own log.
-    listed = [f"not {claims.HIDDEN}", f"not {lineage.IS_REPEATED}"]
+    listed = [f"not {claims.HIDDEN_OF_ALL if of_all else claims.HIDDEN}", f"not {lineage.IS_REPEATED}"]
     if not wanted.subagents:
         # A subagent whose parent is not here would otherwise be nowhere.
         listed.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")
@@ -124,8 +127,8 @@ def listed_conditions(wanted: ListFilter) -> tuple[list[str], list[object]]:
         more.append("s.created < ?")
         values.append(iso(wanted.until))
     if wanted.title is not None:
-        more.append(f"{_TITLE} like ? escape '!'")
-        values.append(f"%{_like_quoted(' '.join(wanted.title.split()))}%")
+        more.append(_HAS_TITLE_OF_ALL if of_all else _HAS_TITLE)
+        values += [title_pattern(wanted.title)] * (3 if of_all else 1)
     return listed + more, values
 
 
@@ -155,7 +158,22 @@ FIRST_PROMPT = (
     "first_seq, id limit 1)"
 )
 """The first prompt of a session. A subagent may have been given its parent's turns: its task is what comes behind."""
-_TITLE = f"coalesce(nullif(s.name, ''), nullif(trim(s.title), ''), {FIRST_PROMPT})"
+_CALLED = "coalesce(nullif(s.name, ''), nullif(trim(s.title), ''))"
+_LIKE = "like ? escape '!'"
+_HAS_TITLE = f"coalesce({_CALLED}, {FIRST_PROMPT}) {_LIKE}"
+"""A session ``s`` with a text in its title."""
+_PROMPTED = f"select session_id from turns where substr(prompt, 1, 200) {_LIKE}"
+_HAS_TITLE_OF_ALL = (
+    # One look at every turn is quicker than a look for the first turn of every session.
+    f"({_CALLED} {_LIKE} or {_CALLED} is null and s.id in ({_PROMPTED}) and {FIRST_PROMPT} {_LIKE})"
+)
+MAY_HAVE_TITLE = f"select s.id from sessions s where {_CALLED} {_LIKE} union all {_PROMPTED} limit ?"
+"""The sessions that may have a text in their title, which is given twice, and some of them twice."""
+
+
+def title_pattern(title: str) -> str:
+    """Return the pattern of titles with a text in them."""
+    return f"%{_like_quoted(' '.join(title.split()))}%"
 
 
 def _like_quoted(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +19,13 @@ from backstory.store.intake import claims, coverage
 from backstory.store.moves import VALUE_CHARS_MAX
 from backstory.store.schema import fetch
 from backstory.store.tables import turns
-from backstory.store.tables.session_filter import FIRST_PROMPT, ListFilter, listed_conditions
+from backstory.store.tables.session_filter import (
+    FIRST_PROMPT,
+    MAY_HAVE_TITLE,
+    ListFilter,
+    listed_conditions,
+    title_pattern,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,10 +151,11 @@ Sort = Literal["cost", "turns", "time", "tokens"]
 
 
 class SortKey(Struct, frozen=True, gc=False):
-    """A session and what it is sorted by, None where that is not known: of a cost, what it is at most."""
+    """A session, and what it costs at most, None where that is not known."""
 
     id: int
     uid: str
+    last_active: int | None
     value: float | None
 
 
@@ -199,48 +206,125 @@ _COLUMNS = (
     f"s.owner is (select value from meta where key = 'store_id'), {_TOKENS}, "
     f"s.context_chars, s.context_limit, {_PARTIAL}, null, null"
 )
-_SORTED_BY: dict[Sort, str] = {"cost": "null", "turns": _TURNS, "time": _DURATION, "tokens": _TOKENS}
+_SORTED_BY: dict[str, str] = {
+    sort: value.replace(claims.MAY_BE_SHOWN_ELSEWHERE, claims.MAY_BE_SHOWN_ELSEWHERE_OF_ALL)
+    for sort, value in (("turns", _TURNS), ("time", _DURATION), ("tokens", _TOKENS))
+}
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
 _ORDER = "s.last_active desc, s.uid desc"
 """As the index has it, so that a page reads no more sessions than it shows. Those without a time come last."""
 Cursor = tuple[int | None, str]
 """A place in the list of sessions: behind the one with this last_active and uid."""
-_BEHIND = ("+s.last_active < ? or s.last_active is null", "+s.last_active < ?")
-"""The condition of sessions behind one that has a time, and behind one that has none."""
 
 
-def listed(
-    db: apsw.Connection, wanted: ListFilter, *, after: Cursor | None = None, limit: int = -1, offset: int = 0
-) -> list[Session]:
-    """Sessions, the last active first. ``after``: only those behind this place."""
-    conditions, values = listed_conditions(wanted)
-    if after is not None:
-        # The sign keeps SQLite from collecting all of them: it is to walk the index in its order.
-        time, uid = after
-        conditions.append(f"({_BEHIND[time is None]} or (+s.last_active is ? and s.uid < ?))")
-        values += [time, time, uid]
+class Position(NamedTuple):
+    """The place of a session in a list: the value that it is sorted by (None: not known), its time, its uid."""
+
+    value: float | None
+    last_active: int | None
+    uid: str
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """A part of a list: some sessions behind a position, or ``backwards`` those before it, the nearest first.
+
+    ``at``: None for the beginning, or for the end. ``limit``: below zero for all.
+    """
+
+    sort: Sort | None = None
+    at: Position | None = None
+    backwards: bool = False
+    limit: int = -1
+    offset: int = 0
+
+
+def listed(db: apsw.Connection, wanted: ListFilter, part: Part) -> list[tuple[Position, Session]]:
+    """Return a part of the list of sessions, each with its position."""
+    found = _in_part(db, wanted, part)
+    is_behind_time = part.at is not None and part.at.last_active is not None and not part.backwards
+    if is_behind_time and len(found) != part.limit and _is_range(part):
+        # The index has those without a time in another place.
+        left = max(part.limit - len(found), -1)
+        found += _in_part(db, wanted, replace(part, at=Position(None, None, BEHIND_EVERY_UID), limit=left))
+    return found
+
+
+TITLED_MAX = 1_000
+"""If more sessions may have a text in their title, the first of them are soon found in the order of the list."""
+BEHIND_EVERY_UID = "["
+"""Sorts after every letter of the alphabet of uids."""
+
+
+def _is_range(part: Part) -> bool:
+    """Return True if the index of times has the part in one piece, so that little more than what is shown is read."""
+    return part.sort is None and part.limit >= 0 and not part.offset
+
+
+def _in_part(db: apsw.Connection, wanted: ListFilter, part: Part) -> list[tuple[Position, Session]]:
+    """Return a part of the list; of a range behind a session with a time, without those that have none."""
+    at, is_range = part.at, _is_range(part)
+    conditions, values = listed_conditions(wanted, of_all=not is_range)
+    if is_range and wanted.title is not None and len(titled := _may_have_title(db, wanted.title)) <= TITLED_MAX:
+        # Few among many: to walk the index until a page is full would be to read nearly all of it.
+        conditions.append("s.id in (select value from json_each(?))")
+        values.append(schema.json_list(titled))
+        is_range = False
+    way = "asc" if part.backwards else "desc"
+    order = f"{'' if is_range else f'value {way}, +'}last_active {way}, uid {way}"
+    behind = ["1"]
+    if at is not None:
+        # Here it keeps SQLite from collecting both sides of an ``or``: it is to walk the index in its order.
+        keys = [("+last_active", at.last_active), ("+uid", at.uid)]
+        sentence, bound = _beyond([("value", at.value), *keys] if part.sort else keys, part.backwards)
+        behind.append(sentence)
+        values += bound
+        if is_range and at.last_active is not None:
+            behind.append(f"last_active {'>=' if part.backwards else '<='} ?")
+            values.append(at.last_active)
+        elif is_range and not part.backwards:
+            behind.append("last_active is null")
     # What is counted of a session is counted of those on the page only.
     rows = db.execute(
-        f"with page as materialized (select s.id from sessions s where {' and '.join(conditions)} "
-        f"order by {_ORDER} limit ? offset ?) "
-        f"select {_COLUMNS} {_FROM} where s.id in (select id from page) order by {_ORDER}",
-        (*values, limit, offset),
+        f"with keyed as (select s.id, {_SORTED_BY[part.sort] if part.sort else 'null'} as value, s.last_active, s.uid "
+        f"from sessions s where {' and '.join(conditions)}), page as materialized (select * from keyed "
+        f"where {' and '.join(behind)} order by {order} limit ? offset ?) "
+        f"select page.value, {_COLUMNS} from page cross join sessions s on s.id = page.id "
+        "left join sessions p on p.id = s.parent_id "
+        f"order by page.value {way}, s.last_active {way}, s.uid {way}",
+        (*values, part.limit, part.offset),
     )
-    return [_session(row) for row in rows]
+    found = ((value, _session(tuple(row))) for value, *row in rows)
+    return [(Position(value, each.last_active, each.uid), each) for value, each in found]
 
 
-def sort_keys(db: apsw.Connection, wanted: ListFilter, sort: Sort) -> list[SortKey]:
-    """Every session that is listed, in the order of ``listed``, with what it is sorted by."""
-    return [SortKey(*row) for row in in_order(db, wanted, _SORTED_BY[sort])]
+def _may_have_title(db: apsw.Connection, title: str) -> list[int]:
+    """The sessions that may have a text in their title, or more than ``TITLED_MAX`` of them."""
+    pattern = title_pattern(title)
+    rows = fetch(db, tuple[int], MAY_HAVE_TITLE, (pattern, pattern, TITLED_MAX + 1))
+    return list({each for (each,) in rows}) if len(rows) <= TITLED_MAX else [each for (each,) in rows]
 
 
-def in_order(db: apsw.Connection, wanted: ListFilter, value: str = "null") -> list[tuple[int, str, float | None]]:
-    """The id and uid of every session that is listed, in the order of ``listed``, each with a value of ``s`` in SQL."""
-    conditions, values = listed_conditions(wanted)
-    # The sign keeps SQLite from the index: to look up every session there is takes longer than to sort them.
+def _beyond(keys: Sequence[tuple[str, object]], backwards: bool) -> tuple[str, list[object]]:
+    """Return the condition of rows behind one with these values, the greatest first and nulls last, or before it."""
+    (key, value), *rest = keys
+    if value is None:
+        sentence, values = (f"{key} is not null" if backwards else "0"), list[object]()
+    elif backwards:
+        sentence, values = f"{key} > ?", [value]
+    else:
+        sentence, values = f"({key} < ? or {key} is null)", [value]
+    if not rest:
+        return sentence, values
+    following, more = _beyond(rest, backwards)
+    return f"({sentence} or ({key} is ? and {following}))", [*values, value, *more]
+
+
+def in_order(db: apsw.Connection, wanted: ListFilter) -> list[tuple[int, str, int | None]]:
+    """The id, uid and time of every session that is listed, in the order of ``listed``."""
+    conditions, values = listed_conditions(wanted, of_all=True)
     order = _ORDER.replace("s.last_active", "+s.last_active")
-    sql = f"select s.id, s.uid, {value} from sessions s where {' and '.join(conditions)} order by {order}"
-    return fetch(db, tuple[int, str, float | None], sql, values)
+    sql = f"select s.id, s.uid, s.last_active from sessions s where {' and '.join(conditions)} order by {order}"
+    return fetch(db, tuple[int, str, int | None], sql, values)
 
 
 def several(db: apsw.Connection, session_ids: Sequence[int]) -> list[Session]:
@@ -253,7 +337,7 @@ def several(db: apsw.Connection, session_ids: Sequence[int]) -> list[Session]:
 
 def counts(db: apsw.Connection, wanted: ListFilter) -> dict[str | None, int]:
     """Return the number of sessions that ``listed`` returns, by the store that owns them; None: their logs do."""
-    conditions, values = listed_conditions(wanted)
+    conditions, values = listed_conditions(wanted, of_all=True)
     # Without the sign SQLite would look each of them up by the index of owners.
     rows = fetch(
         db,

@@ -9,18 +9,23 @@ from __future__ import annotations
 import math
 from heapq import heappop, heappush, merge
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 from msgspec.structs import replace
 
 from backstory.ask import costs as stored_costs
 from backstory.ask.costs import of_turn, price_table
 from backstory.errors import BackstoryError, StoreNotFound
+from backstory.lazy import lazy_module
 from backstory.runs.spool import running_runs
 from backstory.store.tables import session_filter, turns
 from backstory.store.tables import sessions as stored_sessions
+from backstory.store.tables.sessions import Part, Position
 from backstory.workspace.history.sessions import (
+    END,
     UID_SHOWN,
+    Cursor,
     LastTurn,
     ListedSession,
     Page,
@@ -33,6 +38,7 @@ from backstory.workspace.runs.running import with_runs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from backstory.ask import cost_bounds
     from backstory.runs.spool import Run
     from backstory.store import Session, Store
     from backstory.store.tables.session_filter import ListFilter
@@ -40,9 +46,22 @@ if TYPE_CHECKING:
     from backstory.workspace.place import Place
 
     _Place = tuple[Store, Session]
-    _Keyed = tuple[Store, SortKey]
+    _Keyed = tuple[float, int, int, SortKey]
+    """Less what a session costs at most, its place among equals, the number of its store, and itself."""
+else:
+    cost_bounds = lazy_module("backstory.ask.cost_bounds")
 
 
+class _Found(NamedTuple):
+    """A session of a list, its position, and the store that it is shown from, with that one's number."""
+
+    at: Position
+    number: int
+    store: Store
+    session: Session
+
+
+TIME_MAX = (1 << 63) - 1
 LARGE_PAGE = 2_000
 """At most so many sessions are read at once; a page costs more the farther behind it is."""
 COSTS_AT_ONCE = 100
@@ -59,18 +78,24 @@ class Listing:
         """A page of the sessions that are listed here, each once, in the order that is asked for."""
         wanted, page = wanted or SessionFilter(), page or Page()
         stores = self.stores(everywhere=wanted.everywhere)
-        most = page.limit + 1 if page.limit else None
-        keyed = None if page.sort is None else self._keyed(stores, wanted, page.sort)
-        merged = self._merged(stores, wanted, page, most) if keyed is None else self._sorted(keyed, page)
-        found = list(islice(merged, most))
-        has_more = most is not None and len(found) == most
-        shown = found[:-1] if has_more else found
-        is_whole = not has_more and page.after is None
+        most, backwards = page.limit + 1 if page.limit else None, page.before is not None
+        # A cost is computed when it is asked for, so no store can sort by it.
+        ways = self._by_cost if page.sort == "cost" else self._merged
+        found = list(islice(ways(stores, wanted, page, most), most))
+        goes_on = most is not None and len(found) == most
+        shown = found[:-1] if goes_on else found
+        if backwards:
+            shown.reverse()
+        is_whole = not goes_on and page.after is None and page.before in (None, END)
         running = self._running()
+        places = [(each.store, each.session) for each in shown]
         return SessionPage(
-            sessions=self.values(stores, shown, running, running, everywhere=wanted.everywhere),
-            total=len(shown) if is_whole else self._total(stores, wanted) if keyed is None else len(keyed),
-            has_more=has_more,
+            sessions=self.values(stores, places, running, running, everywhere=wanted.everywhere),
+            total=len(shown) if is_whole else self._total(stores, wanted),
+            has_more=page.before != END if backwards else goes_on,
+            has_earlier=goes_on if backwards else page.after is not None,
+            start=_cursor(shown[0], page.sort) if shown else None,
+            end=_cursor(shown[-1], page.sort) if shown else None,
         )
 
     def pages(self, wanted: SessionFilter, first: int) -> Iterator[SessionPage]:
@@ -79,7 +104,7 @@ class Listing:
         yield page
         while page.has_more:
             limit = min(limit * 4, LARGE_PAGE)
-            page = self.sessions(wanted, Page(limit=limit, after=page.sessions[-1]))
+            page = self.sessions(wanted, Page(limit=limit, after=page.end))
             yield page
 
     def count(self, wanted: SessionFilter | None = None) -> int:
@@ -95,7 +120,7 @@ class Listing:
     def placed(self, wanted: SessionFilter) -> list[tuple[Store, Session, ListedSession]]:
         """All sessions of the list, in its order, each as its store has it and as it is listed."""
         stores = self.stores(everywhere=wanted.everywhere)
-        places = list(self._merged(stores, wanted, Page(limit=0), None))
+        places = [(each.store, each.session) for each in self._merged(stores, wanted, Page(), None)]
         values = self.values(stores, places, {}, {}, everywhere=wanted.everywhere)
         return [(store, session, value) for (store, session), value in zip(places, values, strict=True)]
 
@@ -145,55 +170,47 @@ class Listing:
         home = self._place.home_store
         return session_filter.condition_of(self.filter_of(home, wanted))
 
-    def _keyed(self, stores: list[Store], wanted: SessionFilter, sort: Sort) -> list[_Keyed]:
-        """All sessions of the list in the order of what they are sorted by; a cost is what one costs at most."""
-        found: list[_Keyed] = []
+    def _by_cost(self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None) -> Iterator[_Found]:
+        """The sessions of a page by what they cost; of those before a place every cost is computed."""
+        keyed: list[tuple[int, SortKey]] = []
         for number, store in enumerate(stores):
-            keys = _sort_keys(store, self.filter_of(store, wanted), sort)
+            keys = store.ask(cost_bounds.sort_keys, self.filter_of(store, wanted), price_table(store.prices_file))
             taken = self._taken([each.uid for each in keys], stores[:number]) if number else set[str]()
-            found += ((store, each) for each in keys if each.uid not in taken)
-        # Among equals the order of the keys stays: the last active first. What is not known comes last.
-        found.sort(key=_value, reverse=True)
-        return found
+            keyed += ((number, each) for each in keys if each.uid not in taken)
+        # Among equals their order stays: the last active first. What is not known comes last.
+        least = sorted((-_known(each.value), rank, number, each) for rank, (number, each) in enumerate(keyed))
+        ordered = _dearest(stores, least)
+        if page.before is not None:
+            ordered = reversed(list(ordered))
+        if (cursor := page.cursor) is not None:
+            place = _place(cursor.at, _number_of(cursor, stores))
+            is_wanted = place.__lt__ if page.before is not None else place.__gt__
+            ordered = (each for each in ordered if is_wanted(_place(*each[:2])))
+        yield from _whole(stores, list(islice(ordered, most)))
 
-    def _sorted(self, found: list[_Keyed], page: Page) -> Iterator[_Place]:
-        """The sessions of a page, in the order of what they are sorted by."""
-        ordered = _dearest(found) if page.sort == "cost" else iter(found)
-        if page.after is not None:
-            after = page.after.uid
-            next(uid for uid in (key.uid for _, key in ordered) if uid == after)
-        yield from self._places(list(islice(ordered, page.limit + 1 if page.limit else None)))
-
-    def _places(self, found: Sequence[_Keyed]) -> Iterator[_Place]:
-        """These sessions whole, in the same order."""
-        whole = {
-            (id(store), session.id): session
-            for store in {id(store): store for store, _ in found}.values()
-            for session in store.several_sessions([key.id for where, key in found if where is store])
-        }
-        return ((store, whole[id(store), key.id]) for store, key in found if (id(store), key.id) in whole)
-
-    def _merged(self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None) -> Iterator[_Place]:
-        lists = [self._listed(stores[: n + 1], wanted, page, most) for n in range(len(stores))]
-        return (place for place, is_taken in merge(*lists, key=_order, reverse=True) if not is_taken)
+    def _merged(self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None) -> Iterator[_Found]:
+        lists = [self._listed(stores, n, wanted, page, most) for n in range(len(stores))]
+        return (found for found, is_taken in merge(*lists, key=_order, reverse=page.before is None) if not is_taken)
 
     def _listed(
-        self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None
-    ) -> Iterator[tuple[_Place, bool]]:
-        """The sessions of the last of these stores, read as they are asked for, and whether a better one has each.
+        self, stores: list[Store], number: int, wanted: SessionFilter, page: Page, most: int | None
+    ) -> Iterator[tuple[_Found, bool]]:
+        """The sessions of the store of this number, read as they are asked for, and whether a better one has each.
 
         Those are passed on, too: how far this list is shows that no more of it need be read.
         """
-        *better, store = stores
+        store, better = stores[number], stores[:number]
         asked, limit = self.filter_of(store, wanted), -1 if most is None else most
-        after = None if page.after is None else (page.after.last_active, page.after.uid)
+        at, backwards = _at_in(number, stores, page.cursor), page.before is not None
         while True:
-            found = store.list_sessions(asked, after=after, limit=limit)
-            taken = self._taken([each.uid for each in found], better)
-            yield from (((store, each), each.uid in taken) for each in found)
+            found = store.listed_part(asked, Part(sort=page.sort, at=at, backwards=backwards, limit=limit))
+            taken = self._taken([each.uid for _, each in found], better)
+            # What is sorted by has equals, of which those of a better store come first.
+            rank = number if page.sort else 0
+            yield from ((_Found(at, rank, store, each), each.uid in taken) for at, each in found)
             if len(found) != limit:
                 return
-            after = found[-1].last_active, found[-1].uid
+            at = found[-1][0]
 
     def _taken(self, uids: list[str], better: list[Store]) -> set[str]:
         """Those of these sessions that a better store has. One in conflict stands beside the one that it says it is."""
@@ -265,37 +282,71 @@ class Listing:
         return is_here and session.number is not None and not everywhere
 
 
-def _value(each: _Keyed) -> float:
-    return -math.inf if each[1].value is None else each[1].value
+def _known(value: float | None) -> float:
+    return -math.inf if value is None else value
 
 
-def _dearest(found: Sequence[_Keyed]) -> Iterator[_Keyed]:
+def _place(at: Position, number: int) -> tuple[float, int, float, str]:
+    """Return the place of a position in the store of this number among those of all stores, the greatest first."""
+    return _known(at.value), -number, _known(at.last_active), at.uid
+
+
+def _cursor(found: _Found, sort: Sort | None) -> str:
+    return str(Cursor(sort, _hash(found.store) if sort else 0, *found.at))
+
+
+def _hash(store: Store) -> int:
+    return crc32(str(store.path).encode())
+
+
+def _number_of(cursor: Cursor, stores: Sequence[Store]) -> int:
+    """Return the number of a cursor's store; that of the home store, which is the last, where it is not read now."""
+    return next((n for n, store in enumerate(stores) if _hash(store) == cursor.store), len(stores) - 1)
+
+
+def _at_in(number: int, stores: Sequence[Store], cursor: Cursor | None) -> Position | None:
+    """Return the position that a cursor is in the store of this number: its own, or before or behind all equals."""
+    if cursor is None or cursor.sort is None or number == (of := _number_of(cursor, stores)):
+        return None if cursor is None else cursor.at
+    return Position(cursor.value, *((TIME_MAX, stored_sessions.BEHIND_EVERY_UID) if number > of else (None, "")))
+
+
+def _whole(stores: Sequence[Store], found: Sequence[tuple[Position, int, int]]) -> Iterator[_Found]:
+    """These sessions whole, in the same order."""
+    whole = {
+        (number, session.id): session
+        for number in {number for _, number, _ in found}
+        for session in stores[number].several_sessions([each for _, where, each in found if where == number])
+    }
+    return (_Found(at, n, stores[n], whole[n, each]) for at, n, each in found if (n, each) in whole)
+
+
+def _dearest(stores: Sequence[Store], found: Sequence[_Keyed]) -> Iterator[tuple[Position, int, int]]:
     """Sessions by what they cost, given by what each costs at most; no more costs are computed than are needed."""
-    known: list[tuple[float, int]] = []
+    known: list[_Keyed] = []
     start, count = 0, COSTS_AT_ONCE
     while start < len(found) or known:
-        stop = min(start + count, len(found))
-        for place, usd in zip(range(start, stop), _costs(found[start:stop]), strict=True):
-            heappush(known, (-usd, place))
-        start, count = stop, min(count * 4, LARGE_PAGE)
+        read = found[start : start + count]
+        for (_, rank, number, key), usd in zip(read, _costs(stores, read), strict=True):
+            heappush(known, (-usd, rank, number, key))
+        start, count = start + len(read), min(count * 4, LARGE_PAGE)
         # What follows costs no more than the first of it may.
-        following = (-_value(found[start]), start) if start < len(found) else (math.inf, start + 1)
-        while known and known[0] < following:
-            yield found[heappop(known)[1]]
+        while known and (start == len(found) or known[0][:2] < found[start][:2]):
+            less, _, number, key = heappop(known)
+            yield Position(None if less == math.inf else -less, key.last_active, key.uid), number, key.id
 
 
-def _costs(found: Sequence[_Keyed]) -> list[float]:
+def _costs(stores: Sequence[Store], found: Sequence[_Keyed]) -> list[float]:
     """Return the least cost of each session; below zero if nothing is known."""
-    by_store: dict[int, tuple[Store, list[int]]] = {}
-    for store, key in found:
+    by_store: dict[int, list[int]] = {}
+    for _, _, number, key in found:
         if key.value is not None:
-            by_store.setdefault(id(store), (store, []))[1].append(key.id)
+            by_store.setdefault(number, []).append(key.id)
     costs = {
-        at: store.ask(stored_costs.by_session, stored_costs.price_table(store.prices_file), ids)
-        for at, (store, ids) in by_store.items()
+        number: stores[number].ask(stored_costs.by_session, price_table(stores[number].prices_file), ids)
+        for number, ids in by_store.items()
     }
-    lows = [costs[id(store)][key.id].low_usd if key.value is not None else None for store, key in found]
-    return [-math.inf if low is None else low for low in lows]
+    return [_known(costs[number][key.id].low_usd if key.value is not None else None) for _, _, number, key in found]
 
 
 def project_id(place: Place) -> str | None:
@@ -307,15 +358,6 @@ def project_id(place: Place) -> str | None:
         return store.id
     except BackstoryError:
         return None
-
-
-def _sort_keys(store: Store, wanted: ListFilter, sort: Sort) -> list[SortKey]:
-    """All sessions that fit, the last active first, with what they are sorted by; a cost is an upper bound."""
-    if sort != "cost":
-        return store.ask(stored_sessions.sort_keys, wanted, sort)
-    from backstory.ask import cost_bounds
-
-    return store.ask(cost_bounds.sort_keys, wanted, price_table(store.prices_file))
 
 
 def _counts(store: Store, wanted: ListFilter) -> dict[str | None, int]:
@@ -343,7 +385,7 @@ def _labels(stores: list[Store], uids: Sequence[str]) -> dict[str, str]:
     return {uid: uid if uid in taken else uid[:UID_SHOWN] for uid in uids}
 
 
-def _order(listed: tuple[_Place, bool]) -> tuple[int, str, bool]:
-    (store, session), _ = listed
+def _order(listed: tuple[_Found, bool]) -> tuple[float, int, float, str, bool]:
+    found, _ = listed
     # One in conflict stands behind the one that it says it is.
-    return (-1 if session.last_active is None else session.last_active, session.uid, not store.is_elsewhere)
+    return *_place(found.at, found.number), not found.store.is_elsewhere

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
 from backstory.bounds import iso
 from backstory.derive.naming import main_folder
 from backstory.derive.pricing import UNKNOWN
-from backstory.errors import BackstoryError
+from backstory.errors import BackstoryError, CursorUnknown
 from backstory.lazy import lazy_regex
 from backstory.store.tables.session_filter import ListFilter
+from backstory.store.tables.sessions import Position
 from backstory.workspace.runs.running import meter_of
 
 if TYPE_CHECKING:
@@ -46,15 +49,58 @@ class SessionFilter(ListFilter, frozen=True, kw_only=True):
         return not self.everywhere or any((*asked, self.title, self.about))
 
 
-class Page(Struct, frozen=True, kw_only=True):
-    """The part of a list: a number of sessions (0: all), from the top or behind one that was listed.
+END = "end"
+"""The cursor behind the last session of every list: what is before it is the last page."""
 
+
+class Page(Struct, frozen=True, kw_only=True):
+    """The part of a list: a number of sessions (0: all), from the top, behind a cursor or before one.
+
+    A cursor is the ``start`` or ``end`` of a page: a place in the order, also when its session was removed since.
     ``sort``: the greatest come first; None: the last active do.
     """
 
     limit: int = 50
-    after: ListedSession | None = None
+    after: str | None = None
+    before: str | None = None
     sort: Sort | None = None
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """The place from which the part goes on; None: the beginning, or the end. Raises CursorUnknown."""
+        if self.after is not None and self.before is not None:
+            raise CursorUnknown(f"{self.after} {self.before}")
+        text = self.after if self.before is None else self.before
+        return None if text is None or text == self.before == END else Cursor.read(text, self.sort)
+
+
+class Cursor(NamedTuple):
+    """A place in a list that is sorted somehow: a position in one of its stores, of which only a hash is said."""
+
+    sort: str | None
+    store: int
+    value: float | None
+    last_active: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | None
+    uid: str
+
+    @property
+    def at(self) -> Position:
+        """The position in its store."""
+        return Position(self.value, self.last_active, self.uid)
+
+    def __str__(self) -> str:
+        return urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+    @classmethod
+    def read(cls, text: str, sort: Sort | None) -> Cursor:
+        """Return the place that a text is of. Raises CursorUnknown, also for one of another order."""
+        try:
+            found = msgspec.json.decode(urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)), type=cls)
+        except (ValueError, msgspec.MsgspecError) as refused:
+            raise CursorUnknown(text) from refused
+        if found.sort != sort:
+            raise CursorUnknown(text)
+        return found
 
 
 class ListedSession(Struct, frozen=True, kw_only=True):
@@ -127,6 +173,13 @@ class SessionPage(Struct, frozen=True, kw_only=True):
     total: int
     """The number of sessions in the whole list."""
     has_more: bool
+    """True if sessions follow."""
+    has_earlier: bool = False
+    """True if sessions come before; of a page behind a cursor this is taken for granted."""
+    start: str | None = None
+    """The cursor of its first session: ``Page(before=start)`` is the page before this one; None: it is empty."""
+    end: str | None = None
+    """The cursor of its last session, for ``Page(after=end)``."""
 
 
 def listed(
