@@ -209,9 +209,34 @@ def test_list_of_an_agent_and_of_a_few(read_once: Shell) -> None:
     found = read_once("list", "--all", "--agent", "codex", "--json").json()
     assert {tuple(each["agents"]) for each in found} == {("codex",)}
     assert len(read_once("list", "--all", "-n", "2", "--json").json()) == 2
-    done = read_once("list", "--all", "-n", "2")
+    done = read_once("list", "--all", "--limit", "2")
     assert len(done.out.splitlines()) == 2
-    assert done.err == "2 of 10 sessions; all: -n 0\n"
+    assert done.err == "2 of 10 sessions; all: --limit 0\n"
+
+
+def test_the_earlier_name_of_a_limit_works_and_says_so_but_where_installed_skills_have_it(read_once: Shell) -> None:
+    for words in (("list", "--all"), ("report", "search", "the"), ("sql", "select 1 union select 2")):
+        earlier, now = read_once(*words, "-n", "1"), read_once(*words, "--limit", "1")
+        assert (earlier.code, earlier.out) == (now.code, now.out)
+        assert earlier.err.partition("\n")[0].startswith("-n 1 is called --limit 1 now")
+        assert earlier.err.partition("\n")[2] == now.err
+    assert read_once("search", "the", "-n", "1").err == read_once("search", "the", "--limit", "1").err
+
+
+QUESTIONS = {
+    ("list", "--json"): "--here", ("stats", "--json"): "--here", ("search", "the", "--json"): "--all",
+    ("report", "standup", "--since", "2020", "--json"): "--all", ("report", "search", "the", "--json"): "--all",
+    ("report", "cost", "--since", "2020", "--json"): "--all",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", QUESTIONS, ids=" ".join)
+def test_every_question_has_both_scopes_and_one_is_the_default(read_once: Shell, words: tuple[str, ...]) -> None:
+    default = QUESTIONS[words]
+    (other,) = {"--all", "--here"} - {default}
+    assert read_once(*words, TZ="UTC").out == read_once(*words, default, TZ="UTC").out
+    assert read_once(*words, TZ="UTC").out != read_once(*words, other, TZ="UTC").out
+    assert read_once(*words, "--all", "--here").code == 2
 
 
 def test_list_here_is_this_projects_and_says_that_there_are_more(read_once: Shell) -> None:

@@ -272,7 +272,7 @@ def test_sessions_and_hits_are_counted_by_their_names(talks: Shell) -> None:
     assert talks("search", "gasket", "--json").json()["totals"] == {
         "sessions": 2, "hits": 4, "near_sessions": 0, "at_least": False,
     }  # fmt: skip
-    assert talks("search", "gasket", "-n", "1").err == "1 of 2 sessions (4 hits) · more: -n 4\n"
+    assert talks("search", "gasket", "-n", "1").err == "1 of 2 sessions (4 hits) · more: --limit 4\n"
 
 
 def test_what_fits_nearly_is_marked_and_can_be_left_out(talks: Shell) -> None:
@@ -311,7 +311,7 @@ def test_what_is_near_is_not_counted_as_what_has_the_words(talks: Shell) -> None
         said(store, "look for the washer")
     done = talks("search", "washers", "-n", "2")
     assert "washer" in done.out.splitlines()[1]
-    assert done.err == "1 of 3 sessions (3 hits) · 1 more nearly (marked near) · more: -n 8\n"
+    assert done.err == "1 of 3 sessions (3 hits) · 1 more nearly (marked near) · more: --limit 8\n"
 
 
 def test_a_word_that_was_exchanged_is_told(talks: Shell) -> None:

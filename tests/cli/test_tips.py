@@ -39,18 +39,18 @@ def test_a_report_reads_as_it_did(habitual: Shell, name: str) -> None:
 
 
 def test_every_pattern_is_found_once_in_what_the_store_has(habitual: Shell) -> None:
-    found = tips(habitual, *MAY, "--all")["tips"]
+    found = tips(habitual, *MAY, "--full")["tips"]
     assert sorted(each["pattern"] for each in found) == sorted(PATTERNS)
 
 
 def test_five_tips_are_printed_unless_all_are_asked_for(habitual: Shell) -> None:
     report = tips(habitual)
     assert (len(report["tips"]), report["left_out"]) == (5, len(PATTERNS) - 5)
-    assert "4 tips more: --all" in habitual("chronicle", "tips", *MAY, TZ="UTC").out
+    assert "4 tips more: --full" in habitual("chronicle", "tips", *MAY, TZ="UTC").out
 
 
 def test_cost_tips_are_those_about_costs_with_the_same_total_as_the_cost_report(habitual: Shell) -> None:
-    report = tips(habitual, *MAY, "--all", name="cost-tips")
+    report = tips(habitual, *MAY, "--full", name="cost-tips")
     assert {each["pattern"] for each in report["tips"]} == {"contexts", "caches", "models", "rereads"}
     cost = habitual("chronicle", "cost", "--json", *MAY, TZ="UTC").json()["total"]
     assert report["low_usd"] == pytest.approx(cost["low_usd"])
@@ -58,7 +58,7 @@ def test_cost_tips_are_those_about_costs_with_the_same_total_as_the_cost_report(
 
 
 def test_every_line_of_evidence_names_a_session_that_commands_take(habitual: Shell) -> None:
-    printed = habitual("chronicle", "tips", "--all", *MAY, TZ="UTC").out
+    printed = habitual("chronicle", "tips", "--full", *MAY, TZ="UTC").out
     lines = re.findall(r"^ {5}(\S+) @(\d+)  ", printed, re.MULTILINE)
     assert len(lines) >= 2 * len(PATTERNS)
     for label, seq in set(lines):
@@ -66,8 +66,8 @@ def test_every_line_of_evidence_names_a_session_that_commands_take(habitual: She
 
 
 def test_the_sql_of_a_tip_returns_a_row_for_each_thing_it_counts(habitual: Shell) -> None:
-    found = tips(habitual, *MAY, "--all")["tips"]
-    explained = habitual("chronicle", "tips", "--explain", "--all", *MAY, TZ="UTC").out
+    found = tips(habitual, *MAY, "--full")["tips"]
+    explained = habitual("chronicle", "tips", "--explain", "--full", *MAY, TZ="UTC").out
     queries = re.findall(r"^-- tip \d+: (\w+), [^\n]*\n(.*?);\n", explained, re.DOTALL | re.MULTILINE)
     assert [name for name, _ in queries] == [each["pattern"] for each in found]
     for (_, query), tip in zip(queries, found, strict=True):
@@ -114,7 +114,7 @@ def test_no_history_is_said_in_a_sentence(bare: Shell) -> None:
 
 def test_recorded_logs_without_habits_have_no_tips_and_the_same_costs_as_elsewhere(read_once: Shell) -> None:
     ever = ("--since", "2020-01-01")
-    done = read_once("chronicle", "tips", "--all", *ever)
+    done = read_once("chronicle", "tips", "--full", *ever)
     assert (done.code, done.out) == (0, "")
     assert done.err.startswith("No pattern in ")
     facts = tips(read_once, *ever, name="cost-tips")
@@ -138,3 +138,9 @@ def test_a_time_without_history_names_the_nearest_day_that_has_some(habitual: Sh
     done = habitual("chronicle", "tips", "--since", "2026-08-01", TZ="UTC")
     assert done.out == ""
     assert f"--since {BEGIN.year}-05-" in done.err
+
+
+def test_the_earlier_name_of_every_tip_works_and_says_so(habitual: Shell) -> None:
+    earlier = habitual("report", "tips", "--all", *MAY, TZ="UTC")
+    assert earlier.out == habitual("report", "tips", "--full", *MAY, TZ="UTC").out
+    assert "--all is called --full here now" in earlier.err

@@ -42,7 +42,7 @@ SCREENS: dict[str, tuple[str, ...]] = {
     "help": ("help",),
     "list": ("list",),
     "list-all": ("list", "--all"),
-    "list-sorted": ("list", "--all", "--sort", "turns", "-n", "3"),
+    "list-sorted": ("list", "--all", "--sort", "turns", "--limit", "3"),
     "search": ("search", "rate", "limit"),
     "search-hits": ("search", "--all-hits", "rate", "limit"),
     "ingest": ("ingest",),

@@ -84,9 +84,7 @@ def command_of(words: Sequence[str]) -> str:
 def leaves() -> set[str]:
     """Return every command that is no group of others, and the groups that do something themselves."""
     return {
-        name
-        for name, command in _commands(cli, ())
-        if not isinstance(command, click.Group) or command.invoke_without_command
+        name for name, command in commands() if not isinstance(command, click.Group) or command.invoke_without_command
     }
 
 
@@ -107,7 +105,7 @@ def in_source() -> Iterator[Shown]:
 
 def in_help() -> Iterator[Shown]:
     """Yield each command in the help of a command or an option."""
-    for name, command in _commands(cli, ()):
+    for name, command in commands():
         for text in (command.help, *(getattr(each, "help", None) for each in command.params)):
             yield from commands_in(f"{name} --help", " ".join((text or "").split()))
 
@@ -162,21 +160,21 @@ def _word(node: ast.expr) -> str:
     return "{" + ast.unparse(node) + "}"
 
 
-def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[str, click.Command]]:
+def commands(command: click.Command = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
     yield " ".join(path), command
     if isinstance(command, click.Group):
         for name in command.list_commands(click.Context(command)):
             found = command.get_command(click.Context(command), name)
             assert found is not None
-            yield from _commands(found, (*path, name))
+            yield from commands(found, (*path, name))
 
 
 def options() -> set[str]:
     """The options that any command has."""
-    return {option for _, command in _commands(cli, ()) for each in command.params for option in each.opts}
+    return {option for _, command in commands() for each in command.params for option in each.opts}
 
 
 def arguments() -> set[str]:
     """The arguments that any command has, as its help calls them."""
-    found = [each for _, command in _commands(cli, ()) for each in command.params if isinstance(each, click.Argument)]
+    found = [each for _, command in commands() for each in command.params if isinstance(each, click.Argument)]
     return {word for each in found for word in re.findall(r"[A-Z]+", each.human_readable_name)}

@@ -43,6 +43,7 @@ store_option = click.option(
     callback=_take_store,
     help="Use this store file instead of the home store.",
 )
+POSITIVE = click.IntRange(min=1)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -131,6 +132,52 @@ def pick_option(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         function = option(function)
     return function
+
+
+def limit_option(
+    about: str,
+    *,
+    kind: click.ParamType[int, int] | type[int] = POSITIVE,
+    default: int | None = None,
+    n_stays: bool = False,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--limit``. ``-n``, its earlier name, works too, and says so unless installed skills name it (``n_stays``)."""
+
+    def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def with_one(*args: Any, limit: int | None, limit_as_n: int | None, **rest: Any) -> Any:
+            if limit_as_n is not None:
+                limit = limit_as_n
+                if not n_stays:
+                    output.talk(f"-n {limit} is called --limit {limit} now; the next release no longer knows -n here.")
+            return function(*args, limit=limit, **rest)
+
+        shown = click.option("--limit", type=kind, default=default, show_default=default is not None, help=about)
+        return shown(click.option("-n", "limit_as_n", type=kind, hidden=True)(with_one))
+
+    return with_options
+
+
+def scope_options(*, everywhere: bool, has_all: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--all`` and ``--here``: the command receives ``everywhere``, by default as it is here.
+
+    ``has_all``: false where ``--all`` still means something else.
+    """
+
+    def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def with_scope(*args: Any, here: bool, everything: bool = False, **rest: Any) -> Any:
+            if here and everything:
+                raise click.UsageError("Give one of --all and --here.")
+            return function(*args, everywhere=everything or (everywhere and not here), **rest)
+
+        given: Callable[..., Any] = click.option(
+            "--here", is_flag=True, help=f"Only sessions of this project.{'' if everywhere else '  [default]'}"
+        )(with_scope)
+        every = f"Sessions of every project.{'  [default]' if everywhere else ''}"
+        return click.option("--all", "everything", is_flag=True, help=every)(given) if has_all else given
+
+    return with_options
 
 
 def readable(text: str) -> str:

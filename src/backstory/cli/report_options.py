@@ -11,7 +11,15 @@ from msgspec import Struct
 
 from backstory.chronicle.window import last, nearest_day
 from backstory.cli import output
-from backstory.cli.options import RUNNING_AGENT, filter_options, json_option, readable, store_option, why_no_sessions
+from backstory.cli.options import (
+    RUNNING_AGENT,
+    filter_options,
+    json_option,
+    readable,
+    scope_options,
+    store_option,
+    why_no_sessions,
+)
 from backstory.cli.trusting import may_act, trust_option
 from backstory.cli.views.printing import print_events, printer_for
 from backstory.derive.phrasing import prompt_for
@@ -55,7 +63,6 @@ _FORMS = (
 )
 _SESSIONS = (
     click.argument("words", nargs=-1),
-    click.option("--here", is_flag=True, help="Only this project's sessions."),
     filter_options,
 )
 
@@ -77,14 +84,20 @@ def form_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return _with(with_form, _FORMS)
 
 
-def report_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def report_options(function: Callable[..., Any], *, has_all: bool = True) -> Callable[..., Any]:
     """The options of a report about several sessions: the command receives ``asked`` and ``form``."""
 
     @wraps(function)
-    def with_sessions(*args: Any, words: tuple[str, ...], here: bool, chosen: Selection, **how: Any) -> Any:
-        return function(*args, asked=ReportQuestion(here=here, chosen=chosen, words=readable(" ".join(words))), **how)
+    def with_sessions(*args: Any, words: tuple[str, ...], everywhere: bool, chosen: Selection, **how: Any) -> Any:
+        asked = ReportQuestion(here=not everywhere, chosen=chosen, words=readable(" ".join(words)))
+        return function(*args, asked=asked, **how)
 
-    return _with(form_options(with_sessions), _SESSIONS)
+    return _with(form_options(with_sessions), (*_SESSIONS, scope_options(everywhere=True, has_all=has_all)))
+
+
+def about_one_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As ``report_options``, for a report where ``--all`` would mean nothing, or means something else."""
+    return report_options(function, has_all=False)
 
 
 def _with(function: Callable[..., Any], options: Iterable[Callable[..., Any]]) -> Callable[..., Any]:

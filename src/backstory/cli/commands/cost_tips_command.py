@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backstory.cli.report_options import report_options
-from backstory.cli.views.tips_report import all_option, print_tips
+from backstory.cli.report_options import about_one_place
+from backstory.cli.views.tips_report import full_option, print_tips
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @click.command("cost-tips", short_help="Find what would have cost less, and what to do.")
-@report_options
-@all_option
+@about_one_place
+@full_option
 @click.pass_obj
 def command(app: App, asked: ReportQuestion, form: Form, whole: bool) -> None:
     """Find what would have cost less: context, problem, what to do, and about how much that saves.

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from backstory.chronicle.improve import content_with, diff_of
 from backstory.chronicle.window import DAY_MS
 from backstory.cli import output
-from backstory.cli.report_options import print_report, print_where_there_is, report_options, wanted_by
+from backstory.cli.report_options import about_one_place, print_report, print_where_there_is, wanted_by
 from backstory.cli.views.improve_view import diff_lines, proposal_lines
 from backstory.errors import NotConfirmed, UncommittedChanges
 
@@ -30,7 +30,7 @@ SPAN_MS = 90 * DAY_MS
 
 
 @click.command("improve", short_help="Propose what to tell agents in a repository.")
-@report_options
+@about_one_place
 @click.option("--file", "name", metavar="PATH", help="The file of instructions to add to, in this repository.")
 @click.option("--diff", "only_diff", is_flag=True, help="Print only the change, for `git apply`.")
 @click.option("--apply", "is_applied", is_flag=True, help="Ask about each proposal, and add it to the file.")

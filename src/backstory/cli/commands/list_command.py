@@ -13,11 +13,13 @@ from backstory.cli.options import (
     OneOf,
     filter_options,
     json_option,
+    limit_option,
     pick_option,
     readable,
     report_elsewhere,
     report_left_behind,
     report_runs,
+    scope_options,
     store_option,
     why_no_sessions,
 )
@@ -42,19 +44,19 @@ FIRST_PAGE = 50
 
 
 @click.command("list")
-@click.option("--all", "everything", is_flag=True, help="Every session on this machine, not only this project's.")
+@scope_options(everywhere=False)
 @filter_options
 @click.option("--grep", "title", metavar="TITLE", help="Only sessions with this text in their name.")
 @click.option("--sort", type=OneOf(get_args(Sort)), help="The greatest first, not the last active.")
 @click.option("--subagents", "--helpers", "subagents", is_flag=True, help="Also the sessions of subagents.")
 @click.option("--unread", is_flag=True, help="Also stored files of an unknown format.")
-@click.option("--limit", "-n", type=int, help="How many; 0 for all.  [default: 50]")
+@limit_option("The most sessions listed; 0 for all.  [default: 50]", kind=int)
 @pick_option
 @json_option
 @store_option
 @click.pass_context
 def command(
-    ctx: click.Context, everything: bool, chosen: Selection, title: str | None, sort: Sort | None, subagents: bool,
+    ctx: click.Context, everywhere: bool, chosen: Selection, title: str | None, sort: Sort | None, subagents: bool,
     unread: bool, limit: int | None, picks: bool, prints: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List this project's sessions, newest first (--all: every project).
@@ -72,7 +74,7 @@ def command(
     limit = app.config.settings.list.limit if limit is None and not as_json else max(limit or 0, 0)
     wanted = SessionFilter(
         **chosen.shared,
-        everywhere=everything,
+        everywhere=everywhere,
         title=None if title is None else readable(title),
         subagents=subagents,
         unread=unread,
@@ -86,12 +88,12 @@ def command(
         output.json([sessions.as_json(each) for each in page.sessions])
     else:
         report_elsewhere(app)
-        if not everything:
+        if not everywhere:
             report_left_behind(app)
         if not page.sessions:
             output.talk(why_no_sessions(app, wanted))
             return
-        shown = ListOptions(now=app.workspace.now(), everywhere=everything, sort=sort, limit=limit)
+        shown = ListOptions(now=app.workspace.now(), everywhere=everywhere, sort=sort, limit=limit)
         print_page(page, shown)
 
 
@@ -169,7 +171,7 @@ def print_page(page: SessionPage, shown: ListOptions, next_steps: Sequence[str] 
         for session in page.sessions:
             output.data("\t".join(fields(session)))
         if page.has_more:
-            output.talk(f"{len(page.sessions):,} of {page.total:,} sessions; all: -n 0")
+            output.talk(f"{len(page.sessions):,} of {page.total:,} sessions; all: --limit 0")
         return
     output.pages(_screen(page, shown, next_steps))
 
@@ -286,7 +288,7 @@ def _foot(page: SessionPage, next_steps: Sequence[str]) -> Iterator[str]:
 
 
 def _next_steps(page: SessionPage, shown: ListOptions) -> Sequence[str]:
-    more = f"more: -n {4 * shown.limit}" if page.total > 4 * shown.limit else "all: -n 0"
+    more = f"more: --limit {4 * shown.limit}" if page.total > 4 * shown.limit else "all: --limit 0"
     return (
         more if page.has_more else "",
         "" if shown.everywhere else "other projects: --all",

@@ -34,7 +34,18 @@ from msgspec import Struct
 
 from backstory.ask.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
 from backstory.cli import output
-from backstory.cli.options import SESSION, TOOL, OneOf, filter_options, json_option, pick_option, readable, store_option
+from backstory.cli.options import (
+    SESSION,
+    TOOL,
+    OneOf,
+    filter_options,
+    json_option,
+    limit_option,
+    pick_option,
+    readable,
+    scope_options,
+    store_option,
+)
 from backstory.cli.output import fact_lines, spans
 from backstory.cli.views import moments
 from backstory.derive.naming import NO_PROMPT
@@ -62,7 +73,7 @@ MARKER = "BACKSTORY_RUN"
 @click.command("search")
 @click.argument("query", nargs=-1)
 @filter_options
-@click.option("--here", is_flag=True, help="Only this project's sessions.")
+@scope_options(everywhere=True)
 @click.option("--role", type=OneOf(sorted(ROLES)), help="Only what the user, the assistant, a tool, … said.")
 @click.option("--scope", "scopes", multiple=True, type=OneOf(sorted(map(str, SCOPE_WEIGHT))), help="Only there.")
 @click.option("--tool", type=TOOL, help="Only calls of this tool, and what came back.")
@@ -73,7 +84,7 @@ MARKER = "BACKSTORY_RUN"
 @click.option("--no-near", is_flag=True, help="Only the words as typed: no other forms, no parts of identifiers.")
 @click.option("--sort", type=OneOf((BY_SCORE, BY_TIME)), default=BY_SCORE, help="The best or the newest first.")
 @click.option("--all-hits", is_flag=True, help="List every hit, not one per session.")
-@click.option("--limit", "-n", type=click.IntRange(min=1), help="How many sessions, or hits.  [default: 20]")
+@limit_option("The most sessions, or hits, listed.  [default: 20]", n_stays=True)
 @pick_option
 @json_option
 @store_option
@@ -126,7 +137,7 @@ def _pick(app: App, result: SearchAnswer, *, prints: bool) -> int:
 
 def _query(
     app: App, text: str, mode: Mode, chosen: Selection, *, tool: str | None, inside: str | None,
-    without: tuple[str, ...], no_near: bool, limit: int | None, **same: Any,
+    without: tuple[str, ...], no_near: bool, limit: int | None, everywhere: bool, **same: Any,
 ) -> SearchQuery:  # fmt: skip
     return SearchQuery(
         **chosen.shared,
@@ -137,6 +148,7 @@ def _query(
         without=tuple(map(readable, without)),
         asking_run=app.environ.get(MARKER),
         near=not no_near,
+        here=not everywhere,
         limit=limit or app.config.settings.search.limit,
         **same,
     )
@@ -245,7 +257,7 @@ def counted(result: SearchAnswer) -> tuple[str, ...]:
     """Return the numbers of sessions and hits, and how to see those that are not shown."""
     findings = result.findings
     shown = len({each.shown.uid for each in findings.excerpts})
-    more = f"more: -n {4 * result.query.limit}" if findings.truncated else ""
+    more = f"more: --limit {4 * result.query.limit}" if findings.truncated else ""
     if result.query.mode is not Mode.WORDS:
         return f"the first {output.counted(shown, 'session')}" if more else output.counted(shown, "session"), more
     if not findings.sessions:

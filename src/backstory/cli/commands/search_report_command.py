@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import why_no_sessions
+from backstory.cli.options import limit_option, why_no_sessions
 from backstory.cli.output import flowing, room_beside
 from backstory.cli.report_options import print_report, report_options
 from backstory.export.safe_markdown import plain
@@ -27,7 +27,7 @@ MARKER = "BACKSTORY_RUN"
 
 
 @click.command("search", short_help="Find sessions by words, grouped by repository.")
-@click.option("--limit", "-n", type=click.IntRange(min=1), default=20, help="How many sessions.", show_default=True)
+@limit_option("The most sessions listed.", default=20)
 @report_options
 @click.pass_context
 def command(ctx: click.Context, limit: int, asked: ReportQuestion, form: Form) -> None:

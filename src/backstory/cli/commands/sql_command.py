@@ -14,7 +14,7 @@ import click
 
 from backstory.ask import readonly
 from backstory.cli import failing, output
-from backstory.cli.options import json_option, store_option
+from backstory.cli.options import json_option, limit_option, store_option
 from backstory.errors import SqlTooSlow
 from backstory.store import ROWS_MAX, TIMEOUT_S
 from backstory.workspace.queries import full_form_of
@@ -87,9 +87,7 @@ def _print_examples(ctx: click.Context, _param: click.Parameter, wanted: bool) -
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV (RFC 4180).")
 @click.option("--md", "as_markdown", is_flag=True, help="Print a Markdown table.")
-@click.option(
-    "--limit", "-n", type=click.IntRange(min=1), default=ROWS_MAX, show_default=True, help="The most rows printed."
-)
+@limit_option("The most rows printed.", default=ROWS_MAX)
 @click.option(
     "--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True, max=86_400),
     default=TIMEOUT_S, show_default=True, help="The time limit.",

@@ -15,6 +15,7 @@ from backstory.cli.options import (
     moment,
     report_elsewhere,
     report_runs,
+    scope_options,
     store_option,
     why_no_sessions,
 )
@@ -33,13 +34,13 @@ GROUPS = ("day", "project", "model", "agent", TOOL, "branch")
 
 @click.command("stats")
 @click.option("--by", type=OneOf(GROUPS), help="A line for each, and on a terminal a bar.")
-@click.option("--all", "everything", is_flag=True, help="Every project's, not only this one's.")
+@scope_options(everywhere=False)
 @filter_options
 @click.option("--line", is_flag=True, help="One line about today, of every project, for a prompt or a status bar.")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, by: str | None, everything: bool, chosen: Selection, line: bool, as_json: bool) -> None:
+def command(app: App, by: str | None, everywhere: bool, chosen: Selection, line: bool, as_json: bool) -> None:
     """Sum up sessions: turns, tokens, cost, time worked.
 
     The filters choose sessions, as in list; --since and --until choose turns by when they began. A turn that several
@@ -47,7 +48,7 @@ def command(app: App, by: str | None, everything: bool, chosen: Selection, line:
     waiting for you. Costs: $1.20 reported, ~$1.20 computed, $1.20–$1.50 between, ≥ $1.20 at least, – unknown.
     --by tool counts calls. --line reads no logs.
     """
-    wanted = SessionFilter(**chosen.shared, everywhere=everything or line)
+    wanted = SessionFilter(**chosen.shared, everywhere=everywhere or line)
     if line:
         if by or as_json or chosen.since is not None or chosen.until is not None:
             raise click.UsageError("--line is about today, in one line: without --by, --json, --since and --until.")

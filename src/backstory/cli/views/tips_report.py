@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,7 +15,7 @@ from backstory.cli.views.counting import counting
 from backstory.export.safe_markdown import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from backstory.chronicle.patterns.finding import Tip, TipEvidence
     from backstory.chronicle.tips import CostFacts, TipsReport
@@ -26,9 +27,20 @@ DAYS = 30
 YEAR_2020_MS = 1_577_836_800_000
 """Before that there were no agents."""
 
-all_option = click.option(
-    "--all", "whole", is_flag=True, help="Print every tip, not only the strongest of each pattern."
-)
+
+def full_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--full``: the command receives ``whole``. ``--all``, its earlier name, works too, and says so."""
+
+    @wraps(function)
+    def with_full(*args: Any, whole: bool, whole_as_all: bool, **rest: Any) -> Any:
+        if whole_as_all:
+            output.talk("--all is called --full here now; in the next release it means every project.")
+        return function(*args, whole=whole or whole_as_all, **rest)
+
+    shown = click.option(
+        "--full", "whole", is_flag=True, help="Print every tip, not only the strongest of each pattern."
+    )
+    return shown(click.option("--all", "whole_as_all", is_flag=True, hidden=True)(with_full))
 
 
 def print_tips(app: App, asked: ReportQuestion, form: Form, *, about_costs: bool, whole: bool) -> None:
@@ -157,7 +169,7 @@ def _ends(report: TipsReport) -> Iterator[tuple[str, list[str]]]:
         yield "Facts", list(_facts(report.facts))
         yield "Limits", list(LIMITS)
     if report.left_out:
-        yield "More", [f"{output.counted(report.left_out, 'tip')} more: --all"]
+        yield "More", [f"{output.counted(report.left_out, 'tip')} more: --full"]
 
 
 def _facts(facts: CostFacts) -> Iterator[str]:
