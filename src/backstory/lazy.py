@@ -25,8 +25,12 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        module: ModuleType = sys.modules.get(self._name) or import_module(self._name)
-        return getattr(module, name)
+        module: ModuleType | None = sys.modules.get(self._name)
+        try:
+            return getattr(module, name)
+        except AttributeError:
+            # Not imported, or another thread is just importing it, which is waited for.
+            return getattr(import_module(self._name), name)
 
 
 def lazy_module(name: str) -> Any:

@@ -6,6 +6,7 @@ made with a dictionary, and so is a small chunk, with another one; a dictionary'
 
 from __future__ import annotations
 
+import threading
 from functools import cache, cached_property, lru_cache, partial
 from io import BytesIO
 from pathlib import Path
@@ -131,7 +132,7 @@ def unpack_beginning(frame: bytes, length: int, find: FindsDictionaries) -> byte
 
 def unpack_text(frame: bytes) -> bytes:
     """Unpack a text of ``pack_text``; raises CodecError."""
-    return _unpacked(_decompressor(b""), frame)
+    return _unpacked(_unpacking.decompressor(b""), frame)
 
 
 def _unpacked(decompressor: zstandard.ZstdDecompressor, frame: bytes) -> bytes:
@@ -233,9 +234,9 @@ class EventCodec:
     def _compress(self) -> Callable[[bytes], bytes]:
         return self._compressor.compress
 
-    @cached_property
+    @property
     def _decompressor(self) -> zstandard.ZstdDecompressor:
-        return _decompressor(self.dictionary)
+        return _unpacking.decompressor(self.dictionary)
 
 
 @cache
@@ -304,15 +305,24 @@ def _small_compressor(level: int) -> zstandard.ZstdCompressor:
 def _decompressor_for(frame: bytes, find: FindsDictionaries) -> zstandard.ZstdDecompressor:
     """Return the decompressor of a frame: with the dictionary that it names, if it names one."""
     wanted = frame_dictionary(frame)
-    return _decompressor(find(wanted) if wanted else b"")
+    return _unpacking.decompressor(find(wanted) if wanted else b"")
 
 
-@lru_cache(maxsize=4)
+class _Unpacking(threading.local):
+    """The decompressors of a thread: one works on one frame at a time, and lets other threads run meanwhile."""
+
+    def __init__(self) -> None:
+        self.decompressor = lru_cache(maxsize=4)(_decompressor)
+
+
 def _decompressor(dictionary: bytes) -> zstandard.ZstdDecompressor:
     try:
         return zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict(dictionary) if dictionary else None)
     except zstandard.ZstdError as refused:
         raise CodecError(f"a dictionary of this file is damaged: {refused}") from refused
+
+
+_unpacking = _Unpacking()
 
 
 # dictionaries that lie in a store -------------------------------------------------------------------------------------

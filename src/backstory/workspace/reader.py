@@ -1,6 +1,6 @@
 """The reading interface of every face. It prints nothing, and returns values; each part is imported when it is asked.
 
-One reader is used by one thread at a time; only a ``Cancellation`` may come from another one.
+Threads may share one reader: each asks on a connection of its own. A ``snapshot`` is of the thread that made it.
 """
 
 from __future__ import annotations

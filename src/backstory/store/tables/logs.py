@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -432,18 +433,21 @@ class UnpackedChunks:
     def __init__(self) -> None:
         # The digest is part of the key: chunks that were joined since have another one at the same place.
         self._kept: dict[tuple[int, int, bytes], bytes] = {}
+        self._lock = threading.Lock()
 
     def bytes_of(self, db: apsw.Connection, log_id: int, mark: ChunkMark) -> bytes:
         """The bytes of a chunk; raises CodecError."""
         at, size, digest = mark
         key = log_id, at, digest
         # Taken out and put back, so that the oldest key is always the one that was used least recently.
-        data = self._kept.pop(key, None)
+        with self._lock:
+            data = self._kept.pop(key, None)
         if data is None:
             data = codec.unpack_chunk(_frame(db, log_id, at), size, digest, codec.dictionaries_of(db))
-        self._kept[key] = data
-        while len(self._kept) > UNPACKED_CHUNKS:
-            del self._kept[next(iter(self._kept))]
+        with self._lock:
+            self._kept[key] = data
+            while len(self._kept) > UNPACKED_CHUNKS:
+                del self._kept[next(iter(self._kept))]
         return data
 
 
