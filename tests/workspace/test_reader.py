@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, Workplace, open_store
 from backstory.store.file import connection
 from backstory.store.tables import sessions, turns
+from backstory.store.tables.queue import Queue, QueuedKind, QueuedPrompt
 from backstory.workspace.history import entries
 from backstory.workspace.history.sessions import ListedSession, Page, SessionFilter, as_json
 from backstory.workspace.located import LocatedSession
@@ -226,6 +228,44 @@ def test_the_change_token_differs_after_any_change_and_is_the_same_without(place
     tokens.append(reader.change_token())
     assert reader.change_token() == tokens[-1]
     assert len(set(tokens)) == len(tokens)
+
+
+def test_the_change_token_sees_runs_and_queues(place: Place) -> None:
+    uid = place.talk(place.project_store, "one")
+    reader, folder = Reader(place), place.home / "spool" / "RUN"
+    tokens = [reader.change_token()]
+    folder.mkdir(parents=True)
+    tokens.append(reader.change_token())
+    (folder / "stdout").write_bytes(b"begun")
+    tokens.append(reader.change_token())
+    (folder / "stdout").write_bytes(b"begun and going on")
+    tokens.append(reader.change_token())
+    with Queue(place.project_store.path) as queue:
+        queue.add([QueuedPrompt(uid="T", session_uid=uid, kind=QueuedKind.FOLLOWUP, content="then", queued=1)])
+        tokens.append(reader.change_token())
+        assert reader.change_token() == tokens[-1]
+    assert len(set(tokens)) == len(tokens)
+
+
+def test_the_change_token_is_the_same_in_every_thread_and_differs_in_none(place: Place) -> None:
+    place.talk(place.project_store, "one")
+    reader = Reader(place)
+    with ThreadPoolExecutor(1) as pool:
+        before = reader.change_token()
+        assert pool.submit(reader.change_token).result() == before
+        # A thread whose connection is opened only now has seen no commit before.
+        place.talk(place.project_store, "two")
+        after = pool.submit(reader.change_token).result()
+        assert (after == before, reader.change_token() == after) == (False, True)
+
+
+def test_a_token_of_a_snapshot_shows_what_was_changed_since_it_began(place: Place) -> None:
+    place.talk(place.home_store, "one")
+    reader = Reader(place)
+    with open_store(place.home_store.path, shared=True) as another, reader.snapshot():
+        another.create_session("two")
+        held = reader.change_token()
+    assert reader.change_token() != held
 
 
 def test_an_outline_has_every_entry_and_unpacks_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

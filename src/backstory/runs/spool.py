@@ -320,6 +320,14 @@ def list_spools(spools: Path) -> list[Spool]:
     return [Spool(folder) for folder in sorted(spools.iterdir()) if folder.is_dir()]
 
 
+def file_size(path: Path) -> int | None:
+    """Return the bytes of a file; None where it is not there."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
 def _append_whole(file: int, data: bytes) -> None:
     """Append all of it or nothing: a full disk may accept a part without an error."""
     size = os.fstat(file).st_size

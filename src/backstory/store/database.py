@@ -283,10 +283,19 @@ class Database:
         if db.in_transaction:
             yield
             return
-        with connection.reading(db, self.path):
+        # What is committed until it begins is seen then, and once more: a token may be too old, never too new.
+        with self._readers.of_moment(self.change_token()), connection.reading(db, self.path):
             # Its moment is that of the first question.
             db.execute("select count(*) from sqlite_schema").get  # noqa: B018
             yield
+
+    def change_token(self) -> tuple[int, ...]:
+        """Another value after each change by anybody while the store is open, in any thread; () without a store."""
+        try:
+            with connection.translated(self.path):
+                return self._readers.token(lambda: connection.open_reader(self.path))
+        except errors.StoreNotFound:
+            return ()
 
     def new_uid(self) -> str:
         """Return an id that no store has."""

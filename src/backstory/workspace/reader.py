@@ -201,11 +201,15 @@ class Reader:
         return self._listing.labels(uids)
 
     def change_token(self) -> tuple[Hashable, ...]:
-        """A value that differs from an earlier one if any of the stores changed since; asking for it costs nothing."""
-        return tuple(
-            (str(store.path), *store.ask_or((), stored_events.change_token))
-            for store in self._listing.stores(everywhere=False)
-        )
+        """A value that differs from an earlier one if a store, a run or a queue changed since, in whichever thread.
+
+        Asking for it costs next to nothing.
+        """
+        from backstory.store.tables import queue  # a screen asks for it, and no command
+
+        stores = self._listing.stores(everywhere=False)
+        changes = ((str(store.path), store.change_token(), queue.stamp(store.path)) for store in stores)
+        return (*changes, *self._listing.run_stamps())
 
     @contextmanager
     def snapshot(self, *, everywhere: bool = False) -> Iterator[None]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from _weakrefset import WeakSet
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import apsw
@@ -24,6 +25,10 @@ STEPS_BETWEEN_LOOKS = 5_000
 """The most steps of SQLite that a cancelled statement goes on, well below a millisecond."""
 
 
+_numbers = count()
+"""Numbers of connections, none of which begins to count where another one stopped."""
+
+
 class _Answers(NamedTuple):
     """Answers of a connection while the store was at one version."""
 
@@ -36,6 +41,8 @@ class _Mine(threading.local):
 
     db: apsw.Connection | None = None
     answers: _Answers | None = None
+    token: tuple[int, ...] | None = None
+    """The token of the moment that its snapshot is of, while that lasts."""
 
 
 class ReadingConnections:
@@ -43,6 +50,9 @@ class ReadingConnections:
 
     def __init__(self) -> None:
         self._mine = _Mine()
+        # SQLite counts commits for each connection, so one is asked for all threads, by one thread at a time.
+        self._watching: tuple[int, apsw.Connection] | None = None
+        self._lock = threading.Lock()
         # Weak: a thread that ends lets go of its connection, which closes it.
         self._open = WeakSet[apsw.Connection]()
 
@@ -54,8 +64,7 @@ class ReadingConnections:
     def keep(self, db: apsw.Connection) -> apsw.Connection:
         """Make this the connection of this thread."""
         self._mine.db, self._mine.answers = db, None
-        self._open.add(db)
-        return db
+        return self.also_close(db)
 
     def once(self, key: Hashable, ask: Callable[[], T]) -> T:
         """Return what this was answered on this thread's connection since anybody last committed, else ask."""
@@ -73,13 +82,37 @@ class ReadingConnections:
             known[key] = answer
         return known[key]  # type: ignore[return-value]
 
+    def token(self, connect: Callable[[], apsw.Connection]) -> tuple[int, ...]:
+        """Another value after each commit by anybody, the same in all threads; in a snapshot that of its moment."""
+        if self._mine.token is not None:
+            return self._mine.token
+        with self._lock:
+            if self._watching is None:
+                self._watching = next(_numbers), self.also_close(connect())
+            number, db = self._watching
+            return number, int(db.pragma("data_version"))
+
+    @contextmanager
+    def of_moment(self, token: tuple[int, ...]) -> Iterator[None]:
+        """Let this thread's token be this one while a snapshot lasts: it was asked for before that began."""
+        self._mine.token = token
+        try:
+            yield
+        finally:
+            self._mine.token = None
+
+    def also_close(self, db: apsw.Connection) -> apsw.Connection:
+        """Close this connection, too, when the others are."""
+        self._open.add(db)
+        return db
+
     def close(self) -> None:
         """Close the connections of all threads; none may be asking."""
         for db in list(self._open):
             # One that a thread took with it while it ended is closed already.
             with suppress(apsw.ConnectionClosedError):
                 db.close()
-        self._mine, self._open = _Mine(), WeakSet[apsw.Connection]()
+        self._mine, self._open, self._watching = _Mine(), WeakSet[apsw.Connection](), None
 
 
 @contextmanager

@@ -82,16 +82,6 @@ _KEPT = "not exists (select 1 from turns t where t.id = events.turn_id and t.rem
 """The condition that leaves out events of branches that a person removed."""
 
 
-def change_token(db: apsw.Connection) -> tuple[int, ...]:
-    """Another value after each change by anybody while this connection is open; only counters are read."""
-    greatest = db.execute(
-        "select coalesce((select max(id) from sessions), 0), coalesce((select max(id) from turns), 0), "
-        "coalesce((select max(id) from events), 0)"
-    ).get
-    # The pragma sees other connections only; what this one writes shows in the greatest ids.
-    return (int(db.pragma("data_version")), *greatest)
-
-
 def count(db: apsw.Connection, session_id: int) -> int:
     """Count the events of a session."""
     return int(db.execute("select count(*) from events where session_id = ?", (session_id,)).get)

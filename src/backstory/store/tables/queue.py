@@ -131,6 +131,15 @@ def path_beside(store: Path) -> Path:
     return store.with_name(store.name + ".queue.db")
 
 
+def stamp(store: Path) -> tuple[int, ...]:
+    """Return what differs after the queue beside a store changed; an owner's heartbeat is a change, too."""
+    try:
+        status = path_beside(store).stat()
+    except OSError:
+        return ()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
 class Queue:
     """The queue beside one store; each method is one transaction.
 

@@ -18,7 +18,7 @@ from backstory.ask import costs as stored_costs
 from backstory.ask.costs import of_turn, price_table
 from backstory.errors import BackstoryError, StoreNotFound
 from backstory.lazy import lazy_module
-from backstory.runs.spool import running_runs
+from backstory.runs.spool import SPOOLS, file_size, list_spools, running_runs
 from backstory.store.tables import session_filter, turns
 from backstory.store.tables import sessions as stored_sessions
 from backstory.store.tables.sessions import Part, Position
@@ -36,7 +36,7 @@ from backstory.workspace.history.sessions import (
 from backstory.workspace.runs.running import with_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from backstory.ask import cost_bounds
     from backstory.runs.spool import Run
@@ -231,6 +231,12 @@ class Listing:
         owners = {owner for each in counts for owner in each}
         in_conflict = len(self._place.conflicts) if any(store.is_elsewhere for store in stores) else 0
         return sum(max(each.get(owner, 0) for each in counts) for owner in owners) + in_conflict
+
+    def run_stamps(self) -> Iterator[tuple[Hashable, ...]]:
+        """Yield, of every run that is not stored yet, what differs after it changed."""
+        for spool in list_spools(self._place.home / SPOOLS):
+            sizes = (file_size(each) for each in (spool.stdout, spool.stderr, spool.messages))
+            yield spool.folder.name, spool.is_alive, *sizes
 
     def _running(self) -> dict[str, list[Run]]:
         running: dict[str, list[Run]] = {}
