@@ -16,8 +16,9 @@ USAGE = {"input_tokens": 10, "output_tokens": 7}
 
 def own_log(bench: Bench, *prompts: str, native_id: str | None = None, usage: dict[str, int] | None = None) -> str:
     """What the agent writes of a run beside its stream: one log with the run's session id; gives that id."""
-    words = bench.argv()
-    native_id = native_id or words[words.index("--session-id") + 1]
+    if native_id is None:
+        words = bench.argv()
+        native_id = words[words.index("--session-id") + 1]
     folder = bench.root / ".claude" / "projects" / "p"
     folder.mkdir(parents=True, exist_ok=True)
     records = []

@@ -37,10 +37,11 @@ def command() -> None:
 @click.argument("name")
 @click.argument("point", metavar="[@N|LEAF|SESSION]", required=False)
 @session_option
+@json_option
 @trust_option
 @store_option
 @click.pass_obj
-def _name(app: App, name: str, point: str | None, wanted: str | None) -> None:
+def _name(app: App, name: str, point: str | None, wanted: str | None, as_json: bool) -> None:
     """Name the current branch, or the one with this record or number. The name stays while the branch grows."""
     name = readable(name).strip()
     if not name or RECORD.fullmatch(name) or NUMBER.fullmatch(name):
@@ -55,15 +56,18 @@ def _name(app: App, name: str, point: str | None, wanted: str | None) -> None:
     late = _decide(app, found, lambda store, session: store.name_branch(session, name, to)).late
     output.talk(f"The branch with @{to.seq} is now called {output.one_line(name, TEXT_COLUMNS)!r}.")
     talk_late("Named", late)
+    if as_json:
+        output.json({**_keys(found), "name": name, "seq": to.seq})
 
 
 @command.command("unname")
 @click.argument("name")
 @session_option
+@json_option
 @trust_option
 @store_option
 @click.pass_obj
-def _unname(app: App, name: str, wanted: str | None) -> None:
+def _unname(app: App, name: str, wanted: str | None, as_json: bool) -> None:
     """Remove the NAME of a branch; the branch stays."""
     name = readable(name).strip()
     may_act(app)
@@ -73,6 +77,8 @@ def _unname(app: App, name: str, wanted: str | None) -> None:
     late = _decide(app, found, lambda store, session: store.unname_branch(session, name)).late
     output.talk(f"No branch is called {output.one_line(name, TEXT_COLUMNS)!r} any more.")
     talk_late("Unnamed", late)
+    if as_json:
+        output.json({**_keys(found), "unnamed": name})
 
 
 @command.command("rm")
@@ -113,10 +119,11 @@ def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> N
 @command.command("restore")
 @click.argument("point", metavar="[@N|NAME]", required=False)
 @session_option
+@json_option
 @trust_option
 @store_option
 @click.pass_obj
-def _restore(app: App, point: str | None, wanted: str | None) -> None:
+def _restore(app: App, point: str | None, wanted: str | None, as_json: bool) -> None:
     """Restore a removed branch: the last one removed, or the one with this record or name."""
     may_act(app)
     found = _owning(app, find(app, wanted))
@@ -127,7 +134,11 @@ def _restore(app: App, point: str | None, wanted: str | None) -> None:
     with locked(app, found.session.uid, found.label):
         back = _decide(app, found, lambda store, session: store.restore_turns(session, uid))
     measure(app.workspace, found.store, found.session)
-    output.data(f"restored {back.value} turn{'s' * (back.value != 1)}")
+    if as_json:
+        leaf = found.store.leaf(found.session)
+        output.json({**_keys(found), "restored": back.value, "seq": None if leaf is None else leaf.seq})
+    else:
+        output.data(f"restored {back.value} turn{'s' * (back.value != 1)}")
     talk_late("Restored", back.late)
     _print_leaf(found, uid)
 
@@ -135,10 +146,11 @@ def _restore(app: App, point: str | None, wanted: str | None) -> None:
 @command.command("prune")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @session_option
+@json_option
 @trust_option
 @store_option
 @click.pass_obj
-def _prune(app: App, yes: bool, wanted: str | None) -> None:
+def _prune(app: App, yes: bool, wanted: str | None, as_json: bool) -> None:
     """Delete removed branches of a session for good, with the bytes of their runs.
 
     Their times, costs and models are kept. So are logs that also hold other turns: the agents' own logs, and events
@@ -154,8 +166,16 @@ def _prune(app: App, yes: bool, wanted: str | None) -> None:
         return
     with locked(app, found.session.uid, found.label):
         late = _decide(app, found, lambda store, session: store.prune_turns(session)).late
-    output.data(f"deleted {_count(gone)}")
+    if as_json:
+        output.json({**_keys(found), "deleted": len(gone)})
+    else:
+        output.data(f"deleted {_count(gone)}")
     talk_late("Deleted", late)
+
+
+def _keys(found: LocatedSession) -> dict[str, str]:
+    """The keys by which JSON names a session."""
+    return {"uid": found.session.uid, "label": found.label}
 
 
 def _print_leaf(found: LocatedSession, uid: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import find, session_argument, store_option
+from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.workspace.runs.session_runs import still_queued
 
 if TYPE_CHECKING:
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 @click.command("cancel")
 @session_argument
 @click.option("--clear", is_flag=True, help="Also drop the prompts queued for the session.")
+@json_option
 @store_option
 @click.pass_obj
-def command(app: App, session: str | None, clear: bool) -> None:
+def command(app: App, session: str | None, clear: bool, as_json: bool) -> None:
     """Stop the run of a SESSION: the agent is interrupted, and killed after five seconds with all that it started.
 
     Without SESSION the one that is running here. Queued prompts stay queued, unless --clear is given.
@@ -37,3 +38,10 @@ def command(app: App, session: str | None, clear: bool) -> None:
         output.talk(f"The queue: {cancelled.trouble}")
     if cancelled.left:
         output.talk(still_queued(cancelled.left, located.label))
+    if as_json:
+        output.json(
+            {
+                "uid": located.session.uid, "label": located.label, "was_running": cancelled.was_running,
+                "was_summarising": cancelled.was_summarising, "dropped": cancelled.dropped, "queued": cancelled.left,
+            }
+        )  # fmt: skip

@@ -8,7 +8,7 @@ import click
 
 from backstory.cli import CommandGroup, output
 from backstory.cli.options import SETTING, json_option
-from backstory.config import AGENT
+from backstory.config import AGENT, parse
 from backstory.errors import AgentCannotRun, AgentMissing, SettingRefused, UnknownAgent
 
 if TYPE_CHECKING:
@@ -118,12 +118,15 @@ def _get(app: App, key: str, as_json: bool) -> None:
 @click.option(
     "--here", is_flag=True, help="Only for this project: run.agent, run.silence_s, or a smaller run.context_chars."
 )
+@json_option
 @click.pass_obj
-def _set(app: App, key: str, value: str, here: bool) -> None:
+def _set(app: App, key: str, value: str, here: bool, as_json: bool) -> None:
     """Change one setting; separate the items of a list with commas."""
     _check_runnable(key, value)
     file = app.config.set(key, value, here=here)
     output.talk(f"{key} is set in {file}.")
+    if as_json:
+        output.json({"key": key, "value": parse(key, value), "file": str(file)})
     if key.startswith(PROGRAM) and value and _program(app, key, value) is None:
         output.talk(f"There is no program {value} on this machine yet.")
 

@@ -24,8 +24,9 @@ def command() -> None:
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="[NEW]", required=False)
 @click.option("--undo", is_flag=True, help="Take it back: the sessions are listed in OLD again.")
+@json_option
 @click.pass_obj
-def _move(app: App, old: str, new: str | None, undo: bool) -> None:
+def _move(app: App, old: str, new: str | None, undo: bool, as_json: bool) -> None:
     """List the sessions of the folder OLD in NEW, where it was moved to. The agents' logs stay as they are.
 
     A project with a git remote is recognised by that, and one with a store of its own by the store. Sessions
@@ -39,8 +40,12 @@ def _move(app: App, old: str, new: str | None, undo: bool) -> None:
     if new is None:
         taken = moving.undo(app.workspace, before)
         output.talk(output.one_liner(f"The sessions of {taken.old} are listed there again, not in {taken.new}."))
+        if as_json:
+            output.json({"undone": moving.as_json(taken)})
         return
     moved = moving.move(app.workspace, before, app.cwd / readable(new))
+    if as_json:
+        output.json({"moved": moving.as_json(moved), "sessions": moved.sessions})
     if not moved.sessions:
         output.talk(output.one_liner(f"Nothing to do: the sessions of {moved.old} are listed in {moved.new}."))
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import sessions_argument, store_option
+from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.cli.trusting import is_agreed, may_act, talk_late, trust_option
 from backstory.workspace.runs.unsent import drop_unsent
 from backstory.workspace.stores.removing import Removal
@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 @sessions_argument
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--copies", is_flag=True, help="Also delete the sessions that hold copies of its turns, each as a whole.")
+@json_option
 @trust_option
 @store_option
 @click.pass_obj
-def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> None:
+def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool, as_json: bool) -> None:
     """Delete sessions, with their subagents', and all their bytes from the store (the agents' own logs stay).
 
     `ingest` brings them back only with --forgotten. Their numbers are not reused. Continuations and forks hold copies
@@ -46,7 +47,11 @@ def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool) -> Non
     if copies:
         removal.include_copies()
     removed = removal.perform(app.home, report)
-    talk(removal, removed, drop_unsent(app.home, removal.uids))
+    unsent = drop_unsent(app.home, removal.uids)
+    if as_json:
+        copies_left = [{"uid": each.uid, "label": each.label, "turns": each.shared} for each in removal.remaining]
+        output.json({"uids": list(removal.uids), "prompts": removed.prompts, "copies": copies_left})
+    talk(removal, removed, unsent)
 
 
 PROMPT_COLUMNS = 60
