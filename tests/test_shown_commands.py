@@ -7,8 +7,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
-from tests.support.shown_commands import SESSION, Shown, command_of, in_documents, in_help, in_source, leaves
+from backstory.cli import cli
+from backstory.cli.commands.help_command import EXAMPLES, examples
+from tests.support.shown_commands import SESSION, Shown, command_of, commands, in_documents, in_help, in_source, leaves
 from tests.support.typing_commands import Typed, has_namespaces, type_all
 
 if TYPE_CHECKING:
@@ -66,3 +69,13 @@ def test_no_command_asks_for_a_network(typed: dict[Words, Typed]) -> None:
     assert {words: each.asked for words, each in typed.items() if each.asked} == {}
     if not has_namespaces():
         pytest.skip("NOT TESTED without a network: no namespace may be made here. No command asked Python for one.")
+
+
+def test_the_help_of_every_command_ends_with_two_examples_of_it() -> None:
+    shown = {name: examples(name) for name, _ in commands() if name}
+    assert {name: found for name, found in shown.items() if len(found) != 2} == {}
+    assert len(EXAMPLES.splitlines()) == len({each for found in shown.values() for each in found})
+    for words in (("tree",), ("chronicle", "tips"), ("queue", "add")):
+        last = CliRunner().invoke(cli, [*words, "--help"]).output.splitlines()[-3:]
+        name = " ".join(words).replace("chronicle", "report")
+        assert last == ["Examples:", *(f"  backstory {each}" for each in shown[name])]

@@ -12,6 +12,7 @@ import click
 from msgspec import Struct
 
 from backstory.cli import cli
+from backstory.cli.commands.help_command import EXAMPLES
 from backstory.errors import Next
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ def in_source() -> Iterator[Shown]:
 
 
 def in_help() -> Iterator[Shown]:
-    """Yield each command in the help of a command or an option."""
+    """Yield each command in the help of a command or an option, and the examples below it."""
+    for example in EXAMPLES.splitlines():
+        yield Shown("help", f"backstory {example}")
     for name, command in commands():
         for text in (command.help, *(getattr(each, "help", None) for each in command.params)):
             yield from commands_in(f"{name} --help", " ".join((text or "").split()))

@@ -104,7 +104,19 @@ class CommandGroup(click.Group):
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
             raise no_command(self, ctx, name)
-        return super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        if found[1] is not None:
+            end_with_examples(found[1])
+        return found
+
+
+def end_with_examples(command: click.Command) -> None:
+    """Have the help of a command end with examples, which are imported only for that."""
+    command.format_epilog = _write_examples  # type: ignore[method-assign]
+
+
+def _write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    importlib.import_module("backstory.cli.commands.help_command").write_examples(ctx, formatter)
 
 
 def no_command(group: click.Group, ctx: click.Context, name: str) -> click.UsageError:

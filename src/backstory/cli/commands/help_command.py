@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from backstory.cli import COMMANDS, GROUPS, no_command, output
+from backstory import agents
+from backstory.cli import ALIASES, COMMANDS, GROUPS, end_with_examples, no_command, output
 
 FRONT = {
     "Find": ("search", "list", "show", "stats", "report"),
@@ -28,6 +29,144 @@ OTHER_NAMES = {
     "run @N PROMPT": "Branch off after record N; checkout, show, diff: @N.",
 }
 """Words that other tools have for the same; they work for good."""
+EXAMPLES = """\
+search rate limit --since monday
+search --ref '#12' --path src/pool.py
+list --all --sort cost
+list --since 'last week' -a AGENT
+show S3 @12
+show S3 --md --redact > session.md
+stats --by model --since monday
+stats --all --by project
+report standup --since yesterday
+report standup the parser
+report recap S3
+report recap S3 --md
+report search rate limit
+report search parser --here
+report cost --since 'last month'
+report cost --explain > cost.sql
+report blame src/pool.py:42
+report blame HEAD~2
+report tips
+report tips --full --since 2026-01-01
+report cost-tips
+report cost-tips --since 'last month'
+report improve
+report improve --apply
+report reindex
+report reindex --derived
+sql "select agent, count(*) from sessions group by agent"
+sql --schema
+run "Why does the build fail?"
+run -n -a AGENT "Explain this repository"
+resume S3
+resume S3 --agent AGENT
+steer "Leave the tests as they are"
+steer -S S3 "Only even numbers"
+followup "Now write the tests"
+followup -S S3 --no-run "Now write the tests"
+ps
+ps S3 --verbose
+cancel
+cancel S3 --clear
+queue add "Now write the tests"
+queue add -S S3 --no-run "Update the changelog"
+queue list
+queue list S3 --json
+queue edit 3f2a "Now write the tests, without mocks"
+queue edit 3f2a --edit
+queue drop 3f2a
+queue drop 3f2a 9c1d
+queue clear
+queue clear S3
+queue run
+queue run S3
+board add deploy "Deploy with make ship, never by hand"
+board add style - < STYLE.md
+board show deploy
+board show deploy --json
+board list
+board list --all
+board rm deploy
+board rm deploy --src user
+board prune
+board prune --keep 5
+context S3
+context S3 --explain
+compact S3 --dry-run
+compact S3 --now
+tree S3
+tree S3 --records
+branches
+branches S3 --json
+scan
+scan S3
+checkout @12
+checkout S3
+branch name first-try
+branch name second-try @12
+branch unname first-try
+branch unname first-try -S S3
+branch rm @12
+branch rm first-try --yes
+branch restore
+branch restore first-try
+branch prune
+branch prune -S S3 --yes
+diff 1 2
+diff S2 S3@12
+ingest
+ingest --explain
+restore S3 --to logs
+restore --all --to logs
+export S3 --format json -o s3.json
+export --here --format md -o - --redact
+import s3.json
+import s3.json --trust
+backup ~/history.db
+backup history.db
+merge ../copy/.backstory/sessions.bks
+merge other.bks --trust
+rename S3 parser
+rename S3 "Rate limits of the gateway"
+project move ~/old ~/new
+project move ~/old --undo
+project moves
+project moves --json
+rm S3
+rm S3 --copies --yes
+verify
+verify --json
+optimize
+optimize --all
+reindex
+reindex --derived
+config list
+config list --json
+config get run.agent
+config get run.agent --json
+config set run.agent AGENT
+config set run.agent AGENT --here
+mcp install AGENT
+mcp install AGENT --scope project --dry-run
+mcp uninstall AGENT
+mcp uninstall AGENT --dry-run
+skill install AGENT
+skill install AGENT --scope project
+skill uninstall AGENT
+skill uninstall AGENT --dry-run
+skill show
+skill show > SKILL.md
+migrate-home ~/.local/share/backstory ~/data/backstory
+migrate-home ~/.local/share/backstory ~/data/backstory --symlink
+completion bash >> ~/.bashrc
+completion fish
+help search
+help --all
+"""
+"""Examples, at the end of the help of a command: the first two that begin with its words. AGENT: one that is there."""
+EXAMPLES_SHOWN = 2
 ABOUT = "One searchable history for all your coding agents."
 OPTIONS = "-h, --help   --version   --store PATH: use this store file"
 SIDE_BY_SIDE_COLUMNS_LEAST = 60
@@ -63,6 +202,7 @@ def _named(ctx: click.Context, names: tuple[str, ...]) -> tuple[click.Context, c
         found = at.command.get_command(at, name) if isinstance(at.command, click.Group) else None
         if found is None:
             raise _unknown(at, name)
+        end_with_examples(found)
         at = click.Context(found, info_name=name, parent=at)
     return at, at.command
 
@@ -103,6 +243,28 @@ def _all_commands(formatter: click.HelpFormatter) -> str:
     _write_groups(formatter, GROUPS)
     _write_groups(formatter, {"Names from other tools": OTHER_NAMES})
     return formatter.getvalue()
+
+
+def write_examples(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write the examples of the command that a context is about."""
+    if found := examples(_name(ctx)):
+        with formatter.section("Examples"):
+            for each in found:
+                formatter.write(f"{'':>{formatter.current_indent}}backstory {each}\n")
+
+
+def examples(command: str) -> list[str]:
+    """Return the examples of a command, or of the first commands of a group."""
+    found = [each for each in EXAMPLES.splitlines() if each == command or each.startswith(f"{command} ")]
+    agent = agents.with_part("run")[-1]
+    return [each.replace("AGENT", agent) for each in found[:EXAMPLES_SHOWN]]
+
+
+def _name(ctx: click.Context) -> str:
+    """The words that name a command, without another tool's names for them."""
+    if ctx.parent is None or ctx.info_name is None:
+        return ""
+    return f"{_name(ctx.parent)} {ALIASES.get(ctx.info_name, ctx.info_name)}".strip()
 
 
 def _rows() -> list[tuple[str, str]]:
