@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+FILES = 3
 USAGE = {"input": 120, "output": 17}
 IDENTITY = "git config user.name Ann && git config user.email ann@example.org"
 
@@ -41,19 +42,19 @@ def editing(agent: str, machine: Machine, number: int) -> list[dict[str, Any]]:
 
 
 def blame(machine: Machine, target: str) -> Any:
-    return json.loads(machine.do(f"$B chronicle blame --json {target}"))
+    return json.loads(machine.ask(f"chronicle blame --json {target}"))
 
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_what_a_real_client_edits_and_commits_in_a_run_is_its_turns(machine: Machine, agent: str) -> None:
     machine.do(IDENTITY)
     machine.run(agent, "Count the birds", *editing(agent, machine, 1))
-    machine.do("$B ingest")
+    machine.ask("ingest")
     (session,) = machine.store.sessions()
     report = blame(machine, f"{agent}1.py")
     (run,) = report["files"][0]["runs"]
     assert (run["first"], run["last"], run["evidence"], run["session"]) == (1, 3, "wrote it", session.uid)
-    assert "Count the birds" in machine.do(run["show"].replace("backstory", "$B", 1))
+    assert "Count the birds" in machine.ask(run["show"].removeprefix("backstory "))
     found = blame(machine, "HEAD")
     assert [(each["path"], each["wrote"], each["without_session"]) for each in found["files"]] == [
         (f"{agent}1.py", 3, 0)
@@ -63,23 +64,24 @@ def test_what_a_real_client_edits_and_commits_in_a_run_is_its_turns(machine: Mac
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_ten_files_and_ten_commits_of_clients_that_ran_on_their_own(machine: Machine, agent: str) -> None:
+def test_files_and_commits_of_clients_that_ran_on_their_own(machine: Machine, agent: str) -> None:
     machine.do(IDENTITY)
     command = {"claude": "claude -p --dangerously-skip-permissions", "codex": "codex exec --skip-git-repo-check -"}
-    for number in range(10):
+    for number in range(FILES):
         machine.do(f"echo 'Count {number}' | {command[agent]} >/dev/null", *editing(agent, machine, number))
         by_hand = machine.work / f"{agent}{number}.py"
         by_hand.write_text(by_hand.read_text() + f"by_hand_{number} = count(people)\n")
-    machine.do("git commit -qam 'By hand' && $B ingest")
+    machine.do("git commit -qam 'By hand'")
+    machine.ask("ingest")
     told, commits = [], []
-    for number in range(10):
+    for number in range(FILES):
         (file,) = blame(machine, f"{agent}{number}.py")["files"]
         told.append([(run["first"], run["last"], run["evidence"], run["title"]) for run in file["runs"]])
-        found = blame(machine, f"HEAD~{10 - number}")
+        found = blame(machine, f"HEAD~{FILES - number}")
         makers = [each["title"] for each in found["sessions"] if each["is_maker"]]
         here = next(each for each in found["files"] if each["path"] == f"{agent}{number}.py")
         commits.append((makers, here["wrote"], here["without_session"]))
-    assert [each[0] for each in told] == [(1, 3, "wrote it", f"Count {number}") for number in range(10)]
+    assert [each[0] for each in told] == [(1, 3, "wrote it", f"Count {number}") for number in range(FILES)]
     # A person's line was typed after the agent's commit.
     assert {each[1][2] for each in told} == {"no session"}
-    assert commits == [([f"Count {number}"], 3, 0) for number in range(10)]
+    assert commits == [([f"Count {number}"], 3, 0) for number in range(FILES)]

@@ -44,37 +44,33 @@ def forked(machine: Machine) -> None:
     machine.do(f"$B run -a codex --permissions all @{ends(machine)[HERON]} '{BADGER}'", answer(HILL))
 
 
-def test_a_fork_in_another_agent_is_sent_the_history_up_to_there_and_nothing_else(machine: Machine) -> None:
+def test_a_fork_in_another_agent_is_sent_the_history_up_to_there_and_the_whole_tree_is_told(machine: Machine) -> None:
     forked(machine)
     assert told(machine) == {HERON, REEDS, BADGER}
     turns = {turn.prompt: turn for turn in machine.store.turns(machine.store.sessions()[0])}
     assert turns[BADGER].parent_uid == turns[OTTER].parent_uid == turns[HERON].uid
-    branches = json.loads(machine.do("$B branches --json"))
+    branches = json.loads(machine.ask("branches --json"))
     assert sorted((each["agent"], each["current"]) for each in branches) == [("claude", False), ("codex", True)]
+    at = ends(machine)
+    tree = machine.ask("tree")
+    assert all(text in tree for text in (HERON, OTTER, BADGER))
+    difference = machine.ask(f"diff @{at[OTTER]} @{at[BADGER]}")
+    assert all(text in difference for text in (OTTER, RIVER, BADGER, HILL))
+    assert difference.count(HERON) == 1 and REEDS not in difference
     machine.check()
 
 
 def test_after_a_checkout_each_branch_goes_on_with_its_own_history(machine: Machine) -> None:
     forked(machine)
-    machine.do(f"$B checkout @{ends(machine)[OTTER]}; $B branch name 'the otter'")
+    machine.ask(f"checkout @{ends(machine)[OTTER]}")
+    machine.ask("branch name 'the otter'")
     machine.do("$B run -a codex --permissions all 'Sum up.'", answer("Summed-up-1."))
     assert told(machine) == {HERON, REEDS, OTTER, RIVER}
-    machine.do(f"$B checkout @{ends(machine)[BADGER]}")
+    machine.ask(f"checkout @{ends(machine)[BADGER]}")
     machine.do("$B run -a claude --permissions all 'Sum up again.'", answer("Summed-up-2."))
     assert told(machine) == {HERON, REEDS, BADGER, HILL}
-    machine.do("$B checkout 'the otter'")
+    machine.ask("checkout 'the otter'")
     machine.do("$B run -a claude --permissions all 'And once more.'", answer("Summed-up-3."))
     assert told(machine) == {HERON, REEDS, OTTER, RIVER}
     assert "Summed-up-1." in last_request(machine)
-    machine.check()
-
-
-def test_the_whole_tree_is_told_and_compared(machine: Machine) -> None:
-    forked(machine)
-    at = ends(machine)
-    tree = machine.do("$B tree")
-    assert all(text in tree for text in (HERON, OTTER, BADGER))
-    difference = machine.do(f"$B diff @{at[OTTER]} @{at[BADGER]}")
-    assert all(text in difference for text in (OTTER, RIVER, BADGER, HILL))
-    assert difference.count(HERON) == 1 and REEDS not in difference
     machine.check()

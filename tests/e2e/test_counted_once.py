@@ -28,14 +28,14 @@ ADDED = ("turns", "sessions", "output_tokens")
 
 def sums(machine: Machine) -> dict[str, Any]:
     """What ``stats`` counts of everything."""
-    machine.do("$B ingest > /dev/null")
-    found: dict[str, Any] = json.loads(machine.do("$B stats --all --json"))["total"]
+    machine.ask("ingest")
+    found: dict[str, Any] = json.loads(machine.ask("stats --all --json"))["total"]
     return found
 
 
 def written(machine: Machine, uid: str, agent: str) -> str:
     """The id of a log that is written of a session for an agent."""
-    return str(json.loads(machine.do(f"$B export -S {uid} --format {agent} --write --json"))["native_id"])
+    return str(json.loads(machine.ask(f"export -S {uid} --format {agent} --write --json"))["native_id"])
 
 
 def gone_on(machine: Machine, agent: str, native_id: str, prompt: str) -> None:
@@ -44,7 +44,7 @@ def gone_on(machine: Machine, agent: str, native_id: str, prompt: str) -> None:
 
 def newest(machine: Machine) -> dict[str, Any]:
     """The session that was last active."""
-    found: list[dict[str, Any]] = json.loads(machine.do("$B list --all --json"))
+    found: list[dict[str, Any]] = json.loads(machine.ask("list --all --json"))
     return max(found, key=lambda each: str(each["last_active"]))
 
 
@@ -71,7 +71,7 @@ def test_one_more_prompt_in_the_other_client_is_one_turn_more(machine: Machine, 
     thrice = sums(machine)
     assert difference(twice, thrice) == [1, 1, 17]
     assert newest(machine)["parent"] == continued["uid"]
-    assert len(json.loads(machine.do("$B search heron --all-hits --json"))["hits"]) == 1
+    assert len(json.loads(machine.ask("search heron --all-hits --json"))["hits"]) == 1
 
     # A store that is made anew reads the logs in another order.
     shutil.rmtree(machine.root / "bh")
@@ -86,4 +86,4 @@ def test_a_session_of_our_own_runs_goes_on_in_a_client_and_counts_once(machine: 
     assert sums(machine) == alone
     gone_on(machine, OTHER[agent], native_id, NEXT)
     assert difference(alone, sums(machine)) == [1, 1, 17]
-    assert "continuation" in machine.do("$B show S1")
+    assert "continuation" in machine.ask("show S1")

@@ -58,7 +58,7 @@ def logged_times(machine: Machine, turn_uid: str) -> list[int | None]:
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_run_has_what_the_agents_own_log_tells(machine: Machine, agent: str) -> None:
     machine.run(agent, PROMPT, *editing(agent, machine))
-    machine.do("$B ingest")
+    machine.ask("ingest")
     for store in (machine.store, machine.home_store):
         session = store.session("S1")
         (turn,) = store.turns(session)
@@ -71,7 +71,7 @@ def test_a_run_has_what_the_agents_own_log_tells(machine: Machine, agent: str) -
         assert list(times.values()) == logged_times(machine, turn.uid)
         assert list(times) == ["Step-0.", "Step-1.", ANSWER]
     assert told(machine.store) == told(machine.home_store)
-    (listed,) = json.loads(machine.do("$B list --json"))
+    (listed,) = json.loads(machine.ask("list --json"))
     assert (listed["cost_usd"] or 0) > 0
     assert listed["cost_kind"] == ("computed" if agent == "codex" else "exact")
     machine.check()
@@ -80,9 +80,10 @@ def test_a_run_has_what_the_agents_own_log_tells(machine: Machine, agent: str) -
 @pytest.mark.parametrize("agent", AGENTS)
 def test_what_the_own_log_tells_is_the_same_after_reindex(machine: Machine, agent: str) -> None:
     machine.run(agent, PROMPT, *editing(agent, machine))
-    machine.do("$B ingest")
+    machine.ask("ingest")
     before = told(machine.store), told(machine.home_store)
-    machine.do("$B reindex --force; $B --store .backstory/sessions.bks reindex --force")
+    machine.ask("reindex --force")
+    machine.ask("--store .backstory/sessions.bks reindex --force")
     assert (told(machine.store), told(machine.home_store)) == before
     machine.check()
 
@@ -90,13 +91,13 @@ def test_what_the_own_log_tells_is_the_same_after_reindex(machine: Machine, agen
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_log_that_was_read_before_its_run_was_stored_tells_the_run_the_same(machine: Machine, agent: str) -> None:
     machine.run(agent, PROMPT, *editing(agent, machine))
-    machine.do("$B ingest")
+    machine.ask("ingest")
     logs_only = machine.root / "logs.db"
-    machine.do(f"$B --store {logs_only} ingest")
+    machine.ask(f"--store {logs_only} ingest")
     with open_store(logs_only, shared=True) as store:
         replication.copy_session(store, machine.store, machine.store.session("S1").uid)
         before = told(store)
-    machine.do(f"$B --store {logs_only} ingest")
+    machine.ask(f"--store {logs_only} ingest")
     with open_store(logs_only, shared=True) as store:
         assert told(store) == told(machine.home_store)
         assert before[1] == told(store)[1]
@@ -111,20 +112,21 @@ RESUMED = {
 @pytest.mark.parametrize("agent", AGENTS)
 def test_after_a_native_resume_nothing_is_shown_twice(machine: Machine, agent: str) -> None:
     machine.run(agent, PROMPT, *editing(agent, machine))
-    machine.do("$B ingest")
+    machine.ask("ingest")
     (turn,) = machine.store.turns(1)
-    machine.do(f"{RESUMED[agent].format(turn.native_id)} > /dev/null 2>&1; $B ingest", {"text": "Marten-4404."})
-    newer, ours = json.loads(machine.do("$B list --all --json"))
+    machine.do(f"{RESUMED[agent].format(turn.native_id)} > /dev/null 2>&1", {"text": "Marten-4404."})
+    machine.ask("ingest")
+    newer, ours = json.loads(machine.ask("list --all --json"))
     assert (ours["number"], ours["turns"], newer["turns"]) == ("S1", 1, 1)
     assert newer["parent"] == ours["uid"]
     for text, session in ((ANSWER, ours), ("kestrel", newer), ("Marten-4404", newer)):
-        hits = json.loads(machine.do(f"$B search --json {text}"))
+        hits = json.loads(machine.ask(f"search --json {text}"))
         assert (hits["total"], [hit["uid"] for hit in hits["hits"]]) == (1, [session["uid"]])
-    shown = machine.do(f"$B show {newer['uid']}")
+    shown = machine.ask(f"show {newer['uid']}")
     assert "follows a run: backstory show S1 @1" in shown
     assert ANSWER not in shown
     assert "Marten-4404." in shown
-    head = json.loads(machine.do(f"$B show --json {newer['uid']}"))
+    head = json.loads(machine.ask(f"show --json {newer['uid']}"))
     assert [each["shown_in"] for each in head["turns"]] == [ours["uid"], None]
     assert {each["turn"] for each in head["events"]} <= {None, 2}
     assert head["turns"][1]["parent"] == turn.uid

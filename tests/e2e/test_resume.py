@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 import time
 from contextlib import closing
@@ -14,6 +15,7 @@ import pytest
 import zstandard
 
 from tests.support.real_clients import AGENTS, said_to, shell
+from tests.support.running import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,8 +43,9 @@ def logs(machine: Machine, agent: str) -> list[Path]:
 
 def began(machine: Machine, agent: str) -> dict[str, Any]:
     """A session of the agent's own, read; as it is listed."""
-    machine.do(f"{FIRST[agent]} > /dev/null 2>&1; $B ingest", ANSWERED)
-    (session,) = json.loads(machine.do("$B list --json"))
+    machine.do(f"{FIRST[agent]} > /dev/null 2>&1", ANSWERED)
+    machine.ask("ingest")
+    (session,) = json.loads(machine.ask("list --json"))
     return dict(session)
 
 
@@ -57,13 +60,10 @@ def resumed(machine: Machine, agent: str, uid: str, options: str = "") -> list[s
         words = f"{sys.executable} -m backstory resume {uid} {options} -- -p '{NEXT}'"
         machine.do(f'timeout 60 script -qec "{words}" /dev/null > {machine.root}/screen < /dev/null', answer)
     else:
-        words = json.loads(machine.do(f"$B resume {uid} {options} --json"))["command"]
+        words = json.loads(machine.ask(f"resume {uid} {options} --json"))["command"]
         words = " ".join([words[0], "exec", *words[1:]])
-        machine.do(
-            f"$B restore --in-place {options} {uid}; echo '{NEXT}' | {words} --skip-git-repo-check - "
-            f"2> {machine.root}/screen",
-            answer,
-        )
+        machine.ask(f"restore --in-place {options} {uid}")
+        machine.do(f"echo '{NEXT}' | {words} --skip-git-repo-check - 2> {machine.root}/screen", answer)
     assert len(machine.asked()) > before, (machine.root / "screen").read_text("utf-8", "replace")
     return said_to(machine.asked()[-1])
 
@@ -78,10 +78,10 @@ def test_a_session_whose_log_was_deleted_goes_on_with_its_whole_history(machine:
     assert [each.strip() for each in said if each.strip() in (SAID, NEXT)] == [SAID, NEXT]
     assert log.read_bytes().startswith(data)
     assert log.stat().st_mode & 0o777 == 0o600
-    machine.do("$B ingest")
-    (after,) = json.loads(machine.do("$B list --json"))
+    machine.ask("ingest")
+    (after,) = json.loads(machine.ask("list --json"))
     assert (after["uid"], after["turns"]) == (session["uid"], 2)
-    assert json.loads(machine.do("$B search --json In-the-reeds-1181"))["total"] == 1
+    assert json.loads(machine.ask("search --json In-the-reeds-1181"))["total"] == 1
     assert [each.generation for each in machine.home_store.logs()] == [1]
     assert machine.home_store.verify().problems == []
 
@@ -95,7 +95,8 @@ def test_a_deleted_log_of_forty_days_is_not_swept_by_the_client_that_resumes_it(
     sweeping = "echo 'Wait.' | claude -p > /dev/null"
     machine.do(sweeping, {"text": "Done.", "delay": 9})
     assert log not in logs(machine, "claude"), "the client sweeps by mtime, some seconds after its start"
-    machine.do(f"$B restore --in-place {session['uid']}; rm $CLAUDE_CONFIG_DIR/.last-cleanup")
+    machine.ask(f"restore --in-place {session['uid']}")
+    (machine.root / "home/.claude/.last-cleanup").unlink()
     assert log.read_bytes() == data
     assert abs(log.stat().st_mtime - time.time()) < DAY_S
     machine.do(sweeping, {"text": "Done.", "delay": 9})
@@ -113,8 +114,8 @@ def test_a_project_that_moved_is_resumed_where_it_is_now(machine: Machine) -> No
     assert [each.strip() for each in said if each.strip() in (SAID, NEXT)] == [SAID, NEXT]
     (again,) = logs(machine, "claude")
     assert again.parent != log.parent
-    machine.do("$B ingest")
-    (after,) = json.loads(machine.do("$B list --json --all"))
+    machine.ask("ingest")
+    (after,) = json.loads(machine.ask("list --json --all"))
     assert (after["uid"], after["turns"]) == (session["uid"], 2)
 
 
@@ -125,13 +126,13 @@ def test_a_log_that_codex_compressed_and_lost_is_put_back_plain_with_its_row(mac
     packed = log.with_name(f"{log.name}.zst")
     packed.write_bytes(zstandard.compress(data))
     log.unlink()
-    machine.do("$B ingest")
-    (session,) = json.loads(machine.do("$B list --json"))
+    machine.ask("ingest")
+    (session,) = json.loads(machine.ask("list --json"))
     packed.unlink()
     database = machine.root / "home/.codex/state_5.sqlite"
     with closing(sqlite3.connect(database)) as db, db:
         db.execute("delete from threads")
-    machine.do(f"$B restore --in-place {session['uid']}")
+    machine.ask(f"restore --in-place {session['uid']}")
     assert log.read_bytes() == data
     with closing(sqlite3.connect(database)) as db:
         row = db.execute(
@@ -140,15 +141,17 @@ def test_a_log_that_codex_compressed_and_lost_is_put_back_plain_with_its_row(mac
     assert row == [(str(log), 0, str(machine.work), SAID, "exec", "stub", "gpt-5.5")]
     said = resumed(machine, "codex", session["uid"])
     assert [each.strip() for each in said if each.strip() in (SAID, NEXT)] == [SAID, NEXT]
-    machine.do("$B ingest")
-    (after,) = json.loads(machine.do("$B list --json"))
+    machine.ask("ingest")
+    (after,) = json.loads(machine.ask("list --json"))
     assert (after["uid"], after["turns"]) == (session["uid"], 2)
 
 
 def test_an_archived_session_of_codex_is_led_back_and_archived_again_by_undo(machine: Machine) -> None:
     session = began(machine, "codex")
     (log,) = logs(machine, "codex")
-    machine.do(f"codex archive {session['native_id']} > /dev/null; $B ingest; {AGED}")
+    machine.do(f"codex archive {session['native_id']} > /dev/null")
+    machine.ask("ingest")
+    machine.do(AGED)
     database = machine.root / "home/.codex/state_5.sqlite"
 
     def rows() -> list[tuple[object, ...]]:
@@ -157,9 +160,9 @@ def test_an_archived_session_of_codex_is_led_back_and_archived_again_by_undo(mac
 
     archived = rows()
     assert archived[0][1:] == (1, 0)
-    machine.do(f"$B restore --in-place {session['uid']}")
+    machine.ask(f"restore --in-place {session['uid']}")
     assert rows() == [(str(log), 0, 1)]
-    machine.do(f"$B resume --undo {session['uid']}")
+    machine.ask(f"resume --undo {session['uid']}")
     assert (rows(), log.exists()) == (archived, False)
     said = resumed(machine, "codex", session["uid"])
     assert [each.strip() for each in said if each.strip() in (SAID, NEXT)] == [SAID, NEXT]
@@ -167,15 +170,15 @@ def test_an_archived_session_of_codex_is_led_back_and_archived_again_by_undo(mac
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_session_that_its_client_has_open_is_not_resumed(machine: Machine, agent: str) -> None:
-    turn = {"text": "Waiting.", "tools": [shell(agent, "sleep 8")]}
-    script = f"""
-        {FIRST[agent]} > /dev/null 2>&1 &
-        for n in $(seq 100); do sleep 0.1; $B ingest > /dev/null 2>&1; test "$($B list --json)" != "[]" && break; done
-        U=$($B list --json | grep -o '"uid": "[^"]*' | cut -c9-)
-        {AGED}
-        $B restore --in-place $U; echo "code $?"
-        wait
-    """
-    out, err, _ = machine.end(machine.start(script, [turn, ANSWERED]))
-    assert "code 75" in out, err
+    busy, go = machine.root / "busy", machine.root / "go"
+    waiting = f"touch {busy}; until [ -e {go} ]; do sleep 0.02; done"
+    turn = {"text": "Waiting.", "tools": [shell(agent, waiting)]}
+    process = machine.start(f"{FIRST[agent]} > /dev/null 2>&1", [turn, ANSWERED])
+    until(busy.exists)
+    machine.ask("ingest")
+    (session,) = json.loads(machine.ask("list --json"))
+    subprocess.run(["sh", "-c", AGED], env=machine.environ(), check=True)
+    err = machine.ask(f"restore --in-place {session['uid']}", code=75)
+    go.touch()
+    machine.end(process)
     assert "has it open" in err or " open. Close" in err

@@ -20,25 +20,30 @@ import pytest
 from backstory.agents.contract import CUT_OFF
 from backstory.model import Error
 from tests.support.counts import IS_LONG
-from tests.support.real_clients import AGENTS, HELLO, WAIT_S, said_to, shell
+from tests.support.real_clients import AGENTS, HELLO, OVER, WAIT_S, said_to, shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from subprocess import Popen
 
     from tests.support.real_clients import Machine
 
 pytestmark = pytest.mark.slow
 
 SIGNALS = {"INT": signal.SIGINT, "TERM": signal.SIGTERM, "KILL": signal.SIGKILL}
-ROUNDS = 4 if IS_LONG else 2
-"""Even and odd ones differ in how long a tool lasts and in which command comes next, so there are two at least."""
+ROUNDS = 4
+"""Even and odd ones differ in how long a tool lasts and in which command comes next."""
 MORE = [("backstory", "KILL", agent, ROUNDS) for agent in AGENTS]
-CASES = [(v, s, a, n) for v in ("backstory", "agent") for s in SIGNALS for a in AGENTS for n in range(ROUNDS)] + MORE
-"""Fifty in ``make long``, and half as many in any other run, at other moments each time."""
+ALL = [(v, s, a, n) for v in ("backstory", "agent") for s in SIGNALS for a in AGENTS for n in range(ROUNDS)] + MORE
+ONCE = [(v, s, a, n) for v in ("backstory", "agent") for s in SIGNALS for n, a in enumerate(AGENTS)]
+ONCE += [("backstory", "KILL", agent, n) for n, agent in enumerate(reversed(AGENTS))]
+CASES = ALL if IS_LONG else ONCE
+"""Fifty in ``make long``; in any other run each signal for each agent, an even and an odd round, at other moments each
+time."""
 RUN_S, BEGINS_S = 2.2, 0.1
 """So long a run takes here, about: moments lie within it, a third of them while it begins, when the most happens."""
 GO_ON = {"when": "Go on", "turns": [HELLO]}
-"""The answer to the run after, whatever the signal left of the first one's answers."""
+"""The answer to the run after."""
 PROMPT = "Where does the heron nest?"
 OUTCOMES = {
     ("backstory", "INT"): {"cancelled", "completed"},
@@ -50,18 +55,32 @@ OUTCOMES = {
     ("agent", "TERM"): {"crashed", "completed"},
     ("agent", "KILL"): {"crashed", "completed"},
 }
-RUN = """
-    ( echo $BASHPID > "$TMPDIR/pid"; exec $B run -a AGENT --permissions all "Where does the heron nest?" )
-    while $B ps --json | grep -q '"running"'; do sleep 0.1; done
-    $B list --json > "$TMPDIR/before.json"
-    $B NEXT
-    $B list --json --all > "$TMPDIR/after.json"
+RUN = f"""
+    ( echo $BASHPID > "$TMPDIR/pid"; exec $B run -a AGENT --permissions all "{PROMPT}" )
+    {OVER}
 """
 
 
-def script(agent: str, then: str = "run -a claude 'Go on.'") -> str:
-    """A run that is going to be hit, and what a person does next, once it no longer runs."""
-    return RUN.replace("AGENT", agent).replace("NEXT", then)
+def started(machine: Machine, agent: str, turns: list[dict[str, Any]]) -> Popen[str]:
+    """A run that is going to be hit."""
+    return machine.start(RUN.replace("AGENT", agent), turns)
+
+
+def gone_on(machine: Machine, process: Popen[str], then: str = "run") -> str:
+    """What a person does next, once it no longer runs; returns what the run printed on stderr."""
+    _, err, _ = machine.end(process)
+    until(lambda: '"running"' not in machine.ask("ps --json"))
+    note_list(machine, "before")
+    if then == "run":
+        machine.end(machine.start("$B run -a codex --json 'Go on.'", [], [GO_ON]))
+    else:
+        machine.ask(then)
+    note_list(machine, "after", "--all")
+    return err
+
+
+def note_list(machine: Machine, name: str, options: str = "") -> None:
+    (machine.root / "tmp" / f"{name}.json").write_text(machine.ask(f"list --json {options}"))
 
 
 def seeded() -> int:
@@ -158,12 +177,11 @@ def test_a_signal_at_any_moment_loses_nothing_and_leaves_nothing(
     tool_s = 0.3 if goes_on or number % 2 else 600
     moment_s = chance.uniform(0, chance.choice((BEGINS_S, RUN_S, RUN_S)))
     print(f"BACKSTORY_SEED={seed} hits after {moment_s:.3f} s")  # noqa: T201
-    next_command = "ingest" if number % 2 else "run -a claude --json 'Go on.'"
-    process = machine.start(script(agent, next_command), turns_for(agent, tool_s), [GO_ON])
+    process = started(machine, agent, turns_for(agent, tool_s))
     pid = until(lambda: (run_pid if victim == "backstory" else agent_pid)(machine))
     time.sleep(moment_s)
     send(pid, SIGNALS[name])
-    _, err, _ = machine.end(process)
+    err = gone_on(machine, process, "ingest" if number % 2 else "run")
     outcome = is_stored_once(machine)
     # Killed between noting the prompt and starting the agent, a run never was more than its prompt.
     expected = {"crashed"} if goes_on and not has_asked(machine) else OUTCOMES[victim, name]
@@ -172,29 +190,14 @@ def test_a_signal_at_any_moment_loses_nothing_and_leaves_nothing(
     machine.check()
 
 
-@pytest.mark.parametrize("agent", AGENTS)
-def test_tools_of_an_agent_that_died_after_its_backstory_are_ended_by_the_next_command(
-    machine: Machine, agent: str
-) -> None:
-    process = machine.start(script(agent), turns_for(agent, 600), [GO_ON])
-    backstory, client = until(lambda: run_pid(machine)), until(lambda: agent_pid(machine))
-    until((machine.work / "started").exists)
-    send(backstory, signal.SIGKILL)
-    send(client, signal.SIGKILL)
-    machine.end(process)
-    assert is_stored_once(machine) == "crashed"
-    machine.check()
-
-
-@pytest.mark.parametrize("has_begun", [run_pid, agent_pid], ids=["spool", "agent"])
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize(("agent", "has_begun"), [("claude", agent_pid), ("codex", run_pid)], ids=["agent", "spool"])
 def test_an_interrupt_while_a_run_begins_makes_a_cancelled_turn(
     machine: Machine, agent: str, has_begun: Callable[[Machine], int | None]
 ) -> None:
-    process = machine.start(script(agent, "ingest"), turns_for(agent, 600), [GO_ON])
+    process = started(machine, agent, turns_for(agent, 600))
     at_once(lambda: has_begun(machine))
     send(run_pid(machine) or 0, signal.SIGINT)
-    machine.end(process)
+    gone_on(machine, process, "ingest")
     assert is_stored_once(machine) == "cancelled"
     machine.check()
 
@@ -204,11 +207,11 @@ def test_an_interrupt_in_mid_answer_makes_a_cancelled_turn_and_the_session_goes_
     machine: Machine, agent: str
 ) -> None:
     answer = {"text": "one two three", "hang": 60}
-    process = machine.start(script(agent), [answer], [GO_ON])
+    process = started(machine, agent, [answer])
     pid = until(lambda: run_pid(machine))
     until(machine.asked)
     send(pid, signal.SIGINT)
-    machine.end(process)
+    gone_on(machine, process)
     assert is_stored_once(machine) == "cancelled"
     assert machine.store.turns(1)[1].outcome == "completed"
     machine.check()
@@ -217,19 +220,18 @@ def test_an_interrupt_in_mid_answer_makes_a_cancelled_turn_and_the_session_goes_
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_killed_backstory_leaves_the_whole_answer_to_the_next_command(machine: Machine, agent: str) -> None:
     slow = {"text": "word " * 60, "chunk": 10, "chunk_delay": 0.02}
-    process = machine.start(script(agent), [slow], [GO_ON])
+    process = started(machine, agent, [slow])
     pid = until(lambda: run_pid(machine))
     until(machine.asked)
     send(pid, signal.SIGKILL)
-    machine.end(process)
+    gone_on(machine, process, "ingest")
     assert is_stored_once(machine) == "completed"
     first, *_ = [s.event.text for s in machine.store.events(1) if s.kind == "AssistantText"]  # type: ignore[attr-defined]
     assert first.strip() == ("word " * 60).strip()
     machine.check()
 
 
-@pytest.mark.parametrize("is_watched", [True, False], ids=["watched", "orphan"])
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize(("agent", "is_watched"), [("claude", False), ("codex", True)], ids=["orphan", "watched"])
 def test_cancel_in_mid_tool_ends_the_tool_too(machine: Machine, agent: str, is_watched: bool) -> None:
     lines = f"""
         ( echo $BASHPID > "$TMPDIR/pid"; exec $B run -a {agent} --permissions all "{PROMPT}" ) & run=$!
@@ -238,9 +240,9 @@ def test_cancel_in_mid_tool_ends_the_tool_too(machine: Machine, agent: str, is_w
         $B list --json > "$TMPDIR/before.json"
         $B cancel S1
         wait $run
-        $B list --json --all > "$TMPDIR/after.json"
     """
     _, err, _ = machine.end(machine.start(lines, turns_for(agent, 600)))
+    note_list(machine, "after", "--all")
     assert "S1 is stopped" in err
     assert is_stored_once(machine) == "cancelled"
     machine.check()
@@ -256,14 +258,14 @@ def running_ids(machine: Machine) -> list[tuple[str, str]]:
 def test_the_agents_id_is_in_the_store_until_the_run_is_and_an_end_that_nobody_saw_is_told_as_that(
     machine: Machine, agent: str
 ) -> None:
-    process = machine.start(script(agent), turns_for(agent, 600), [GO_ON])
+    process = started(machine, agent, turns_for(agent, 600))
     backstory, client = until(lambda: run_pid(machine)), until(lambda: agent_pid(machine))
     until((machine.work / "started").exists)
     during = running_ids(machine)
     send(backstory, signal.SIGKILL)
     after = running_ids(machine)
     send(client, signal.SIGKILL)
-    machine.end(process)
+    gone_on(machine, process)
     assert is_stored_once(machine) == "crashed"
     turn = machine.store.turns(1)[0]
     assert during == after == [(turn.native_id, turn.native_id)] != [("", "")]

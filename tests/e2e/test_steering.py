@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.model import UserMessage
-from tests.support.real_clients import shell
+from tests.support.real_clients import OVER, shell
 
 if TYPE_CHECKING:
     from tests.support.real_clients import Machine
@@ -43,7 +43,7 @@ STEERED = f"""
 """Told in the middle of a command; the command ends when the agent has read it."""
 
 
-def test_a_running_agent_is_told_with_its_next_request(machine: Machine) -> None:
+def test_a_running_agent_is_told_with_its_next_request_and_the_next_run_that_it_was(machine: Machine) -> None:
     out = machine.do(STEERED, *working(machine))
     assert asked_with(machine, STEER) == [1]
     assert f"❯ {STEER}" in out
@@ -52,16 +52,20 @@ def test_a_running_agent_is_told_with_its_next_request(machine: Machine) -> None
     kinds = [stored.kind for stored in machine.store.events(1)]
     assert kinds.count("UserMessage") == 2
     assert kinds.index("ToolResult") < len(kinds) - 1 - kinds[::-1].index("UserMessage") < kinds.index("Complete")
+    is_no_second_turn_in_the_agents_log(machine)
+    machine.run("codex", "What else?")
+    last = json.dumps(machine.asked()[-1])
+    assert (last.count(STEER), last.count(PROMPT)) == (1, 1)
+    assert last.index("reeds") < last.index(STEER) < last.index("Answer-1.")
     machine.check()
 
 
-def test_what_a_running_agent_was_told_is_no_second_turn_in_its_log(machine: Machine) -> None:
-    machine.do(STEERED, *working(machine))
-    report = json.loads(machine.do("$B ingest --json"))
+def is_no_second_turn_in_the_agents_log(machine: Machine) -> None:
+    report = json.loads(machine.ask("ingest --json"))
     assert (report["errors"], report["unknown_records"]) == ([], {})
-    (listed,) = json.loads(machine.do("$B list --all --json"))
+    (listed,) = json.loads(machine.ask("list --all --json"))
     assert (listed["number"], listed["turns"]) == ("S1", 1)
-    assert [each["turns"] for each in json.loads(machine.do("$B list --all --json --helpers"))] == [1]
+    assert [each["turns"] for each in json.loads(machine.ask("list --all --json --helpers"))] == [1]
     machine.check()
 
 
@@ -81,18 +85,9 @@ def test_words_that_come_during_the_last_answer_are_answered_by_the_same_process
     assert turn.outcome == "completed"
     said = [stored.event for stored in machine.store.events(1) if isinstance(stored.event, UserMessage)]
     assert [event.content for event in said] == [PROMPT, STEER]
-    report = json.loads(machine.do("$B ingest --json"))
+    report = json.loads(machine.ask("ingest --json"))
     assert report["unknown_records"] == {}
-    assert [each["turns"] for each in json.loads(machine.do("$B list --all --json"))] == [1]
-    machine.check()
-
-
-def test_the_next_run_is_told_what_the_agent_was_told_in_between(machine: Machine) -> None:
-    machine.do(STEERED, *working(machine))
-    machine.run("codex", "What else?")
-    last = json.dumps(machine.asked()[-1])
-    assert (last.count(STEER), last.count(PROMPT)) == (1, 1)
-    assert last.index("reeds") < last.index(STEER) < last.index("Answer-1.")
+    assert [each["turns"] for each in json.loads(machine.ask("list --all --json"))] == [1]
     machine.check()
 
 
@@ -105,6 +100,7 @@ def test_an_agent_whose_backstory_is_killed_answers_what_it_was_told_and_ends(ma
         until [ -e ../busy ]; do sleep 0.02; done
         {steer if told else ":"}
         kill -9 $run; touch ../go
+        {OVER}
         while $B ps --json | grep -q '"running"'; do sleep 0.05; done
         $B run -a claude --permissions all "And then?"
         """,

@@ -45,7 +45,7 @@ def test_everything_in_a_run_has_its_time_and_keeps_it_when_it_is_derived_again(
     ran = machine.run(
         agent, "Where does the heron nest?", {"text": "I look it up.", "tools": [call]}, {"text": "See ABC-12, and #7."}
     )
-    machine.do("$B ingest")
+    machine.ask("ingest")
     found = times(machine)
     assert [name for name, told in found.items() if not told] == []
     assert [row for told in found.values() for row in told if row[-1] is None] == []
@@ -57,6 +57,7 @@ def test_everything_in_a_run_has_its_time_and_keeps_it_when_it_is_derived_again(
         ((took_ms,),) = rows(store, "select duration_ms from tool_calls")
     # Codex says that a tool runs when it has run for a while.
     assert TOOL_MS / 3 <= took_ms < TOOL_MS + 5_000
-    machine.do("$B reindex; $B reindex --store .backstory/sessions.bks")
+    machine.ask("reindex")
+    machine.ask("reindex --store .backstory/sessions.bks")
     assert times(machine) == found
     machine.check()

@@ -35,14 +35,15 @@ GOES_ON = {
 
 def begun(machine: Machine, agent: str, *turns: dict[str, Any]) -> str:
     """The uid of a session of the agent's own, read."""
-    machine.do(f"{BEGUN[agent].format(FIRST)}; $B ingest", *(turns or [ANSWER]))
-    (session,) = json.loads(machine.do("$B list --json"))
+    machine.do(BEGUN[agent].format(FIRST), *(turns or [ANSWER]))
+    machine.ask("ingest")
+    (session,) = json.loads(machine.ask("list --json"))
     return str(session["uid"])
 
 
 def written(machine: Machine, uid: str, agent: str, options: str = "") -> dict[str, Any]:
     """A session, written for the other agent; what the command says of it."""
-    found: dict[str, Any] = json.loads(machine.do(f"$B export -S {uid} --format {agent} --write --json {options}"))
+    found: dict[str, Any] = json.loads(machine.ask(f"export -S {uid} --format {agent} --write --json {options}"))
     return found
 
 
@@ -86,8 +87,8 @@ def test_a_session_goes_to_the_other_agent_and_back_with_all_that_was_said(machi
     uid = begun(machine, "claude")
     there = written(machine, uid, "codex")
     gone_on(machine, "codex", there["native_id"])
-    machine.do("$B ingest")
-    listed = json.loads(machine.do("$B list --json"))
+    machine.ask("ingest")
+    listed = json.loads(machine.ask("list --json"))
     continued = max(listed, key=lambda each: each["last_active"])
     back = written(machine, continued["uid"], "claude")
     request = gone_on(machine, "claude", back["native_id"], "And the fox?")
@@ -97,14 +98,13 @@ def test_a_session_goes_to_the_other_agent_and_back_with_all_that_was_said(machi
     assert sent.count("In the burrow.") == 1
 
 
-@pytest.mark.parametrize("agent", AGENTS)
-@pytest.mark.parametrize("target", AGENTS)
+@pytest.mark.parametrize(("agent", "target"), [("claude", "claude"), ("claude", "codex")])
 def test_a_log_up_to_a_record_holds_nothing_behind_it(machine: Machine, agent: str, target: str) -> None:
     uid = begun(machine, agent)
-    native_id = json.loads(machine.do("$B list --json"))[0]["native_id"]
+    native_id = json.loads(machine.ask("list --json"))[0]["native_id"]
     gone_on(machine, agent, native_id, "Forget-the-heron-99.")
-    machine.do("$B ingest")
-    turns = json.loads(machine.do(f"$B tree {uid} --json"))["turns"]
+    machine.ask("ingest")
+    turns = json.loads(machine.ask(f"tree {uid} --json"))["turns"]
     log = written(machine, uid, target, f"--at @{turns[0]['last_seq']}")
     request = gone_on(machine, target, log["native_id"])
     assert typed(request, FIRST, NEXT, "Forget-the-heron-99.") == [FIRST, NEXT]
@@ -112,12 +112,12 @@ def test_a_log_up_to_a_record_holds_nothing_behind_it(machine: Machine, agent: s
     assert log["report"]["left_out"] > 0
 
 
-@pytest.mark.parametrize("agent", AGENTS)
-def test_another_branch_is_not_in_the_log(machine: Machine, agent: str) -> None:
+def test_another_branch_is_not_in_the_log(machine: Machine) -> None:
     """Two branches of a session of our own runs."""
+    agent = "codex"
     machine.do(f"$B run -a {agent} --permissions all '{FIRST}' > /dev/null", ANSWER)
     machine.do(f"$B run -a {agent} --permissions all 'Forget-the-heron-99.' > /dev/null", {"text": "Forgotten-77."})
-    turns = json.loads(machine.do("$B tree --json"))["turns"]
+    turns = json.loads(machine.ask("tree --json"))["turns"]
     machine.do(
         f"$B run -a {agent} --permissions all @{turns[0]['last_seq']} 'And the fox?' > /dev/null", {"text": "Den."}
     )
@@ -137,14 +137,11 @@ def resumed(machine: Machine, agent: str, options: str) -> dict[str, Any]:
         words = f"{sys.executable} -m backstory resume {options} -- -p '{NEXT}'"
         machine.do(f'timeout 60 script -qec "{words}" /dev/null > {machine.root}/screen < /dev/null', HELLO)
     else:
-        asked = json.loads(machine.do(f"$B resume {options} --json"))
+        asked = json.loads(machine.ask(f"resume {options} --json"))
         at = options.partition("--at ")[2].split(" ")[0]
         up_to = f"--at {at}" if at else ""
-        machine.do(
-            f"$B export -S {asked['session']} --format codex {up_to} --write > /dev/null; "
-            + GOES_ON["codex"].format(NEXT, asked["native_id"]),
-            HELLO,
-        )
+        machine.ask(f"export -S {asked['session']} --format codex {up_to} --write")
+        machine.do(GOES_ON["codex"].format(NEXT, asked["native_id"]), HELLO)
     (request,) = machine.asked()[before:]
     return request
 
@@ -184,7 +181,7 @@ def test_what_was_written_is_taken_back_with_its_row(machine: Machine) -> None:
     before = rows()
     log = written(machine, uid, "codex")
     assert rows() == sorted([*before, (log["native_id"],)])
-    machine.do(f"$B export -S {uid} --format codex --undo")
+    machine.ask(f"export -S {uid} --format codex --undo")
     assert (rows(), Path(log["log"]).exists()) == (before, False)
 
 
@@ -204,14 +201,9 @@ def test_whatever_a_recorded_session_holds_makes_requests_that_a_service_takes(m
         path = machine.root / "home" / place(f"{agent}/{name}")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(case(f"{agent}/{name}"))
-    machine.do("$B ingest > /dev/null")
-    listed = json.loads(machine.do("$B list --all --json"))
-    writing = [
-        f"$B export -S {each['uid']} --format {OTHER[agent]} --cwd {machine.work} --write --json >> $HOME/written"
-        for each in listed
-    ]
-    machine.do("\n".join(writing))
-    logs = [json.loads(each) for each in _documents((machine.root / "home" / "written").read_text())]
+    machine.ask("ingest")
+    listed = json.loads(machine.ask("list --all --json"))
+    logs = [written(machine, each["uid"], OTHER[agent], f"--cwd {machine.work}") for each in listed]
     assert len(logs) == len(listed) == len(SAMPLE[agent])
     lines = [GOES_ON[OTHER[agent]].format(NEXT, each["native_id"]) for each in logs]
     before = len(machine.asked())
@@ -220,11 +212,6 @@ def test_whatever_a_recorded_session_holds_makes_requests_that_a_service_takes(m
     assert len(requests) == len(logs)
     faults = faults_of_claude if OTHER[agent] == "claude" else faults_of_codex
     assert [faults(each) for each in requests] == [[]] * len(logs)
-
-
-def _documents(text: str) -> list[str]:
-    """JSON documents that stand one behind the other."""
-    return [f"{{{each}}}" for each in text.strip()[1:-1].split("\n}\n{")]
 
 
 def faults_of_claude(request: dict[str, Any]) -> list[str]:

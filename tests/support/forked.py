@@ -22,7 +22,10 @@ import threading
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 COMMAND = (sys.executable, "-m", "backstory")
 CLONE, CLONE_PARENT = 56, 0x8000
@@ -40,8 +43,10 @@ STARTED: list[Process] = []
 class Process(Popen[Any]):
     """A process as ``subprocess.Popen`` starts it, or a copy of one where that is the same."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *given: Any, within: Sequence[str] = (), **named: Any) -> None:
+        """``within``: the command that starts another one in a namespace, to be in that."""
         self.home = str((named.get("env") or {}).get("BACKSTORY_HOME", ""))
+        self._within = tuple(within)
         super().__init__(*given, **named)
         STARTED.append(self)
 
@@ -56,14 +61,14 @@ class Process(Popen[Any]):
         is_plain = (preexec_fn, executable, gid, gids, uid, umask, group) == (None, None, None, None, None, -1, -1)
         is_plain = is_plain and not pass_fds and not shell and len(request) < REQUEST_MAX // 8
         if not is_plain or tuple(words[: len(COMMAND)]) != COMMAND or not _is_usual(variables):
-            super()._execute_child(args, executable, preexec_fn, *more)  # type: ignore[misc]
+            super()._execute_child(self._started(args), executable, preexec_fn, *more)  # type: ignore[misc]
             return
         files = [own if own != -1 else number for number, own in enumerate((in_read, out_write, err_write))]
         try:
-            self.pid = _server_of(os.getpid()).copy(request, files)
+            self.pid = _server_of(os.getpid(), self._within).copy(request, files)
         except OSError:
             # A machine that lets nobody copy a process this way is slower, and no worse.
-            super()._execute_child(args, executable, preexec_fn, *more)  # type: ignore[misc]
+            super()._execute_child(self._started(args), executable, preexec_fn, *more)  # type: ignore[misc]
             return
         self._child_created = True
         devnull = getattr(self, "_devnull", None)
@@ -73,6 +78,9 @@ class Process(Popen[Any]):
         if devnull is not None:
             os.close(devnull)
         self._closed_child_pipe_fds = True
+
+    def _started(self, args: Any) -> Any:
+        return [*self._within, *args] if self._within else args
 
 
 def run(
@@ -97,15 +105,15 @@ def _is_usual(variables: dict[str, str]) -> bool:
 
 
 class _Server:
-    """The process that is copied. One belongs to one process of the tests."""
+    """The process that is copied. One belongs to one process of the tests, and to a namespace."""
 
-    def __init__(self) -> None:
+    def __init__(self, within: Sequence[str] = ()) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * REQUEST_MAX)
         self._socket = ours
         self._process = Popen(
-            [sys.executable, "-m", "tests.support.forked", str(theirs.fileno())], pass_fds=[theirs.fileno()],
+            [*within, sys.executable, "-m", "tests.support.forked", str(theirs.fileno())], pass_fds=[theirs.fileno()],
             cwd=Path(__file__).parent.parent.parent, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             env={"PATH": os.environ["PATH"], "LC_ALL": UTF_8[0]},
         )  # fmt: skip
@@ -122,9 +130,9 @@ class _Server:
 
 
 @cache
-def _server_of(_pid: int) -> _Server:
+def _server_of(_pid: int, within: tuple[str, ...] = ()) -> _Server:
     """The one of the process with this number, which is ours: a fork of it has one of its own."""
-    return _Server()
+    return _Server(within)
 
 
 # the process that is copied -----------------------------------------------------------------------------------------
@@ -168,13 +176,13 @@ def _begin(
     os.environ.clear()
     os.environ.update(variables)
     time.tzset()
-    _open_standard_files("surrogateescape" if "C.UTF-8" in variables.values() else "strict")
+    open_standard_files("surrogateescape" if "C.UTF-8" in variables.values() else "strict")
     sys.argv = ["-m", *words]
     sys.orig_argv = [*COMMAND, *words]
     sys.path[0] = folder
 
 
-def _open_standard_files(errors: str) -> None:
+def open_standard_files(errors: str) -> None:
     """Have the standard files be what the interpreter makes of them when it starts."""
     is_shown = os.isatty(1)
     given: dict[str, Any] = {

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from backstory.store import Store, open_store
+from tests.support import forked
 
 CLIENTS = Path(os.environ.get("BACKSTORY_CLIENTS") or Path.home() / ".cache" / "backstory-clients")
 PROGRAMS = {
@@ -47,6 +48,18 @@ env_key = "STUB_API_KEY"
 request_max_retries = 1
 stream_max_retries = 1
 """
+
+
+OVER = f"""
+    is_on() {{
+        for exe in $(find /proc/[0-9]*/exe -maxdepth 0 -lname '{CLIENTS.resolve()}/*' 2>/dev/null); do
+            grep -qs "BACKSTORY_HOME=$BACKSTORY_HOME" ${{exe%exe}}environ && return
+        done
+        return 1
+    }}
+    while is_on; do sleep 0.05; done
+"""
+"""Waits until the agents that were started have ended; `ps` would import everything for each look."""
 
 
 @cache
@@ -90,7 +103,8 @@ class Machine:
         subprocess.run(["git", "init", "-q", str(self.work)], check=True)
         for name, program in clients().items():
             (root / "bin" / name).symlink_to(program)
-        (root / "home" / ".codex" / "config.in").write_text(CODEX_CONFIG)
+        for name in ("config.in", "config.toml"):
+            (root / "home" / ".codex" / name).write_text(CODEX_CONFIG)
         self.requests = root / "requests.jsonl"
         self.started: list[subprocess.Popen[str]] = []
 
@@ -123,6 +137,18 @@ class Machine:
         out, err, code = self.end(self.start(script, list(turns) or [HELLO]))
         assert code == 0, err
         return out
+
+    def ask(self, line: str, *, code: int | None = 0) -> str:
+        """Run one backstory command that needs no model; gives what it printed, on stderr too where it must fail.
+
+        ``code``: its exit code, None for any.
+        """
+        done = forked.run(
+            [*forked.COMMAND, *shlex.split(line)], cwd=self.work, env=self.environ(), within=namespace() or (),
+            timeout=WAIT_S,
+        )  # fmt: skip
+        assert code in (None, done.returncode), done.stderr.decode()
+        return (done.stdout + (done.stderr if code else b"")).decode()
 
     def end(self, process: subprocess.Popen[str]) -> tuple[str, str, int]:
         """Wait for what was started: what it printed on stdout and on stderr, and its exit code."""
