@@ -43,14 +43,14 @@ quick: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n auto -rs
 
-# The same tests at every step instead of every third, and with processes that are started instead of copied. Takes long.
+# The same tests at every step instead of some, with more examples, and with processes that are started. Takes long.
 long: $(READY)
 	BACKSTORY_LONG=1 BACKSTORY_STARTED=1 $(BIN)/python -m pytest -n auto -rs
 
 # Longer than a test run may take: what is tested by examples, again and again, each round with examples of its own.
 ROUNDS ?= 20
 fuzz: $(READY)
-	for round in $$(seq $(ROUNDS)); do $(BIN)/python -m pytest -n auto -m hypothesis || exit 1; done
+	for round in $$(seq $(ROUNDS)); do BACKSTORY_LONG=1 $(BIN)/python -m pytest -n auto -m hypothesis || exit 1; done
 
 # Every figure beside its bound: docs/performance.md. LOGS is a home folder with agents' logs or an archive of one, BEFORE a
 # revision to compare with, PEERS a folder for other indexers, JSON a file for the figures. With QUICK=1 it takes 3 minutes.

@@ -16,12 +16,15 @@ from hypothesis import HealthCheck, settings
 from backstory.store import Store, open_store
 from tests.support import forked
 from tests.support.clock import Clock
+from tests.support.counts import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # How fast examples are made says how busy the machine is, not whether the code is right.
-settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any-machine", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any-machine")
 
 

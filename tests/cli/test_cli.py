@@ -28,6 +28,7 @@ from backstory.cli.views.call_view import SHOWN_CHARS_MAX
 from backstory.config import SETTINGS
 from backstory.search.query import find
 from backstory.store import Filter, open_store
+from tests.support.counts import examples
 from tests.support.machines import ORIGINAL_ID, PARENT_ID, SMALL, case, claude_line, claude_log, lines, place, sha256
 
 if TYPE_CHECKING:
@@ -407,7 +408,7 @@ def test_whatever_people_type_is_a_query(read_once: Shell) -> None:
 
 @given(st.one_of(st.text(), st.text(alphabet="\"'*^():+-{}.#,\\ abANDORT\0\ud800日é", max_size=30)))
 @settings(
-    max_examples=200,
+    max_examples=examples(200),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

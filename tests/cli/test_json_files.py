@@ -286,7 +286,7 @@ def test_killed_at_any_moment_an_import_ends_the_same_when_it_is_done_again(
 ) -> None:
     parts = set()
     # How many changes are seen depends on how fast they are looked at; the last may come when all is done.
-    for n in steps(16, every=2):
+    for n in steps(16, every=4):
         shutil.rmtree(other.home / "backstory", ignore_errors=True)
         running = subprocess.Popen(
             [sys.executable, "-m", "backstory", "import", "--trust", file], env=other.environ, cwd=other.cwd,

@@ -27,6 +27,7 @@ from backstory.model import AssistantText, Compacted, ToolCall, ToolResult, Turn
 from tests.support import ah_files
 from tests.support.ah_files import CASES, SESSION, AhFile, call, result, ulid
 from tests.support.clock import NOW
+from tests.support.counts import examples
 from tests.support.machines import Machine, claude_line, claude_log, lines
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def test_conversations_of_one_file_become_files(machine: Machine, project: Path,
 
 @pytest.mark.slow
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_any_tree_comes_back_with_every_row(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = AhFile(Path(folder, "in", f"{SESSION}.db"))

@@ -196,7 +196,7 @@ def test_a_long_session_is_rendered_as_it_is_read() -> None:
 
     def events() -> Iterator[SharedEvent]:
         nonlocal taken
-        for n in range(50_000):
+        for n in range(10_000):
             taken += 1
             kinds: tuple[Event, ...] = (call("Bash", f"t{n}", command="x" * 100), came(f"t{n - 1}", "y" * 1000))
             yield SharedEvent(seq=n + 1, turn=1, event=kinds[n % 2])
@@ -214,5 +214,5 @@ def test_a_long_session_is_rendered_as_it_is_read() -> None:
     finally:
         tracemalloc.stop()
     assert first <= HELD_MAX * 6
-    assert count > 100_000
-    assert peak < 8_000_000
+    assert count > 20_000
+    assert peak < 2_000_000

@@ -125,7 +125,7 @@ def killed_after_some_time(machine: Machine, seconds: float) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", steps(KILLS, every=3))
+@pytest.mark.parametrize("seed", steps(KILLS, every=7))
 def test_an_ingest_killed_at_any_moment_is_made_good_by_the_next(
     disturbed: Machine, expected: dict[str, Any], seed: int
 ) -> None:
@@ -146,7 +146,7 @@ def test_an_ingest_killed_at_any_moment_is_made_good_by_the_next(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", steps(PAIRS, every=3, first=2))
+@pytest.mark.parametrize("seed", steps(PAIRS, every=7, first=2))
 def test_two_ingests_at_once_do_no_harm(disturbed: Machine, expected: dict[str, Any], seed: int) -> None:
     children = [in_child(disturbed, lambda: None, bulk=seed % 10 == 0) for _ in range(2)]
     assert [exit_of(child) for child in children] == [0, 0]

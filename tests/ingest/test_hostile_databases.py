@@ -25,6 +25,7 @@ from tests.support import azs_files
 from tests.support.ah_files import SESSION, AhFile, tree
 from tests.support.clock import NOW
 from tests.support.copilot_database import DATABASE, HERE, LOST, ROWS, TABLES, changed, folder_content, read
+from tests.support.counts import examples
 from tests.support.machines import Machine, lies, lines, prompts, restored
 
 if TYPE_CHECKING:
@@ -430,7 +431,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     name=st.sampled_from(["ah", "azureal", "copilot"]),
     drawn=st.lists(st.tuples(st.integers(0, 999), ANYTHING), min_size=1, max_size=8),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_values_of_any_type_are_told_or_kept_and_raise_nothing(
     templates: dict[str, bytes], name: str, drawn: list[tuple[int, object]]
 ) -> None:

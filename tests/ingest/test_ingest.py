@@ -17,6 +17,7 @@ from backstory.ingest import log_reader
 from backstory.ingest.log_reader import numbered_lines
 from backstory.store.tables import logs as stored_logs
 from backstory.store.tables import sessions as stored_sessions
+from tests.support.counts import examples
 from tests.support.machines import (
     ORIGINAL_ID,
     PARENT_ID,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 LOG = claude_log("a1b2c3")
 FEW = settings(
-    max_examples=15,
+    max_examples=examples(15),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -363,7 +364,7 @@ PIECES = (
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PIECES)
 @given(st.data())
-@settings(FEW, max_examples=6)
+@settings(FEW, max_examples=examples(6))
 def test_a_log_read_in_random_pieces_equals_it_read_whole(name: str, data: st.DataObject) -> None:
     whole = case(name)
     cuts = sorted(data.draw(st.sets(st.integers(1, len(whole) - 1), min_size=1, max_size=25), label="cuts"))
@@ -940,7 +941,7 @@ STATES = st.lists(
 
 @pytest.mark.slow
 @given(STATES)
-@settings(FEW, max_examples=60)
+@settings(FEW, max_examples=examples(60))
 def test_whatever_becomes_of_files_no_record_is_lost_doubled_or_renumbered(
     states: list[tuple[str, list[int], int, bool]],
 ) -> None:

@@ -25,6 +25,7 @@ from backstory.store.intake import claims, ingesting, written
 from backstory.store.tables import copies, sessions
 from backstory.store.tables.session_filter import ListFilter
 from tests.support.clock import NOW
+from tests.support.counts import examples
 from tests.support.machines import Machine, looked_up
 from tests.support.written_logs import USED, HandMade, Said, own, written_of
 
@@ -203,7 +204,7 @@ def test_a_log_of_a_log_whose_writer_did_not_know_the_original_is_known_by_both(
         machine.store.decide(sessions.unforget)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.permutations([CLAUDE, CODEX_COPY, CODEX, BACK_COPY, BACK, SECOND]), st.sets(st.integers(0, 5)))
 def test_the_order_in_which_logs_come_makes_no_difference(
     tmp_path_factory: pytest.TempPathFactory, order: list[HandMade], together: set[int]

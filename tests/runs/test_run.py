@@ -553,7 +553,7 @@ def test_no_run_begins_beside_an_agent_that_outlived_its_backstory(bench: Bench)
 
 
 def test_a_child_that_goes_on_writing_does_not_make_a_run_endless(bench: Bench) -> None:
-    noise = "import sys\nwhile True: sys.stdout.write('y' * 1000 + chr(10))"
+    noise = "import os, time\nwhile True: os.write(1, b'y' * 1000 + b'\\n'); time.sleep(0.001)"
     script: list[dict[str, Any]] = [{"spawn": noise}, {"say": "done"}, GOOD]
     assert bench.backstory("run", "-a", "claude", "go", script=script).returncode == 0
     assert bench.store.turns(1)[0].outcome == "completed"

@@ -136,7 +136,7 @@ def check_every_step(
     with opened(before, shared) as store:
         old = contents(store)
     new = outcome_of(before, shared, operation)
-    for step in steps(STEPS_MAX, every=3, first=shared + 2 * for_good):
+    for step in steps(STEPS_MAX, every=8, first=2 * shared + 4 * for_good):
         path = copied(folder, step)
         store = opened(path, shared)
         disk.fail(step, ERRORS[step % 2], for_good=for_good)

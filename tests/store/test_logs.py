@@ -19,6 +19,7 @@ from backstory.store import RecordBatch, Store, codec, open_store
 from backstory.store.file import connection, maintenance
 from backstory.store.intake import append
 from backstory.store.tables import logs, sessions
+from tests.support.counts import examples
 
 if TYPE_CHECKING:
     from tests.support.clock import Clock
@@ -75,7 +76,7 @@ def a_slice(store: Store, native_id: str, data: list[bytes], *, at: int = 0, log
 texts = st.text(st.characters(codec="utf-8"), max_size=200)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     batches=st.lists(st.lists(texts, min_size=1, max_size=4), min_size=1, max_size=80),
     places=st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 20_000)), max_size=10),

@@ -110,7 +110,7 @@ def test_a_disk_that_fails_at_any_step_of_a_merge_leaves_what_merging_again_fini
 ) -> None:
     whole = merged_whole(prepared)
     with failing_disk() as disk:
-        for step in steps(STEPS_MAX, every=38, first=19 * (error is apsw.IOError)):
+        for step in steps(STEPS_MAX, every=76, first=38 * (error is apsw.IOError)):
             store, theirs = trial(prepared), opened(prepared / "theirs", Clock())
             with store, theirs:
                 disk.fail(step, error, for_good=True)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.clock import Clock
 from tests.support.copies import WAYS, go_on, merge, opened, said
+from tests.support.counts import examples
 from tests.support.machines import differences
 
 Steps = list[tuple[int, int, int]]
@@ -19,7 +20,7 @@ steps = st.lists(st.tuples(st.integers(0, len(WAYS) - 1), st.integers(0, 7), st.
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(before=steps, here=steps, there=steps)
 # At one moment a branch was named at a record of a turn, and at the end of that turn, which had grown there.
 @example(before=[(1, 0, 0)], here=[(1, 0, 0), (8, 4, 0)], there=[(4, 0, 0), (8, 4, 0)])

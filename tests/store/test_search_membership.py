@@ -16,6 +16,7 @@ from backstory.derive.index_text import index_text, searchable
 from backstory.model import AssistantText, Event, ToolCall, ToolResult, UserMessage
 from backstory.store import Filter, Store, open_store
 from tests.support.clock import NOW
+from tests.support.counts import examples
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,7 +139,7 @@ def exact(told: SearchResult) -> list[int]:
 
 
 @pytest.mark.parametrize("few", [1, 3, 2_000], ids=lambda few: f"ranked whole up to {few} hits")
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     machine=SESSIONS,
     words=st.lists(

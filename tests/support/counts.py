@@ -13,3 +13,8 @@ def steps(most: int, *, every: int, first: int = 0) -> range:
     Tests of one kind begin at different steps, so that together they try more of them.
     """
     return range(1, most) if IS_LONG else range(1 + first % every, most, every)
+
+
+def examples(most: int) -> int:
+    """The number of examples of a property: in ``make long`` and ``make fuzz`` this many, else a third of it."""
+    return most if IS_LONG else -(-most // 3)

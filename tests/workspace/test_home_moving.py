@@ -250,7 +250,7 @@ def test_no_link_takes_the_place_of_a_folder_in_which_something_stays(source: Pa
 @pytest.mark.slow
 @pytest.mark.parametrize(("same", "symlink"), [(True, True), (False, False)], ids=["linked", "two disks"])
 def test_killed_at_any_step_nothing_is_lost_or_doubled(tmp_path: Path, same: bool, symlink: bool) -> None:
-    for step in steps(STEPS_MAX, every=3, first=same):
+    for step in steps(STEPS_MAX, every=8, first=4 * same):
         source, to = tmp_path / f"old{step}", tmp_path / f"new{step}"
         make_home(source)
         if symlink:

@@ -29,6 +29,7 @@ from backstory.store.tables import compactions
 from backstory.store.tables import sessions as stored_sessions
 from backstory.store.tables.compactions import NewCompaction
 from tests.support.clock import NOW
+from tests.support.counts import examples
 from tests.support.machines import SMALL, Machine, claude_line, claude_log, conversation, differences, lines
 from tests.support.make_golden import GOLDEN
 from tests.support.portable import Importer, came, exported, held
@@ -181,7 +182,7 @@ def test_a_log_goes_on_where_the_import_ended(machine: Machine, importer: Import
     other.close()
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(made=st.lists(st.tuples(texts, events), min_size=1, max_size=4), has_bytes=st.booleans())
 def test_any_session_comes_back(
     tmp_path_factory: pytest.TempPathFactory, made: list[tuple[str, list[Event]]], has_bytes: bool
@@ -842,7 +843,7 @@ def test_lines_may_end_as_windows_ends_them_and_fields_may_be_added(small: bytes
     assert came(importer(data)) == {"new": 1}
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_is_changed_costs_no_more_than_the_session_that_it_is_in(
     small: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -863,7 +864,7 @@ def test_whatever_is_changed_costs_no_more_than_the_session_that_it_is_in(
     importer.workspace.close()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_is_changed_it_is_refused_or_the_store_is_whole(
     small: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
