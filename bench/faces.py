@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from backstory.workspace.history.sessions import Page, SessionFilter
+from backstory.workspace.history.sessions import END, Page, SessionFilter
 from backstory.workspace.opening import open_workspace
 from bench import homes
 from bench.figures import Figure, arguments, report
@@ -67,6 +67,7 @@ def questions(reader: Reader) -> list[Asked]:
     return [
         Asked("a page from the top", 5, page()),
         Asked("the page behind it", 5, page(after=first.end)),
+        Asked("a page from the end", 5, page(before=END)),
         Asked("the number of sessions, known", 1, lambda reader: reader.count(EVERYWHERE)),
         Asked("a page by a title few have", 50, page(SessionFilter(everywhere=True, title=word))),
         Asked("a page by a title many have", 50, page(SessionFilter(everywhere=True, title="an"))),

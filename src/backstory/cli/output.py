@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory import bounds
+from backstory.bounds import dollars as dollars
 from backstory.bounds import iso as iso
 from backstory.derive import harmless
 from backstory.lazy import lazy_regex
@@ -363,8 +364,6 @@ def local(ms: int | None) -> str:
 
 UNKNOWN = "–"
 """Shown in a table for an unknown value, which is not 0."""
-CENT_USD = 0.01
-MONEY_MARKS: dict[str, str] = {"computed": "~", "lower bound": "≥ "}
 
 
 def duration(ms: int | None) -> str:
@@ -391,16 +390,7 @@ def cost_as_json(cost: Cost) -> dict[str, Any]:
 
 def money(cost: Cost) -> str:
     """Format a cost for a person: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
-    if cost.low_usd is None:
-        return UNKNOWN
-    return f"{MONEY_MARKS.get(cost.kind, '')}{dollars(cost.low_usd)}"
-
-
-def dollars(usd: float) -> str:
-    """Format an amount to the cent, or below a cent to a tenth of one."""
-    if usd >= CENT_USD or usd == 0:
-        return f"${usd:,.2f}"
-    return f"${usd:.3f}" if usd >= CENT_USD / 20 else "<$0.001"
+    return cost.shown
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

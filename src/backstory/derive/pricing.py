@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
+from backstory.bounds import dollars
 from backstory.lazy import lazy_regex
 from backstory.model import PARTIAL, Tokens
 
@@ -48,7 +49,13 @@ class Cost(Struct, frozen=True, kw_only=True):
     low_usd: float | None = None
     high_usd: float | None = None
 
+    @property
+    def shown(self) -> str:
+        """Text for a person: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
+        return "–" if self.low_usd is None else f"{_MARKS.get(self.kind, '')}{dollars(self.low_usd)}"
 
+
+_MARKS: dict[str, str] = {"computed": "~", "lower bound": "≥ "}
 UNKNOWN = Cost()
 INCLUDED = Cost(kind=CostKind.INCLUDED)
 """It is a part of what was reported for another turn."""
