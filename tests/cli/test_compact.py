@@ -82,7 +82,7 @@ def test_the_agent_is_given_the_history_as_data_and_no_tools(long: Bench) -> Non
 def test_below_the_limit_nothing_is_summarised_unless_asked_for(long: Bench) -> None:
     long.backstory("config", "set", "compaction.chars", "100000")
     shown = long.backstory("compact", script=GOOD)
-    assert "characters since the last summary" in shown.stderr
+    assert "characters of context since the last summary" in shown.stderr
     assert SUMMARY_HEADER not in context(long)
     assert long.backstory("compact", "--now", script=GOOD).returncode == 0
     assert SUMMARY_HEADER in context(long)

@@ -151,7 +151,7 @@ def test_the_agents_whose_server_names_the_old_home_are_named_and_then_brought_u
     assert filled("mcp", "install", "claude").code == 0
 
     done = filled("migrate-home", old(filled), new(filled))
-    assert f"The MCP server of claude does not know of it ({settings}). Then: backstory mcp install AGENT" in done.err
+    assert f"The old folder is still set for claude ({settings}). Update each: backstory mcp install AGENT" in done.err
 
     assert filled("mcp", "install", "claude", BACKSTORY_HOME=str(new(filled))).code == 0
     assert str(new(filled)) in settings.read_text()

@@ -216,7 +216,7 @@ def test_a_worktree_that_an_agent_made_stands_under_its_project(bare: Shell, wor
 
 
 def test_the_family_says_in_whole_sentences_what_each_report_is(bare: Shell) -> None:
-    printed = bare("chronicle", "--help").out.partition("Commands:\n")[2]
+    printed = bare("report", "--help").out.partition("Commands:\n")[2].partition("\n\n")[0]
     assert len(printed.splitlines()) == len(COMMANDS)
     assert "..." not in printed
 
@@ -239,7 +239,7 @@ def test_the_count_of_a_search_is_that_of_its_sql(two: Shell) -> None:
 
 def test_a_search_for_a_misspelt_word_names_the_word_it_searched_for_and_counts_what_is_near(two: Shell) -> None:
     done = two("chronicle", "search", "parsr")
-    assert done.out.splitlines()[0] == 'Sessions with "parsr": 0 sessions, 1 more nearly'
+    assert done.out.splitlines()[0] == 'Sessions with "parsr": 0 sessions, 1 similar'
     assert done.err == "Nothing has 'parsr'; searched for 'parser'.\n"
     assert two("chronicle", "search", "parser").out.splitlines()[0] == 'Sessions with "parser": 1 session'
 

@@ -280,7 +280,7 @@ def test_what_fits_nearly_is_marked_and_can_be_left_out(talks: Shell) -> None:
     assert (hit["number"], hit["near"]) == ("S1", True)
     done = talks("search", "gaskets", "worn")
     assert "near" in done.out.splitlines()[0]
-    assert done.err == "nowhere as typed, nearly in 1 session\n"
+    assert done.err == "no exact match; 1 similar session (marked near)\n"
     assert talks("search", "gaskets", "worn", "--no-near").code == NOTHING_FOUND
 
 
@@ -311,7 +311,7 @@ def test_what_is_near_is_not_counted_as_what_has_the_words(talks: Shell) -> None
         said(store, "look for the washer")
     done = talks("search", "washers", "-n", "2")
     assert "washer" in done.out.splitlines()[1]
-    assert done.err == "1 of 3 sessions (3 hits) · 1 more nearly (marked near) · more: --limit 8\n"
+    assert done.err == "1 of 3 sessions (3 hits) · 1 similar session (marked near) · more: --limit 8\n"
 
 
 def test_a_word_that_was_exchanged_is_told(talks: Shell) -> None:

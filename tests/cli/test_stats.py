@@ -212,7 +212,7 @@ def test_what_is_not_known_is_said_and_is_not_nothing(bare: Shell) -> None:
     assert total["cache_write_tokens"] in (None, 0)
     shown = bare("stats", "--all")
     assert "Cost      –" in shown.out and "$" not in shown.out
-    assert "Not known, and not in the sums: cost of 1 turn." in shown.err
+    assert "Not counted, because unknown: cost of 1 turn." in shown.err
 
 
 def test_a_cost_of_which_only_bounds_are_known_is_shown_between_them(bare: Shell) -> None:

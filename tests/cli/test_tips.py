@@ -116,7 +116,7 @@ def test_recorded_logs_without_habits_have_no_tips_and_the_same_costs_as_elsewhe
     ever = ("--since", "2020-01-01")
     done = read_once("chronicle", "tips", "--full", *ever)
     assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("No pattern in ")
+    assert done.err.startswith("No tips yet from ")
     facts = tips(read_once, *ever, name="cost-tips")
     total = read_once("chronicle", "cost", "--json", *ever).json()["total"]
     assert facts["tips"] == []
@@ -128,7 +128,7 @@ def test_where_nothing_recurs_a_sentence_says_so(bare: Shell) -> None:
     assert bare("ingest").code == 0
     done = bare("chronicle", "tips", *MAY, TZ="UTC")
     assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("No pattern in 1 turn in 1 session: ")
+    assert done.err.startswith("No tips yet from 1 turn in 1 session: ")
     assert "--since 2020-01-01" in done.err
     assert "--since" not in bare("chronicle", "tips", "--since", "2019-12-31", TZ="UTC").err
     assert bare("chronicle", "tips", "--json", *MAY, TZ="UTC").json()["tips"] == []

@@ -33,7 +33,7 @@ def input_options(function: Callable[..., Any], what: str = "prompt") -> Callabl
             default=None,
             expose_value=False,
             callback=_noted(READS_STDIN),
-            help="Wait for piped input, however long. / Do not read stdin: needed in a loop over a pipe.",
+            help="Read stdin, however long it takes / never read stdin (for `while read` loops).",
         ),
         click.option(
             "--edit", is_flag=True, expose_value=False, callback=_noted(EDITS), help=f"Write the {what} in $EDITOR."

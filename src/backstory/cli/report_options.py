@@ -57,7 +57,7 @@ _FORMS = (
     json_option,
     click.option("--explain", is_flag=True, help="Print the rules, and the SQL that returns the same numbers."),
     click.option("--write", "writer", type=RUNNING_AGENT, metavar="AGENT", help="Let this agent phrase it, in a run."),
-    click.option("--model", "-m", metavar="NAME", help="With --write: the model, in the agent's words."),
+    click.option("--model", "-m", metavar="NAME", help="With --write: the model, as the agent names it."),
     trust_option,
     store_option,
 )

@@ -33,7 +33,7 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     with_options: Callable[..., Any] = with_start
     for option in (
-        click.option("--name", type=SESSION_NAME, help="The session of this name."),
+        click.option("--name", type=SESSION_NAME, help="Use the session NAME."),
         session_option,
         click.option("--or-run", is_flag=True, help="If the session is not running: run it now, as a prompt."),
         click.option("--no-run", is_flag=True, help="Only queue it: if the session is not running, start nothing."),

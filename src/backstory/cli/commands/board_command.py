@@ -123,7 +123,7 @@ def _add(
     ctx: click.Context, name: str, text: tuple[str, ...], description: str | None, agent: str | None,
     repo: str | None, branch: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Write the item NAME, or write it anew: TEXT, what is piped in (-), or what you write in $EDITOR.
+    """Create or replace the item NAME from TEXT, stdin (-) or $EDITOR.
 
     NAME is kebab-case, such as build-notes. An item has at most 4,000 characters, a board 25 items. An item
     that is written anew keeps its counts, and its description unless you give one.

@@ -119,7 +119,7 @@ def _show_plan(located: LocatedSession, plan: CompactionPlan, *, as_json: bool) 
         )  # fmt: skip
         return
     of = f" of {plan.limit:,}" if plan.limit else ""
-    output.talk(f"{located.label}: {plan.chars:,}{of} characters since the last summary.")
+    output.talk(f"{located.label}: {plan.chars:,}{of} characters of context since the last summary.")
     if plan.boundary is None:
         output.talk("Nothing can be summarised: there is only one exchange.")
         return

@@ -44,7 +44,7 @@ DEAREST = 10
 def command(app: App, asked: ReportQuestion, form: Form) -> None:
     """Sum up what agents used and cost: by day, agent, model, repository and session.
 
-    The last 30 days, in every project; WORDS narrow it to what is about them. A turn that several sessions hold counts
+    The last 30 days, in every project; WORDS limit it to matching sessions. A turn that several sessions hold counts
     once; what subagents used counts with their session. Costs: $1.20 reported, ~$1.20 computed, $1.20–$1.50 between,
     ≥ $1.20 at least, – unknown.
     """

@@ -22,6 +22,6 @@ def command(app: App, asked: ReportQuestion, form: Form, whole: bool) -> None:
     """Find what would have cost less: context, problem, what to do, and about how much that saves.
 
     As report tips, of the patterns that are about costs, with what is known of the costs as a whole. The last 30
-    days, in every project; WORDS narrow it to what is about them.
+    days, in every project; WORDS limit it to matching sessions.
     """
     print_tips(app, asked, form, about_costs=True, whole=whole)

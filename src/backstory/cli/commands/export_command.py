@@ -50,7 +50,7 @@ SESSIONS_AT_ONCE = 500
 @click.option(
     "--exact", is_flag=True, help="Write what that tool would have written from its own logs, including its errors."
 )
-@click.option("--no-bytes", is_flag=True, help="json: leave out the bytes of the logs, which are most of it.")
+@click.option("--no-bytes", is_flag=True, help="json: without the original logs (much smaller).")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @click.option("--redact", is_flag=True, help="Mask secrets, and people's names in paths, in all that is written.")
 @json_option
@@ -70,8 +70,8 @@ def command(
     written, as it would have done it. A tool with a file per session can continue them in that folder, with all
     their branches.
 
-    An agent with a client of its own gets a log of one SESSION that its client continues, where it looks for one; so
-    no -o. What becomes of every record is printed first: nothing is written without --write.
+    The name of an agent with a client writes one SESSION as a log that this client can resume, where it looks for it;
+    so no -o. The plan for every record is printed; --write does it.
     """
     if form in native_formats():
         _refuse_for_logs(sessions, everything=everything or here, is_other=bool(target or exact or force or no_bytes))

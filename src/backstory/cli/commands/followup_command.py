@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 @click.command("followup")
 @click.argument("text", nargs=-1)
 @click.option("--agent", "-a", type=RUNNING_AGENT, help="The agent to run it.  [default: that of the turn before]")
-@click.option("--model", "-m", metavar="NAME", help="The model, in the agent's words.")
+@click.option("--model", "-m", metavar="NAME", help="The model, as the agent names it.")
 @click.option(
     "--permissions", type=click.Choice([each.value for each in Permissions]), help="What the agent may do unasked."
 )
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False), help="Run it in this folder.")
-@click.option("--no-board", is_flag=True, help="Offer no notes of the board.")
+@click.option("--no-board", is_flag=True, help="Do not add board notes to the prompt.")
 @session_options
 @click.pass_context
 def command(

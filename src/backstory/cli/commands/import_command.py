@@ -57,8 +57,8 @@ def command(app: App, file: Path, trust: bool, strict: bool, as_json: bool) -> N
     """Import the sessions of FILE, a JSON export, into the home store; - reads stdin.
 
     FILE is checked from beginning to end before anything is written. A damaged session is left out and named by its
-    line; the exit code is 1 then. A session that is here from its own log, or from
-    its project, is not touched; one from an earlier import is replaced only by one that says more.
+    line; the exit code is 1 then. A session that is here from its own log, or from its project, is not touched; an
+    earlier import is replaced only by a longer copy.
     """
     may_act(app, app.home_store)
     with _opened(file) as (opened, size):

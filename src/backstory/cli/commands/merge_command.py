@@ -34,8 +34,8 @@ PROMPT_CHARS = 60
 def command(app: App, other: Path, trust: bool, foreign: bool, as_json: bool) -> None:
     """Merge another copy of this project's store into it. OTHER: the store file, or the folder that holds .backstory/.
 
-    Both may have gone on: their turns become branches of one tree. Of two names the one given last counts. OTHER is not
-    changed; its queued prompts are listed, and stay there. A merge that was stopped is finished by the next one.
+    Work in both copies becomes branches of one tree; the later name wins. OTHER is not changed; its queued prompts
+    are listed, and stay there. A merge that was stopped is finished by the next one.
     """
     app.trusts |= trust
     may_act(app)

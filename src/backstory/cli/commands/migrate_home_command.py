@@ -32,8 +32,8 @@ def command(app: App, source: Path, to: Path, symlink: bool, as_json: bool) -> N
     """Move the home store, with all that is kept beside it, from the folder FROM to TO.
 
     All of it is copied and checked before anything is removed; on one disk nothing is copied. A move that was stopped
-    is finished by repeating the command. What TO has already stays as it is, and its counterpart stays in FROM. The
-    line on stdout is for your shell; until it is set, every command in FROM says where the home is.
+    is finished by repeating the command. Files that exist in TO are kept; ours stay in FROM. The line on stdout is
+    for your shell; until it is set, every command in FROM says where the home is.
     """
     from backstory.workspace.stores.home_moving import as_json as moved_as_json
     from backstory.workspace.stores.home_moving import move_home
@@ -64,7 +64,7 @@ def _remarks(moved: MovedHome, *, is_default: bool) -> Iterator[str]:
     if moved.served:
         agents = ", ".join(dict.fromkeys(agent for agent, _ in moved.served))
         paths = _named([path for _, path in moved.served])
-        yield f"The MCP server of {agents} does not know of it ({paths}). Then: backstory mcp install AGENT"
+        yield f"The old folder is still set for {agents} ({paths}). Update each: backstory mcp install AGENT"
     if moved.is_link:
         yield f"{moved.source} is a link to {moved.to} now: nothing has to be set."
     elif is_default:

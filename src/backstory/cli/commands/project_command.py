@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group("project", cls=CommandGroup)
 def command() -> None:
-    """Say where a project lies that was moved."""
+    """Tell backstory that a folder was moved."""
 
 
 @command.command("move")
@@ -27,10 +27,10 @@ def command() -> None:
 @json_option
 @click.pass_obj
 def _move(app: App, old: str, new: str | None, undo: bool, as_json: bool) -> None:
-    """List the sessions of the folder OLD in NEW, where it was moved to. The agents' logs stay as they are.
+    """Show the sessions of the folder OLD under NEW, where it was moved to. The agents' logs stay as they are.
 
-    A project with a git remote is recognised by that, and one with a store of its own by the store. Sessions
-    that begin in OLD after this are not meant.
+    A project with a git remote is recognised by that, and one with a store of its own by the store. Later sessions in
+    OLD stay there.
     """
     from backstory.workspace.stores import moving
 

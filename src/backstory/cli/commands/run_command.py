@@ -24,19 +24,23 @@ if TYPE_CHECKING:
 @click.command("run")
 @click.argument("prompt", nargs=-1)
 @click.option("--agent", "-a", type=RUNNING_AGENT, help="The agent to run.  [default: the setting run.agent]")
-@click.option("--model", "-m", metavar="NAME", help="The model, in the agent's words.")
+@click.option("--model", "-m", metavar="NAME", help="The model, as the agent names it.")
 @click.option("--new", "-n", "is_new", is_flag=True, help="Begin a new session.")
-@click.option("--name", type=SESSION_NAME, help="The session of this name; it is begun if there is none.")
+@click.option("--name", type=SESSION_NAME, help="Use the session NAME; create it if needed.")
 @session_option
 @click.option("--at", metavar="POINT", help="Follow this record (@12, S2@12), branch (its name or number) or session.")
 @click.option(
     "--permissions", type=click.Choice([each.value for each in Permissions]), help="What the agent may do unasked."
 )
 @click.option("--cwd", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Run it in this folder.")
-@click.option("--no-board", is_flag=True, help="Offer no notes of the board.")
-@click.option("--cancel-first", "if_busy", flag_value="cancel", help="If it is running: stop it, then run this.")
-@click.option("--wait", "if_busy", flag_value="wait", help="If it is running: queue this and wait for its answer.")
-@click.option("--fail", "if_busy", flag_value="fail", help="If it is running: do nothing and fail (exit code 75).")
+@click.option("--no-board", is_flag=True, help="Do not add board notes to the prompt.")
+@click.option(
+    "--cancel-first", "if_busy", flag_value="cancel", help="If the session is running: stop it, then run this."
+)
+@click.option(
+    "--wait", "if_busy", flag_value="wait", help="If the session is running: queue this and wait for its answer."
+)
+@click.option("--fail", "if_busy", flag_value="fail", help="Exit with 75 if the session is running.")
 @click.option("--json", "as_json", is_flag=True, help="Print events as JSON lines.")
 @input_options
 @trust_option

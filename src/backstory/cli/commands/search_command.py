@@ -75,7 +75,13 @@ MARKER = "BACKSTORY_RUN"
 @filter_options
 @scope_options(everywhere=True)
 @click.option("--role", type=OneOf(sorted(ROLES)), help="Only what the user, the assistant, a tool, … said.")
-@click.option("--scope", "scopes", multiple=True, type=OneOf(sorted(map(str, SCOPE_WEIGHT))), help="Only there.")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=OneOf(sorted(map(str, SCOPE_WEIGHT))),
+    help="Search only prompts, answers, …",
+)
 @click.option("--tool", type=TOOL, help="Only calls of this tool, and what came back.")
 @click.option("--session", "inside", type=SESSION, help="Only in this session.")
 @click.option("--not", "without", type=SESSION, multiple=True, help="Leave this session out.")
@@ -261,8 +267,8 @@ def counted(result: SearchAnswer) -> tuple[str, ...]:
     if result.query.mode is not Mode.WORDS:
         return f"the first {output.counted(shown, 'session')}" if more else output.counted(shown, "session"), more
     if not findings.sessions:
-        return f"nowhere as typed, nearly in {output.counted(findings.near, 'session')}", more
-    near = f"{findings.near:,} more nearly (marked near)" if findings.near else ""
+        return f"no exact match; {output.counted(findings.near, 'similar session')} (marked near)", more
+    near = f"{output.counted(findings.near, 'similar session')} (marked near)" if findings.near else ""
     return _exact_count(findings), near, more
 
 

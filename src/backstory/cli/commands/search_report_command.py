@@ -102,7 +102,7 @@ def markdown_lines(report: SearchReport) -> Iterator[str]:
 
 def _heading(report: SearchReport) -> str:
     counted = output.counted(report.total, "session")
-    near = f", {report.near:,} more nearly" if report.near else ""
+    near = f", {report.near:,} similar" if report.near else ""
     relaxed = "; none has all of the words" if report.relaxed else ""
     return f'Sessions with "{output.one_liner(report.query.text)}": {counted}{near}{relaxed}'
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def command(app: App, asked: ReportQuestion, form: Form) -> None:
     """Report what was worked on: by repository and branch, what is done, in progress and stuck.
 
-    The last 24 hours, in every project; WORDS narrow it to what is about them. --since workday: from the beginning of
+    The last 24 hours, in every project; WORDS limit it to matching sessions. --since workday: from the beginning of
     the last working day.
     """
     from backstory.chronicle import standup

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def command(app: App, asked: ReportQuestion, form: Form, whole: bool) -> None:
     """Find patterns in how you work with agents: each with its evidence, what it cost, and what to do about it.
 
-    The last 30 days, in every project; WORDS narrow it to what is about them. Printed is the strongest tip of each
-    pattern, 5 at most, by what they cost: dollars, and time. Both are estimates; --explain prints how they are made.
+    The last 30 days, in every project; WORDS limit it to matching sessions. At most five tips, the costliest first;
+    --full prints all. Dollars and time are estimates; --explain prints how they are made.
     """
     print_tips(app, asked, form, about_costs=False, whole=whole)

@@ -191,7 +191,7 @@ def print_unknown(total: Figures, summaries: Figures, undated: int) -> None:
     said = [f"{name} of {output.counted(count, 'turn')}" for name, count in facts if count]
     facts = [("tokens", summaries.without_tokens), ("cost", summaries.without_cost)]
     said += [f"{name} of {output.counted(count, 'summary', 'summaries')}" for name, count in facts if count]
-    sentences = [f"Not known, and not in the sums: {', '.join(said)}."] if said else []
+    sentences = [f"Not counted, because unknown: {', '.join(said)}."] if said else []
     if total.partial_tokens:
         turns = output.counted(total.partial_tokens, "turn")
         sentences.append(f"Tokens are at least these: some of {turns} are not known.")

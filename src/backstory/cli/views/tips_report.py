@@ -69,7 +69,7 @@ def print_tips(app: App, asked: ReportQuestion, form: Form, *, about_costs: bool
 def _nothing(found: TipsReport) -> str:
     looked_at = f"{output.counted(found.turns, 'turn')} in {output.counted(found.looked_at, 'session')}"
     longer = " A longer time may show some: --since 2020-01-01" if (found.wanted.since or 0) > YEAR_2020_MS else ""
-    return f"No pattern in {looked_at}: most rules need the same thing in 3 sessions.{longer}"
+    return f"No tips yet from {looked_at}: most need the same pattern in 3 sessions.{longer}"
 
 
 def _print_queries(found: TipsReport, *, about_costs: bool) -> None:
