@@ -20,7 +20,7 @@ from backstory.store.tables import branches, compactions, decisions, events, log
 from backstory.store.tables.branches import BranchName, TreePosition, TreeTurn
 from backstory.store.tables.events import StoredEvent
 from backstory.store.tables.session_filter import ListFilter
-from backstory.store.tables.sessions import Cursor, Part, Position, Session, Workplace
+from backstory.store.tables.sessions import Cursor, Part, Session, Workplace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
@@ -185,17 +185,15 @@ class Store(Database):
         ``after``: only those behind this (last_active, uid).
         """
         wanted = ListFilter(project=project, folder=folder, agent=agent, subagents=subagents, unread=unread)
-        at = None if after is None else sessions.Position(None, *after)
-        return [each for _, each in self.listed_part(wanted, Part(at=at, limit=limit, offset=offset))]
+        return self.list_sessions(wanted, after=after, limit=limit, offset=offset)
 
-    def list_sessions(self, wanted: ListFilter, *, limit: int = -1) -> list[Session]:
+    def list_sessions(
+        self, wanted: ListFilter, *, after: Cursor | None = None, limit: int = -1, offset: int = 0
+    ) -> list[Session]:
         """The sessions that fit, the last active first; as ``sessions``."""
-        return [each for _, each in self.listed_part(wanted, Part(limit=limit))]
-
-    def listed_part(self, wanted: ListFilter, part: Part) -> list[tuple[Position, Session]]:
-        """Return a part of the list of the sessions that fit, each with its position."""
-        found = self.ask(sessions.listed, self.as_recorded(wanted), part)
-        return [(at, self.as_shown(each)) for at, each in found]
+        at = None if after is None else sessions.Position(None, *after)
+        found = self.ask(sessions.listed, self.as_recorded(wanted), Part(at=at, limit=limit, offset=offset))
+        return [self.as_shown(each) for _, each in found]
 
     def several_sessions(self, session_ids: Sequence[int]) -> list[Session]:
         """The sessions with these ids, in no order."""

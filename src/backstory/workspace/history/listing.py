@@ -25,10 +25,10 @@ from backstory.store.tables.sessions import Part, Position
 from backstory.workspace.history.sessions import (
     END,
     UID_SHOWN,
-    Cursor,
     LastTurn,
     ListedSession,
     Page,
+    PageCursor,
     SessionFilter,
     SessionPage,
     listed,
@@ -203,7 +203,8 @@ class Listing:
         asked, limit = self.filter_of(store, wanted), -1 if most is None else most
         at, backwards = _at_in(number, stores, page.cursor), page.before is not None
         while True:
-            found = store.listed_part(asked, Part(sort=page.sort, at=at, backwards=backwards, limit=limit))
+            part = Part(sort=page.sort, at=at, backwards=backwards, limit=limit)
+            found = [(at, store.as_shown(each)) for at, each in store.ask(stored_sessions.listed, asked, part)]
             taken = self._taken([each.uid for _, each in found], better)
             # What is sorted by has equals, of which those of a better store come first.
             rank = number if page.sort else 0
@@ -298,19 +299,19 @@ def _place(at: Position, number: int) -> tuple[float, int, float, str]:
 
 
 def _cursor(found: _Found, sort: Sort | None) -> str:
-    return str(Cursor(sort, _hash(found.store) if sort else 0, *found.at))
+    return str(PageCursor(sort, _hash(found.store) if sort else 0, *found.at))
 
 
 def _hash(store: Store) -> int:
     return crc32(str(store.path).encode())
 
 
-def _number_of(cursor: Cursor, stores: Sequence[Store]) -> int:
+def _number_of(cursor: PageCursor, stores: Sequence[Store]) -> int:
     """Return the number of a cursor's store; that of the home store, which is the last, where it is not read now."""
     return next((n for n, store in enumerate(stores) if _hash(store) == cursor.store), len(stores) - 1)
 
 
-def _at_in(number: int, stores: Sequence[Store], cursor: Cursor | None) -> Position | None:
+def _at_in(number: int, stores: Sequence[Store], cursor: PageCursor | None) -> Position | None:
     """Return the position that a cursor is in the store of this number: its own, or before or behind all equals."""
     if cursor is None or cursor.sort is None or number == (of := _number_of(cursor, stores)):
         return None if cursor is None else cursor.at

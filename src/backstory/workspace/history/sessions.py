@@ -66,15 +66,15 @@ class Page(Struct, frozen=True, kw_only=True):
     sort: Sort | None = None
 
     @property
-    def cursor(self) -> Cursor | None:
+    def cursor(self) -> PageCursor | None:
         """The place from which the part goes on; None: the beginning, or the end. Raises CursorUnknown."""
         if self.after is not None and self.before is not None:
             raise CursorUnknown(f"{self.after} {self.before}")
         text = self.after if self.before is None else self.before
-        return None if text is None or text == self.before == END else Cursor.read(text, self.sort)
+        return None if text is None or text == self.before == END else PageCursor.read(text, self.sort)
 
 
-class Cursor(NamedTuple):
+class PageCursor(NamedTuple):
     """A place in a list that is sorted somehow: a position in one of its stores, of which only a hash is said."""
 
     sort: str | None
@@ -92,7 +92,7 @@ class Cursor(NamedTuple):
         return urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
     @classmethod
-    def read(cls, text: str, sort: Sort | None) -> Cursor:
+    def read(cls, text: str, sort: Sort | None) -> PageCursor:
         """Return the place that a text is of. Raises CursorUnknown, also for one of another order."""
         try:
             found = msgspec.json.decode(urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)), type=cls)
