@@ -130,7 +130,7 @@ def test_json_has_the_tokens_that_a_session_is_sorted_by(shell: Shell) -> None:
 
 def test_the_rest_of_a_sorted_list_is_counted(shell: Shell) -> None:
     done = shell("list", "--all", "--sort", "cost", "--limit", "1")
-    assert done.err == "1 of 3 sessions; all: -n 0\n"
+    assert done.err == "1 of 3 sessions; all: --limit 0\n"
     assert "Heron" in done.out
 
 
