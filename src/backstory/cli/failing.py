@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -11,13 +10,14 @@ import click
 
 from backstory.cli import output
 from backstory.cli.output import parts
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backstory.errors import BackstoryError
 
-_CAPITAL = re.compile("(?<!^)(?=[A-Z])")
+_CAPITAL = lazy_regex("(?<!^)(?=[A-Z])")
 
 
 def refuse(refused: BackstoryError) -> None:
