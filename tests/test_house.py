@@ -33,7 +33,7 @@ ROOMS = {
     "agents": Budget(13_350, 83, "a package an agent, and the contract that they share"),
     "ask": Budget(4_400, 19, "a module a question; a search also asks prompts for forms of its words"),
     "chronicle": Budget(3_810, 32, "reports: what is found, drawn three times; commits by hand"),
-    "cli": Budget(12_080, 84, "a module a command, with two examples in its help, and what they draw"),
+    "cli": Budget(12_100, 84, "a module a command, with two examples in its help, and what they draw"),
     "conversation": Budget(2_230, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(6_840, 29, "facts of events, prices, names of projects, and secrets with 150 kinds as data"),
     "exchange": Budget(3_150, 12, "copies, merges, imports; what a row is, the schema says"),

@@ -1203,9 +1203,11 @@ class SeveralRunHere(BackstoryError):
 
     exit_code = 64
 
-    def __init__(self, running: Sequence[str]) -> None:
-        self.candidates = running
-        super().__init__(f"Several sessions are running here: {', '.join(running)}. Name the one you mean with -S.")
+    def __init__(self, running: Mapping[str, str]) -> None:
+        """``running``: what each is called on a screen, by its label."""
+        self.candidates = list(running)
+        called = ", ".join(running.values())
+        super().__init__(f"Several sessions are running here: {called}. Name the one you mean with -S.")
 
 
 class TurnNotFound(BackstoryError):

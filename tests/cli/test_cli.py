@@ -334,8 +334,14 @@ def test_a_command_line_that_is_wrong_is_json_too(read_once: Shell) -> None:
     assert error["next"][0].endswith("backstory show --help")
 
 
-def test_a_word_that_only_looks_like_the_option_asks_for_no_json(read_once: Shell) -> None:
-    assert read_once("show", "--", "--json").err.startswith("backstory: No session matches '--json'")
+@pytest.mark.parametrize("words", [("show", "--", "--json"), ("show", "-S", "--json")], ids=["argument", "value"])
+def test_a_word_that_only_looks_like_the_option_asks_for_no_json(read_once: Shell, words: tuple[str, ...]) -> None:
+    assert read_once(*words).err.startswith("backstory: No session matches '--json'")
+
+
+@pytest.mark.parametrize("words", [("-n", "3", "--limit", "1"), ("--limit", "3", "-n", "1")], ids=["limit", "n"])
+def test_of_both_names_of_a_limit_the_last_one_counts(read_once: Shell, words: tuple[str, ...]) -> None:
+    assert len(read_once("list", "--all", "--json", *words).json()) == 1
 
 
 def test_search_gives_its_fields(read_once: Shell) -> None:

@@ -153,8 +153,9 @@ def test_several_that_run_here_are_listed_and_none_is_meant(here: Here) -> None:
     here.runs(here.session("first"))
     here.runs(here.session("second"))
     here.session("third")
-    with pytest.raises(SeveralRunHere, match=r"S1 \(first\), S2 \(second\)"):
+    with pytest.raises(SeveralRunHere, match=r"S1 \(first\), S2 \(second\)") as refused:
         here.workspace.default(running_first=True)
+    assert refused.value.candidates == ["S1", "S2"]
     assert here.workspace.default().session.name == "third"
 
 

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -257,7 +258,9 @@ def main() -> None:
         if isinstance(fault := stopped.__cause__, EOFError):
             code = _refused(fault)
         else:
-            failing.refuse_for("interrupted", "stopped; everything stored so far is complete", INTERRUPTED)
+            failing.refuse_for(
+                "interrupted", "stopped; everything stored so far is complete", INTERRUPTED, as_json=_is_json()
+            )
             code = INTERRUPTED
     except (BrokenPipeError, _ReaderGone):
         # The reader of our output has gone (`| head`): no error, and no more output is possible.
@@ -276,12 +279,12 @@ def _refused(failed: Exception) -> int:
 
     match failed:
         case click.ClickException():
-            failing.refuse_usage(failed)
+            failing.refuse_usage(failed, as_json=_is_json())
             return failed.exit_code
         case UnicodeEncodeError():
             # Arguments are bytes to the system; to be looked up in the store they must be text.
             why = f"not UTF-8, so no session or setting can have this name: {ascii(failed.object)[:80]}"
-            failing.refuse_for("not_text", why, NO_TEXT)
+            failing.refuse_for("not_text", why, NO_TEXT, as_json=_is_json())
             return NO_TEXT
         case BackstoryError():
             refused = failed
@@ -293,12 +296,19 @@ def _refused(failed: Exception) -> int:
             refused = OutputFailed(failed.strerror or str(failed))
         case _:
             # Our own bug. It is printed here, through `failing`, because its text may quote untrusted input.
-            failing.refuse_bug(failed, BUG)
+            failing.refuse_bug(failed, BUG, as_json=_is_json())
             return BUG
-    failing.refuse(refused)
+    failing.refuse(refused, as_json=_is_json())
     if isinstance(refused, OutputFailed):
         _discard_output()
     return refused.exit_code
+
+
+def _is_json() -> bool:
+    # A command whose module is damaged cannot say what options it has.
+    with suppress(Exception):
+        return failing.asks_for_json(cli, sys.argv[1:])
+    return False
 
 
 def _discard_output() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
 _CAPITAL = lazy_regex("(?<!^)(?=[A-Z])")
 
 
-def refuse(refused: BackstoryError) -> None:
+def refuse(refused: BackstoryError, *, as_json: bool) -> None:
     """Print why a command failed, in one line in a pipe; below it the additional lines of the error."""
-    if not _is_json():
+    if not as_json:
         say(str(refused), [str(line) for line in refused.below])
         return
     _print_object(kind_of(type(refused)), str(refused), refused.exit_code, refused.next, refused.candidates)
@@ -38,13 +37,13 @@ def kind_of(refused: type[BackstoryError]) -> str:
     return _CAPITAL.sub("_", refused.__name__).lower()
 
 
-def refuse_usage(refused: click.ClickException) -> None:
+def refuse_usage(refused: click.ClickException, *, as_json: bool) -> None:
     """Print what is wrong with the command line, how it is used, and where help is."""
     if isinstance(refused, getattr(click.exceptions, "NoArgsIsHelpError", ())):
         output.talk(refused.format_message())
         return
     message, context = " ".join(refused.format_message().split()), getattr(refused, "ctx", None)
-    if _is_json():
+    if as_json:
         _print_object("usage", message, refused.exit_code, [f"{context.command_path} --help"] if context else [])
         return
     say(message)
@@ -52,9 +51,9 @@ def refuse_usage(refused: click.ClickException) -> None:
         output.talk(f"  {output.one_liner(context.get_usage())}\n  Help: {context.command_path} --help")
 
 
-def refuse_for(kind: str, message: str, code: int) -> None:
+def refuse_for(kind: str, message: str, code: int, *, as_json: bool) -> None:
     """Print why a command failed that no error of ours is the reason of."""
-    if _is_json():
+    if as_json:
         _print_object(kind, message, code)
     else:
         say(message)
@@ -67,9 +66,18 @@ def say(message: str, below: Sequence[str] = ()) -> None:
         output.talk(_broken(f"  {output.one_liner(line)}"))
 
 
-def _is_json() -> bool:
-    """Return True if the command line asks for JSON: the command that would know may not have begun."""
-    return "--json" in takewhile(lambda word: word != "--", sys.argv[1:])
+def asks_for_json(command: click.Command, words: Sequence[str]) -> bool:
+    """Return True if a command line has the option ``--json``, also one that could not be parsed."""
+    context, coming = click.Context(command), iter(takewhile(lambda word: word != "--", words))
+    for word in coming:
+        if word == "--json":
+            return True
+        if any(word in each.opts for each in command.params if isinstance(each, click.Option) and not each.is_flag):
+            # It is the value of this option, whatever it looks like.
+            next(coming, None)
+        elif isinstance(command, click.Group) and (found := command.get_command(context, word)) is not None:
+            command, context = found, click.Context(found, parent=context)
+    return False
 
 
 def _print_object(
@@ -88,10 +96,10 @@ def _broken(line: str) -> str:
     return "\n".join(" " * indent + line[start:end] for indent, start, end in parts(line, most))
 
 
-def refuse_bug(failed: BaseException, code: int) -> None:
+def refuse_bug(failed: BaseException, code: int, *, as_json: bool) -> None:
     """Print the traceback of our own bug, and with JSON a last line as of any error."""
     trace(failed)
-    if _is_json():
+    if as_json:
         _print_object("bug", f"{type(failed).__name__}: {failed}", code)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from backstory import agents
 from backstory.cli import output
@@ -134,6 +135,9 @@ def pick_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+LIMIT = "backstory.limit"
+
+
 def limit_option(
     about: str,
     *,
@@ -146,16 +150,25 @@ def limit_option(
     def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def with_one(*args: Any, limit: int | None, limit_as_n: int | None, **rest: Any) -> Any:
-            if limit_as_n is not None:
-                limit = limit_as_n
-                if not n_stays:
-                    output.talk(f"-n {limit} is called --limit {limit} now; the next release no longer knows -n here.")
-            return function(*args, limit=limit, **rest)
+            if limit_as_n is not None and not n_stays:
+                output.talk(
+                    f"-n {limit_as_n} is called --limit {limit_as_n} now; the next release no longer knows -n here."
+                )
+            return function(*args, limit=click.get_current_context().meta.get(LIMIT, limit), **rest)
 
-        shown = click.option("--limit", type=kind, default=default, show_default=default is not None, help=about)
-        return shown(click.option("-n", "limit_as_n", type=kind, hidden=True)(with_one))
+        shown = click.option(
+            "--limit", type=kind, default=default, show_default=default is not None, help=about, callback=_note_limit
+        )
+        return shown(click.option("-n", "limit_as_n", type=kind, hidden=True, callback=_note_limit)(with_one))
 
     return with_options
+
+
+def _note_limit(context: click.Context, option: click.Parameter, value: int | None) -> int | None:
+    """Keep the limit that was typed, under whichever name: they come in their order, so the last one counts."""
+    if option.name is not None and context.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
+        context.meta[LIMIT] = value
+    return value
 
 
 def scope_options(*, everywhere: bool, has_all: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

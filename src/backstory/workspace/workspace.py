@@ -146,7 +146,7 @@ class Workspace(Place):
         """
         running = self.running_here() if running_first else []
         if len(running) > 1:
-            raise SeveralRunHere([_called(each) for each in running])
+            raise SeveralRunHere({each.label: _called(each) for each in running})
         found = running[0] if running else self.last_active() or self._newest()
         if found is None:
             raise NoSessionHere(self.project_folder)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import json_option, store_option
+from backstory.cli.options import json_option, readable, store_option
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -24,4 +24,4 @@ def command(app: App, file: Path, as_json: bool) -> None:
     written = app.home_store.backup(file.absolute())
     output.talk(f"{file}: {output.size(written)}. Use it with --store, or copy it back.")
     if as_json:
-        output.json({"path": str(file.absolute()), "bytes": written})
+        output.json({"path": readable(str(file.absolute())), "bytes": written})

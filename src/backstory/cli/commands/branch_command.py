@@ -109,7 +109,7 @@ def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> N
     copy_decisions(app, own, "Removed")
     leaf = own.store.leaf(own.session)
     if as_json:
-        output.json({"session": own.label, "removed": removed, "seq": None if leaf is None else leaf.seq})
+        output.json({"session": own.label, **_keys(own), "removed": removed, "seq": None if leaf is None else leaf.seq})
         return
     output.data(f"removed {removed} turn{'s' * (removed != 1)} from @{doomed[0].first_seq} on")
     output.talk(f"{own.label} continues at @{leaf.seq}." if leaf is not None else f"{own.label} has no turns left.")

@@ -115,7 +115,7 @@ def command(
         raise click.UsageError("Use only one of --here and --store.")
     store = app.project_store if here else app.home_store
     statement = _statement(sql)
-    with _Watch(timeout_s), store:
+    with _Watch(timeout_s, as_json=as_json), store:
         answer = store.execute_read_only(statement, limit, timeout_s=timeout_s, full_form=full_form_of(store))
     if as_json:
         _print_json(answer)
@@ -141,8 +141,8 @@ def _statement(sql: str | None) -> str:
 class _Watch:
     """Ends the command when SQLite does not stop at its deadline, inside one endless function call."""
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, timeout_s: float, *, as_json: bool) -> None:
+        self._timeout_s, self._as_json = timeout_s, as_json
         self._timer = threading.Timer(timeout_s + GRACE_S, self._end)
         self._timer.daemon = True
 
@@ -154,7 +154,7 @@ class _Watch:
 
     def _end(self) -> None:
         late = SqlTooSlow(self._timeout_s)
-        failing.refuse(late)
+        failing.refuse(late, as_json=self._as_json)
         # The query wrote nothing, so there is nothing to finish.
         os._exit(late.exit_code)
 
