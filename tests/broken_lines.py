@@ -53,6 +53,8 @@ def note(line):
         with open({hits!r}, "a") as file:
             file.write(f"{{line}}\\t{{name}}\\n")
 def pytest_runtest_logstart(nodeid):
+    # A command that runs in this process has no variable that names the test.
+    _seen.clear()
     with open({current!r}, "w") as file:
         file.write(nodeid)
 def pytest_runtest_logreport(report):

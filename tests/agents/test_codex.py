@@ -708,7 +708,10 @@ def test_what_a_script_of_the_model_did_is_told_by_its_items_alone() -> None:
     items = [event("item_completed", item=item) for item in (command, change, direct)]
     what = said(meta(), task(FIRST), typed("go"), *items)
     assert [(call.tool, call.file_path) for call in what.all(ToolCall)] == [(Tool.SHELL, None), (Tool.EDIT, "/w/a.md")]
-    assert [(result.content, result.is_error) for result in what.all(ToolResult)] == [("a", True), ("", False)]
+    results = what.all(ToolResult)
+    assert [(each.tool_use_id, each.content, each.is_error) for each in results] == [
+        ("exec-1", "a", True), ("exec-2", "", False),
+    ]  # fmt: skip
 
 
 # the session ----------------------------------------------------------------------------------------------------

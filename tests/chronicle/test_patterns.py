@@ -243,6 +243,11 @@ def test_a_command_that_fails_in_several_sessions_is_found_with_what_it_complain
     assert finding.action == "Add to CLAUDE.md what `mise run lint` complains about most: “* errcheck: …”"
 
 
+def test_each_failure_is_shown_with_the_file_it_is_about_else_with_its_error() -> None:
+    shown = [each.text for each in one(failures, habits(calls=failing(3))).evidence]
+    assert set(shown) == {"“* errcheck: …”"}
+
+
 def test_what_a_failed_call_cost_is_its_share_of_its_turn() -> None:
     turns = [turn("S0", cache_read=1_000_000)]
     calls = [call(f"S{n % 3}", words=("lint",), output="no", turn=turns[0].uid) for n in range(5)]

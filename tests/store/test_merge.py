@@ -109,6 +109,13 @@ def test_of_one_turn_the_copy_with_more_events_stays(copies: Copies) -> None:
         assert store.search("yet").hits != []
 
 
+def test_of_one_turn_with_as_many_events_both_keep_the_same_copy(copies: Copies) -> None:
+    copies.at(0, copies.one, lambda store: store.append_events(1, [AssistantText(text="a heron")]))
+    copies.at(0, copies.two, lambda store: store.append_events(1, [AssistantText(text="a stork")]))
+    last = [[each.event for each in store.events(1)][-1] for store in copies.merged()]
+    assert last[0] == last[1]
+
+
 def test_bytes_of_both_are_kept_unless_one_is_the_beginning_of_the_other(copies: Copies) -> None:
     before = kept(copies.one)
     copies.at(1, copies.two, lambda store: say(store, 1, "there"))
