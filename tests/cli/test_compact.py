@@ -195,13 +195,19 @@ def test_prompts_run_while_a_summary_is_made(long: Bench, tmp_path: Path) -> Non
     assert "prompt 6" in context(long)
 
 
-def test_a_killed_summary_leaves_nothing_and_can_be_made_again(long: Bench, tmp_path: Path) -> None:
-    making = long.start("compact", script=[{"wait_for": str(tmp_path / "never")}])
-    until(lambda: compactor.under_way(long.home))
+def kill_a_summary(long: Bench, folder: Path) -> None:
+    """Kill it while its agent works: before that the agent's process may be a copy of ours, which has our lock."""
+    begun = folder / "begun"
+    making = long.start("compact", script=[{"touch": str(begun)}, {"wait_for": str(folder / "never")}])
+    until(begun.exists)
+    assert compactor.under_way(long.home)
     making.kill()
     making.communicate()
-    # A process that it was just starting has its lock, too, until it runs its own program.
-    until(lambda: not compactor.under_way(long.home))
+
+
+def test_a_killed_summary_leaves_nothing_and_can_be_made_again(long: Bench, tmp_path: Path) -> None:
+    kill_a_summary(long, tmp_path)
+    assert not compactor.under_way(long.home)
     assert long.backstory("compact", script=GOOD).returncode == 0
     assert SUMMARY_HEADER in context(long)
 
@@ -247,10 +253,7 @@ def test_cancel_stops_the_run_rather_than_the_summary(long: Bench, tmp_path: Pat
 
 
 def test_a_killed_summary_is_begun_again_by_the_next_run(long: Bench, tmp_path: Path) -> None:
-    making = long.start("compact", script=[{"wait_for": str(tmp_path / "never")}])
-    until(lambda: compactor.under_way(long.home))
-    making.kill()
-    making.communicate()
+    kill_a_summary(long, tmp_path)
     gate = tmp_path / "gate"
     running = long.start("run", "prompt 6", script={"older part": GOOD, "prompt 6": [{"wait_for": str(gate)}, *GOOD]})
     until(lambda: SUMMARY_HEADER in context(long))
