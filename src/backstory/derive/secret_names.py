@@ -217,11 +217,7 @@ def is_secret_under(name: str, kind: str, value: str) -> bool:
 
 def is_secret(kind: str, value: str, *, quoted: bool) -> bool:
     """Tell a secret under a secret's name from a placeholder, type, variable or path."""
-    if (
-        not NAMED_CHARS_MIN <= len(value) <= NAMED_CHARS_MAX
-        or any(map(str.isspace, value))
-        or PLACEHOLDER.fullmatch(value)
-    ):
+    if not NAMED_CHARS_MIN <= len(value) <= NAMED_CHARS_MAX or value.split() != [value] or PLACEHOLDER.fullmatch(value):
         return False
     has_digit = any(map(str.isdigit, value))
     if kind == "password":

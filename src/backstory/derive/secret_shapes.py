@@ -93,6 +93,13 @@ def _of_form(text: str, form: _Form) -> Iterator[FoundSecret]:
 
 
 def _at_each_sign(text: str, form: _Form) -> Iterator[re.Match[str]]:
+    if form.before == (0,) and form.shape.pattern.replace("\\", "").startswith(form.sign):
+        # The expression itself seeks its first letters, and faster than this does.
+        match = form.shape.search(text)
+        while match is not None:
+            yield match
+            match = form.shape.search(text, match.start() + 1)
+        return
     at = text.find(form.sign)
     while at >= 0:
         for before in form.before or ():

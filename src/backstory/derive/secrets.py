@@ -207,8 +207,11 @@ class Redactor:
         """Mask this wherever it stands, also as JSON or a URL writes it."""
         if len(secret) < KNOWN_CHARS_MIN or (_is_plain(secret) and len(secret) < BEGUN_CHARS_MIN):
             return
+        self._known.add(secret, found)
+        if secret.isascii() and secret.isalnum():
+            return
         in_url = _UNSAFE.sub(lambda sign: "".join(f"%{byte:02X}" for byte in _bytes(sign.group())), secret)
-        for each in (secret, _bare_json(secret), in_url):
+        for each in (_bare_json(secret), in_url):
             self._known.add(each, found)
 
     def _known_in(self, text: str) -> Iterator[FoundSecret]:
@@ -286,9 +289,9 @@ class KnownSecrets:
 
     def _heads_in(self, text: str) -> Iterable[int]:
         """Yield the places of the first letters of any known secret."""
-        heads, size = self._lengths, KNOWN_CHARS_MIN
-        if len(heads) > HEADS_SOUGHT_MAX:
-            return [at for at in range(len(text) - size + 1) if text[at : at + size] in heads]
+        if len(heads := self._lengths) > HEADS_SOUGHT_MAX:
+            firsts = {head[0] for head in heads}
+            return [at for at, sign in enumerate(text) if sign in firsts and text[at : at + KNOWN_CHARS_MIN] in heads]
         return sorted(at for head in heads if head in text for at in _all_of(head, text))
 
 
