@@ -18,6 +18,7 @@ NOUNS = {
     "ids",
     "times",
     "config",
+    "amounts",
     "bounds",
     "lazy",
     "sqlite_memory",

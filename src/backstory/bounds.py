@@ -1,4 +1,4 @@
-"""Numbers and times that can be kept: counts of 64 bits, amounts that are numbers, times from 1970 to 9999; as text.
+"""Numbers and times that can be kept: counts of 64 bits, amounts that are numbers, times from 1970 to 9999.
 
 An agent may write any value. One that cannot be kept is None, never a wrong number and never an error.
 """
@@ -88,13 +88,3 @@ def iso(ms: int | None) -> str | None:
     """
     at = moment(ms)
     return None if at is None else at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-CENT_USD = 0.01
-
-
-def dollars(usd: float) -> str:
-    """Format an amount to the cent, or below a cent to a tenth of one."""
-    if usd >= CENT_USD or usd == 0:
-        return f"${usd:,.2f}"
-    return f"${usd:.3f}" if usd >= CENT_USD / 20 else "<$0.001"

@@ -232,7 +232,7 @@ def test_the_sql_of_a_cost_report_counts_summaries(summarised: Shell) -> None:
 
 def test_summaries_have_a_line_and_what_is_not_known_of_them_is_said(summarised: Shell) -> None:
     done = summarised("stats", "--all")
-    assert "Summaries  3: 2100 input · 270 output · 15 cache read · – cache write, ≥ $0.002, in these sums" in done.out
+    assert "Summaries  3: 2,100 input · 270 output · 15 cache read · – cache write, ≥ $0.002, in these sums" in done.out
     assert "cost of 1 summary" in done.err
 
 

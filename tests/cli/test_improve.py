@@ -418,12 +418,12 @@ MARKDOWN = """\
 
 2 sessions: mistake 2.
 
-1. Run tests with `uv run pytest -q`; `pytest` does not work here (2 sessions).
+## 1. Run tests with \\`uv run pytest -q\\`; \\`pytest\\` does not work here (2 sessions).
 
-   - `{second} @4` 2026-05-02 · mistake · no such program: pytest: pytest
-   - `{first} @4` 2026-05-01 · mistake · no such program: pytest: pytest
+- `{second} @4` 2026-05-02 · mistake · no such program: pytest: pytest
+- `{first} @4` 2026-05-01 · mistake · no such program: pytest: pytest
 
-CLAUDE.md: it is there, and Claude Code reads it.
+CLAUDE.md: it is there, and Claude Code reads it. --apply asks before each is added.
 
 ```diff
 {diff}```

@@ -157,7 +157,7 @@ def test_a_line_for_a_prompt_imports_nothing_that_looks_for_logs(read_once: Shel
             "workspace.stores.up_to_date",
             "workspace.stores.importing",
             "ask.tool_stats",
-            "cli.views.stats_table",
+            "chronicle.",
         )
         == set()
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from backstory.cli.views import stats_table
+from backstory.cli.commands.stats_command import print_turns
 from backstory.cli.views.counting import counting
 from backstory.derive.pricing import Cost, CostKind
 from backstory.derive.tally import Group, GroupKey, Tally
@@ -299,12 +299,12 @@ def test_a_terminal_gets_the_columns_and_bars_that_it_has_room_for(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     for width in (40, 80, 100, 160, 400):
         monkeypatch.setenv("COLUMNS", str(width))
-        stats_table.print_turns(found)
+        print_turns(found)
         head, first, second, third, total = click.unstyle(capsys.readouterr().out).splitlines()
         assert max(map(len, (head, first, second, third, total))) <= width
         bars = [line.count("█") for line in (first, second, third, total)]
         assert bars[0] >= 8 and bars[1] == bars[0] // 2 and bars[2:] == [0, 0]
-        assert ("CACHE READ" in head) == (width >= 100) and ("1.23M" in first) == (width >= 80)
+        assert ("CACHE READ" in head) == (width >= 100) and ("1.2 M" in first) == (width >= 80)
 
 
 def test_progress_is_shown_once_it_takes_long_and_only_to_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,7 +365,7 @@ def test_a_group_with_a_count_that_could_not_be_kept_is_a_lower_bound_and_anothe
         ("2026-05-01", 1), ("2026-05-02", 0),
     ]  # fmt: skip
     _, first, second, total = bare("stats", "--all", "--by", "day").out.splitlines()
-    assert ("≥ 7" in first, "≥" in second, "≥ 500" in total, "≥ 1007" in total) == (True, False, True, True)
+    assert ("≥ 7" in first, "≥" in second, "≥ 500" in total, "≥ 1,007" in total) == (True, False, True, True)
     cost = json.loads(bare("chronicle", "cost", "--since", "2026-01-01", "--json").out)
     assert [each["turns_with_partial_tokens"] for each in (cost["total"], *cost["by_day"])] == [1, 1, 0]
 

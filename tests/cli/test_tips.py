@@ -59,7 +59,7 @@ def test_cost_tips_are_those_about_costs_with_the_same_total_as_the_cost_report(
 
 def test_every_line_of_evidence_names_a_session_that_commands_take(habitual: Shell) -> None:
     printed = habitual("chronicle", "tips", "--full", *MAY, TZ="UTC").out
-    lines = re.findall(r"^ {5}(\S+) @(\d+)  ", printed, re.MULTILINE)
+    lines = re.findall(r"^ {7}(\S+) @(\d+) ", printed, re.MULTILINE)
     assert len(lines) >= 2 * len(PATTERNS)
     for label, seq in set(lines):
         assert habitual("show", label, f"@{seq}").code == 0, (label, seq)

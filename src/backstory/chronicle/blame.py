@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from backstory.amounts import counted, local
 from backstory.bounds import iso
+from backstory.chronicle.progress import line, names
+from backstory.chronicle.report import Cell, Report, Section, Tone, facts, row, rows
 from backstory.derive import written_lines
 from backstory.derive.authorship import SECOND_MS, TimedEdit, is_telling, written_by_edits
 from backstory.derive.git_values import UNCOMMITTED, BlamedLine
@@ -34,7 +37,14 @@ of the line; one that says little goes with such lines above or below it. A new 
 no session: everything else. Also what no session here did, or what a program did that a session ran in a shell.
 Git follows renames, and lines that were moved or copied in a commit. Only sessions of this repository count, in any of
 its worktrees, clones and former folders. A subagent's work is its parent's; the subagent stands beside it."""
-HOUR_MS = 3_600_000
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+TITLE_CHARS = 60
+HASH_CHARS = 10
+GONE_SHOWN = 3
+"""The most folders that are gone of which the path is shown."""
+QUOTED_CHARS = 160
+LINES_SHOWN = 20
+"""The most lines of a file that are quoted."""
 
 
 class Strength(StrEnum):
@@ -43,6 +53,9 @@ class Strength(StrEnum):
     WROTE = "wrote it"
     LIKELY = "likely"
     NONE = "no session"
+
+
+TONES = {Strength.WROTE: Tone.GOOD, Strength.LIKELY: Tone.OPEN, Strength.NONE: Tone.NOTE}
 
 
 class Because(StrEnum):
@@ -148,8 +161,8 @@ def blame_file(reader: Reader, history: GitQuestions, path: str, span: tuple[int
 def _families(lines: Sequence[BlamedLine], names: set[str], path: str) -> dict[str, list[int]]:
     """The places of lines by the file that they come from: this one first, by any of its names."""
     found: dict[str, list[int]] = {path: []}
-    for place, line in enumerate(lines):
-        found.setdefault(path if line.path in names else line.path, []).append(place)
+    for place, each in enumerate(lines):
+        found.setdefault(path if each.path in names else each.path, []).append(place)
     return found
 
 
@@ -346,21 +359,124 @@ def label_of(uid: str, sessions: Mapping[str, ListedSession]) -> str:
     return uid if session is None else session.label
 
 
-def as_json(report: Blame) -> dict[str, Any]:
+def report(found: Blame) -> Report:
+    """Draw what names or made it, each file with the turns behind its lines, and the commands that show these turns."""
+    head, *lead = list(_head(found)) or [""]
+    sections = [Section(rows=rows(lead))] if lead else []
+    sections += [_file_section(each, found) for each in found.files]
+    acts = [run.credit.act for file in found.files for run in file.runs]
+    acts += [each.act for each in found.trailers] + [each.act for each in found.witnesses]
+    commands = dict.fromkeys(show_command(each, found.sessions) for each in acts if each is not None)
+    if commands:
+        sections.append(Section(rows=tuple(row(Cell(each, Tone.CODE)) for each in commands)))
+    notes = (_gone_words(found),) if found.gone else ()
+    if not head and sections:
+        head, sections[0] = sections[0].title, replace(sections[0], title="")
+    return Report(title=head, sections=tuple(sections), notes=notes)
+
+
+def _head(found: Blame) -> Iterator[str]:
+    if found.commit is not None:
+        yield f"Commit {_commit_words(found.commit, found.commit.hash)}"
+        if found.commit.is_merge:
+            yield "It is a merge: its lines are of the commits that it joins."
+    elif found.kind != "file":
+        yield f"{found.kind.capitalize()} {found.name}"
+    yield from (_trailer_words(each, found) for each in found.trailers)
+    yield from (_witness_words(each, found) for each in found.witnesses)
+    if found.kind == "pull request" and not found.witnesses:
+        yield "No session here opened or names it."
+
+
+def _gone_words(found: Blame) -> str:
+    """Return the folders that nobody can look into any more, and how a person says what they were."""
+    is_one = len(found.gone) == 1
+    return (
+        f"{counted(len(found.gone), 'folder')} of sessions that wrote such lines {'is' if is_one else 'are'} gone: "
+        f"{names(found.gone, GONE_SHOWN)}. {'It' if is_one else 'They'} may have been this repository: "
+        "backstory project move OLD NEW"
+    )
+
+
+def _trailer_words(each: Trailer, found: Blame) -> str:
+    said = f"{each.key}: {line(each.value)}"
+    if each.act is not None:
+        return f"{said} (session {_act_words(each.act, found)})"
+    return f"{said} ({'that session is not here' if each.names_session else f'names {each.agent} and no session'})"
+
+
+def _witness_words(each: Witness, found: Blame) -> str:
+    did = {"commit": "made by", "pull request": "opened by"}[found.kind] if each.is_maker else "named by"
+    return f"{did} {_act_words(each.act, found)}"
+
+
+def _file_section(file: BlamedFile, found: Blame) -> Section:
+    counts = ", ".join(f"{count:,} {each}" for each in Strength if (count := file.count(each)))
+    is_quoted = found.kind == "file" and sum(len(run.texts) for run in file.runs) <= LINES_SHOWN
+    return Section(
+        title=f"{file.path}: binary, without lines" if file.is_binary
+        else f"{file.path}: {counts or 'no line'}{' (generated)' if file.is_generated else ''}",
+        rows=tuple(
+            row(
+                Cell(f"{run.first}" if run.first == run.last else f"{run.first}-{run.last}", Tone.REF),
+                Cell(run.credit.evidence, TONES[run.credit.evidence]),
+                _credit_words(run, found),
+                below=(row(Cell(each.rstrip()[:QUOTED_CHARS], Tone.CODE)) for each in (run.texts if is_quoted else ())),
+            )
+            for run in file.runs
+        ),
+        is_aligned=True,
+    )  # fmt: skip
+
+
+def _credit_words(run: LineRun, found: Blame) -> str:
+    credit, commit = run.credit, found.commits.get(run.commit or "")
+    where = "" if found.kind == "commit" else "not committed" if commit is None else _commit_words(commit)
+    if credit.act is None:
+        return where
+    return facts((_act_words(credit.act, found), _why(credit, credit.act, commit), where and f"commit {where}"))
+
+
+def _why(credit: Credit, act: Act, commit: Commit | None) -> str:
+    if credit.because == Because.TRAILER:
+        return "named below the commit's message"
+    if credit.because == Because.SHELL:
+        return "by its shell"
+    if credit.because == Because.HOUR and commit is not None and act.at is not None:
+        return f"changed the file {max(0, commit.authored - act.at) // MINUTE_MS} min before"
+    return ""
+
+
+def _act_words(act: Act, found: Blame) -> str:
+    """A turn: the session's handle, the turn's record, the record itself, when, and what the session is about."""
+    session = found.sessions.get(act.uid)
+    seq = act.seq if act.turn_seq is None else act.turn_seq
+    own = f"its @{act.seq}" if act.subagent else f"at @{act.seq}" if act.seq != seq else ""
+    below = f"subagent {label_of(act.subagent, found.sessions)} {own}" if act.subagent else own
+    title = line(session.heading, TITLE_CHARS) if session and session.heading else ""
+    return facts((f"{label_of(act.uid, found.sessions)} @{seq}", below, act.agent, local(act.at), title))
+
+
+def _commit_words(commit: Commit, name: str = "") -> str:
+    subject = line(commit.subject, TITLE_CHARS)
+    return f"{name or commit.hash[:HASH_CHARS]} {commit.author}, {local(commit.authored)}: {subject}"
+
+
+def as_json(found: Blame) -> dict[str, Any]:
     """A report as ``report blame --json`` prints it."""
-    commit = report.commit
+    commit = found.commit
     return {
-        "kind": report.kind,
-        "name": report.name,
+        "kind": found.kind,
+        "name": found.name,
         "commit": None if commit is None else _commit_as_json(commit),
         "trailers": [
-            _act_as_json(each.act, report)
+            _act_as_json(each.act, found)
             | {"key": each.key, "value": each.value, "agent": each.agent, "names_session": each.names_session}
-            for each in report.trailers
+            for each in found.trailers
         ],
-        "sessions": [{"is_maker": each.is_maker} | _act_as_json(each.act, report) for each in report.witnesses],
-        "files": [_file_as_json(each, report) for each in report.files],
-        "gone_folders": report.gone,
+        "sessions": [{"is_maker": each.is_maker} | _act_as_json(each.act, found) for each in found.witnesses],
+        "files": [_file_as_json(each, found) for each in found.files],
+        "gone_folders": found.gone,
     }
 
 

@@ -5,19 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from backstory.amounts import UNKNOWN, counted, dollars, duration
 from backstory.bounds import iso
+from backstory.chronicle.report import Count, Report, Section, Table, facts
+from backstory.chronicle.window import window_words
+from backstory.workspace.history.stats import used
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from backstory.ask.stats import By
     from backstory.derive.tally import Figures
     from backstory.workspace.history.sessions import ListedSession
-    from backstory.workspace.history.stats import StatsGroup, StatsQuery
+    from backstory.workspace.history.stats import Stats, StatsGroup, StatsQuery, ToolStats
     from backstory.workspace.reader import Reader
 
 GROUPINGS: tuple[By, ...] = ("day", "agent", "model", "repository", "session")
+MOST_SHOWN = 10
+"""The most groups that are shown, except of days; --json has all."""
+HEADS = ("SESSIONS", "TURNS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "TIME", "COST")
+NAMES = {"day": "no date", "model": "no model"}
 
 
 class CostReport(Struct, frozen=True, kw_only=True):
@@ -53,23 +62,134 @@ def cost_report(reader: Reader, query: StatsQuery, *, dearest: int, report: Call
     )
 
 
-def as_json(report: CostReport) -> dict[str, Any]:
+def report(found: CostReport) -> Report:
+    """Draw the sums, then a table of each grouping."""
+    total = found.total
+    known = facts((
+        "" if total.reported_usd is None else f"{dollars(total.reported_usd)} reported by agents",
+        "" if total.computed_usd is None else f"{dollars(total.computed_usd)} computed from tokens and prices",
+        f"{counted(total.without_cost, 'turn')} unknown" if total.without_cost else "",
+    ))  # fmt: skip
+    head = sums(total, found.summaries)
+    sections = [replace(head, sums=(*head.sums, ("Known", (known,)))) if known else head]
+    for by in GROUPINGS:
+        groups = found.groups[by]
+        shown = groups if by == "day" else groups[:MOST_SHOWN]
+        more = len(groups) - len(shown)
+        names = [_name(found, by, each) for each in shown]
+        table = group_table(by, list(zip(names, shown, strict=True)), total, found.summaries)
+        sections.append(Section(title=f"By {by}", table=table, notes=(f"{more:,} more: --json",) if more else ()))
+    return Report(title=f"Cost {window_words(found.query.wanted)}", sections=tuple(sections))
+
+
+def _name(found: CostReport, by: By, group: StatsGroup) -> str:
+    value = group.key.value
+    session = found.dearest.get(value) if by == "session" and value is not None else None
+    return f"{session.label} {session.heading}".strip() if session is not None else value or NAMES.get(by, UNKNOWN)
+
+
+def stats_report(found: Stats) -> Section:
+    """Draw sums over turns, or a line for each group of them."""
+    by = found.query.by
+    if by is None:
+        return sums(found.total, found.summaries)
+    is_everywhere = by == "branch" and found.query.wanted.everywhere
+    named: list[tuple[str, StatsGroup]] = []
+    for each in found.groups:
+        name = each.key.value or NAMES.get(by, UNKNOWN)
+        where = each.key.project_name if is_everywhere else ""
+        named.append((f"{name} ({where})" if where else name, each))
+    return Section(table=group_table(by, named, found.total, found.summaries))
+
+
+def tools_report(found: ToolStats) -> Section:
+    """Draw how often each tool was called."""
+    rows = ((each.tool or UNKNOWN, f"{each.calls:,}", f"{each.failed:,}", f"{each.sessions:,}") for each in found.tools)
+    calls = tuple(each.calls for each in found.tools)
+    return Section(table=Table(("TOOL", "CALLS", "FAILED", "SESSIONS"), tuple(rows), calls))
+
+
+def sums(total: Figures, summaries: Figures) -> Section:
+    """Draw the sums of everything. What summaries took is part of them."""
+    shown: list[tuple[str, tuple[str | Count, ...]]] = [
+        ("Sessions", (f"{total.sessions:,}",)),
+        ("Turns", (f"{total.turns:,}",)),
+        ("Tokens", tuple(_by_kind(total))),
+        ("Cost", (total.cost.shown,)),
+        ("Time", (duration(total.duration_ms) or UNKNOWN,)),
+    ]
+    if summaries.turns:
+        *kinds, last = _by_kind(summaries)
+        parts = (f"{summaries.turns:,}:", *kinds, f"{last}, {summaries.cost.shown}, in these sums")
+        shown.append(("Summaries", parts))
+    return Section(sums=tuple(shown))
+
+
+def _by_kind(figures: Figures) -> Iterator[str | Count]:
+    kinds = ("input ·", "output ·", "cache read ·", "cache write")
+    for count, kind in zip(_tokens(figures), kinds, strict=True):
+        yield from (count, kind)
+
+
+def group_table(by: str, named: Sequence[tuple[str, StatsGroup]], total: Figures, summaries: Figures) -> Table:
+    """Draw a line for each group, and the sum, which is no sum of a column: a session may be in several groups."""
+    rows = [(name, *_cells(each.figures)) for name, each in named]
+    if summaries.turns:
+        rows.append(("Summaries", *_cells(summaries, is_turns=False)))
+    if len(named) > 1 or summaries.turns:
+        rows.append(("Total", *_cells(total)))
+    measure = [each.figures.cost.low_usd or 0.0 for _, each in named]
+    if not any(measure):
+        measure = [used(each.figures) or each.figures.turns for _, each in named]
+    return Table((by.upper(), *HEADS), tuple(rows), tuple(measure))
+
+
+def _cells(figures: Figures, *, is_turns: bool = True) -> tuple[str | Count, ...]:
+    return (
+        f"{figures.sessions:,}",
+        f"{figures.turns:,}" if is_turns else UNKNOWN,
+        *_tokens(figures),
+        duration(figures.duration_ms) or UNKNOWN,
+        figures.cost.shown,
+    )
+
+
+def _tokens(figures: Figures) -> Iterator[str | Count]:
+    for count in (figures.input, figures.output, figures.cache_read, figures.cache_write):
+        yield UNKNOWN if count is None else Count(count, count > 0 and figures.partial_tokens > 0)
+
+
+def not_counted(total: Figures, summaries: Figures, undated: int) -> str:
+    """Return what is not known of turns and summaries, in sentences; '' if everything is."""
+    missing = [("tokens", total.without_tokens), ("cost", total.without_cost), ("duration", total.without_duration)]
+    said = [f"{name} of {counted(count, 'turn')}" for name, count in missing if count]
+    missing = [("tokens", summaries.without_tokens), ("cost", summaries.without_cost)]
+    said += [f"{name} of {counted(count, 'summary', 'summaries')}" for name, count in missing if count]
+    sentences = [f"Not counted, because unknown: {', '.join(said)}."] if said else []
+    if total.partial_tokens:
+        sentences.append(f"Tokens are at least these: some of {counted(total.partial_tokens, 'turn')} are not known.")
+    if undated:
+        sentences.append(f"{counted(undated, 'turn')} without a time left out.")
+    return " ".join(sentences)
+
+
+def as_json(found: CostReport) -> dict[str, Any]:
     """A report as ``report cost --json`` prints it."""
-    total = report.total
+    total = found.total
     return {
-        "since": iso(report.query.wanted.since),
-        "until": iso(report.query.wanted.until),
+        "since": iso(found.query.wanted.since),
+        "until": iso(found.query.wanted.until),
         "total": _figures(total),
-        "summaries": {"summaries": report.summaries.turns} | _used(report.summaries),
+        "summaries": {"summaries": found.summaries.turns} | _used(found.summaries),
         **{
             f"by_{by}": [_key(by, each) | _figures(each.figures) for each in groups]
-            for by, groups in report.groups.items()
+            for by, groups in found.groups.items()
         },
         "exact_usd": total.reported_usd,
         "computed_usd": total.computed_usd,
         "unknown_turns": total.without_cost,
-        "undated_turns": report.undated,
-        "counted_earlier": report.is_counted_earlier,
+        "undated_turns": found.undated,
+        "counted_earlier": found.is_counted_earlier,
     }
 
 

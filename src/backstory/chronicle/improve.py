@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.amounts import counted, local
 from backstory.bounds import iso
 from backstory.chronicle.friction import corrections, left_failing, loops, mistakes, told_again
 from backstory.chronicle.friction.findings import in_order
+from backstory.chronicle.progress import line
 from backstory.chronicle.proposals import proposals, unified_diff, with_lines
+from backstory.chronicle.report import Cell, Report, Row, Section, Tone, facts, row
+from backstory.chronicle.window import window_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
     from backstory.workspace.history.work import SessionAttempts
     from backstory.workspace.reader import Reader
 
+EVIDENCE_SHOWN = 5
+NOTHING = "Nothing to propose: nothing came often enough that agents are not told already."
 RULES = "\n".join(
     (corrections.RULE, left_failing.RULE, loops.RULE, mistakes.RULE, told_again.RULE, """\
 proposed: at most 5, of a rule at most 2: what most sessions have comes first. What was seen once fills up to 3, if the
@@ -121,19 +128,53 @@ def _real_name(instructions: Instructions) -> str:
     return file.target.relative_to(file.root).as_posix()
 
 
-def as_json(report: Improvements) -> dict[str, Any]:
+def report(found: Improvements) -> Report:
+    """Draw each proposal with its evidence, then the change as a diff."""
+    counts = Counter({each.rule: 0 for each in found.findings})
+    for each in found.findings:
+        counts[each.rule] += len(each.evidence)
+    seen = ", ".join(f"{rule} {count:,}" for rule, count in counts.most_common())
+    sections = [proposal_section(found, number, each) for number, each in enumerate(found.proposals, 1)]
+    if found.file and found.proposals:
+        notes = (f"{found.file}: {found.why}. --apply asks before each is added.",)
+        sections.append(Section(notes=notes, diff=found.diff))
+    else:
+        sections.append(Section(notes=(f"No file is changed: {found.why}." if found.proposals else NOTHING,)))
+    return Report(
+        title=f"What to tell agents here, {window_words(found.wanted)}",
+        lead=f"{counted(found.sessions, 'session')}: {seen or 'no friction that a rule knows'}.",
+        sections=tuple(sections),
+    )
+
+
+def proposal_section(found: Improvements, number: int, proposal: Proposal) -> Section:
+    """Draw a proposal with its evidence, the newest first."""
+    evidence = sorted(proposal.finding.evidence, key=lambda each: each.at or 0, reverse=True)
+    shown = [_evidence_row(found, proposal, each) for each in evidence[:EVIDENCE_SHOWN]]
+    if (more := len(evidence) - EVIDENCE_SHOWN) > 0:
+        shown.append(row(Cell(f"and {more:,} more: --json", Tone.NOTE)))
+    return Section(title=proposal.text, number=number, rows=tuple(shown))
+
+
+def _evidence_row(found: Improvements, proposal: Proposal, each: FrictionEvidence) -> Row:
+    where = f"{found.labels.get(each.session_uid, each.session_uid)} @{each.seq}"
+    why = facts((local(each.at)[:10], proposal.finding.rule, each.reason))
+    return row(Cell(where, Tone.REF), f"{why}: {line(each.words)}")
+
+
+def as_json(found: Improvements) -> dict[str, Any]:
     """A report as ``report improve --json`` prints it."""
     return {
-        "since": iso(report.wanted.since),
-        "until": iso(report.wanted.until),
-        "sessions": report.sessions,
-        "file": report.file or None,
-        "file_reason": report.why or None,
+        "since": iso(found.wanted.since),
+        "until": iso(found.wanted.until),
+        "sessions": found.sessions,
+        "file": found.file or None,
+        "file_reason": found.why or None,
         "proposals": [
-            {"text": each.text, **_finding_as_json(each.finding)} for each in report.proposals
+            {"text": each.text, **_finding_as_json(each.finding)} for each in found.proposals
         ],
-        "findings": [_finding_as_json(each) for each in report.findings],
-        "diff": report.diff or None,
+        "findings": [_finding_as_json(each) for each in found.findings],
+        "diff": found.diff or None,
     }  # fmt: skip
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.amounts import counted, local
 from backstory.bounds import iso
+from backstory.chronicle.report import Cell, Tone
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import CHECKS
 from backstory.workspace.history.sessions import UID_SHOWN
@@ -35,6 +37,8 @@ from what these returned: tool_calls has both. Commits that the session did not 
 HASH_SHOWN = 10
 LINE_CHARS = 200
 NOTHING_EDITED = "the last prompt was answered, and nothing was edited"
+FILES_SHOWN = 5
+REFS_SHOWN = 6
 NOT_COVERED = "what it edited is not known, as index.repositories does not cover it"
 """The reason that a session cannot be called done."""
 
@@ -164,10 +168,10 @@ def question(answer: str) -> str | None:
     return f"asked: {last}" if last.endswith("?") else None
 
 
-def line(text: str) -> str:
-    """A text as one line of at most LINE_CHARS characters; what is cut ends in ``…``."""
+def line(text: str, chars: int = LINE_CHARS) -> str:
+    """A text as one line of at most so many characters; what is cut ends in ``…``."""
     whole = " ".join(text.split())
-    return whole if len(whole) <= LINE_CHARS else f"{whole[: LINE_CHARS - 1]}…"
+    return whole if len(whole) <= chars else f"{whole[: chars - 1]}…"
 
 
 def _is_absolute(path: str) -> bool:
@@ -193,3 +197,44 @@ def ref_as_json(ref: StoredRef) -> dict[str, Any]:
         "type": ref.type, "value": ref.value, "host": ref.host, "repository": ref.repository, "seq": ref.seq,
         "as_of": iso(ref.created_at),
     }  # fmt: skip
+
+
+# results of work in words ---------------------------------------------------------------------------------------------
+
+
+MARKS = {
+    Status.DONE: Cell("✓", Tone.GOOD),
+    Status.IN_PROGRESS: Cell("…", Tone.OPEN),
+    Status.STUCK: Cell("✗", Tone.BAD),
+}
+_REFS = {"pr": "PR", "issue": "issue", "commit": "commit"}
+_HOW = {True: "passed", False: "failed", None: "ended unknown"}
+
+
+def result_words(results: Results) -> Iterator[str]:
+    """Yield the results of work, a few words each: files, commits, checks."""
+    if results.files:
+        yield f"Files: {names(results.files, FILES_SHOWN)}"
+    if results.elsewhere:
+        yield counted(len(results.elsewhere), "file") + " elsewhere"
+    if results.commits:
+        yield counted(results.commits, "commit")
+    yield from map(check_words, results.checks)
+
+
+def names(shown: Sequence[str], most: int) -> str:
+    """The first names, and the number of the others."""
+    more = f" and {len(shown) - most:,} more" if len(shown) > most else ""
+    return ", ".join(shown[:most]) + more
+
+
+def check_words(check: LastCheck) -> str:
+    """Return the outcome of the last tests or the last build, and its record."""
+    return f"{check.kind} {_HOW[check.ok]} (@{check.seq})"
+
+
+def ref_words(each: StoredRef) -> str:
+    """A pull request, issue or commit, with the day of which its state is."""
+    name = f"#{each.value}" if each.value.isdecimal() and each.type != "commit" else each.value[:40]
+    as_of = f" (as of {local(each.created_at)[:10]})" if each.created_at and each.type != "commit" else ""
+    return f"{_REFS.get(each.type, each.type)} {name}{as_of}"

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.amounts import counted, local
 from backstory.bounds import iso
 from backstory.chronicle.progress import (
+    FILES_SHOWN,
+    MARKS,
+    REFS_SHOWN,
     Progress,
     Results,
     Status,
+    check_words,
     line,
+    names,
     progress_of,
     ref_as_json,
+    ref_words,
     results_as_json,
     results_of,
 )
+from backstory.chronicle.report import Cell, Report, Row, Section, Tone, facts, row, rows
 from backstory.derive.check_programs import DeedKind
+from backstory.derive.naming import NO_PROMPT
 from backstory.model import Relation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from backstory.store.intake.derived_tables import StoredCheckpoint, StoredRef
     from backstory.workspace.history.sessions import ListedSession
@@ -31,6 +41,8 @@ if TYPE_CHECKING:
     from backstory.workspace.reader import Reader
 
 SECTIONS = ("overview", "history", "work_done", "technical_details", "important_files", "next_steps")
+NOTHING_TYPED = "(nothing was typed)"
+SHORT_CHARS = 120
 _KEPT = (DeedKind.COMMIT, DeedKind.PULL_REQUEST)
 
 
@@ -180,9 +192,92 @@ def _goes_on(session: ListedSession) -> tuple[str, ...]:
     return ("backstory", "run", "--session", session.label)
 
 
-def as_json(report: Recap) -> dict[str, Any]:
+def report(found: Recap) -> Report:
+    """Draw a recap: a section for each part that has something."""
+    session = found.session
+    where = session.project_name
+    first = next((each.at for each in found.prompts if each.at is not None), None)
+    lead = facts((
+        session.label, ", ".join(session.agents), f"{where} ({session.branch})" if session.branch else where,
+        local(first), counted(len(found.prompts), "turn"),
+        "" if session.cost.low_usd is None else session.cost.shown,
+    ))  # fmt: skip
+    return Report(title=session.heading or NO_PROMPT, lead=lead, sections=tuple(_sections(found)))
+
+
+def _sections(found: Recap) -> Iterator[Section]:
+    if not found.prompts:
+        yield Section(title="Nothing was asked in this session.")
+        return
+    named: Iterable[tuple[str, tuple[Row, ...]]] = (
+        ("Asked", rows(_asked(found))),
+        ("What came of it", rows(_results(found))),
+        ("How it ended", tuple(_ended(found))),
+        ("Subagents", rows(map(_subagent_words, found.subagents))),
+        ("Go on with it", (row(Cell(shlex.join(found.goes_on), Tone.CODE)),)),
+    )
+    yield from (Section(title=name, rows=shown) for name, shown in named if shown)
+
+
+def _asked(found: Recap) -> Iterator[str]:
+    """Each prompt in a line, with the summaries where they stand."""
+    notes = list(found.summaries)
+    for prompt in found.prompts:
+        while notes and notes[0].seq is not None and prompt.seq is not None and notes[0].seq < prompt.seq:
+            yield _note_words(notes.pop(0))
+        yield _prompt_words(prompt)
+    yield from map(_note_words, notes)
+
+
+def _prompt_words(prompt: Prompt) -> str:
+    place = f"@{prompt.seq}" if prompt.seq is not None else f"turn {prompt.number}"
+    ended = prompt.outcome if prompt.outcome != "completed" else ""
+    shown_in = f"shown in {prompt.shown_in[:12]}" if prompt.shown_in else ""
+    how = ", ".join(filter(None, (ended, prompt.state, "rewound" if prompt.is_rewound else "", shown_in)))
+    text = line(prompt.text) or NOTHING_TYPED
+    return " ".join(filter(None, (place, local(prompt.at), text, f"({how})" if how else "")))
+
+
+def _note_words(note: SummaryNote) -> str:
+    place = f"@{note.seq}" if note.seq is not None else (note.at or "")[:10]
+    text = note.texts.get("overview") or next(iter(note.texts.values()), "")
+    words = ": ".join(filter(None, (note.title, line(text))))
+    by = f" by {note.by}" if note.by else ""
+    return f"≡ {place} {'Summary' if note.is_ours else 'Checkpoint'}{by}: {words}"
+
+
+def _results(found: Recap) -> Iterator[str]:
+    results = found.results
+    if results.files:
+        yield f"{counted(len(results.files), 'file')}: {names(results.files, FILES_SHOWN)}"
+    if results.elsewhere:
+        yield f"Elsewhere: {names(results.elsewhere, FILES_SHOWN)}"
+    yield from (f"@{each.seq} {each.kind}: {line(each.name or each.command, SHORT_CHARS)}" for each in found.kept)
+    yield from (f"{check_words(each)}: {line(each.command, SHORT_CHARS)}" for each in results.checks)
+    said = " ".join(each.name for each in found.kept)
+    if named := [ref_words(each) for each in found.refs if each.type != "commit" or each.value not in said]:
+        yield f"Named: {names(named, REFS_SHOWN)}"
+
+
+def _ended(found: Recap) -> Iterator[Row]:
+    progress = found.progress
+    if progress is None:
+        return
+    yield row(MARKS[progress.status], f"{progress.status.capitalize()}: {progress.reason}")
+    if found.answer and progress.open != f"asked: {found.answer}":
+        yield row(f"Last answer: {found.answer}")
+    if progress.open:
+        yield row(f"Open: {progress.open}")
+
+
+def _subagent_words(each: Subagent) -> str:
+    ended = f", {each.outcome}" if each.outcome not in (None, "completed") else ""
+    return f"{each.uid[:12]} {line(each.title, SHORT_CHARS)} ({counted(each.turns, 'turn')}{ended})"
+
+
+def as_json(found: Recap) -> dict[str, Any]:
     """A report as ``report recap --json`` prints it."""
-    session, progress = report.session, report.progress
+    session, progress = found.session, found.progress
     return {
         "session": session.uid,
         "title": session.heading,
@@ -192,29 +287,29 @@ def as_json(report: Recap) -> dict[str, Any]:
         "branch": session.branch,
         "created": session.created,
         "last_active": iso(session.last_active),
-        "prompts": [_prompt_as_json(each) for each in report.prompts],
+        "prompts": [_prompt_as_json(each) for each in found.prompts],
         "summaries": [
             {"seq": each.seq, "at": each.at, "ours": each.is_ours, "agent": each.by, "title": each.title, **each.texts}
-            for each in report.summaries
+            for each in found.summaries
         ],
-        **results_as_json(report.results),
+        **results_as_json(found.results),
         "kept": [
             {"kind": each.kind, "seq": each.seq, "at": iso(each.at), "name": each.name, "command": each.command}
-            for each in report.kept
+            for each in found.kept
         ],
-        "refs": [ref_as_json(each) for each in report.refs],
+        "refs": [ref_as_json(each) for each in found.refs],
         "cost_usd": session.cost.usd,
         "cost_kind": session.cost.kind,
         "low_usd": session.cost.low_usd,
         "status": progress.status if progress else None,
         "reason": progress.reason if progress else None,
         "open": progress.open if progress else None,
-        "answer": report.answer,
+        "answer": found.answer,
         "subagents": [
             {"session": each.uid, "title": each.title, "turns": each.turns, "outcome": each.outcome}
-            for each in report.subagents
+            for each in found.subagents
         ],
-        "command": report.goes_on,
+        "command": found.goes_on,
     }
 
 

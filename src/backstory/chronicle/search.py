@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.amounts import counted, local
 from backstory.ask.query import match_expression
 from backstory.bounds import iso
 from backstory.chronicle.explain import quoted, sessions_with_subagents
+from backstory.chronicle.report import Cell, Report, Row, Section, Tone, facts, row
 from backstory.store.intake.coverage import Coverage
 from backstory.workspace.history.sessions import is_resumable
 
@@ -115,10 +118,36 @@ def _command(session: ListedSession) -> tuple[str, ...]:
     return ("backstory", "run", "--session", session.label)
 
 
-def queries(report: SearchReport) -> dict[str, str]:
+def report(found: SearchReport) -> Report:
+    """Draw each repository with its sessions: of each its best hit, and the command that continues it."""
+    near = f", {found.near:,} similar" if found.near else ""
+    relaxed = "; none has all of the words" if found.relaxed else ""
+    return Report(
+        title=f'Sessions with "{found.query.text}": {counted(found.total, "session")}{near}{relaxed}',
+        sections=tuple(
+            Section(title=place.name or "no repository", rows=tuple(map(_row, place.found))) for place in found.places
+        ),
+    )
+
+
+def _row(each: FoundSession) -> Row:
+    session = each.session
+    hits = "near" if each.near else counted(each.hits, "hit") if each.hits else ""
+    holder = "" if each.holder == session.label else f"{each.holder} "
+    return row(
+        Cell(session.label, Tone.REF), Cell(session.heading or session.label, Tone.NAME),
+        below=(
+            row(facts((local(session.last_active), ", ".join(session.agents), session.branch, hits))),
+            row(f"{holder}@{each.seq} {each.scope.replace('_', ' ')}: {each.snippet}"),
+            row(Cell(shlex.join(each.command), Tone.CODE)),
+        ),
+    )  # fmt: skip
+
+
+def queries(found: SearchReport) -> dict[str, str]:
     """Return SQL for each number of a report, by the number's name."""
-    words = quoted(match_expression(report.query.text) or '""')
-    filters = ", whatever the filters are" if report.query.here or any(report.query.shared.values()) else ""
+    words = quoted(match_expression(found.query.text) or '""')
+    filters = ", whatever the filters are" if found.query.here or any(found.query.shared.values()) else ""
     return {
         f"sessions that have the words as typed in one event{filters}": (
             f"{sessions_with_subagents()}\nselect count(distinct l.uid) as sessions, count(*) as hits\n"
@@ -127,26 +156,26 @@ def queries(report: SearchReport) -> dict[str, str]:
     }
 
 
-def as_json(report: SearchReport) -> dict[str, Any]:
+def as_json(found: SearchReport) -> dict[str, Any]:
     """A report as ``report search --json`` prints it."""
     return {
-        "query": report.query.text,
-        "since": iso(report.query.since),
-        "until": iso(report.query.until),
-        "sessions": report.total,
-        "near_sessions": report.near,
-        "truncated": report.truncated,
-        "relaxed": report.relaxed,
-        "instead": dict(report.instead),
-        "not_covered": report.coverage.uncovered,
-        "outdated": report.coverage.is_outdated,
+        "query": found.query.text,
+        "since": iso(found.query.since),
+        "until": iso(found.query.until),
+        "sessions": found.total,
+        "near_sessions": found.near,
+        "truncated": found.truncated,
+        "relaxed": found.relaxed,
+        "instead": dict(found.instead),
+        "not_covered": found.coverage.uncovered,
+        "outdated": found.coverage.is_outdated,
         "places": [
             {
                 "repository": place.name or None,
                 "project": place.project,
                 "found": [_found_as_json(each) for each in place.found],
             }
-            for place in report.places
+            for place in found.places
         ],
     }
 

@@ -6,12 +6,30 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.amounts import counted, local
 from backstory.bounds import iso
-from backstory.chronicle.progress import Progress, Results, progress_of, ref_as_json, results_as_json, results_of
+from backstory.chronicle.progress import (
+    MARKS,
+    NOTHING_EDITED,
+    REFS_SHOWN,
+    Progress,
+    Results,
+    Status,
+    line,
+    names,
+    progress_of,
+    ref_as_json,
+    ref_words,
+    result_words,
+    results_as_json,
+    results_of,
+)
+from backstory.chronicle.report import Cell, Report, Row, Section, Tone, facts, row, rows
+from backstory.chronicle.window import window_words
 from backstory.workspace.history.stats import StatsQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from backstory.derive.pricing import Cost
     from backstory.store.intake.derived_tables import StoredRef
@@ -90,12 +108,53 @@ def _item(work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, C
     )
 
 
-def as_json(report: Standup) -> dict[str, Any]:
+def report(found: Standup) -> Report:
+    """Draw each place with its work: what is stuck last, where the eye rests."""
+    return Report(
+        title=f"Stand-up {window_words(found.wanted)}",
+        sections=tuple(
+            Section(
+                title=facts((place.name or "no repository", place.branch)),
+                parts=tuple(
+                    Section(title=status.capitalize(), mark=MARKS[status], rows=tuple(map(_row, items)))
+                    for status in Status
+                    if (items := [each for each in place.items if each.progress.status == status])
+                ),
+            )
+            for place in found.places
+        ),
+    )
+
+
+def _row(item: Item) -> Row:
+    session = item.session
+    heading = session.heading or session.label
+    return row(Cell(session.label, Tone.REF), Cell(heading, Tone.NAME), below=rows(_facts(item)))
+
+
+def _facts(item: Item) -> Iterator[str]:
+    cost = "" if item.cost is None or item.cost.low_usd is None else item.cost.shown
+    # The mark says that it is done: of a question that was answered there is no more to say.
+    is_answer = item.progress.reason == NOTHING_EDITED
+    yield facts((local(item.asked_at), counted(item.turns, "turn"), cost, "nothing edited" if is_answer else ""))
+    if (asked := line(item.asked)) != item.session.heading:
+        yield f"Asked: {asked}"
+    if results := facts(result_words(item.results)):
+        yield results
+    if item.refs:
+        yield f"Named: {names([ref_words(each) for each in item.refs], REFS_SHOWN)}"
+    if not is_answer:
+        yield f"{item.progress.status.capitalize()}: {item.progress.reason}"
+    if item.progress.open:
+        yield f"Open: {item.progress.open}"
+
+
+def as_json(found: Standup) -> dict[str, Any]:
     """A report as ``report standup --json`` prints it."""
     return {
-        "since": iso(report.wanted.since),
-        "until": iso(report.wanted.until),
-        "undated_turns": report.undated,
+        "since": iso(found.wanted.since),
+        "until": iso(found.wanted.until),
+        "undated_turns": found.undated,
         "places": [
             {
                 "repository": place.name or None,
@@ -103,7 +162,7 @@ def as_json(report: Standup) -> dict[str, Any]:
                 "branch": place.branch,
                 "items": [_item_as_json(each) for each in place.items],
             }
-            for place in report.places
+            for place in found.places
         ],
     }
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from backstory.amounts import CENT_USD, counted, duration
 from backstory.bounds import iso
 from backstory.chronicle.patterns import (
     caches,
@@ -18,9 +19,13 @@ from backstory.chronicle.patterns import (
     rereads,
     waits,
 )
+from backstory.chronicle.progress import line
+from backstory.chronicle.report import Cell, Report, Row, Section, Tone, row, rows
+from backstory.chronicle.window import window_words
+from backstory.derive.pricing import Cost, CostKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from backstory.chronicle.patterns.finding import Pattern, Tip, TipEvidence
     from backstory.workspace.history.habits import HabitTurn
@@ -32,6 +37,12 @@ PATTERNS: tuple[Pattern, ...] = tuple(
     for module in (contexts, caches, models, permissions, waits, failures, missing, rereads, prompts)
 )  # fmt: skip
 MOST = 5
+EVIDENCE_SHOWN = 3
+LIMITS = (
+    "What a tip cost is an estimate from tokens and prices, so it is about, not exactly, what would be saved",
+    "Turns whose cost nobody knows add nothing",
+    "Whether a cheaper model would have done as well, with as many tokens, is not known",
+)
 
 
 class TipsReport(Struct, frozen=True, kw_only=True):
@@ -118,16 +129,73 @@ def rules(*, about_costs: bool) -> dict[str, str]:
     return {each.name: each.rule for each in PATTERNS if each.is_cost or not about_costs}
 
 
-def as_json(report: TipsReport) -> dict[str, Any]:
+def report(found: TipsReport) -> Report:
+    """Draw each tip with its cost, what to do, and where it is seen."""
+    name = "Tips" if found.facts is None else "Cost tips"
+    looked_at = f"{counted(found.turns, 'turn')} in {counted(found.looked_at, 'session')}"
+    sections = [
+        Section(title=tip.problem, number=n, rows=tuple(_rows(found, tip))) for n, tip in enumerate(found.findings, 1)
+    ]
+    if found.facts is not None:
+        sections.append(Section(title="Facts", rows=rows(_fact_words(found.facts))))
+        sections.append(Section(title="Limits", rows=rows(LIMITS)))
+    if found.left_out:
+        sections.append(Section(title="More", rows=rows([f"{counted(found.left_out, 'tip')} more: --full"])))
+    return Report(title=f"{name} {window_words(found.wanted)}: {looked_at}", sections=tuple(sections))
+
+
+def _rows(found: TipsReport, tip: Tip) -> Iterator[Row]:
+    session = found.sessions.get(tip.evidence[0].context)
+    yield row(f"{'Cost' if found.facts is None else 'Expected'}: {_cost_words(found, tip)}")
+    action = tip.action.replace("SESSION", session.label) if session is not None else tip.action
+    seen = [_evidence_row(found, each) for each in tip.evidence[:EVIDENCE_SHOWN]]
+    if (more := len(tip.evidence) - EVIDENCE_SHOWN) > 0:
+        seen.append(row(Cell(f"and {more:,} more: --json", Tone.NOTE)))
+    yield row(f"Do: {action}", below=seen)
+
+
+def _cost_words(found: TipsReport, tip: Tip) -> str:
+    usd = "" if tip.usd is None else f"{_estimated(tip.usd)}{'' if found.facts is None else ' less'}"
+    parts = [usd, "" if tip.ms is None else f"about {duration(tip.ms)}"]
+    known = " and ".join(filter(None, parts)) or "not known"
+    return f"{known}, in {counted(tip.sessions, 'session')}"
+
+
+def _estimated(usd: float) -> str:
+    return Cost(kind=CostKind.COMPUTED, low_usd=usd, usd=usd).shown
+
+
+def _evidence_row(found: TipsReport, evidence: TipEvidence) -> Row:
+    session = found.sessions.get(evidence.context)
+    label = evidence.context if session is None else session.label
+    cost = f" ({_estimated(evidence.usd)})" if evidence.usd is not None and evidence.usd >= CENT_USD else ""
+    return row(Cell(f"{label} @{evidence.seqs[0]}", Tone.REF), f"{line(evidence.text)}{cost}")
+
+
+def _fact_words(facts: CostFacts) -> Iterator[str]:
+    unknown = counted(facts.unknown_turns, "turn")
+    rest = f"; what {unknown} cost is not known" if facts.unknown_turns else ""
+    yield f"These turns cost {_at_least(facts.low_usd)}{rest}"
+    if facts.all_input:
+        yield f"{facts.cache_read / facts.all_input:.0%} of all input was read from caches"
+    if facts.subagents_usd:
+        yield f"Subagents cost {_at_least(facts.subagents_usd)} of it"
+
+
+def _at_least(usd: float) -> str:
+    return Cost(kind=CostKind.LOWER_BOUND, low_usd=usd).shown
+
+
+def as_json(found: TipsReport) -> dict[str, Any]:
     """A report as ``report tips --json`` and ``report cost-tips --json`` print it."""
-    facts = report.facts
+    facts = found.facts
     return {
-        "since": iso(report.wanted.since),
-        "until": iso(report.wanted.until),
-        "turns": report.turns,
-        "sessions": report.looked_at,
-        "tips": [_finding_as_json(each) for each in report.findings],
-        "left_out": report.left_out,
+        "since": iso(found.wanted.since),
+        "until": iso(found.wanted.until),
+        "turns": found.turns,
+        "sessions": found.looked_at,
+        "tips": [_finding_as_json(each) for each in found.findings],
+        "left_out": found.left_out,
     } | (
         {}
         if facts is None

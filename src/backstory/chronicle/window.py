@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.amounts import local
 from backstory.bounds import time_ms
 from backstory.workspace.history.sessions import Page
 
@@ -23,6 +24,17 @@ def last(wanted: SessionFilter, now_ms: int, span_ms: int) -> SessionFilter:
     if wanted.since is not None or wanted.until is not None:
         return wanted
     return replace(wanted, since=now_ms - span_ms)
+
+
+def window_words(wanted: SessionFilter) -> str:
+    """Return a report's subject in words: ``about "the parser" from 2026-01-01 to 2026-01-30 18:00``."""
+    about = f'about "{wanted.about}" ' if wanted.about else ""
+    since, until = wanted.since, wanted.until
+    if since is None and until is None:
+        return f"{about}of all time"
+    begin = "" if since is None else f"from {local(since)}"
+    end = "until now" if until is None else f"to {local(until)}"
+    return f"{about}{begin} {end}".strip()
 
 
 def nearest_day(reader: Reader, wanted: SessionFilter) -> str | None:

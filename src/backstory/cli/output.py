@@ -6,7 +6,6 @@ Colour is requested with ``style``, whose marks no other text can contain.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import sys
@@ -18,8 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backstory import bounds
-from backstory.bounds import dollars as dollars
+from backstory.amounts import NO_TIME as NO_TIME
+from backstory.amounts import UNKNOWN as UNKNOWN
+from backstory.amounts import counted as counted
+from backstory.amounts import dollars as dollars
+from backstory.amounts import duration as duration
+from backstory.amounts import local as local
+from backstory.amounts import size as size
 from backstory.bounds import iso as iso
 from backstory.derive import harmless
 from backstory.lazy import lazy_regex
@@ -31,8 +35,6 @@ if TYPE_CHECKING:
     from backstory.store import Session
 
 
-NO_TIME = "no time"
-"""Shown for a time outside 1970 to 9999."""
 _MARK = f"<{os.urandom(12).hex()}"
 """Replaces the beginning of a colour code until output. It is random in each process, so stored text cannot contain
 it."""
@@ -350,34 +352,6 @@ def room_for(widths: Sequence[int], flexible: int) -> int:
     return width() - sum(widths) + widths[flexible] - 2 * (len(widths) - 1)
 
 
-def local(ms: int | None) -> str:
-    """Format a time for a person, in their own zone."""
-    moment = bounds.moment(ms)
-    if moment is None:
-        return "" if ms is None else NO_TIME
-    try:
-        return moment.astimezone().strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, ValueError, OSError):
-        # In their own zone the year is out of range.
-        return moment.strftime("%Y-%m-%d %H:%M")
-
-
-UNKNOWN = "–"
-"""Shown in a table for an unknown value, which is not 0."""
-
-
-def duration(ms: int | None) -> str:
-    """Format a duration for a person: ``12.3 s``, ``4 min``, ``2.5 h``.
-
-    An unanswered prompt ends when it begins, which is not a duration: the result is empty.
-    """
-    if not ms or not math.isfinite(ms):
-        return ""
-    if ms < 60_000:
-        return f"{ms / 1000:.1f} s"
-    return f"{ms / 60_000:.0f} min" if ms < 5_400_000 else f"{ms / 3_600_000:.1f} h"
-
-
 def session_name(session: Session) -> str:
     """Return the name of a session for a sentence."""
     return session.shown_number or session.uid[:12]
@@ -389,18 +363,8 @@ def cost_as_json(cost: Cost) -> dict[str, Any]:
 
 
 def money(cost: Cost) -> str:
-    """Format a cost for a person: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
+    """Return a cost in the notation of every face."""
     return cost.shown
-
-
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """``1 session``, ``2 sessions``, ``12,345 sessions``."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def size(count: int) -> str:
-    """Format a number of bytes for a person."""
-    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} KB" if count >= 1000 else f"{count} B"
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from backstory.workspace.runs.scheduler import Destination, Options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from backstory.chronicle.report import Report
     from backstory.cli.app import App
     from backstory.store.tables.session_filter import Selection
 
@@ -117,21 +118,26 @@ def wanted_by(app: App, asked: ReportQuestion, span_ms: int | None) -> SessionFi
 def print_report(
     app: App,
     form: Form,
-    report: Any,
+    found: Any,
     *,
     as_json: Callable[[Any], Any],
-    text_lines: Callable[[Any], Iterable[str]],
-    markdown_lines: Callable[[Any], Iterable[str]],
+    drawn: Callable[[Any], Report],
     kind: str,
 ) -> None:
-    """Print a report in the form that is asked for, secrets masked, or let an agent phrase it. ``kind``: what it is."""
-    report = _masked(app, report, is_shared=form.markdown or form.writer is not None)
+    """Print what was found in the form that is asked for, secrets masked, or let an agent phrase it.
+
+    ``drawn`` makes a report of it. ``kind``: what it is.
+    """
+    from backstory.chronicle.report import markdown_lines
+    from backstory.cli.views.report_view import text_lines
+
+    found = _masked(app, found, is_shared=form.markdown or form.writer is not None)
     if form.json:
-        output.json(as_json(report))
+        output.json(as_json(found))
     elif form.writer is not None:
-        _write(app, form, kind, "\n".join(markdown_lines(report)))
+        _write(app, form, kind, "\n".join(markdown_lines(drawn(found))))
     else:
-        output.pages((markdown_lines if form.markdown else text_lines)(report))
+        output.pages((markdown_lines if form.markdown else text_lines)(drawn(found)))
 
 
 def _masked(app: App, report: Any, *, is_shared: bool) -> Any:
@@ -145,17 +151,6 @@ def _masked(app: App, report: Any, *, is_shared: bool) -> Any:
 def _write(app: App, form: Form, kind: str, facts: str) -> NoReturn:
     """Run an agent that phrases a report, in a session of its own; ends with the exit code of ``run``."""
     click.get_current_context().exit(write(app, str(form.writer), form.model, kind, facts))
-
-
-def window(wanted: SessionFilter) -> str:
-    """Return a report's subject in words: ``about "the parser" from 2026-01-01 to 2026-01-30 18:00``."""
-    about = f'about "{output.clean(wanted.about)}" ' if wanted.about else ""
-    since, until = wanted.since, wanted.until
-    if since is None and until is None:
-        return f"{about}of all time"
-    begin = "" if since is None else f"from {output.local(since)}"
-    end = "until now" if until is None else f"to {output.local(until)}"
-    return f"{about}{begin} {end}".strip()
 
 
 def print_queries(queries: Mapping[str, str]) -> None:

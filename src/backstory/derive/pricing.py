@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
-from backstory.bounds import dollars
+from backstory.amounts import UNKNOWN as UNKNOWN_SHOWN
+from backstory.amounts import dollars
 from backstory.lazy import lazy_regex
 from backstory.model import PARTIAL, Tokens
 
@@ -51,8 +52,16 @@ class Cost(Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """Text for a person: ``$1.20`` as reported, ``~$1.20`` computed, ``≥ $1.20`` at least, ``–`` unknown."""
-        return "–" if self.low_usd is None else f"{_MARKS.get(self.kind, '')}{dollars(self.low_usd)}"
+        """Text for a person, on every face: ``$1.20`` as reported, ``~$1.20`` computed, ``–`` unknown.
+
+        Of a lower bound ``$1.20–$1.50`` where an estimate is known, else ``≥ $1.20``.
+        """
+        if self.low_usd is None:
+            return UNKNOWN_SHOWN
+        low = dollars(self.low_usd)
+        if self.usd is None and self.high_usd is not None and (high := dollars(self.high_usd)) != low:
+            return f"{low}–{high}"
+        return f"{_MARKS.get(self.kind, '')}{low}"
 
 
 _MARKS: dict[str, str] = {"computed": "~", "lower bound": "≥ "}

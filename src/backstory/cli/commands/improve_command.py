@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from backstory.chronicle.improve import content_with, diff_of
+from backstory.chronicle.improve import content_with, diff_of, proposal_section
+from backstory.chronicle.report import Section
 from backstory.chronicle.window import DAY_MS
 from backstory.cli import output
 from backstory.cli.report_options import about_one_place, print_report, print_where_there_is, wanted_by
-from backstory.cli.views.improve_view import diff_lines, proposal_lines
+from backstory.cli.views.report_view import section_lines
 from backstory.errors import NotConfirmed, UncommittedChanges
 
 if TYPE_CHECKING:
@@ -130,13 +131,12 @@ def _instructions(app: App, friction: Friction, name: str | None, is_needed: boo
 
 
 def _print(app: App, form: Form, report: Improvements) -> None:
-    from backstory.chronicle.improve import as_json
-    from backstory.cli.views.improve_view import markdown_lines, text_lines
+    from backstory.chronicle import improve
 
     if not (report.sessions or form.json):
         return
     print_report(
-        app, form, report, as_json=as_json, text_lines=text_lines, markdown_lines=markdown_lines,
+        app, form, report, as_json=improve.as_json, drawn=improve.report,
         kind="what to tell agents in a repository, each proposal with its evidence",
     )  # fmt: skip
 
@@ -178,8 +178,9 @@ def apply(
 def _chosen(report: Improvements, instructions: Instructions) -> Sequence[Proposal]:
     chosen: list[Proposal] = []
     for number, each in enumerate(report.proposals, 1):
-        for line in ("", *proposal_lines(report, number, each), "", *diff_lines(diff_of(instructions, [each]))):
-            output.talk(line)
+        for part in (proposal_section(report, number, each), Section(diff=diff_of(instructions, [each]))):
+            for line in ("", *section_lines(part)):
+                output.talk(line)
         answer = _answer(f"Add this to {report.file}? [y/n/q] ")
         if answer == "q":
             break

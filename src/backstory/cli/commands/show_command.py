@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory import model
+from backstory.amounts import short
 from backstory.cli import output
 from backstory.cli.options import find, json_option, one_session, session_option, sessions_starting, store_option
 from backstory.cli.output import flowing_facts, page_columns
 from backstory.cli.views import record_view
 from backstory.cli.views.call_view import ShownResult
-from backstory.cli.views.event_view import amount, end_line, event_lines, turn_line, unknown_line
+from backstory.cli.views.event_view import end_line, event_lines, turn_line, unknown_line
 from backstory.cli.views.moments import METER_LEAST, meter_words, origin_mark, stretch
 from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import results_below_calls, with_answers, with_interruptions, without_repeats
@@ -457,7 +458,7 @@ def _where(session: ListedSession, home: str) -> str:
 
 def _how_much(session: ListedSession) -> list[str]:
     least = "≥ " if session.partial_tokens else ""
-    tokens = [f"{least}{amount(session.tokens)} tokens"] if session.tokens else []
+    tokens = [f"{least}{short(session.tokens)} tokens"] if session.tokens else []
     full, _ = meter_words(session.meter)
     context = [f"context {full}"] if full else []
     return tokens + ([output.money(session.cost)] if session.cost.low_usd is not None else []) + context

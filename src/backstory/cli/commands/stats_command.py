@@ -81,9 +81,17 @@ def _print_turns(app: App, query: StatsQuery, *, as_json: bool) -> None:
     if as_json:
         output.json(stats.as_json(found))
     elif found.total.sessions:
-        from backstory.cli.views import stats_table
+        print_turns(found)
 
-        stats_table.print_turns(found)
+
+def print_turns(found: stats.Stats) -> None:
+    """Print the sums, and what is not known of them."""
+    from backstory.chronicle.cost import not_counted, stats_report
+    from backstory.cli.views.report_view import section_lines
+
+    output.pages(section_lines(stats_report(found)))
+    if unknown := not_counted(found.total, found.summaries, found.undated):
+        output.talk(unknown)
 
 
 def _print_tools(app: App, wanted: SessionFilter, *, as_json: bool) -> None:
@@ -94,9 +102,10 @@ def _print_tools(app: App, wanted: SessionFilter, *, as_json: bool) -> None:
     if as_json:
         output.json(stats.tools_as_json(found))
     elif found.tools:
-        from backstory.cli.views import stats_table
+        from backstory.chronicle.cost import tools_report
+        from backstory.cli.views.report_view import section_lines
 
-        stats_table.print_tools(found)
+        output.pages(section_lines(tools_report(found)))
     else:
         is_empty = not app.reader.count(wanted)
         output.talk(why_no_sessions(app, wanted) if is_empty else "No tool was called in these sessions.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import model
+from backstory.amounts import short
 from backstory.cli import output
 from backstory.cli.output import GUTTER, MARGIN, flowing, flowing_facts, room_beside
 from backstory.cli.views.call_view import RESULT_LINES, ShownResult, begun, call_lines, call_words, number, result_lines
@@ -231,34 +232,17 @@ def _input_tokens(turn: Turn) -> str:
     # Without the input of a request none is known to be the largest.
     is_lacking = tokens.input is None or (turn.tokens_source == model.PARTIAL and tokens.largest_input is None)
     if is_lacking:
-        return f"≥ {amount(known)}" if known else output.UNKNOWN
-    return amount(known)
+        return f"≥ {short(known)}" if known else output.UNKNOWN
+    return short(known)
 
 
 def _output_tokens(turn: Turn) -> str:
     if turn.tokens.output is None:
         return output.UNKNOWN
-    return f"{'≥ ' if turn.tokens_source == model.PARTIAL else ''}{amount(turn.tokens.output)}"
+    return f"{'≥ ' if turn.tokens_source == model.PARTIAL else ''}{short(turn.tokens.output)}"
 
 
 def unknown_line(count: int) -> Iterator[str]:
     """Yield the number of records that are not shown because their kind is unknown, if there are any."""
     if count:
         yield output.style(f"{MARGIN}(+{output.counted(count, 'record')} of an unknown kind: --full)", dim=True)
-
-
-_STEPS = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
-
-
-def amount(count: int) -> str:
-    """Format a count in two or three digits.
-
-    >>> [amount(each) for each in (0, 999, 1000, 9_949, 12_345, 999_600, 1_900_000)]
-    ['0', '999', '1 k', '9.9 k', '12 k', '1 M', '1.9 M']
-    """
-    for size, unit in _STEPS:
-        # 999,600 is a million rather than 1,000 thousands.
-        if count >= size * 0.9995:
-            scaled = count / size
-            return f"{scaled:.1f}".removesuffix(".0") + f" {unit}" if scaled < 9.95 else f"{scaled:.0f} {unit}"
-    return str(count)

@@ -9,16 +9,13 @@ import click
 
 from backstory.chronicle.window import DAY_MS
 from backstory.cli import output
-from backstory.cli.output import flowing
-from backstory.cli.report_options import print_report, print_where_there_is, wanted_by, window
+from backstory.cli.report_options import print_report, print_where_there_is, wanted_by
 from backstory.cli.views.counting import counting
-from backstory.export.safe_markdown import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from backstory.chronicle.patterns.finding import Tip, TipEvidence
-    from backstory.chronicle.tips import CostFacts, TipsReport
+    from backstory.chronicle.tips import TipsReport
     from backstory.cli.app import App
     from backstory.cli.report_options import Form, ReportQuestion
 
@@ -61,7 +58,7 @@ def print_tips(app: App, asked: ReportQuestion, form: Form, *, about_costs: bool
     if not (found.findings or form.json or (about_costs and found.turns)):
         return
     print_report(
-        app, form, found, as_json=tips.as_json, text_lines=text_lines, markdown_lines=markdown_lines,
+        app, form, found, as_json=tips.as_json, drawn=tips.report,
         kind="tips about how a person works with agents",
     )  # fmt: skip
 
@@ -77,106 +74,3 @@ def _print_queries(found: TipsReport, *, about_costs: bool) -> None:
 
     for each in explained(found, about_costs=about_costs):
         output.data(each)
-
-
-# tips as text and as markdown -----------------------------------------------------------------------------------------
-
-
-EVIDENCE_SHOWN = 3
-LIMITS = (
-    "What a tip cost is an estimate from tokens and prices, so it is about, not exactly, what would be saved",
-    "Turns whose cost nobody knows add nothing",
-    "Whether a cheaper model would have done as well, with as many tokens, is not known",
-)
-
-
-def text_lines(report: TipsReport) -> Iterator[str]:
-    """Each tip with what it cost, what to do, and where it is seen."""
-    yield output.style(_title(report), bold=True)
-    for number, finding in enumerate(report.findings, 1):
-        yield ""
-        head = f"{number}. "
-        first, *more = flowing(finding.problem, len(head))
-        yield output.style(f"{head}{first}", bold=True)
-        yield from (output.style(f"{' ' * len(head)}{line}", bold=True) for line in more)
-        for name, value in _said(report, finding):
-            yield from (f"   {line}" for line in flowing(f"{name}: {value}", 3))
-        for evidence in finding.evidence[:EVIDENCE_SHOWN]:
-            where, text = _where(report, evidence)
-            first, *more = flowing(f"{where}  {output.one_line(text, 100)}", 7)
-            yield f"     {output.ident(where)}{first.removeprefix(where)}"
-            yield from (f"       {line}" for line in more)
-        if more_seen := _more(finding):
-            yield output.style(f"     {more_seen}", dim=True)
-    for name, lines in _ends(report):
-        yield ""
-        yield output.style(name, bold=True)
-        yield from (f"  {part}" for line in lines for part in flowing(line, 2))
-
-
-def markdown_lines(report: TipsReport) -> Iterator[str]:
-    """The same as Markdown."""
-    yield f"# {_title(report)}"
-    for number, finding in enumerate(report.findings, 1):
-        yield from ("", f"## {number}. {plain(finding.problem)}", "")
-        yield from (f"- {name}: {plain(value)}" for name, value in _said(report, finding))
-        for evidence in finding.evidence[:EVIDENCE_SHOWN]:
-            where, text = _where(report, evidence)
-            yield f"  - `{where}` {plain(output.one_line(text, 300))}"
-        if more_seen := _more(finding):
-            yield f"  - {more_seen}"
-    for name, lines in _ends(report):
-        yield from ("", f"## {name}", "", *(f"- {plain(line)}" for line in lines))
-
-
-def _title(report: TipsReport) -> str:
-    name = "Tips" if report.facts is None else "Cost tips"
-    counts = f"{output.counted(report.turns, 'turn')} in {output.counted(report.looked_at, 'session')}"
-    return f"{name} {window(report.wanted)}: {counts}"
-
-
-def _said(report: TipsReport, finding: Tip) -> Iterator[tuple[str, str]]:
-    session = report.sessions.get(finding.evidence[0].context)
-    action = finding.action.replace("SESSION", session.label) if session is not None else finding.action
-    yield ("Cost" if report.facts is None else "Expected"), _cost(report, finding)
-    yield "Do", action
-
-
-def _cost(report: TipsReport, finding: Tip) -> str:
-    parts = []
-    if finding.usd is not None:
-        parts.append(f"about {output.dollars(finding.usd)}{'' if report.facts is None else ' less'}")
-    if finding.ms is not None:
-        parts.append(f"about {output.duration(finding.ms)}")
-    known = " and ".join(parts) or "not known"
-    return f"{known}, in {output.counted(finding.sessions, 'session')}"
-
-
-def _where(report: TipsReport, evidence: TipEvidence) -> tuple[str, str]:
-    session = report.sessions.get(evidence.context)
-    label = evidence.context if session is None else session.label
-    cost = f" (~{output.dollars(evidence.usd)})" if evidence.usd is not None and evidence.usd >= 0.01 else ""
-    return f"{label} @{evidence.seqs[0]}", f"{evidence.text}{cost}"
-
-
-def _more(finding: Tip) -> str:
-    more = len(finding.evidence) - EVIDENCE_SHOWN
-    return f"and {more:,} more: --json" if more > 0 else ""
-
-
-def _ends(report: TipsReport) -> Iterator[tuple[str, list[str]]]:
-    if report.facts is not None:
-        yield "Facts", list(_facts(report.facts))
-        yield "Limits", list(LIMITS)
-    if report.left_out:
-        yield "More", [f"{output.counted(report.left_out, 'tip')} more: --full"]
-
-
-def _facts(facts: CostFacts) -> Iterator[str]:
-    unknown = output.counted(facts.unknown_turns, "turn")
-    rest = f"; what {unknown} cost is not known" if facts.unknown_turns else ""
-    yield f"These turns cost {output.dollars(facts.low_usd)} at least{rest}"
-    if facts.all_input:
-        yield f"{facts.cache_read / facts.all_input:.0%} of all input was read from caches"
-    if facts.subagents_usd:
-        yield f"Subagents cost {output.dollars(facts.subagents_usd)} of it"

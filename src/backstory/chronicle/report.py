@@ -1,0 +1,163 @@
+"""A report as one value, which each face draws, and its Markdown. It knows no colour and no width."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from backstory.amounts import short
+from backstory.export.safe_markdown import code, fenced, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class Tone(StrEnum):
+    """The part that a text has in its row."""
+
+    NAME = "name"
+    REF = "ref"
+    """A session, or a record of one."""
+    GOOD = "good"
+    OPEN = "open"
+    BAD = "bad"
+    CODE = "code"
+    """What a person may type, or a line of a file."""
+    NOTE = "note"
+
+
+class Cell(Struct, frozen=True):
+    """A text with its tone."""
+
+    text: str
+    tone: Tone
+
+
+class Row(Struct, frozen=True):
+    """A line: cells in order, those with a tone first; and the rows that belong to it."""
+
+    cells: tuple[str | Cell, ...]
+    below: tuple[Row, ...] = ()
+
+
+class Count(Struct, frozen=True):
+    """A large number, which is shortened where there is no room for it. ``is_least``: it may be more."""
+
+    number: int
+    is_least: bool = False
+
+
+class Table(Struct, frozen=True):
+    """Columns, the first with names. ``measure``: a number for each of the first rows, for a bar."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str | Count, ...], ...]
+    measure: tuple[float, ...] = ()
+
+
+class Section(Struct, frozen=True, kw_only=True):
+    """A part of a report, drawn in the order of its fields. One without a title goes on with what is above it.
+
+    ``number``: its place among others that are counted. ``mark``: what each of its rows begins with where the title of
+    a part of a section is not shown. ``is_aligned``: its rows have the same cells.
+    """
+
+    title: str = ""
+    number: int | None = None
+    mark: Cell | None = None
+    sums: tuple[tuple[str, tuple[str | Count, ...]], ...] = ()
+    rows: tuple[Row, ...] = ()
+    is_aligned: bool = False
+    table: Table | None = None
+    notes: tuple[str, ...] = ()
+    diff: str = ""
+    parts: tuple[Section, ...] = ()
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """A report. ``lead``: sentences about all of it; ``notes``: sentences behind everything."""
+
+    title: str
+    lead: str = ""
+    sections: tuple[Section, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def text_of(cell: str | Cell | Count, *, is_short: bool = False) -> str:
+    """Return a cell's text."""
+    if isinstance(cell, Count):
+        return f"{'≥ ' if cell.is_least else ''}{short(cell.number) if is_short else f'{cell.number:,}'}"
+    return cell if isinstance(cell, str) else cell.text
+
+
+def row(*cells: str | Cell, below: Iterable[Row] = ()) -> Row:
+    """Return a row of cells, without those that are empty."""
+    return Row(tuple(each for each in cells if each), tuple(below))
+
+
+def rows(lines: Iterable[str]) -> tuple[Row, ...]:
+    """Return a row for each line."""
+    return tuple(Row((each,)) for each in lines)
+
+
+def facts(each: Iterable[str | None]) -> str:
+    """Join facts by dots, without those that are not known."""
+    return " · ".join(filter(None, each))
+
+
+# a report as Markdown -------------------------------------------------------------------------------------------------
+
+
+def markdown_lines(report: Report) -> Iterator[str]:
+    """Yield a report as Markdown that cannot act on the page that it is put on."""
+    yield f"# {plain(report.title)}"
+    yield from ("", plain(report.lead)) if report.lead else ()
+    for section in report.sections:
+        yield from _section(section, "##")
+    for note in report.notes:
+        yield from ("", plain(note))
+
+
+def _section(section: Section, level: str) -> Iterator[str]:
+    number = "" if section.number is None else f"{section.number}. "
+    if section.title:
+        yield from ("", f"{level} {number}{plain(section.title)}")
+    if section.sums or section.rows:
+        yield ""
+        yield from (f"- {name}: {plain(' '.join(map(text_of, cells)))}" for name, cells in section.sums)
+        yield from _rows(section.rows, "")
+    if section.table is not None:
+        yield from ("", *_table(section.table))
+    for note in section.notes:
+        yield from ("", plain(note))
+    if section.diff:
+        yield from ("", *fenced(section.diff, "diff"))
+    for part in section.parts:
+        yield from _section(part, f"{level}#")
+
+
+def _table(table: Table) -> Iterator[str]:
+    """The first column, which has names, is to the left, the others are to the right."""
+    yield f"| {' | '.join(table.heads)} |"
+    yield "|:--|" + "--:|" * (len(table.heads) - 1)
+    yield from (f"| {' | '.join(plain(text_of(cell)) for cell in each)} |" for each in table.rows)
+
+
+def _rows(shown: Iterable[Row], indent: str) -> Iterator[str]:
+    for each in shown:
+        yield f"{indent}- {' '.join(map(_cell, each.cells))}"
+        yield from _rows(each.below, f"{indent}  ")
+
+
+def _cell(cell: str | Cell) -> str:
+    if isinstance(cell, str):
+        return plain(cell)
+    match cell.tone:
+        case Tone.REF | Tone.CODE:
+            return code(cell.text)
+        case Tone.NAME | Tone.GOOD | Tone.OPEN | Tone.BAD:
+            return f"**{plain(cell.text)}**"
+        case Tone.NOTE:
+            return plain(cell.text)
