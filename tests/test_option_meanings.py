@@ -20,7 +20,7 @@ def test_an_option_means_the_same_in_every_command() -> None:
 def test_a_short_name_belongs_to_one_long_name() -> None:
     found = {(name, each.main) for each in uses() for name in each.names if not name.startswith("--")}
     again = {name for name, main in found for other, another in found if name == other and main != another}
-    assert again == {"-n"}
+    assert again == {"-m", "-n"}
 
 
 def test_no_second_meaning_is_listed_that_is_gone() -> None:

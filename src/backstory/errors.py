@@ -1181,6 +1181,15 @@ class BadPattern(BackstoryError):
         super().__init__(f"Invalid regular expression {pattern!r}: {detail}. For a literal search use --exact.")
 
 
+class NoSessionFits(BackstoryError):
+    """The filters let no session through. ``why``: the sentence that a list says then."""
+
+    exit_code = 66
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+
+
 class NoSessionHere(BackstoryError):
     """No session was named, and this project has none."""
 

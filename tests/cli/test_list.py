@@ -1,13 +1,11 @@
-"""Which sessions ``list`` shows, and in which order: the filters are those of ``search``."""
+"""Which sessions ``list`` shows, and in which order."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
 import pytest
 
-from backstory.cli import cli
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lines
 
 if TYPE_CHECKING:
@@ -86,6 +84,15 @@ def listed(shell: Shell, *options: str) -> list[str]:
         (["--grep", "1_0"], []),
         (["--grep", "%"], ["early"]),
         (["--branch", "feat/*", "--path", "a.py"], ["many"]),
+        (["--model", "Haiku-4"], ["many", "long", "early"]),
+        (["--model", "haiku_4"], []),
+        (["--status", "failed"], []),
+        (["--status", "running"], []),
+        (["--tool", "read", "--branch", "main"], ["early"]),
+        (["--project", "work/tool"], ["many", "long", "early"]),
+        (["--project", "TOOL", "--path", "a.py"], ["many", "early"]),
+        (["--project", "/work/tool/", "--ref", "12"], ["long"]),
+        (["--project", "ool"], []),
         (["--sort", "tokens"], ["early", "many", "long"]),
         (["--sort", "turns"], ["many", "long", "early"]),
         (["--sort", "time"], ["long", "many", "early"]),
@@ -102,8 +109,12 @@ def test_the_sessions_that_fit_are_listed_in_the_order_that_is_asked_for(
 
 
 @pytest.mark.parametrize(
-    "options", [["--branch", "feat/*"], ["--path", "a.py"], ["--ref", "12"], ["--repo", "work/tool"]]
-)
+    "options",
+    [
+        ["--branch", "feat/*"], ["--path", "a.py"], ["--ref", "12"], ["--repo", "work/tool"], ["--project", "tool"],
+        ["--model", "haiku"], ["--grep", "owl"], ["--grep", "geese", "--tool", "Read"],
+    ],
+)  # fmt: skip
 def test_a_filter_means_the_same_sessions_to_search(shell: Shell, options: list[str]) -> None:
     hits = shell("search", "--json", *options).json()["hits"]
     listed_uids = {each["uid"] for each in shell("list", "--all", "--json", *options).json()}
@@ -159,11 +170,3 @@ def test_a_filter_that_cannot_be_read_is_refused(shell: Shell, words: list[str],
     done = shell("list", *words)
     assert done.code in (2, 64)
     assert why in done.err
-
-
-@pytest.mark.parametrize("name", ["agent", "repo", "branch", "path", "ref", "since", "until"])
-def test_both_commands_have_an_option_with_the_same_words(name: str) -> None:
-    commands = [cli.get_command(click.Context(cli), command) for command in ("list", "search")]
-    helps = [option.help for each in commands if each for option in each.params if option.name == name]
-    assert len(helps) == 2
-    assert len(set(helps)) == 1

@@ -35,7 +35,7 @@ MEANINGS = {
     "--json": ("Print JSON; of a run a line for each event.", "list, run"),
     "--limit": ("The most that is listed.", "list, search, report search, sql"),
     "--md": ("Print Markdown.", f"show, {REPORTS}, sql"),
-    "--model": ("The model, as the agent names it.", f"run, {REPORTS}"),
+    "--model": ("The model that is meant.", "run, list"),
     "--name": ("The session with this name.", ", run, steer"),
     "--or-run": ("If the session is not running: run it now, as a prompt.", ", steer"),
     "--print": ("Print the command instead of running it.", "list, resume"),
@@ -55,6 +55,7 @@ TWO_MEANINGS = {
     ("--preview", "show"): "an excerpt for a small window, hidden: only our own picker types it",
     ("--scope", "mcp install"): "for a person or a project: the word that the agents' own `mcp add` has for it",
     ("--write", "export"): "write the log, where `report --write AGENT` has an agent write: both write only if asked",
+    ("-m", "report standup"): "the earlier short name of --write-model, hidden, for one more release",
     ("-n", "list"): "the earlier name of --limit, hidden, for one more release; of `search` for good",
 }  # fmt: skip
 """Each second meaning of an option, by a command that has it, with the reason."""

@@ -12,7 +12,7 @@ from backstory.store import schema
 from backstory.store.tables import turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import apsw
 
@@ -38,10 +38,15 @@ def agents(db: apsw.Connection) -> set[str]:
 
 def tools(db: apsw.Connection) -> set[str]:
     """The tools that were called, by their agents' names and by ours of their kinds; all calls are read."""
+    return {name for _, names in called(db) for name in names if name}
+
+
+def called(db: apsw.Connection) -> Iterator[tuple[int, tuple[str, str]]]:
+    """Yield the session of each call, and its tool: the agent's name for it, and ours of its kind."""
     decoder, codecs = msgspec.json.Decoder(_Call), dict[int, "EventCodec"]()
-    rows = db.execute(f"select data from events where kind in {schema.CALLS}")
-    calls = (decoder.decode(turns.unpack_event(db, codecs, data)).call for (data,) in rows)
-    return {name for call in calls for name in (call.tool_name, call.tool) if name}
+    for session_id, data in db.execute(f"select session_id, data from events where kind in {schema.CALLS}"):
+        call = decoder.decode(turns.unpack_event(db, codecs, data)).call
+        yield session_id, (call.tool_name, call.tool)
 
 
 def _repositories(db: apsw.Connection) -> set[str]:
@@ -57,6 +62,16 @@ def _files(db: apsw.Connection) -> set[str]:
     return {PurePosixPath(path).name for path in paths}
 
 
+def projects(db: apsw.Connection) -> set[str]:
+    """The last part of the name of each project."""
+    return {each.strip("/").rpartition("/")[2] for each in _texts(db, "select distinct project from sessions")}
+
+
+def models(db: apsw.Connection) -> set[str]:
+    """The models that answered."""
+    return _texts(db, "select distinct model from turns where model is not null")
+
+
 def _texts(db: apsw.Connection, sql: str) -> set[str]:
     return {str(text) for (text,) in db.execute(sql)}
 
@@ -66,5 +81,8 @@ OPEN: Mapping[str, tuple[str, Callable[[apsw.Connection], set[str]] | None]] = {
     "branch": ("was on branch", _branches),
     "path": ("touched", _files),
     "ref": ("names", None),
+    "in_project": ("is of project", projects),
+    "model": ("has an answer of model", models),
+    "title": ("has a title with", None),
 }
 """The filters that take any value: in words, and the values that are near one that nobody has."""

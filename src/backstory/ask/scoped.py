@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from backstory.ask.known_values import called
 from backstory.model import Relation
 from backstory.store import schema
 from backstory.store.tables import session_filter
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     import apsw
 
+    from backstory.derive.naming import ProjectNames
+    from backstory.store.moves import Moves
     from backstory.store.tables.session_filter import Selection
 
 
@@ -33,6 +36,40 @@ def ids(db: apsw.Connection, wanted: Selection, among: Sequence[int] | None = No
         sql += " where id in (select value from json_each(?))"
         values.append(schema.json_list(among))
     return frozenset(int(str(found)) for (found,) in db.execute(sql, values))
+
+
+def of_project(db: apsw.Connection, typed: str, names: ProjectNames, moves: Moves | None) -> list[str]:
+    """The uids of the sessions of a project: by the name that lists show, the end of it, or its folder as it is now."""
+    wanted, found, places = typed.rstrip("/").casefold() or typed, list[str](), dict[tuple[Any, ...], bool]()
+    for uid, created, *place in db.execute("select uid, created, project, repository, root, cwd from sessions"):
+        key = (*place, created if moves else None)
+        if key not in places:
+            places[key] = _is_of_project(wanted, _moved(place, str(created), moves), names)
+        if places[key]:
+            found.append(str(uid))
+    return found
+
+
+def _moved(place: list[Any], created: str, moves: Moves | None) -> list[str | None]:
+    return [each and moves.here(each, created) for each in place] if moves else place
+
+
+def _is_of_project(wanted: str, place: list[str | None], names: ProjectNames) -> bool:
+    name = names.of(*place).name.casefold()
+    folders = [each.casefold() for each in (place[0], place[3]) if each]
+    return name == wanted or name.endswith(f"/{wanted}") or wanted in folders
+
+
+def of_tool(db: apsw.Connection, typed: str) -> list[str]:
+    """The uids of the sessions that called a tool, or whose subagents did; every call is read."""
+    wanted = typed.casefold()
+    found = {session_id for session_id, names in called(db) if wanted in map(str.casefold, names)}
+    rows = db.execute(
+        "with recursive above(id) as (select value from json_each(?) union select s.parent_id from sessions s "
+        "join above on s.id = above.id where s.relation = ?) select uid from sessions where id in above",
+        (schema.json_list(sorted(found)), Relation.SUBAGENT.value),
+    )
+    return [str(uid) for (uid,) in rows]
 
 
 def with_subagents(db: apsw.Connection, session_ids: Sequence[int]) -> frozenset[int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backstory.ask import known_values
 from backstory.errors import BackstoryError
 from backstory.store.tables import sessions as stored_sessions
 
@@ -118,6 +119,16 @@ def repositories(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def git_branches(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """The git branches that sessions were on."""
     return _starting(_of_stores(ctx, lambda store: store.ask_or([], stored_sessions.git_branches)), incomplete)
+
+
+def projects(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """The projects of sessions, by the last part of their names."""
+    return _starting(_of_stores(ctx, lambda store: sorted(store.ask_or(set(), known_values.projects))), incomplete)
+
+
+def models(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """The models that answered in sessions."""
+    return _starting(_of_stores(ctx, lambda store: sorted(store.ask_or(set(), known_values.models))), incomplete)
 
 
 def session_names(ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -14,18 +14,20 @@ from click.core import ParameterSource
 
 from backstory import agents
 from backstory.cli import output
-from backstory.errors import Next, UnknownValue
+from backstory.errors import Next, NoSessionFits, UnknownValue
 from backstory.lazy import lazy_module
-from backstory.store.tables.session_filter import Selection
+from backstory.workspace import questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from backstory.cli.app import App
+    from backstory.store import Session, Store
     from backstory.workspace.history import sessions
     from backstory.workspace.history.sessions import SessionFilter
     from backstory.workspace.history.targets import Target
     from backstory.workspace.located import LocatedSession
+    from backstory.workspace.questions import Field
     from backstory.workspace.reader import Reader
 else:
     sessions = lazy_module("backstory.workspace.history.sessions")
@@ -67,6 +69,8 @@ SERVED_AGENT = NamedArgument("agent", "served_agents")
 SKILLED_AGENT = NamedArgument("agent", "skilled_agents")
 REPOSITORY = NamedArgument("name", "repositories")
 GIT_BRANCH = NamedArgument("name", "git_branches")
+PROJECT = NamedArgument("name", "projects")
+MODEL = NamedArgument("name", "models")
 TOOL = NamedArgument("name", "tools")
 BOARD_ITEM = NamedArgument("name", "board_items")
 SESSION = NamedArgument("session", "sessions")
@@ -198,12 +202,6 @@ def readable(text: str) -> str:
     return os.fsencode(text).decode("utf-8", "replace")
 
 
-since_option = click.option(
-    "--since", metavar="TIME", help="Only from this time on: 2026-11-01, yesterday, monday, 'last week', '3 days', 2h."
-)
-until_option = click.option("--until", metavar="TIME", help="Only up to this time; a day, week or month to its end.")
-
-
 def moment(text: str | None, now: datetime, *, end: bool = False) -> int | None:
     """Parse a time as people write it to ms since 1970: its beginning, or its ``end``. Raises BadTime.
 
@@ -228,71 +226,41 @@ class OneOf(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
-_OPTIONS = (
-    click.option("--agent", "-a", type=AGENT, help="Only sessions of this agent."),
-    click.option("--repo", type=REPOSITORY, help="Only sessions in this repository: owner/name, or name."),
-    click.option(
-        "--branch", type=GIT_BRANCH, help="Only sessions that were on this git branch; * stands for anything."
-    ),
-    click.option(
-        "--path", metavar="PATH", help="Only sessions that touched this file or folder, or a path that ends so."
-    ),
-    click.option("--ref", metavar="REF", help="Only sessions that name this: 12, 1a2b3c4, ABC-12, a URL."),
-    since_option,
-    until_option,
-)
+_COMPLETED = {
+    "agent": AGENT, "repo": REPOSITORY, "project": PROJECT, "branch": GIT_BRANCH, "tool": TOOL, "model": MODEL,
+}  # fmt: skip
+_SHORT = {"agent": "-a"}
 
 
 def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say which sessions are meant: the command receives them as ``chosen``, a Selection."""
+    """The options of the filter: the command receives what was typed as ``chosen``, keywords of a ``Selection``."""
+    return _with_fields(function, of_events=False)
+
+
+def search_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same with the options that choose events: keywords of a ``SearchQuery``."""
+    return _with_fields(function, of_events=True)
+
+
+def _with_fields(function: Callable[..., Any], *, of_events: bool) -> Callable[..., Any]:
+    asked = tuple(questions.fields(of_events=of_events))
 
     @wraps(function)
     def with_filter(*args: Any, **how: Any) -> Any:
-        typed = {name: how.pop(name) for name in ("agent", "repo", "branch", "path", "ref", "since", "until")}
-        return function(*args, chosen=_filter(click.get_current_context().obj, **typed), **how)
+        app, typed = click.get_current_context().obj, {each.name: how.pop(f"only_{each.name}") for each in asked}
+        home = app.user_home if typed.get("path") or typed.get("project") else None
+        return function(*args, chosen=questions.read(typed, datetime.now(), app.cwd, home), **how)
 
-    for option in reversed(_OPTIONS):
-        with_filter = option(with_filter)
+    for field in reversed(asked):
+        with_filter = _option_of(field)(with_filter)
     return with_filter
 
 
-def _filter(
-    app: App,
-    *,
-    agent: str | None,
-    repo: str | None,
-    branch: str | None,
-    path: str | None,
-    ref: str | None,
-    since: str | None,
-    until: str | None,
-) -> Selection:
-    # Without a zone of its own it is the system's, whose summer time it then knows.
-    now = datetime.now()
-    return Selection(
-        agent=agent,
-        repository=_readable(repo),
-        branch=_readable(branch),
-        path=_path(app, path),
-        ref=_readable(ref),
-        since=moment(since, now),
-        until=moment(until, now, end=True),
-    )
-
-
-def _readable(text: str | None) -> str | None:
-    return None if text is None else readable(text)
-
-
-def _path(app: App, path: str | None) -> str | None:
-    """A path as sessions name it. One that is no more than a name is the end of it, wherever that lies."""
-    if path is None:
-        return None
-    if path.startswith("~/"):
-        path = str(app.user_home / path[2:])
-    elif path in (".", "..") or path.startswith(("./", "../")):
-        path = os.path.normpath(app.cwd / path)
-    return readable(path)
+def _option_of(field: Field) -> Callable[..., Any]:
+    names = [f"--{field.name}", *filter(None, [_SHORT.get(field.name)]), f"only_{field.name}"]
+    kind = OneOf(field.choices) if field.choices else _COMPLETED.get(field.name)
+    metavar = None if kind is not None else {"since": "TIME", "until": "TIME"}.get(field.kind, field.name.upper())
+    return click.option(*names, type=kind, metavar=metavar, help=field.about)
 
 
 # remarks below a list of sessions -------------------------------------------------------------------------------------
@@ -369,6 +337,13 @@ def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = EVERYWHERE
         return f"{store.path} has no such sessions. Try: backstory ingest --explain"
     count = app.reader.count(sessions.SessionFilter(everywhere=True))
     return f"No sessions of {app.project_key}. {output.counted(count, 'session')} in all: backstory list --all"
+
+
+def chosen_sessions(app: App, wanted: SessionFilter) -> list[tuple[Store, Session]]:
+    """Return the sessions that a filter lets through, with their subagents'. Raises NoSessionFits."""
+    if found := app.reader.with_subagents(wanted):
+        return found
+    raise NoSessionFits(why_no_sessions(app, wanted))
 
 
 # points of a session --------------------------------------------------------------------------------------------------

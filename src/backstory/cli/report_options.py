@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from backstory.chronicle.report import Report
     from backstory.cli.app import App
-    from backstory.store.tables.session_filter import Selection
 
 
 class Form(Struct, frozen=True, kw_only=True):
@@ -49,7 +48,7 @@ class ReportQuestion(Struct, frozen=True, kw_only=True):
     """The sessions that a report is asked about."""
 
     here: bool
-    chosen: Selection
+    chosen: dict[str, Any]
     words: str
 
 
@@ -58,7 +57,8 @@ _FORMS = (
     json_option,
     click.option("--explain", is_flag=True, help="Print the rules, and the SQL that returns the same numbers."),
     click.option("--write", "writer", type=RUNNING_AGENT, metavar="AGENT", help="Let this agent phrase it, in a run."),
-    click.option("--model", "-m", metavar="NAME", help="With --write: the model, as the agent names it."),
+    click.option("--write-model", "model", metavar="NAME", help="With --write: the agent's model."),
+    click.option("-m", "model_as_m", hidden=True, help="The earlier short name of --write-model."),
     trust_option,
     store_option,
 )
@@ -73,12 +73,14 @@ def form_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def with_form(
-        *args: Any, as_markdown: bool, as_json: bool, explain: bool, writer: str | None, model: str | None, **how: Any
-    ) -> Any:
+        *args: Any, as_markdown: bool, as_json: bool, explain: bool, writer: str | None, model: str | None,
+        model_as_m: str | None, **how: Any,
+    ) -> Any:  # fmt: skip
+        model = model or model_as_m
         if as_markdown + as_json + explain + (writer is not None) > 1:
             raise click.UsageError("Choose one of --md, --json, --explain and --write.")
         if model is not None and writer is None:
-            raise click.UsageError("--model needs --write: a report is computed without a model.")
+            raise click.UsageError("--write-model needs --write: a report is computed without a model.")
         form = Form(markdown=as_markdown, json=as_json, explain=explain, writer=writer, model=model)
         return function(*args, form=form, **how)
 
@@ -89,7 +91,10 @@ def report_options(function: Callable[..., Any], *, has_all: bool = True) -> Cal
     """The options of a report about several sessions: the command receives ``asked`` and ``form``."""
 
     @wraps(function)
-    def with_sessions(*args: Any, words: tuple[str, ...], everywhere: bool, chosen: Selection, **how: Any) -> Any:
+    def with_sessions(*args: Any, words: tuple[str, ...], everywhere: bool, chosen: dict[str, Any], **how: Any) -> Any:
+        if how["form"].writer is not None and how["form"].model is None and "model" in chosen:
+            # For one release: what --model meant here must not become something else in silence.
+            raise click.UsageError("--model chooses sessions. The model of the agent that writes is --write-model.")
         asked = ReportQuestion(here=not everywhere, chosen=chosen, words=readable(" ".join(words)))
         return function(*args, asked=asked, **how)
 
@@ -109,7 +114,7 @@ def _with(function: Callable[..., Any], options: Iterable[Callable[..., Any]]) -
 
 def wanted_by(app: App, asked: ReportQuestion, span_ms: int | None) -> SessionFilter:
     """The sessions that a report is about: of the last ``span_ms`` where no time was asked for; None: of all time."""
-    wanted = SessionFilter(**asked.chosen.shared, everywhere=not asked.here)
+    wanted = SessionFilter(**asked.chosen, everywhere=not asked.here)
     if span_ms is not None:
         wanted = last(wanted, app.workspace.now(), span_ms)
     return app.reader.about(asked.words, wanted) if asked.words else wanted

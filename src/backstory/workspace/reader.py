@@ -77,6 +77,10 @@ class Reader:
         """The whole list, read as it is asked for: a page of ``first`` sessions, then larger and larger ones."""
         return self._listing.pages(wanted, first)
 
+    def with_subagents(self, wanted: SessionFilter) -> list[tuple[Store, Session]]:
+        """Every session of a list, and those of their subagents, each with the store that has most of it."""
+        return self._listing.with_subagents(wanted)
+
     def left_behind(self) -> list[LeftBehind]:
         """The folders of sessions that are gone and whose git repository is here now.
 

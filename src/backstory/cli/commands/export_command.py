@@ -6,13 +6,13 @@ What the second prints as JSON stands in ``native_log_view``.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from backstory.cli import output
-from backstory.cli.options import json_option, sessions_argument, store_option
+from backstory.cli.options import chosen_sessions, filter_options, json_option, sessions_argument, store_option
 from backstory.cli.trusting import trust_option
 from backstory.cli.views import sharing, text_export
 from backstory.cli.views.native_log_view import LogRequest, native_formats, show_native_log, show_undone
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App
 
-SESSIONS_AT_ONCE = 500
-
 
 @click.command("export")
 @sessions_argument
+@filter_options
 @click.option("--all", "everything", is_flag=True, help="Every session of every agent.")
 @click.option("--here", is_flag=True, help="Every session of this project.")
 @click.option(
@@ -60,9 +59,11 @@ SESSIONS_AT_ONCE = 500
 def command(
     app: App, sessions: tuple[str, ...], everything: bool, here: bool, form: str, target: Path | None, at: str | None,
     cwd: Path | None, is_written: bool, undo: bool, exact: bool, no_bytes: bool, force: bool, redact: bool,
-    as_json: bool,
+    as_json: bool, chosen: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write the SESSIONs (--here: this project's, --all: all) as JSON, as Markdown, or in another tool's format.
+
+    With --here or --all the filters choose among them, as in `list`.
 
     JSON holds all that is kept of a session, with its bytes; `backstory import` reads it.
 
@@ -74,15 +75,18 @@ def command(
     so no -o. The plan for every record is printed; --write does it.
     """
     if form in native_formats():
-        _refuse_for_logs(sessions, everything=everything or here, is_other=bool(target or exact or force or no_bytes))
+        _refuse_for_logs(
+            sessions, everything=everything or here or bool(chosen), is_other=bool(target or exact or force or no_bytes)
+        )
         asked = LogRequest(form=form, at=at, cwd=cwd, is_written=is_written, redact=redact, as_json=as_json)
         show_undone(app, sessions[0], asked) if undo else show_native_log(app, sessions[0], asked)
         return
     if target is None or at is not None or cwd is not None or is_written or undo:
         raise click.UsageError(f"The format {form} needs -o; --at, --cwd, --write and --undo are for logs of agents.")
+    wanted = SessionFilter(**chosen, everywhere=everything) if chosen or here else None
     _export(
-        app, sessions, form, target, everything=everything, here=here, exact=exact, no_bytes=no_bytes, force=force,
-        redact=redact, as_json=as_json,
+        app, sessions, wanted, form, target, everything=everything, here=here, exact=exact, no_bytes=no_bytes,
+        force=force, redact=redact, as_json=as_json,
     )  # fmt: skip
 
 
@@ -95,15 +99,17 @@ def _refuse_for_logs(sessions: tuple[str, ...], *, everything: bool, is_other: b
 
 
 def _export(
-    app: App, sessions: tuple[str, ...], form: str, target: Path, *, everything: bool, here: bool, exact: bool,
-    no_bytes: bool, force: bool, redact: bool, as_json: bool,
+    app: App, sessions: tuple[str, ...], wanted: SessionFilter | None, form: str, target: Path, *, everything: bool,
+    here: bool, exact: bool, no_bytes: bool, force: bool, redact: bool, as_json: bool,
 ) -> None:  # fmt: skip
     from backstory.cli.app import now_ms
 
     if bool(sessions) + everything + here != 1:
         raise click.UsageError("Name sessions, or use --here or --all.")
+    if sessions and wanted is not None:
+        raise click.UsageError("Filters choose among --here or --all: leave them out, or the sessions.")
     _refuse_combinations(form, target, exact=exact, no_bytes=no_bytes, as_json=as_json)
-    chosen, redactor = _chosen(app, sessions, here=here), sharing.redactor_of(app) if redact else None
+    chosen, redactor = _chosen(app, sessions, wanted), sharing.redactor_of(app) if redact else None
     if form in text_export.FORMATS:
         text = text_export.write(
             app, form, chosen, target, everything=everything, has_bytes=not no_bytes, force=force, redactor=redactor
@@ -151,13 +157,12 @@ def _print_one(written: exporting.WrittenFile, *, as_json: bool) -> None:
         _print([written], as_json=False)
 
 
-def _chosen(app: App, sessions: tuple[str, ...], *, here: bool) -> list[exporting.Chosen]:
-    """The named sessions, or this project's; all if none was named."""
-    if here:
-        pages = app.reader.session_pages(SessionFilter(), SESSIONS_AT_ONCE)
-        sessions = tuple(each.uid for page in pages for each in page.sessions)
-        if not sessions:
-            raise NoSessionHere(app.project_folder)
+def _chosen(app: App, sessions: tuple[str, ...], wanted: SessionFilter | None) -> list[exporting.Chosen]:
+    """The named sessions, or those that a filter lets through; all if neither is given."""
+    if wanted == SessionFilter() and not app.reader.count(wanted):
+        raise NoSessionHere(app.project_folder)
+    if wanted is not None:
+        return exporting.these(chosen_sessions(app, wanted))
     if sessions:
         return exporting.these((each.store, each.session) for each in map(app.workspace.resolve, sessions))
     stores = [store for store in app.stores if store.exists]

@@ -59,7 +59,7 @@ def command(
     if form.explain:
         output.data(improve.RULES)
         return
-    is_elsewhere = asked.chosen.repository is not None
+    is_elsewhere = "repository" in asked.chosen
     if is_applied:
         _may_apply(app, is_elsewhere=is_elsewhere)
     friction = _friction(app, asked, is_elsewhere=is_elsewhere)

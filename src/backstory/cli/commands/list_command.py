@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 from msgspec import Struct
@@ -15,7 +15,6 @@ from backstory.cli.options import (
     json_option,
     limit_option,
     pick_option,
-    readable,
     report_elsewhere,
     report_left_behind,
     report_runs,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
-    from backstory.store.tables.session_filter import Selection
     from backstory.workspace.history.sessions import ListedSession, SessionPage
 
 
@@ -46,7 +44,6 @@ FIRST_PAGE = 50
 @click.command("list")
 @scope_options(everywhere=False)
 @filter_options
-@click.option("--grep", "title", metavar="TITLE", help="Only sessions with this text in their name.")
 @click.option("--sort", type=OneOf(get_args(Sort)), help="The greatest first, not the last active.")
 @click.option("--subagents", "--helpers", "subagents", is_flag=True, help="Also the sessions of subagents.")
 @click.option("--unread", is_flag=True, help="Also stored files of an unknown format.")
@@ -56,7 +53,7 @@ FIRST_PAGE = 50
 @store_option
 @click.pass_context
 def command(
-    ctx: click.Context, everywhere: bool, chosen: Selection, title: str | None, sort: Sort | None, subagents: bool,
+    ctx: click.Context, everywhere: bool, chosen: dict[str, Any], sort: Sort | None, subagents: bool,
     unread: bool, limit: int | None, picks: bool, prints: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List this project's sessions, newest first (--all: every project).
@@ -73,9 +70,8 @@ def command(
     app: App = ctx.obj
     limit = app.config.settings.list.limit if limit is None and not as_json else max(limit or 0, 0)
     wanted = SessionFilter(
-        **chosen.shared,
+        **chosen,
         everywhere=everywhere,
-        title=None if title is None else readable(title),
         subagents=subagents,
         unread=unread,
     )

@@ -10,26 +10,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from backstory.cli import output
-from backstory.cli.options import json_option, sessions_argument, store_option
+from backstory.cli.options import chosen_sessions, filter_options, json_option, sessions_argument, store_option
 from backstory.cli.trusting import trust_option
 from backstory.errors import BackstoryError, RestoreIncomplete, StoreNotFound
 from backstory.export.restore import Restored, RestoredFile, Restoring
+from backstory.workspace.history.sessions import SessionFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
+    from backstory.store import Session, Store
     from backstory.workspace.clients.resuming import PutBack, Resumption
 
 
 @click.command("restore")
 @sessions_argument
+@filter_options
 @click.option("--all", "everything", is_flag=True, help="Every log in the store.")
 @click.option("--to", "target", type=click.Path(path_type=Path), help="The folder to write them in.")
 @click.option("--in-place", is_flag=True, help="Put logs that are gone back where their agent looks for them.")
@@ -45,12 +48,13 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(
     app: App, sessions: tuple[str, ...], everything: bool, target: Path | None, in_place: bool, cwd: Path | None,
-    force: bool, as_json: bool,
+    force: bool, as_json: bool, chosen: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write the original logs of the SESSIONs (--all: of every session) to a folder, byte for byte.
 
     Their layout is that of the agent's own folder, sidecar files included. If two have the same name, the older
-    one gets a number. Files that cannot be restored are listed, and the exit code is 73.
+    one gets a number. Files that cannot be restored are listed, and the exit code is 73. With --all the filters choose
+    among the sessions, as in `list`.
 
     --in-place does what `resume` does before it starts the agent: it overwrites nothing, and `resume --undo` removes
     what it put back.
@@ -59,10 +63,15 @@ def command(
         raise click.UsageError("Name sessions." if in_place else "Name sessions, or use --all.")
     if in_place == (target is not None) or (cwd is not None and not in_place):
         raise click.UsageError("Give --to FOLDER, or --in-place, which --cwd belongs to.")
+    if chosen and not everything:
+        raise click.UsageError("Filters choose among --all: leave them out, or the sessions.")
     if target is None:
         _show(list(_in_place(app, sessions, cwd, force=force)), as_json=as_json)
     else:
-        _restore(app, sessions, target, everything=everything, force=force, as_json=as_json)
+        named = [(each.store, each.session) for each in map(app.workspace.resolve, sessions)]
+        if chosen:
+            named = chosen_sessions(app, SessionFilter(**chosen, everywhere=True))
+        _restore(app, named, target, force=force, as_json=as_json)
 
 
 def _in_place(app: App, sessions: Sequence[str], cwd: Path | None, *, force: bool) -> Iterator[Restored]:
@@ -95,18 +104,16 @@ def _put_back(done: PutBack, resumption: Resumption) -> Restored:
     )  # fmt: skip
 
 
-def _restore(
-    app: App, sessions: tuple[str, ...], target: Path, *, everything: bool, force: bool, as_json: bool
-) -> None:
-    found = [app.workspace.resolve(each) for each in sessions]
-    stores = {each.store.path: each.store for each in found}
-    if everything:
+def _restore(app: App, named: Sequence[tuple[Store, Session]], target: Path, *, force: bool, as_json: bool) -> None:
+    """Restore the logs of these sessions; without any, of all."""
+    stores = {store.path: store for store, _ in named}
+    if not named:
         stores = {store.path: store for store in app.stores if store.exists}
         if not stores:
             raise StoreNotFound(app.home_store.path)
     restoring = Restoring(stores.values(), target.absolute(), force=force)
-    chosen = {(each.store.path, each.session.id) for each in found}
-    wanted = [each for each in restoring.logs if everything or (each[0].path, each[1].session_id) in chosen]
+    chosen = {(store.path, session.id) for store, session in named}
+    wanted = [each for each in restoring.logs if not named or (each[0].path, each[1].session_id) in chosen]
     done = list(restoring.lost)
     with output.progress("Restoring logs") as progress:
         for n, restored in enumerate(restoring.each(wanted)):

@@ -32,18 +32,17 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from backstory.ask.search import BY_SCORE, BY_TIME, ROLES, SCOPE_WEIGHT, terms
+from backstory.ask.search import BY_SCORE, BY_TIME, SCOPE_WEIGHT, terms
 from backstory.cli import output
 from backstory.cli.options import (
     SESSION,
-    TOOL,
     OneOf,
-    filter_options,
     json_option,
     limit_option,
     pick_option,
     readable,
     scope_options,
+    search_options,
     store_option,
 )
 from backstory.cli.output import fact_lines, spans
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App
     from backstory.search.query import Excerpt, Findings
-    from backstory.store.tables.session_filter import Selection
     from backstory.workspace.history.searching import SearchAnswer
 
 
@@ -66,15 +64,16 @@ NOTHING_FOUND = 1
 """The exit code of a search without a hit, as grep has it; an error has another."""
 HITS_TO_PICK = 50
 """The most hits that can be picked where no limit was given."""
+LISTING = frozenset(("ref", "path", "branch", "repository", "in_project", "model", "status", "title"))
+"""Filters that list sessions where no words are given."""
 MARKER = "BACKSTORY_RUN"
 """Names the run that asks, as ``process.MARKER`` says; said here again so that a search loads no module of runs."""
 
 
 @click.command("search")
 @click.argument("query", nargs=-1)
-@filter_options
+@search_options
 @scope_options(everywhere=True)
-@click.option("--role", type=OneOf(sorted(ROLES)), help="Only what the user, the assistant, a tool, … said.")
 @click.option(
     "--scope",
     "scopes",
@@ -82,7 +81,6 @@ MARKER = "BACKSTORY_RUN"
     type=OneOf(sorted(map(str, SCOPE_WEIGHT))),
     help="Search only prompts, answers, …",
 )
-@click.option("--tool", type=TOOL, help="Only calls of this tool, and what came back.")
 @click.option("--session", "inside", type=SESSION, help="Only in this session.")
 @click.option("--not", "without", type=SESSION, multiple=True, help="Leave this session out.")
 @click.option("--exact", is_flag=True, help="Match exactly: case, punctuation, spaces.")
@@ -96,7 +94,7 @@ MARKER = "BACKSTORY_RUN"
 @store_option
 @click.pass_context
 def command(
-    ctx: click.Context, /, query: tuple[str, ...], chosen: Selection, exact: bool, regex: bool, picks: bool,
+    ctx: click.Context, /, query: tuple[str, ...], chosen: dict[str, Any], exact: bool, regex: bool, picks: bool,
     prints: bool, as_json: bool,
     **how: Any,
 ) -> None:  # fmt: skip
@@ -104,7 +102,7 @@ def command(
 
     userName also finds getUserName and user_name, limit also limits: marked as near, after what has the words as typed;
     but limits in a prompt comes before limit in the output of tools.
-    Without words, --ref, --path, --branch or --repo list sessions. Nothing found is exit code 1.
+    Without words, --ref, --path, --branch or --repo and the like list sessions. Nothing found is exit code 1.
     From inside a run, its own session is left out. With -i you pick a hit, in fzf if that is installed, and see the
     text around it; nothing picked is exit code 130.
     """
@@ -115,8 +113,8 @@ def command(
         raise click.UsageError("--exact and --regex exclude each other.")
     app: App = ctx.obj
     text = readable(" ".join(query))
-    if not query and not any((chosen.ref, chosen.path, chosen.branch, chosen.repository)):
-        raise click.UsageError("Missing argument 'QUERY...': words to look for, or --ref, --path, --branch, --repo.")
+    if not query and LISTING.isdisjoint(chosen):
+        raise click.UsageError("Missing argument 'QUERY...': words to look for, or a filter like --ref or --path.")
     mode = Mode.EXACT if exact else Mode.REGEX if regex else Mode.WORDS
     if picks:
         how["limit"] = how["limit"] or HITS_TO_PICK
@@ -142,14 +140,13 @@ def _pick(app: App, result: SearchAnswer, *, prints: bool) -> int:
 
 
 def _query(
-    app: App, text: str, mode: Mode, chosen: Selection, *, tool: str | None, inside: str | None,
+    app: App, text: str, mode: Mode, chosen: dict[str, Any], *, inside: str | None,
     without: tuple[str, ...], no_near: bool, limit: int | None, everywhere: bool, **same: Any,
 ) -> SearchQuery:  # fmt: skip
     return SearchQuery(
-        **chosen.shared,
+        **chosen,
         text=text,
         mode=mode,
-        tool=None if tool is None else readable(tool),
         session=None if inside is None else readable(inside),
         without=tuple(map(readable, without)),
         asking_run=app.environ.get(MARKER),

@@ -36,7 +36,7 @@ def command(ctx: click.Context, limit: int, asked: ReportQuestion, form: Form) -
 
     app: App = ctx.obj
     query = SearchQuery(
-        **asked.chosen.shared, text=asked.words, here=asked.here, limit=limit, asking_run=app.environ.get(MARKER)
+        **asked.chosen, text=asked.words, here=asked.here, limit=limit, asking_run=app.environ.get(MARKER)
     )
     app.bring_up_to_date()
     found = search.search_report(app.reader, query)

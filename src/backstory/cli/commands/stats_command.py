@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,7 +26,6 @@ from backstory.workspace.history.stats import StatsQuery
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-    from backstory.store.tables.session_filter import Selection
 
 TOOL = "tool"
 GROUPS = ("day", "project", "model", "agent", TOOL, "branch")
@@ -40,7 +39,7 @@ GROUPS = ("day", "project", "model", "agent", TOOL, "branch")
 @json_option
 @store_option
 @click.pass_obj
-def command(app: App, by: str | None, everywhere: bool, chosen: Selection, line: bool, as_json: bool) -> None:
+def command(app: App, by: str | None, everywhere: bool, chosen: dict[str, Any], line: bool, as_json: bool) -> None:
     """Sum up sessions: turns, tokens, cost, time worked.
 
     The filters choose sessions, as in list; --since and --until choose turns by when they began. A turn that several
@@ -48,9 +47,9 @@ def command(app: App, by: str | None, everywhere: bool, chosen: Selection, line:
     waiting for you. Costs: $1.20 reported, ~$1.20 computed, $1.20–$1.50 between, ≥ $1.20 at least, – unknown.
     --by tool counts calls. --line reads no logs.
     """
-    wanted = SessionFilter(**chosen.shared, everywhere=everywhere or line)
+    wanted = SessionFilter(**chosen, everywhere=everywhere or line)
     if line:
-        if by or as_json or chosen.since is not None or chosen.until is not None:
+        if by or as_json or not chosen.keys().isdisjoint(("since", "until")):
             raise click.UsageError("--line is about today, in one line: without --by, --json, --since and --until.")
         _print_line(app, wanted)
         return

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from backstory.bounds import iso
 from backstory.lazy import lazy_regex
-from backstory.model import Relation
+from backstory.model import STOPPED_TO_COMPACT, Outcome, Relation
 from backstory.store import schema
 from backstory.store.intake import claims
 from backstory.store.tables import lineage
@@ -45,8 +45,22 @@ class Selection(Struct, frozen=True, kw_only=True):
     since: int | None = None
     until: int | None = None
     """The first moment that is too late."""
+    in_project: str | None = None
+    """The name of a project as lists show it, the end of that, or its folder; resolved to ``uids`` before SQL."""
+    model: str | None = None
+    """A model that answered in the session, or a part of its name; upper and lower case are one."""
+    status: str | None = None
+    """The outcome of the last turn as lists show it; ``running`` is resolved to ``uids`` before SQL."""
+    tool: str | None = None
+    """The agent's name of a tool, or ours of its kind; upper and lower case are one. Of a list it is resolved to
+    ``uids``, the sessions that called it; a search finds only its calls."""
+    title: str | None = None
+    """Only those with this text in their name, their title or, without both, at the beginning of their first prompt;
+    upper and lower case are one."""
     uids: tuple[str, ...] | None = None
     """Only these sessions."""
+    but_uids: tuple[str, ...] = ()
+    """Not these sessions."""
 
     @property
     def shared(self) -> Mapping[str, Any]:
@@ -67,9 +81,6 @@ class ListFilter(Selection, frozen=True, kw_only=True):
     """Also the sessions of subagents."""
     unread: bool = False
     """Also files that are kept and that no agent's reader understands."""
-    title: str | None = None
-    """Only those with this text in their name, their title or, without both, at the beginning of their first prompt;
-    upper and lower case are one."""
 
 
 class Filter(Selection, frozen=True, kw_only=True):
@@ -79,25 +90,34 @@ class Filter(Selection, frozen=True, kw_only=True):
     without: tuple[int, ...] = ()
     """Sessions that are passed over, with their subagents'."""
     scopes: tuple[str, ...] = ()
-    tool: str | None = None
-    """The agent's name of a tool, or ours of its kind; upper and lower case are one."""
 
 
-def conditions(wanted: Selection) -> tuple[list[str], list[object]]:
-    """Conditions on a session ``s``, with their values. When it ended is known from the events."""
+def conditions(wanted: Selection, *, of_all: bool = False) -> tuple[list[str], list[object]]:
+    """Conditions on a session ``s``, with their values. When it ended is known from the events.
+
+    ``of_all``: every session of the store is looked at, and not only those of a page.
+    """
     conditions, values = _of_kind(wanted)
-    if wanted.branch is not None:
-        sentence, bound = _of_branch(wanted.branch)
-        conditions.append(sentence)
-        values += bound
-    for value, condition in ((wanted.repository, _of_repository), (wanted.ref, _of_ref)):
+    for value, condition in (
+        (wanted.branch, _of_branch), (wanted.repository, _of_repository), (wanted.ref, _of_ref),
+        (wanted.model, _of_model),
+    ):  # fmt: skip
         if value is not None:
             sentence, bound = condition(value)
             conditions.append(sentence)
             values += bound
+    if wanted.status is not None:
+        conditions.append(f"{OUTCOME} is ?")
+        values.append(wanted.status)
+    if wanted.title is not None:
+        conditions.append(_HAS_TITLE_OF_ALL if of_all else _HAS_TITLE)
+        values += [title_pattern(wanted.title)] * (3 if of_all else 1)
     if wanted.uids is not None:
         conditions.append("s.uid in (select value from json_each(?))")
         values.append(schema.json_list(wanted.uids))
+    if wanted.but_uids:
+        conditions.append("s.uid not in (select value from json_each(?))")
+        values.append(schema.json_list(wanted.but_uids))
     if wanted.path is not None:
         sentence, bound = _of_paths([wanted.path, *(wanted.moves.earlier(wanted.path) if wanted.moves else [])])
         conditions.append(sentence)
@@ -121,14 +141,11 @@ def listed_conditions(wanted: ListFilter, *, of_all: bool = False) -> tuple[list
         listed.append(f"(s.relation is not '{Relation.SUBAGENT}' or s.parent_id is null)")
     if not wanted.unread:
         listed.append(f"s.relation is not '{Relation.UNREAD}'")
-    more, values = conditions(wanted)
+    more, values = conditions(wanted, of_all=of_all)
     if wanted.until is not None:
         # Both are in UTC, to the millisecond, so that their order as texts is that of the times.
         more.append("s.created < ?")
         values.append(iso(wanted.until))
-    if wanted.title is not None:
-        more.append(_HAS_TITLE_OF_ALL if of_all else _HAS_TITLE)
-        values += [title_pattern(wanted.title)] * (3 if of_all else 1)
     return listed + more, values
 
 
@@ -152,6 +169,14 @@ def _literal(value: object) -> str:
     return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
 
 
+OUTCOME = (
+    # Of all ways not to succeed only the turn says which it was.
+    # One that goes on after a summary has none.
+    f"case s.completed when 1 then '{Outcome.COMPLETED}' when 0 then nullif(coalesce((select "
+    f"iif(stop_reason is '{STOPPED_TO_COMPACT}', '', outcome) from turns "
+    f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}'), '') end"
+)
+"""The outcome of a session's last turn; NULL while that is open."""
 FIRST_PROMPT = (
     "(select substr(prompt, 1, 200) from turns t where session_id = s.id and prompt <> '' order by "
     "s.relation is 'subagent' and exists (select 1 from turns where uid = t.uid and session_id = s.parent_id), "
@@ -252,6 +277,14 @@ def _of_branch(typed: str) -> tuple[str, list[object]]:
     """Sessions that were on a git branch at any time."""
     fits = "branch glob ?" if "*" in typed else "branch = ?"
     return f"(s.{fits} or s.id in (select session_id from session_branches where {fits}))", [typed, typed]
+
+
+def _of_model(typed: str) -> tuple[str, list[object]]:
+    """Sessions in which a model of this name answered."""
+    return (
+        f"exists (select 1 from turns where session_id = s.id and model {_LIKE})",
+        [f"%{_like_quoted(typed.strip())}%"],
+    )
 
 
 def _of_paths(typed: list[str]) -> tuple[str, list[object]]:

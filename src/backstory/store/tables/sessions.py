@@ -13,7 +13,7 @@ from backstory import errors, ids
 from backstory.derive import naming
 from backstory.derive.naming import repository_name
 from backstory.lazy import lazy_module
-from backstory.model import STOPPED_TO_COMPACT, Outcome, Relation
+from backstory.model import Relation
 from backstory.store import schema
 from backstory.store.intake import claims, coverage
 from backstory.store.moves import VALUE_CHARS_MAX
@@ -22,6 +22,7 @@ from backstory.store.tables import turns
 from backstory.store.tables.session_filter import (
     FIRST_PROMPT,
     MAY_HAVE_TITLE,
+    OUTCOME,
     ListFilter,
     listed_conditions,
     title_pattern,
@@ -198,11 +199,7 @@ _COLUMNS = (
     f"coalesce(iif({claims.MAY_BE_SHOWN_ELSEWHERE}, "
     f"(select substr(prompt, 1, 200) {_SHOWN_HERE} and prompt <> '' order by first_seq, id limit 1), null), "
     f"{FIRST_PROMPT}), s.elsewhere, s.root, "
-    # Of all ways not to succeed only the turn says which it was.
-    # One that goes on after a summary has none.
-    f"case s.completed when 1 then '{Outcome.COMPLETED}' when 0 then nullif(coalesce((select "
-    f"iif(stop_reason is '{STOPPED_TO_COMPACT}', '', outcome) from turns "
-    f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}'), '') end, "
+    f"{OUTCOME}, "
     f"s.owner is (select value from meta where key = 'store_id'), {_TOKENS}, "
     f"s.context_chars, s.context_limit, {_PARTIAL}, null, null"
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from heapq import heappop, heappush, merge
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from backstory.ask import costs as stored_costs
 from backstory.ask.costs import of_turn, price_table
 from backstory.errors import BackstoryError, StoreNotFound
 from backstory.lazy import lazy_module
-from backstory.runs.spool import SPOOLS, file_size, list_spools, running_runs
+from backstory.runs.spool import RUNNING, SPOOLS, file_size, list_spools, running_runs
 from backstory.store.tables import session_filter, turns
 from backstory.store.tables import sessions as stored_sessions
 from backstory.store.tables.sessions import Part, Position
@@ -38,10 +38,10 @@ from backstory.workspace.runs.running import with_runs
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
-    from backstory.ask import cost_bounds
+    from backstory.ask import cost_bounds, scoped
     from backstory.runs.spool import Run
     from backstory.store import Session, Store
-    from backstory.store.tables.session_filter import ListFilter
+    from backstory.store.tables.session_filter import ListFilter, Selection
     from backstory.store.tables.sessions import Sort, SortKey
     from backstory.workspace.place import Place
 
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     """Less what a session costs at most, its place among equals, the number of its store, and itself."""
 else:
     cost_bounds = lazy_module("backstory.ask.cost_bounds")
+    scoped = lazy_module("backstory.ask.scoped")
+
+F = TypeVar("F", bound="Selection")
 
 
 class _Found(NamedTuple):
@@ -120,9 +123,22 @@ class Listing:
     def placed(self, wanted: SessionFilter) -> list[tuple[Store, Session, ListedSession]]:
         """All sessions of the list, in its order, each as its store has it and as it is listed."""
         stores = self.stores(everywhere=wanted.everywhere)
-        places = [(each.store, each.session) for each in self._merged(stores, wanted, Page(), None)]
+        places = self._places(stores, wanted)
         values = self.values(stores, places, {}, {}, everywhere=wanted.everywhere)
         return [(store, session, value) for (store, session), value in zip(places, values, strict=True)]
+
+    def _places(self, stores: list[Store], wanted: SessionFilter) -> list[_Place]:
+        return [(each.store, each.session) for each in self._merged(stores, wanted, Page(), None)]
+
+    def with_subagents(self, wanted: SessionFilter) -> list[_Place]:
+        """All sessions of the list, and those of their subagents, whatever the filter says of these."""
+        stores = self.stores(everywhere=wanted.everywhere)
+        found: list[_Place] = []
+        places = self._places(stores, wanted)
+        for store in stores:
+            ids = [session.id for where, session in places if where is store]
+            found += ((store, each) for each in store.several_sessions(sorted(store.ask(scoped.with_subagents, ids))))
+        return found
 
     def sessions_of(self, uids: Sequence[str]) -> tuple[ListedSession, ...]:
         """These sessions, each from the store that wins, in this order; without those that no store has."""
@@ -157,6 +173,7 @@ class Listing:
             from backstory.workspace.history.unknown_values import check_agent  # few lists ask for one
 
             check_agent(self.stores(everywhere=True), wanted.agent)
+        wanted = resolved(self._place, store, wanted)
         # All that the project's own store holds is the project's, in whichever of its worktrees it was begun.
         if wanted.everywhere or store.path == self._place.project_store.path:
             return store.as_recorded(wanted)
@@ -287,6 +304,38 @@ class Listing:
         """Return True if its number means this session to commands here: another project's may have the same."""
         is_here = store.path == self._place.project_store.path and session.is_own
         return is_here and session.number is not None and not everywhere
+
+
+def resolved(place: Place, store: Store, wanted: F, *, is_of_events: bool = False) -> F:
+    """Return the filter with its project, what is running, and unless it is of events its tool as sessions of a store.
+
+    Raises UnknownTool where nobody called a tool of this name.
+    """
+    tool = None if is_of_events else wanted.tool
+    if not (wanted.in_project or wanted.status or tool):
+        return wanted
+    running = {run.session_uid for _, run in running_runs(place.home)} if wanted.status else set()
+    is_running = wanted.status == RUNNING
+    chosen = [] if wanted.uids is None else [{*wanted.uids}]
+    if is_running:
+        chosen.append(running)
+    if wanted.in_project:
+        names = place.project_names()
+        chosen.append({*store.ask_or([], scoped.of_project, wanted.in_project, names, store.moves)})
+    if tool:
+        chosen.append({*store.ask_or([], scoped.of_tool, tool)})
+        if not chosen[-1]:
+            from backstory.workspace.history.unknown_values import check_tool
+
+            check_tool(place.stores, tool)
+    return replace(
+        wanted,
+        in_project=None,
+        tool=wanted.tool if is_of_events else None,
+        status=None if is_running else wanted.status,
+        but_uids=() if is_running else tuple(sorted(running)),
+        uids=tuple(sorted(set.intersection(*chosen))) if chosen else None,
+    )
 
 
 def _known(value: float | None) -> float:

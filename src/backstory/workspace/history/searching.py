@@ -56,7 +56,6 @@ class SearchQuery(Selection, frozen=True, kw_only=True):
     role: str | None = None
     """One of the keys of ``ROLES``."""
     scopes: tuple[str, ...] = ()
-    tool: str | None = None
     session: str | None = None
     """Only this session, as a person names it."""
     without: tuple[str, ...] = ()
@@ -137,7 +136,7 @@ def _found_with(store: Store, query: SearchQuery, wanted: Filter) -> Findings:
     if query.tool is not None and not found.excerpts:
         from backstory.workspace.history.unknown_values import check_tool
 
-        check_tool(store, query.tool)
+        check_tool([store], query.tool)
     return found
 
 
@@ -169,6 +168,10 @@ def filter_of(place: Place, query: SearchQuery) -> Filter:
         from backstory.workspace.history.unknown_values import check_agent  # few searches ask for one
 
         check_agent([home], query.agent)
+    if query.in_project or query.status:
+        from backstory.workspace.history.listing import resolved  # likewise
+
+        query = resolved(place, home, query, is_of_events=True)
     of_project: dict[str, Any] = {}
     if query.here:
         from backstory.workspace.history.listing import project_id  # few searches ask whose a store is
@@ -179,7 +182,6 @@ def filter_of(place: Place, query: SearchQuery) -> Filter:
         session_id=None if query.session is None else home.session(query.session).id,
         without=(*(home.session(each).id for each in query.without), *_own(place.home, home, query)),
         scopes=_scopes(query.role, query.scopes),
-        tool=query.tool,
     )
 
 

@@ -25,9 +25,9 @@ def check_agent(stores: Iterable[Store], name: str) -> None:
         raise UnknownAgent(name, sorted(known))
 
 
-def check_tool(store: Store, name: str) -> None:
+def check_tool(stores: Iterable[Store], name: str) -> None:
     """Raise UnknownTool if no tool of this name was ever called."""
-    known = store.ask_or(set(), known_values.tools)
+    known = set[str]().union(*(store.ask_or(set(), known_values.tools) for store in stores))
     if known and name.casefold() not in {each.casefold() for each in known}:
         raise UnknownTool(name, known)
 

@@ -1,0 +1,110 @@
+"""One filter for all questions: the same options with the same words, and the sessions that the rows say."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from backstory.model import Outcome
+from backstory.runs.spool import RUNNING
+from backstory.workspace import questions
+from tests.support.shown_commands import commands
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.shell import Shell
+
+EVENTS = ("search",)
+SESSIONS = (
+    "list", "stats", "export", "restore", "report standup", "report search", "report cost", "report tips",
+    "report cost-tips", "report improve",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*SESSIONS, *EVENTS])
+def test_every_question_has_every_option_of_the_filter_with_the_same_words(name: str) -> None:
+    command = dict(commands())[name]
+    options = {each.opts[0]: each.help for each in command.params if isinstance(each, click.Option)}
+    asked = {f"--{each.name}": each.about for each in questions.fields(of_events=name in EVENTS)}
+    assert {option: options.get(option) for option in asked} == asked
+
+
+def test_a_status_is_one_that_a_list_shows() -> None:
+    (choices,) = (each.choices for each in questions.FILTER if each.name == "status")
+    assert {*choices} == {*Outcome, RUNNING}
+
+
+def uids(shell: Shell, *options: str) -> set[str]:
+    done = shell("list", "--all", "--subagents", "--json", *options)
+    assert done.code == 0, done.err
+    return {each["uid"] for each in done.json()}
+
+
+def rows(shell: Shell, sql: str) -> set[tuple[str, ...]]:
+    return {tuple(each) for each in shell("sql", "--json", sql).json()["rows"]}
+
+
+def test_a_tool_chooses_the_sessions_with_a_call_of_it_and_those_above(read_once: Shell) -> None:
+    called = rows(
+        read_once, "select distinct s.uid, c.tool_name from tool_calls c join sessions s on s.id = c.session_id"
+    )
+    above = rows(read_once, "select uid, parent from sessions where relation = 'subagent'")
+    parents = {each[0]: each[1] for each in above}
+    assert {tool for _, tool in called} > {"Bash", "Read"}
+    for tool in {tool for _, tool in called}:
+        wanted = {uid for uid, name in called if name.lower() == tool.lower()}
+        wanted |= {parents[uid] for uid in wanted if uid in parents}
+        assert uids(read_once, "--tool", tool) >= wanted & uids(read_once), tool
+
+
+def test_a_status_chooses_the_sessions_that_a_list_shows_with_it(read_once: Shell) -> None:
+    listed = read_once("list", "--all", "--subagents", "--json").json()
+    shown = {status: {each["uid"] for each in listed if each["outcome"] == status} for status in Outcome}
+    assert shown[Outcome.COMPLETED]
+    assert {status: uids(read_once, "--status", str(status)) for status in Outcome} == shown
+
+
+def test_a_project_chooses_the_sessions_that_a_list_shows_with_its_name(read_once: Shell) -> None:
+    listed = read_once("list", "--all", "--subagents", "--json").json()
+    names = {each["project"] for each in listed}
+    assert len(names) > 1
+    for name in names:
+        assert uids(read_once, "--project", name) >= {each["uid"] for each in listed if each["project"] == name}
+
+
+def test_a_model_chooses_the_sessions_in_which_it_answered(read_once: Shell) -> None:
+    answered = rows(read_once, "select s.uid, u.model from usage u join sessions s on s.id = u.session_id")
+    models = {model for _, model in answered if model}
+    assert models
+    for model in models:
+        assert uids(read_once, "--model", model) == {uid for uid, name in answered if model in (name or "")}
+
+
+def test_an_export_and_a_restore_hold_what_the_filter_lets_through_with_its_subagents(
+    read_once: Shell, tmp_path: Path
+) -> None:
+    wanted = uids(read_once, "--agent", "claude")
+    assert 0 < len(wanted) < len(uids(read_once))
+    assert read_once("export", "--all", "--agent", "claude", "--format", "json", "-o", tmp_path / "out.json").code == 0
+    written = [json.loads(line) for line in (tmp_path / "out.json").read_text("utf-8").splitlines()]
+    assert {each["uid"] for each in written if each["type"] == "session"} == wanted
+    done = read_once("restore", "--all", "--agent", "claude", "--to", tmp_path / "logs", "--json")
+    assert {each["session"] for each in done.json()} <= wanted
+
+
+@pytest.mark.parametrize("command", [("export", "--format", "json", "-o", "-"), ("restore", "--to", "out")])
+def test_a_filter_that_lets_nothing_through_writes_nothing(read_once: Shell, command: tuple[str, ...]) -> None:
+    done = read_once(*command, "--all", "--model", "no-such-model")
+    assert (done.code, done.out) == (66, "")
+    assert "No session has an answer of model 'no-such-model'" in done.err
+    assert read_once(*command, "--model", "no-such-model").code == 2
+
+
+def test_the_earlier_meaning_of_model_in_a_report_is_refused(read_once: Shell) -> None:
+    done = read_once("report", "standup", "--write", "claude", "--model", "large")
+    assert done.code == 2
+    assert "--write-model" in done.err
