@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,23 @@ def test_git_is_started_in_one_place() -> None:
 def test_other_ways_to_start_git_would_be_found(source: str) -> None:
     assert starts_git(source)
     assert not starts_git(source.replace("git", "other").replace("dulwich", "other"))
+
+
+def writes_dollars(source: str) -> bool:
+    """Whether an amount is written behind a dollar sign."""
+    return any(
+        isinstance(first, ast.Constant) and str(first.value).endswith("$")
+        and isinstance(second, ast.FormattedValue) and second.format_spec is not None
+        for node in ast.walk(ast.parse(source)) if isinstance(node, ast.JoinedStr)
+        for first, second in pairwise(node.values)
+    )  # fmt: skip
+
+
+def test_a_cost_is_written_in_one_place() -> None:
+    """A face that formats dollars itself would have a notation of its own."""
+    found = {path.relative_to(SOURCE).as_posix() for path in MODULES if writes_dollars(path.read_text("utf-8"))}
+    assert found == {"derive/pricing.py"}
+    assert writes_dollars('f"about ${usd:.2f}"')
 
 
 def test_a_plan_between_stores_knows_no_files_clock_network_or_database() -> None:

@@ -10,7 +10,6 @@ UNKNOWN = "–"
 """Shown for an unknown value, which is not 0."""
 NO_TIME = "no time"
 """Shown for a time outside 1970 to 9999."""
-CENT_USD = 0.01
 _STEPS = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
 
 
@@ -31,13 +30,6 @@ def short(count: int) -> str:
             scaled = count / size
             return f"{scaled:.1f}".removesuffix(".0") + f" {unit}" if scaled < 9.95 else f"{scaled:.0f} {unit}"
     return str(count)
-
-
-def dollars(usd: float) -> str:
-    """Format an amount to the cent, or below a cent to a tenth of one."""
-    if usd >= CENT_USD or usd == 0:
-        return f"${usd:,.2f}"
-    return f"${usd:.3f}" if usd >= CENT_USD / 20 else "<$0.001"
 
 
 def duration(ms: int | None) -> str:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from backstory import model
+from backstory.derive.pricing import Cost, CostKind
 from backstory.export.markdown import HELD_MAX, document
 from backstory.export.safe_markdown import code, fenced, plain, prose, quoted, summary
 from backstory.export.shared import SharedEvent, SharedRef, SharedSession, SharedTurn
@@ -43,10 +44,10 @@ def links_in(text: str) -> list[str]:
 def shared(*events: Event, title: str = "A title", turns: int = 1, refs: tuple[SharedRef, ...] = ()) -> Any:
     turn = {"agent": "claude", "model": "opus", "started": 0, "duration_ms": 1500, "outcome": "completed"}
     session = SharedSession(
-        uid="0" * 26, title=title, agents=("claude",), project="o/r", branch="main", started=0, cost_usd=0.5,
-        is_computed=True, refs=refs,
+        uid="0" * 26, title=title, agents=("claude",), project="o/r", branch="main", started=0,
+        cost=Cost(kind=CostKind.COMPUTED, low_usd=0.5), refs=refs,
         turns=tuple(
-            SharedTurn(number=n, cost_usd=None, is_computed=False, is_rewound=False, **turn)  # type: ignore[arg-type]
+            SharedTurn(number=n, cost=Cost(), is_rewound=False, **turn)  # type: ignore[arg-type]
             for n in range(1, turns + 1)
         ),
     )  # fmt: skip
@@ -75,7 +76,7 @@ def test_a_session_reads_as_prompts_answers_and_folded_tools() -> None:
     )  # fmt: skip
     assert text.split("\n") == [
         "# Fix \\*it\\*", "",
-        "`claude` · `o/r` · branch `main` · 1970-01-01 00:00 UTC · 1 turn · ~\\$0.50", "",
+        "`claude` · `o/r` · branch `main` · 1970-01-01 00:00 UTC · 1 turn · \\~\\$0.50", "",
         "## Turn 1 · opus · 1970-01-01 00:00 UTC · 1.5 s", "",
         "**Prompt** `@1`", "",
         "> Fix it\\", "> now", "",

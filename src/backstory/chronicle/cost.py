@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backstory.amounts import UNKNOWN, counted, dollars, duration
+from backstory.amounts import UNKNOWN, counted, duration
 from backstory.bounds import iso
 from backstory.chronicle.report import Count, Report, Section, Table, facts
 from backstory.chronicle.window import window_words
+from backstory.derive.pricing import CostKind, shown_as
 from backstory.workspace.history.stats import used
 
 if TYPE_CHECKING:
@@ -66,8 +67,10 @@ def report(found: CostReport) -> Report:
     """Draw the sums, then a table of each grouping."""
     total = found.total
     known = facts((
-        "" if total.reported_usd is None else f"{dollars(total.reported_usd)} reported by agents",
-        "" if total.computed_usd is None else f"{dollars(total.computed_usd)} computed from tokens and prices",
+        *(f"{shown_as(kind, usd)} {how}" for kind, usd, how in (
+            (CostKind.EXACT, total.reported_usd, "reported by agents"),
+            (CostKind.COMPUTED, total.computed_usd, "computed from tokens and prices"),
+        ) if usd is not None),
         f"{counted(total.without_cost, 'turn')} unknown" if total.without_cost else "",
     ))  # fmt: skip
     head = sums(total, found.summaries)

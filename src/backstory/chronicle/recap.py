@@ -200,7 +200,7 @@ def report(found: Recap) -> Report:
     lead = facts((
         session.label, ", ".join(session.agents), f"{where} ({session.branch})" if session.branch else where,
         local(first), counted(len(found.prompts), "turn"),
-        "" if session.cost.low_usd is None else session.cost.shown,
+        session.cost.known,
     ))  # fmt: skip
     return Report(title=session.heading or NO_PROMPT, lead=lead, sections=tuple(_sections(found)))
 

@@ -133,7 +133,7 @@ def _row(item: Item) -> Row:
 
 
 def _facts(item: Item) -> Iterator[str]:
-    cost = "" if item.cost is None or item.cost.low_usd is None else item.cost.shown
+    cost = "" if item.cost is None else item.cost.known
     # The mark says that it is done: of a question that was answered there is no more to say.
     is_answer = item.progress.reason == NOTHING_EDITED
     yield facts((local(item.asked_at), counted(item.turns, "turn"), cost, "nothing edited" if is_answer else ""))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.amounts import CENT_USD, counted, duration
+from backstory.amounts import counted, duration
 from backstory.bounds import iso
 from backstory.chronicle.patterns import (
     caches,
@@ -22,7 +22,7 @@ from backstory.chronicle.patterns import (
 from backstory.chronicle.progress import line
 from backstory.chronicle.report import Cell, Report, Row, Section, Tone, row, rows
 from backstory.chronicle.window import window_words
-from backstory.derive.pricing import Cost, CostKind
+from backstory.derive.pricing import CENT_USD, CostKind, shown_as
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -155,35 +155,31 @@ def _rows(found: TipsReport, tip: Tip) -> Iterator[Row]:
 
 
 def _cost_words(found: TipsReport, tip: Tip) -> str:
-    usd = "" if tip.usd is None else f"{_estimated(tip.usd)}{'' if found.facts is None else ' less'}"
+    usd = "" if tip.usd is None else f"{shown_as(CostKind.COMPUTED, tip.usd)}{'' if found.facts is None else ' less'}"
     parts = [usd, "" if tip.ms is None else f"about {duration(tip.ms)}"]
     known = " and ".join(filter(None, parts)) or "not known"
     return f"{known}, in {counted(tip.sessions, 'session')}"
 
 
-def _estimated(usd: float) -> str:
-    return Cost(kind=CostKind.COMPUTED, low_usd=usd, usd=usd).shown
-
-
 def _evidence_row(found: TipsReport, evidence: TipEvidence) -> Row:
     session = found.sessions.get(evidence.context)
     label = evidence.context if session is None else session.label
-    cost = f" ({_estimated(evidence.usd)})" if evidence.usd is not None and evidence.usd >= CENT_USD else ""
+    cost = (
+        f" ({shown_as(CostKind.COMPUTED, evidence.usd)})"
+        if evidence.usd is not None and evidence.usd >= CENT_USD
+        else ""
+    )
     return row(Cell(f"{label} @{evidence.seqs[0]}", Tone.REF), f"{line(evidence.text)}{cost}")
 
 
 def _fact_words(facts: CostFacts) -> Iterator[str]:
     unknown = counted(facts.unknown_turns, "turn")
     rest = f"; what {unknown} cost is not known" if facts.unknown_turns else ""
-    yield f"These turns cost {_at_least(facts.low_usd)}{rest}"
+    yield f"These turns cost {shown_as(CostKind.LOWER_BOUND, facts.low_usd)}{rest}"
     if facts.all_input:
         yield f"{facts.cache_read / facts.all_input:.0%} of all input was read from caches"
     if facts.subagents_usd:
-        yield f"Subagents cost {_at_least(facts.subagents_usd)} of it"
-
-
-def _at_least(usd: float) -> str:
-    return Cost(kind=CostKind.LOWER_BOUND, low_usd=usd).shown
+        yield f"Subagents cost {shown_as(CostKind.LOWER_BOUND, facts.subagents_usd)} of it"
 
 
 def as_json(found: TipsReport) -> dict[str, Any]:

@@ -20,7 +20,6 @@ import click
 from backstory.amounts import NO_TIME as NO_TIME
 from backstory.amounts import UNKNOWN as UNKNOWN
 from backstory.amounts import counted as counted
-from backstory.amounts import dollars as dollars
 from backstory.amounts import duration as duration
 from backstory.amounts import local as local
 from backstory.amounts import size as size
@@ -360,11 +359,6 @@ def session_name(session: Session) -> str:
 def cost_as_json(cost: Cost) -> dict[str, Any]:
     """Return a turn's cost for JSON."""
     return {"cost_usd": cost.usd, "cost_kind": cost.kind, "low_usd": cost.low_usd, "high_usd": cost.high_usd}
-
-
-def money(cost: Cost) -> str:
-    """Return a cost in the notation of every face."""
-    return cost.shown
 
 
 @contextmanager

@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.amounts import UNKNOWN as UNKNOWN_SHOWN
-from backstory.amounts import dollars
 from backstory.lazy import lazy_regex
 from backstory.model import PARTIAL, Tokens
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 CHARS_PER_TOKEN = 3
 """The characters of output per token, for the estimate of output that was not counted."""
 MILLION = 1_000_000
+CENT_USD = 0.01
 REPORTED = "reported"
 _DAY = r"\d{4}-\d\d-\d\d"
 _DATED = lazy_regex(rf"-(?:20\d{{6}}|{_DAY})$")
@@ -58,10 +58,27 @@ class Cost(Struct, frozen=True, kw_only=True):
         """
         if self.low_usd is None:
             return UNKNOWN_SHOWN
-        low = dollars(self.low_usd)
-        if self.usd is None and self.high_usd is not None and (high := dollars(self.high_usd)) != low:
+        low = _dollars(self.low_usd)
+        if self.usd is None and self.high_usd is not None and (high := _dollars(self.high_usd)) != low:
             return f"{low}–{high}"
         return f"{_MARKS.get(self.kind, '')}{low}"
+
+    @property
+    def known(self) -> str:
+        """The same text; '' of an unknown cost."""
+        return "" if self.low_usd is None else self.shown
+
+
+def shown_as(kind: CostKind, usd: float) -> str:
+    """Return an amount as text, in the notation of costs."""
+    return Cost(kind=kind, low_usd=usd).shown
+
+
+def _dollars(usd: float) -> str:
+    """Format an amount to the cent, or below a cent to a tenth of one."""
+    if usd >= CENT_USD or usd == 0:
+        return f"${usd:,.2f}"
+    return f"${usd:.3f}" if usd >= CENT_USD / 20 else "<$0.001"
 
 
 _MARKS: dict[str, str] = {"computed": "~", "lower bound": "≥ "}

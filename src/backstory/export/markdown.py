@@ -84,7 +84,7 @@ def _head(session: SharedSession, *, is_masked: bool) -> Iterator[str]:
         f"branch {code(session.branch)}" if session.branch else "",
         _time(session.started),
         f"{count} turn{'s' if count != 1 else ''}",
-        _cost(session.cost_usd, is_computed=session.is_computed),
+        plain(session.cost.known),
     ]
     yield from ("", " · ".join(each for each in facts if each))
     if is_masked:
@@ -100,7 +100,7 @@ def _turn_line(turn: SharedTurn) -> str:
         plain(turn.model or turn.agent),
         _time(turn.started),
         _duration(turn.duration_ms),
-        _cost(turn.cost_usd, is_computed=turn.is_computed),
+        plain(turn.cost.known),
     ]
     return f"## {' · '.join(each for each in facts if each)}"
 
@@ -114,12 +114,6 @@ def _duration(ms: int | None) -> str:
     if ms is None or ms < 0:
         return ""
     return f"{ms / 1000:.1f} s" if ms < 60_000 else f"{ms // 60_000} min"
-
-
-def _cost(usd: float | None, *, is_computed: bool) -> str:
-    if usd is None:
-        return ""
-    return f"{'~' if is_computed else ''}\\${usd:.2f}" if usd >= 0.01 or usd == 0 else "less than 1 cent"
 
 
 def _said(each: SharedEvent, *, full: bool, thinking: bool) -> Iterator[str]:

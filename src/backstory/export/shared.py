@@ -9,6 +9,7 @@ from msgspec import Struct
 from backstory.bounds import iso
 
 if TYPE_CHECKING:
+    from backstory.derive.pricing import Cost
     from backstory.model import Event
 
 
@@ -21,9 +22,7 @@ class SharedTurn(Struct, frozen=True, kw_only=True):
     started: int | None
     duration_ms: int | None
     outcome: str | None
-    cost_usd: float | None
-    is_computed: bool
-    """True if the cost was computed from tokens and prices."""
+    cost: Cost
     is_rewound: bool
 
 
@@ -46,8 +45,7 @@ class SharedSession(Struct, frozen=True, kw_only=True):
     project: str | None
     branch: str | None
     started: int | None
-    cost_usd: float | None
-    is_computed: bool
+    cost: Cost
     turns: tuple[SharedTurn, ...]
     refs: tuple[SharedRef, ...]
 
@@ -81,7 +79,7 @@ def session_as_json(session: SharedSession) -> dict[str, Any]:
         "branch": session.branch,
         "started": iso(session.started),
         "turns": len(session.turns),
-        "cost_usd": session.cost_usd,
+        "cost_usd": session.cost.low_usd if session.cost.usd is None else session.cost.usd,
     }
 
 

@@ -158,7 +158,9 @@ def _why_none(history: AgentHistory, query: str) -> str:
                 f"There is no session of {history.scope.name}; {elsewhere:,} of other places were not looked at. "
                 "The person can widen it: backstory config set mcp.scope all"
             )
-    return f"Nothing found for {query!r:.200}. Try fewer or other words."
+    from backstory.workspace.history.searching import nothing_found
+
+    return nothing_found(query)
 
 
 def _only_here(history: AgentHistory) -> str:

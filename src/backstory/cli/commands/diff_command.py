@@ -63,8 +63,7 @@ def _print_side(side: ComparedBranch, words: str) -> None:
     if side.is_empty:
         output.data(output.style(f"--- {head}: (empty) ---", bold=True))
         return
-    facts = [output.counted(len(side.turns), "turn")]
-    facts += [] if side.cost.low_usd is None else [output.money(side.cost)]
+    facts = filter(None, (output.counted(len(side.turns), "turn"), side.cost.known))
     output.data(output.style(f"--- {head} ({', '.join(facts)}) ---", bold=True))
     folder = side.target.located.session.said_folder
     for line in path.lines(side.records, folder):

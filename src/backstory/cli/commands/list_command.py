@@ -181,7 +181,7 @@ def fields(session: ListedSession) -> tuple[str, ...]:
     texts = (
         session.uid, session.number or "", _title(session), ",".join(session.agents), session.project_name,
         output.iso(session.last_active) or "", RUNNING if session.is_running else session.outcome or "",
-        str(session.turns), seconds, "" if session.cost.low_usd is None else output.money(session.cost),
+        str(session.turns), seconds, session.cost.known,
     )  # fmt: skip
     return tuple(output.clean(" ".join(text.split())) for text in texts)
 
@@ -208,7 +208,7 @@ def _row(session: ListedSession, shown: ListOptions) -> _Row:
         "active": "running" if session.is_running else when(session.last_active, shown.now),
         "project": _project(session.project_name) if shown.everywhere else "",
         "turns": output.counted(session.turns, "turn") if session.turns else "",
-        "cost": "" if session.cost.low_usd is None else output.money(session.cost),
+        "cost": session.cost.known,
         "time": output.duration(session.duration_ms),
         "tokens": _tokens(session) if shown.sort == "tokens" else "",
         "context": f"{CONTEXT}{full}" if full else "",

@@ -49,7 +49,7 @@ from backstory.cli.output import fact_lines, spans
 from backstory.cli.views import moments
 from backstory.derive.naming import NO_PROMPT
 from backstory.workspace.history import searching
-from backstory.workspace.history.searching import Mode, SearchQuery
+from backstory.workspace.history.searching import Mode, SearchQuery, nothing_found
 from backstory.workspace.history.sessions import is_resumable
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _why_none(app: App, result: SearchAnswer, *, is_behind: bool) -> str:
         return line
     if is_behind:
         return f"No imported log has {query.text!r}. Try fewer words or filters, or import the rest: backstory ingest"
-    return f"Nothing found for {query.text!r}. Try fewer words or filters, or: backstory ingest"
+    return f"{nothing_found(query.text)} To import logs: backstory ingest"
 
 
 # what a search found: each session with its title, below it its hits, wrapped inside a margin with matches marked -----

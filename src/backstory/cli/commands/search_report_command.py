@@ -32,7 +32,7 @@ def command(ctx: click.Context, limit: int, asked: ReportQuestion, form: Form) -
     if not asked.words:
         raise click.UsageError("Missing argument 'WORDS...': what to look for.")
     from backstory.chronicle import search
-    from backstory.workspace.history.searching import SearchQuery, left_out
+    from backstory.workspace.history.searching import SearchQuery, left_out, nothing_found
 
     app: App = ctx.obj
     query = SearchQuery(
@@ -53,8 +53,8 @@ def command(ctx: click.Context, limit: int, asked: ReportQuestion, form: Form) -
         output.talk(why_no_sessions(app, SessionFilter()))
     elif not found.places:
         output.talk(
-            f"Nothing found for {asked.words!r}. Try fewer or other words, `backstory report standup` for what was "
-            "worked on, or `backstory reindex` if sessions are missing."
+            f"{nothing_found(asked.words)} What was worked on: backstory report standup. If sessions are missing: "
+            "backstory reindex"
         )
     if found.places or form.json:
         print_report(

@@ -461,7 +461,7 @@ def _how_much(session: ListedSession) -> list[str]:
     tokens = [f"{least}{short(session.tokens)} tokens"] if session.tokens else []
     full, _ = meter_words(session.meter)
     context = [f"context {full}"] if full else []
-    return tokens + ([output.money(session.cost)] if session.cost.low_usd is not None else []) + context
+    return [*tokens, *filter(None, [session.cost.known]), *context]
 
 
 def _way_back(session: ListedSession) -> list[str]:

@@ -66,8 +66,7 @@ def _print_line(app: App, wanted: SessionFilter) -> None:
     today = replace(wanted, since=moment("today", datetime.now()))
     total = app.reader.stats(StatsQuery(wanted=today, is_estimated=False)).total
     facts = [f"today {output.counted(total.sessions, 'session')}", output.counted(total.turns, "turn")]
-    if total.cost.low_usd is not None:
-        facts.append(output.money(total.cost))
+    facts += filter(None, [total.cost.known])
     if running := sum(run.is_running for run in app.reader.runs()):
         facts.append(f"{output.style('●', fg='green')} {running:,} running")
     output.data(" · ".join(facts))

@@ -214,8 +214,7 @@ def end_line(listed: ListedTurn, *, is_news: bool = False) -> Iterator[str]:
     how = f"turn {listed.number} {_how(turn)}" if is_news else how
     is_counted = tokens.output is not None or turn.tokens_source == model.PARTIAL
     used = [f"{_input_tokens(turn)} in, {_output_tokens(turn)} out"] if is_counted else []
-    cost = [] if listed.cost.low_usd is None else [output.money(listed.cost)]
-    facts = [each for each in (how, output.duration(turn.duration_ms), *used, *cost) if each]
+    facts = [each for each in (how, output.duration(turn.duration_ms), *used, listed.cost.known) if each]
     if mark or facts:
         about = output.style(f" {_about(facts, len(MARGIN))}", dim=True) if facts else ""
         yield f"{GUTTER}{output.style(mark, fg=colour) if mark else ' '}{about}"

@@ -304,7 +304,7 @@ class _TextPrinter:
         calls += [f"{len(ended.refused)} refused"] if ended.refused else []
         facts = [
             output.duration(turn.duration_ms),
-            "" if ended.cost.low_usd is None else output.money(ended.cost),
+            ended.cost.known,
             ", ".join(calls),
             _meter(ended.meter),
             _whole(ended),
@@ -359,7 +359,7 @@ def _whole(ended: Ended) -> str:
     whole = ended.whole
     if whole is None or whole.turns < 2:
         return ""
-    facts = [output.duration(whole.duration_ms), output.money(whole.cost) if whole.cost.low_usd is not None else ""]
+    facts = [output.duration(whole.duration_ms), whole.cost.known]
     return f"session {', '.join(fact for fact in facts if fact)}" if any(facts) else ""
 
 

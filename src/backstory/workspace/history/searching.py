@@ -90,6 +90,11 @@ def left_out(coverage: Coverage) -> Iterator[str]:
         yield "The index is not as its settings say now, so hits may be missing or too many. Next: backstory reindex"
 
 
+def nothing_found(words: str) -> str:
+    """Return the sentence of every face for a search without a hit, with what to try."""
+    return f"Nothing found for {words!r:.200}. Try fewer or other words."
+
+
 class Cancellation:
     """Ends a question that is being asked, from any thread: that one raises Cancelled within milliseconds.
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from backstory import model
 from backstory.conversation.compact import compact_event
 from backstory.derive.essence import essence
-from backstory.derive.pricing import CostKind
 from backstory.export import outline
 from backstory.export.shared import OutlinePoint, SharedEvent, SharedRef, SharedSession, SharedTurn
 from backstory.store.intake import derived_tables
@@ -20,7 +19,6 @@ from backstory.workspace.history.entries import entries_of, events_behind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.derive.pricing import Cost
     from backstory.derive.secrets import Redactor
     from backstory.workspace.history.entries import Form, SessionEntry
     from backstory.workspace.history.transcript import ListedTurn, Transcript
@@ -116,7 +114,7 @@ def _session(transcript: Transcript) -> SharedSession:
             SharedRef(type=each.type, value=each.value, host=each.host, repository=each.repository, seq=each.seq)
             for each in refs
         ),
-        **_cost(session.cost),
+        cost=session.cost,
     )
 
 
@@ -124,13 +122,8 @@ def _turn(listed: ListedTurn) -> SharedTurn:
     turn = listed.turn
     return SharedTurn(
         number=listed.number, agent=turn.agent, model=turn.model, started=turn.started, duration_ms=turn.duration_ms,
-        outcome=turn.outcome, is_rewound=listed.is_rewound, **_cost(listed.cost),
+        outcome=turn.outcome, is_rewound=listed.is_rewound, cost=listed.cost,
     )  # fmt: skip
-
-
-def _cost(cost: Cost) -> dict[str, Any]:
-    usd = cost.usd if cost.usd is not None else cost.low_usd
-    return {"cost_usd": usd, "is_computed": cost.kind != CostKind.EXACT}
 
 
 def _commits(transcript: Transcript) -> dict[int, list[OutlinePoint]]:
