@@ -84,6 +84,12 @@ def test_the_first_answers_are_those_of_the_library(tmp_path: Path) -> None:
     assert json.loads(GREETING.read_bytes()) == answers_of_the_library(tmp_path), "python -m tests.set_greeting"
 
 
+def test_the_definitions_of_all_tools_are_short() -> None:
+    """A client gives them to its model with every request."""
+    tools = json.loads(GREETING.read_bytes())["tools/list"]
+    assert len(json.dumps(tools, ensure_ascii=False, separators=(",", ":"))) <= 7_000
+
+
 @pytest.mark.parametrize("asked", ["2024-11-05", "2025-11-25", "1999-01-01"])
 def test_a_version_of_the_protocol_is_agreed_on_as_by_the_library(shared: History, asked: str) -> None:
     said = []
@@ -139,7 +145,7 @@ def test_every_tool_answers(client: Client) -> None:
         "search_sessions": {"query": "parser"}, "get_session": {"session": HERE},
         "expand": {"session": HERE, "from_seq": 1, "to_seq": 3}, "find_fix": {"error": "QuokkaError: unexpected token"},
         "file_history": {"path": "parser.py"}, "session_store_sql": {"query": "select uid from sessions"},
-        "board": {"action": "list"},
+        "board": {"action": "list"}, "recap": {"session": HERE}, "stats": {"by": "tool", "status": "completed"},
     }  # fmt: skip
     assert every.keys() == TOOLS.keys()
     for tool, arguments in every.items():
@@ -158,6 +164,9 @@ def test_wrong_arguments_are_answered_with_what_is_wrong(client: Client) -> None
         ("search_sessions", {"query": "x" * 3000}, "length <= 2000"),
         ("search_sessions", {"query": "x", "since": "soonish"}, "soonish"),
         ("search_sessions", {"query": "x", "nonsense": 1}, "unknown field `nonsense`"),
+        ("search_sessions", {"query": "x", "status": "done"}, "status cannot be 'done'"),
+        ("search_sessions", {"query": "x", "repo": ["x"]}, "Expected `str`"),
+        ("stats", {"role": "user"}, "unknown field `role`"),
         ("get_session", {"session": HERE, "max_chars": 20001}, "`int` <= 20000"),
         ("get_session", {"session": "nobody"}, "No session matches"),
         ("expand", {"session": HERE, "from_seq": -1, "to_seq": 1}, "`int` >= 0"),

@@ -111,6 +111,74 @@ def test_an_answer_is_short_unless_more_is_asked_for(history: History) -> None:
     assert 8_000 < len(history.call("get_session", session=label, max_chars=20_000).text) <= 20_000
 
 
+# the filter, which is that of the commands
+
+
+@pytest.mark.parametrize(
+    ("only", "is_found"),
+    [
+        ({"branch": "trunk"}, True), ({"branch": "main"}, False), ({"tool": "Edit"}, False),
+        ({"role": "assistant"}, True), ({"role": "user"}, False), ({"grep": "parser test"}, True),
+        ({"grep": "zebra"}, False),
+        ({"path": "parser.py"}, True), ({"path": "lexer.py"}, False), ({"project": "no-such"}, False),
+        ({"until": "2026-11-20"}, False), ({"until": "2026-11-21"}, True), ({"status": "failed"}, False),
+        ({"repository": "no/such"}, False),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_search_has_the_filter_of_the_commands(shared: History, only: dict[str, Any], is_found: bool) -> None:
+    said = shared.call("search_sessions", query="marmot", **only)
+    assert ("marmot parser returns" in said.history) is is_found
+
+
+def counted(said: Said) -> dict[str, str]:
+    return dict(re.findall(r"^- (\w+): (.+)$", said.history, re.MULTILINE))
+
+
+def test_sums_are_those_of_the_command_within_the_scope(shared: History) -> None:
+    here = shared.shell("stats", "--here", "--json").json()["total"]
+    said = shared.call("stats")
+    assert here["sessions"] == 1
+    assert f"{here['sessions']}" in counted(said)["Sessions"].split()
+    assert f"{here['turns']}" in counted(said)["Turns"].split()
+
+
+def test_calls_are_counted_by_tool(shared: History) -> None:
+    listed = {
+        each["tool"]: each["calls"]
+        for each in shared.shell("stats", "--here", "--by", "tool", "--json").json()["groups"]
+    }
+    rows = re.findall(r"^\| (\w+) \| (\d+) \|", shared.call("stats", by="tool").history, re.MULTILINE)
+    assert {tool: int(calls) for tool, calls in rows} == listed
+
+
+def test_sums_of_what_nothing_fits_are_said_to_be_none(shared: History) -> None:
+    assert "Nothing to count in the sessions of" in shared.call("stats", branch="no-such").text
+
+
+def test_sums_leave_out_the_session_that_asks_and_a_clones_store_that_nobody_trusted(
+    shared: History, tmp_path: Path
+) -> None:
+    from backstory.store import open_store
+
+    with open_store(tmp_path / ".backstory" / "sessions.bks") as store:
+        store.create_session("strange")
+    assert "Nothing to count" in shared.call("stats", cwd=tmp_path).text
+    assert "Nothing to count" in shared.call("stats", environ={"CLAUDE_CODE_SESSION_ID": HERE}).text
+
+
+def test_a_recap_says_what_was_asked_and_changed(shared: History) -> None:
+    said = shared.call("recap", session=HERE)
+    assert "The parser test fails." in said.history
+    assert "parser.py" in said.history
+    assert TOKEN not in said.text
+
+
+def test_a_recap_of_another_repository_is_refused(shared: History) -> None:
+    with pytest.raises(errors.OutOfScope):
+        shared.call("recap", session=OTHER)
+
+
 # the same as fields, which clients give their model instead of the text
 
 

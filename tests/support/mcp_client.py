@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
 from backstory.cli.app import App
@@ -142,8 +141,8 @@ class History:
         return Client(cwd or self.work, self.shell.environ | environ)
 
     def call(
-        self, tool: str, cwd: Path | None = None, said: Mapping[str, Any] | None = None, around: Surroundings = NOBODY,
-        environ: Mapping[str, str] | None = None, **arguments: Any,
+        self, tool: str, /, cwd: Path | None = None, said: Mapping[str, Any] | None = None,
+        around: Surroundings = NOBODY, environ: Mapping[str, str] | None = None, **arguments: Any,
     ) -> Said:  # fmt: skip
         """What a tool answers, asked in this process. Raises BackstoryError."""
         app = App({**self.shell.environ, **(environ or {})}, cwd or self.work)
@@ -159,7 +158,7 @@ class History:
 
 def tool_of(name: str, arguments: dict[str, Any]) -> McpTool:
     """A tool with its arguments, checked."""
-    return msgspec.convert(arguments, TOOLS[name], strict=False)
+    return TOOLS[name].asked(arguments)
 
 
 def asked(prompt: str) -> list[bytes]:

@@ -11,7 +11,7 @@ from backstory.amounts import short
 from backstory.export.safe_markdown import code, fenced, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 class Tone(StrEnum):
@@ -112,52 +112,63 @@ def facts(each: Iterable[str | None]) -> str:
 
 def markdown_lines(report: Report) -> Iterator[str]:
     """Yield a report as Markdown that cannot act on the page that it is put on."""
-    yield f"# {plain(report.title)}"
-    yield from ("", plain(report.lead)) if report.lead else ()
-    for section in report.sections:
-        yield from _section(section, "##")
-    for note in report.notes:
-        yield from ("", plain(note))
+    return _Drawing(plain, code).lines(report)
 
 
-def _section(section: Section, level: str) -> Iterator[str]:
-    number = "" if section.number is None else f"{section.number}. "
-    if section.title:
-        yield from ("", f"{level} {number}{plain(section.title)}")
-    if section.sums or section.rows:
-        yield ""
-        yield from (f"- {name}: {plain(' '.join(map(text_of, cells)))}" for name, cells in section.sums)
-        yield from _rows(section.rows, "")
-    if section.table is not None:
-        yield from ("", *_table(section.table))
-    for note in section.notes:
-        yield from ("", plain(note))
-    if section.diff:
-        yield from ("", *fenced(section.diff, "diff"))
-    for part in section.parts:
-        yield from _section(part, f"{level}#")
+def outline_lines(report: Report) -> Iterator[str]:
+    """Yield the same with its texts as they are, for who reads them as text."""
+    return _Drawing(str, str).lines(report)
 
 
-def _table(table: Table) -> Iterator[str]:
-    """The first column, which has names, is to the left, the others are to the right."""
-    yield f"| {' | '.join(table.heads)} |"
-    yield "|:--|" + "--:|" * (len(table.heads) - 1)
-    yield from (f"| {' | '.join(plain(text_of(cell)) for cell in each)} |" for each in table.rows)
+class _Drawing(Struct, frozen=True):
+    """Draws a report. ``plain`` and ``code`` return a text as it may stand in a line."""
 
+    plain: Callable[[str], str]
+    code: Callable[[str], str]
 
-def _rows(shown: Iterable[Row], indent: str) -> Iterator[str]:
-    for each in shown:
-        yield f"{indent}- {' '.join(map(_cell, each.cells))}"
-        yield from _rows(each.below, f"{indent}  ")
+    def lines(self, report: Report) -> Iterator[str]:
+        yield f"# {self.plain(report.title)}"
+        yield from ("", self.plain(report.lead)) if report.lead else ()
+        for section in report.sections:
+            yield from self._section(section, "##")
+        for note in report.notes:
+            yield from ("", self.plain(note))
 
+    def _section(self, section: Section, level: str) -> Iterator[str]:
+        number = "" if section.number is None else f"{section.number}. "
+        if section.title:
+            yield from ("", f"{level} {number}{self.plain(section.title)}")
+        if section.sums or section.rows:
+            yield ""
+            yield from (f"- {name}: {self.plain(' '.join(map(text_of, cells)))}" for name, cells in section.sums)
+            yield from self._rows(section.rows, "")
+        if section.table is not None:
+            yield from ("", *self._table(section.table))
+        for note in section.notes:
+            yield from ("", self.plain(note))
+        if section.diff:
+            yield from ("", *fenced(section.diff, "diff"))
+        for part in section.parts:
+            yield from self._section(part, f"{level}#")
 
-def _cell(cell: str | Cell) -> str:
-    if isinstance(cell, str):
-        return plain(cell)
-    match cell.tone:
-        case Tone.REF | Tone.CODE:
-            return code(cell.text)
-        case Tone.NAME | Tone.GOOD | Tone.OPEN | Tone.BAD:
-            return f"**{plain(cell.text)}**"
-        case Tone.NOTE:
-            return plain(cell.text)
+    def _table(self, table: Table) -> Iterator[str]:
+        """The first column, which has names, is to the left, the others are to the right."""
+        yield f"| {' | '.join(table.heads)} |"
+        yield "|:--|" + "--:|" * (len(table.heads) - 1)
+        yield from (f"| {' | '.join(self.plain(text_of(cell)) for cell in each)} |" for each in table.rows)
+
+    def _rows(self, shown: Iterable[Row], indent: str) -> Iterator[str]:
+        for each in shown:
+            yield f"{indent}- {' '.join(map(self._cell, each.cells))}"
+            yield from self._rows(each.below, f"{indent}  ")
+
+    def _cell(self, cell: str | Cell) -> str:
+        if isinstance(cell, str):
+            return self.plain(cell)
+        match cell.tone:
+            case Tone.REF | Tone.CODE:
+                return self.code(cell.text)
+            case Tone.NAME | Tone.GOOD | Tone.OPEN | Tone.BAD:
+                return f"**{self.plain(cell.text)}**"
+            case Tone.NOTE:
+                return self.plain(cell.text)

@@ -13,16 +13,16 @@ from __future__ import annotations
 import re
 import secrets
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from backstory import times
 from backstory.bounds import iso
 from backstory.derive.harmless import clean
 from backstory.derive.secrets import Redactor
 from backstory.lazy import lazy_regex
+from backstory.workspace import questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -183,8 +183,12 @@ def shortened(text: str, most: int) -> str:
 # the base of all tools ------------------------------------------------------------------------------------------------
 
 
-SESSION = "A session as results cite it: the start of its uid, S3, or its name."
-SINCE = "Only what happened since then: an ISO date, 'yesterday', '3 days', 'last week'."
+NUMBER_MAX = 2**53
+TYPED_MAX = 2_000
+"""The most characters that a filter may have."""
+SELF_EVIDENT = frozenset(("agent", "project", "branch", "tool", "model", "role"))
+"""Arguments whose name is enough for a model."""
+SESSION = "As results cite it: the start of its uid, S3, or its name."
 
 
 class McpTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -193,21 +197,50 @@ class McpTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: ClassVar[str] = ""
     about: ClassVar[str] = ""
     writes: ClassVar[bool] = False
+    filters: ClassVar[tuple[questions.Field, ...]] = ()
+    """The fields of the filter that are arguments, too: what is given for them is in ``only``."""
+    explains_filters: ClassVar[bool] = False
+
+    @classmethod
+    def asked(cls, given: dict[str, Any]) -> McpTool:
+        """Return the tool with its arguments as a model gave them. Raises ValidationError."""
+        names = {each.name: each.name for each in cls.filters} | ({"repository": "repo"} if cls.filters else {})
+        only = {names[name]: value for name, value in given.items() if name in names}
+        rest = {name: value for name, value in given.items() if name not in names}
+        return msgspec.convert(rest | ({"only": only} if only else {}), cls, strict=False)
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         """Return the tool's answer; ``remarks``: those that follow it anyway. Raises BackstoryError."""
         raise NotImplementedError
 
 
+class FilteredTool(McpTool, frozen=True, kw_only=True):
+    """A tool that asks about some sessions: those that the filter chooses."""
+
+    only: dict[str, Annotated[str, Meta(max_length=TYPED_MAX)]] = {}
+
+    def wanted(self) -> dict[str, Any]:
+        """Return the filter as keywords of a ``Selection``. Raises BadTime, UnknownValue."""
+        return questions.read({name: text.strip() for name, text in self.only.items()}, datetime.now())
+
+
 def schema(tool: type[McpTool]) -> dict[str, Any]:
-    """The arguments of a tool as JSON Schema."""
+    """The arguments of a tool as JSON Schema, without the lengths of texts: every client pays for each word."""
     found = msgspec.json.schema(tool)["$defs"][tool.__name__]
-    return {key: value for key, value in found.items() if key not in ("title", "description")}
-
-
-def moment(text: str) -> int | None:
-    """The first moment that a text means, in ms since 1970; None for ''. Raises BadTime."""
-    return times.since(text, datetime.now()) if text.strip() else None
+    properties = {name: about for name, about in found["properties"].items() if name != "only"}
+    for about in properties.values():
+        for unsaid in ("maxLength", "minLength", "default"):
+            about.pop(unsaid, None)
+        if about.get("maximum", 0) >= NUMBER_MAX:
+            del about["maximum"]
+    for each in tool.filters:
+        choices = {"enum": list(each.choices)} if each.choices else {}
+        is_plain = each.name in SELF_EVIDENT or choices or not tool.explains_filters
+        about = {} if is_plain else {"description": each.hint}
+        properties[each.name] = about | {"type": "string"} | choices
+    return {
+        key: value for key, value in found.items() if key not in ("title", "description", "additionalProperties")
+    } | {"properties": properties}
 
 
 def minute(at: int | None) -> str:
@@ -220,3 +253,8 @@ def without_asking(history: AgentHistory, remarks: list[str]) -> None:
     if history.asking is not None:
         label = history.labels([history.asking.uid])[history.asking.uid]
         remarks.append(f"The session that asks ({label}) and its subagents are left out.")
+
+
+def in_scope(history: AgentHistory) -> str:
+    """Name the place whose sessions are asked; '' for all."""
+    return f" in the sessions of {history.scope.name}" if history.scope.is_here else ""

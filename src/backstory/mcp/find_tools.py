@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from msgspec import Meta, Struct
 
 from backstory.derive.essence import changed_lines, essence
-from backstory.mcp.answer import CHARS_MAX, SINCE, Answered, McpTool, ToolAnswer, minute, moment, without_asking
+from backstory.mcp.answer import (
+    CHARS_MAX,
+    Answered,
+    FilteredTool,
+    McpTool,
+    ToolAnswer,
+    in_scope,
+    minute,
+    without_asking,
+)
 from backstory.model import Tool as ToolKind
+from backstory.workspace import questions
 
 if TYPE_CHECKING:
     from backstory.ask.calls_made import CallMade, TouchingCall
@@ -29,7 +39,7 @@ LINE_CHARS = 300
 RECORDS_SHOWN = 6
 
 
-class SearchSessions(McpTool, frozen=True, kw_only=True):
+class SearchSessions(FilteredTool, frozen=True, kw_only=True):
     """Full-text search, one hit a session."""
 
     name: ClassVar[str] = "search_sessions"
@@ -37,19 +47,15 @@ class SearchSessions(McpTool, frozen=True, kw_only=True):
         "Search what was said and done in earlier coding-agent sessions: prompts, answers, commands, output. "
         'All words must match; "a phrase"; log* for a prefix. Read a hit with get_session(session, at).'
     )
+    filters: ClassVar[tuple[questions.Field, ...]] = tuple(questions.fields(of_events=True))
+    explains_filters: ClassVar[bool] = True
 
     query: Annotated[str, Meta(max_length=2_000, description="Words to look for.")]
-    repository: Annotated[str, Meta(max_length=300, description="Only there: owner/name, or name.")] = ""
-    agent: Annotated[str, Meta(max_length=100, description="Only sessions of this agent.")] = ""
-    since: Annotated[str, Meta(max_length=100, description=SINCE)] = ""
     limit: Annotated[int, Meta(ge=1, le=50, description="The most sessions.")] = 10
     max_chars: Annotated[int, Meta(ge=SEARCH_CHARS, le=CHARS_MAX, description="The most characters.")] = SEARCH_CHARS
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
-        repository, agent = self.repository.strip() or None, self.agent.strip() or None
-        result = history.search(
-            self.query, repository=repository, agent=agent, since=moment(self.since), limit=self.limit
-        )
+        result = history.search(self.query, self.wanted(), self.limit)
         found, answer, said = result.findings, ToolAnswer(self.max_chars), list[str]()
         hits = (
             _hit(each, result.labels, answer, history.excerpt(each, self.query, answer.redactor.text))
@@ -68,7 +74,7 @@ class SearchSessions(McpTool, frozen=True, kw_only=True):
                 f"Left out: {shown} of {'at least ' if found.at_least else ''}{sessions} sessions are shown. "
                 f"{_wider(self, shown)} more words, since or agent."
             )
-        if repository and history.scope.is_here:
+        if self.only.keys() & {"repo", "project"} and history.scope.is_here:
             said.append(_only_here(history))
         said += history.left_out(result)
         without_asking(history, said)
@@ -98,7 +104,7 @@ class FileHistory(McpTool, frozen=True, kw_only=True):
         shown = answer.add_each(_touch_lines(each, touches, labels[each.uid], answer) for each, touches in found)
         said = []
         if not by_session:
-            said.append(f"No session touched {self.path!r:.200}{_in_scope(history)}.")
+            said.append(f"No session touched {self.path!r:.200}{in_scope(history)}.")
         elif shown < len(by_session):
             said.append(
                 f"Left out: {shown} of {len(by_session)} sessions are shown. file_history(path={self.path!r:.200}, "
@@ -128,7 +134,7 @@ class FindFix(McpTool, frozen=True, kw_only=True):
         said = []
         if not fixes:
             said.append(
-                f"No earlier failure like this was found{_in_scope(history)}. "
+                f"No earlier failure like this was found{in_scope(history)}. "
                 "search_sessions(query) finds single words of it."
             )
         elif shown < len(fixes):
@@ -136,10 +142,6 @@ class FindFix(McpTool, frozen=True, kw_only=True):
             said.append(f"Left out: {len(reads)} more. {', '.join(reads)}")
         without_asking(history, said)
         return answer.answered([*said, *remarks])
-
-
-def _in_scope(history: AgentHistory) -> str:
-    return f" in the sessions of {history.scope.name}" if history.scope.is_here else ""
 
 
 def _wider(asked: SearchSessions, shown: int) -> str:

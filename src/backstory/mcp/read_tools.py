@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from itertools import starmap
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
 from backstory import model
+from backstory.chronicle.report import Report, outline_lines
 from backstory.conversation.pairing import with_interruptions
 from backstory.derive.essence import changed_lines, essence, result_body, result_facts, without_terminal_codes
 from backstory.errors import RecordNotFound
-from backstory.mcp.answer import CHARS_MAX, CUT, SESSION, Answered, McpTool, ToolAnswer, minute
+from backstory.mcp.answer import (
+    CHARS_MAX,
+    CUT,
+    NUMBER_MAX,
+    SESSION,
+    Answered,
+    FilteredTool,
+    McpTool,
+    ToolAnswer,
+    in_scope,
+    minute,
+    without_asking,
+)
+from backstory.workspace import questions
 from backstory.workspace.history.entries import with_event
 
 if TYPE_CHECKING:
@@ -27,7 +41,6 @@ PROMPT_CHARS = 160
 """Most characters of each prompt in a list of a session's prompts."""
 RECORDS_MAX = 400
 """The most records that are looked at for one answer."""
-NUMBER_MAX = 2**53
 OVERLAP_CHARS = 4_096
 """The most around a piece of a long text that is looked at for secrets that its edges may cut."""
 
@@ -134,6 +147,56 @@ class Expand(McpTool, frozen=True, kw_only=True):
                 f"Left out: what follows. expand(session={label!r}, from_seq={left}, to_seq={self.to_seq}{behind})"
             )
         return answer.answered([*said, *remarks])
+
+
+class SumUp(McpTool, frozen=True, kw_only=True):
+    """A session in short."""
+
+    name: ClassVar[str] = "recap"
+    about: ClassVar[str] = "Sum up a session: what was asked and changed, how it ended, what is open."
+
+    session: Annotated[str, Meta(max_length=300, description=SESSION)]
+
+    def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
+        from backstory.chronicle import recap
+
+        found = recap.recap(history.reader, history.find(self.session))
+        return _drawn(recap.report(found), SESSION_CHARS, remarks)
+
+
+class Sums(FilteredTool, frozen=True, kw_only=True):
+    """What sessions used and cost."""
+
+    name: ClassVar[str] = "stats"
+    about: ClassVar[str] = "Count sessions, turns, tokens, cost and time worked. Filters are those of search_sessions."
+    filters: ClassVar[tuple[questions.Field, ...]] = tuple(questions.fields())
+
+    by: Annotated[
+        Literal["", "day", "project", "model", "agent", "branch", "tool"], Meta(description="A line for each.")
+    ] = ""
+
+    def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
+        from backstory.chronicle import cost
+
+        said, wanted = list[str](), self.wanted()
+        if self.by == "tool":
+            calls = history.tool_stats(wanted)
+            section, is_empty = cost.tools_report(calls), not calls.tools
+        else:
+            sums = history.stats(wanted, self.by or None)
+            section, is_empty = cost.stats_report(sums), not sums.total.sessions
+        without_asking(history, said)
+        if is_empty:
+            return ToolAnswer().answered([f"Nothing to count{in_scope(history)}.", *said, *remarks])
+        return _drawn(Report(title=f"Sums{in_scope(history)}", sections=(section,)), SESSION_CHARS, [*said, *remarks])
+
+
+def _drawn(report: Report, most: int, remarks: list[str]) -> Answered:
+    """Return a report as an outline, as much of it as there is room for."""
+    answer, lines = ToolAnswer(most), [*outline_lines(report)]
+    shown = answer.add_each(lines)
+    left = [f"Left out: {len(lines) - shown} more lines."] if shown < len(lines) else []
+    return answer.answered([*left, *remarks])
 
 
 def _add_piece(answer: ToolAnswer, seq: int, text: str, offset: int) -> int | None:

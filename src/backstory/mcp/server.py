@@ -101,10 +101,10 @@ async def _list_tools(_context: Any, _params: PaginatedRequestParams | None) -> 
 
 
 def _listed(tool: type[McpTool]) -> ListedTool:
+    # What else there is to say is about tools that write.
     hints = ToolAnnotations(
-        read_only_hint=not tool.writes, destructive_hint=tool.writes, idempotent_hint=not tool.writes,
-        open_world_hint=False,
-    )  # fmt: skip
+        read_only_hint=not tool.writes, open_world_hint=False, destructive_hint=True if tool.writes else None
+    )
     return ListedTool(name=tool.name, description=tool.about, input_schema=schema(tool), annotations=hints)
 
 
@@ -159,7 +159,7 @@ class _Calls:
         try:
             # Models say null for what they leave out, and numbers as texts.
             given = {name: value for name, value in asked.arguments.items() if value is not None}
-            question = msgspec.convert(given, tool, strict=False)
+            question = tool.asked(given)
         except msgspec.ValidationError as refused:
             return Answered(f"{tool.name}: {refused}"[:CHARS_MAX]), True
         try:

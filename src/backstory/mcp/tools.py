@@ -12,7 +12,7 @@ from backstory.conversation import board as rules
 from backstory.errors import BoardTextUnusable, SqlWrong
 from backstory.mcp.answer import Answered, McpTool, ToolAnswer, minute, shortened, without_asking
 from backstory.mcp.find_tools import FileHistory, FindFix, SearchSessions
-from backstory.mcp.read_tools import Expand, GetSession
+from backstory.mcp.read_tools import Expand, GetSession, Sums, SumUp
 
 if TYPE_CHECKING:
     from backstory.conversation.board import BoardItem
@@ -154,5 +154,6 @@ def _place(board: Board) -> str:
 
 
 TOOLS: dict[str, type[McpTool]] = {
-    each.name: each for each in (SearchSessions, GetSession, Expand, FindFix, FileHistory, SessionStoreSql, BoardTool)
+    each.name: each
+    for each in (SearchSessions, GetSession, Expand, SumUp, FindFix, FileHistory, Sums, SessionStoreSql, BoardTool)
 }

@@ -31,6 +31,11 @@ class Field(NamedTuple):
     choices: tuple[str, ...] = ()
     of_events: bool = False
 
+    @property
+    def hint(self) -> str:
+        """The same in fewer words."""
+        return self.about.removeprefix("Only sessions ").removeprefix("Only ").rstrip(".")
+
 
 FILTER = (
     Field("agent", "agent", "Only sessions of this agent."),

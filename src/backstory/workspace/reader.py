@@ -108,11 +108,16 @@ class Reader:
         """Return the number of sessions in the whole list."""
         return self._listing.count(wanted)
 
-    def stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> Stats:
-        """Return sums over the turns of listed sessions, each turn once; ``report`` receives (done, total) turns."""
+    def stats(
+        self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress, *, of_home: bool = False
+    ) -> Stats:
+        """Return sums over the turns of listed sessions, each turn once; ``report`` receives (done, total) turns.
+
+        ``of_home``: as the home store has them, without what a project's own store may have beyond it.
+        """
         from backstory.workspace.history.stats import count_turns
 
-        return count_turns(self._listing, query, report)
+        return count_turns(self._listing, query, report, [self._place.home_store] if of_home else None)
 
     def stats_by(
         self, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None] = _no_progress
@@ -180,11 +185,13 @@ class Reader:
         roots = [sources.project_folder, *git.worktrees(sources.project_folder)]
         return Authorship(self._listing, sources.project_key, list(map(str, roots)))
 
-    def tool_stats(self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress) -> ToolStats:
+    def tool_stats(
+        self, query: StatsQuery, report: Callable[[int, int], None] = _no_progress, *, of_home: bool = False
+    ) -> ToolStats:
         """Return the calls of tools in listed sessions, each call once; ``report``: (done, total) sessions."""
         from backstory.workspace.history.stats import count_calls
 
-        return count_calls(self._listing, query, report)
+        return count_calls(self._listing, query, report, [self._place.home_store] if of_home else None)
 
     def about(self, words: str, wanted: SessionFilter) -> SessionFilter:
         """The same filter for sessions that are about something, in words: see ``Store.about``."""

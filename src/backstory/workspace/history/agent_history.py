@@ -22,6 +22,8 @@ from backstory.workspace.history.entries import entries_of
 from backstory.workspace.history.fixes import find_fixes
 from backstory.workspace.history.listing import project_id
 from backstory.workspace.history.searching import SearchQuery, filter_of, left_out
+from backstory.workspace.history.sessions import SessionFilter
+from backstory.workspace.history.stats import StatsQuery
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.queries import full_form_of
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from backstory.ask.calls_made import TouchingCall
     from backstory.ask.readonly import Answer
+    from backstory.ask.stats import By
     from backstory.search.query import Excerpt
     from backstory.store import Session, Store, StoredEvent
     from backstory.workspace.board import Board
@@ -39,7 +42,9 @@ if TYPE_CHECKING:
     from backstory.workspace.history.fixes import Fix
     from backstory.workspace.history.searching import SearchAnswer
     from backstory.workspace.history.sessions import ListedSession
+    from backstory.workspace.history.stats import Stats, ToolStats
     from backstory.workspace.history.transcript import ListedTurn
+    from backstory.workspace.reader import Reader
     from backstory.workspace.workspace import Workspace
 
 
@@ -108,12 +113,27 @@ class AgentHistory:
         """Take in what agents wrote since; returns what should be known of it."""
         return [*self._workspace.bring_up_to_date(self._user_home).remarks]
 
-    def search(
-        self, text: str, *, repository: str | None, agent: str | None, since: int | None, limit: int
-    ) -> SearchAnswer:
-        """The best hit of each session that has these words."""
-        query = SearchQuery(text=text, repository=repository, agent=agent, since=since, limit=limit)
-        return self._workspace.reader.search(self._limited(query))
+    def search(self, text: str, only: Mapping[str, Any], limit: int) -> SearchAnswer:
+        """The best hit of each session that has these words. ``only``: the filter, as keywords of a query."""
+        return self._workspace.reader.search(self._limited(SearchQuery(text=text, limit=limit, **only)))
+
+    def stats(self, only: Mapping[str, Any], by: By | None) -> Stats:
+        """Return sums over the turns of the sessions that may be asked for, all of which the home store has."""
+        return self.reader.stats(StatsQuery(wanted=self._listed(only), by=by), of_home=True)
+
+    def tool_stats(self, only: Mapping[str, Any]) -> ToolStats:
+        """Return the calls of tools in them. ``only``: the filter, as keywords of a selection."""
+        return self.reader.tool_stats(StatsQuery(wanted=self._listed(only)), of_home=True)
+
+    def _listed(self, only: Mapping[str, Any]) -> SessionFilter:
+        scope, asking = self.scope.wanted, () if self.asking is None else (self.asking.uid,)
+        place = {"project": scope.project, "folder": scope.folder, "owner": scope.owner, "but_uids": asking}
+        return SessionFilter(**{**only, **place}, everywhere=True)
+
+    @property
+    def reader(self) -> Reader:
+        """The reader of all sessions, for one that was found in the scope."""
+        return self._workspace.reader
 
     def counted(self) -> tuple[int, int]:
         """Return the number of sessions that may be asked for, and of the others; subagents are not counted."""

@@ -333,7 +333,7 @@ def resolved(place: Place, store: Store, wanted: F, *, is_of_events: bool = Fals
         in_project=None,
         tool=wanted.tool if is_of_events else None,
         status=None if is_running else wanted.status,
-        but_uids=() if is_running else tuple(sorted(running)),
+        but_uids=wanted.but_uids if is_running else tuple(sorted({*wanted.but_uids, *running})),
         uids=tuple(sorted(set.intersection(*chosen))) if chosen else None,
     )
 

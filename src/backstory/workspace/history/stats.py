@@ -82,18 +82,24 @@ class ToolStats(Struct, frozen=True, kw_only=True):
     is_counted_earlier: bool = False
 
 
-def count_turns(listing: Listing, query: StatsQuery, report: Callable[[int, int], None]) -> Stats:
-    """Count the turns of the sessions that are listed."""
-    (found,) = count_turns_by(listing, query, (query.by,), report)
+def count_turns(
+    listing: Listing, query: StatsQuery, report: Callable[[int, int], None], stores: Sequence[Store] | None = None
+) -> Stats:
+    """Count the turns of the sessions that are listed. ``stores``: only of these, those that win first."""
+    (found,) = count_turns_by(listing, query, (query.by,), report, stores)
     return found
 
 
 def count_turns_by(
-    listing: Listing, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None]
+    listing: Listing,
+    query: StatsQuery,
+    groupings: Sequence[By | None],
+    report: Callable[[int, int], None],
+    stores: Sequence[Store] | None = None,
 ) -> tuple[Stats, ...]:
     """Count the same turns in several groupings, reading them once."""
     tallies, is_earlier = [Tally() for _ in groupings], False
-    for number, (store, asked) in enumerate(asked_of_each(listing, query, groupings, report)):
+    for number, (store, asked) in enumerate(asked_of_each(listing, query, groupings, report, stores)):
         store.ask_or(None, stored_stats.add_turns, costs.price_table(store.prices_file), asked, tallies, number)
         is_earlier |= not store.ask_or(True, migrate.is_derived)
     by_each = zip(groupings, tallies, strict=True)
@@ -110,10 +116,12 @@ def _stats(query: StatsQuery, tally: Tally, *, is_earlier: bool) -> Stats:
     )  # fmt: skip
 
 
-def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int], None]) -> ToolStats:
+def count_calls(
+    listing: Listing, query: StatsQuery, report: Callable[[int, int], None], stores: Sequence[Store] | None = None
+) -> ToolStats:
     """Count the calls of tools in the sessions that are listed."""
     tools, is_earlier = dict[str, "ToolCalls"](), False
-    for number, (store, asked) in enumerate(asked_of_each(listing, query, (None,), report)):
+    for number, (store, asked) in enumerate(asked_of_each(listing, query, (None,), report, stores)):
         store.ask_or(None, tool_stats.add_calls, costs.price_table(store.prices_file), asked, tools, number)
         is_earlier |= not store.ask_or(True, migrate.is_derived)
     found = [
@@ -129,11 +137,15 @@ def count_calls(listing: Listing, query: StatsQuery, report: Callable[[int, int]
 
 
 def asked_of_each(
-    listing: Listing, query: StatsQuery, groupings: Sequence[By | None], report: Callable[[int, int], None]
+    listing: Listing,
+    query: StatsQuery,
+    groupings: Sequence[By | None],
+    report: Callable[[int, int], None],
+    stores: Sequence[Store] | None = None,
 ) -> list[tuple[Store, StatsQuestion]]:
     """Return the question for each store. Sessions that a better store has are counted there."""
     found, sessions, turns = list[tuple["Store", StatsQuestion]](), frozenset[str](), frozenset[str]()
-    stores = listing.stores(everywhere=query.wanted.everywhere)
+    stores = stores or listing.stores(everywhere=query.wanted.everywhere)
     for store in stores:
         wanted = listing.filter_of(store, query.wanted)
         asked = StatsQuestion(
