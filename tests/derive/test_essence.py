@@ -13,14 +13,32 @@ from backstory.derive.essence import (
     result_body,
     result_facts,
     without_terminal_codes,
+    words_of,
 )
-from backstory.model import Tool, ToolCall, ToolResult
+from backstory.model import KINDS, Event, Tool, ToolCall, ToolResult
 
 PATCH = "*** Begin Patch\n*** Add File: new.md\n+# New\n*** Update File: notes.txt\n@@\n-alpha\n+beta\n*** End Patch"
 FIRST = "*** Begin Patch\n*** Add File: new.md\n+# New\n*** End Patch"
 SECOND = "*** Begin Patch\n*** Update File: notes.txt\n@@\n-alpha\n+beta\n*** End Patch"
 DIFF = "--- notes.txt\n+++ notes.txt\n@@ -1 +1 @@\n-alpha\n+beta\n"
 IN_CODE = PATCH.replace("\n", "\\n")
+
+
+SAYS_NOTHING = {"Init", "Complete"}
+NOT_DRAWN_APART = {"ModelSwitch", "Unknown"}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.kind)
+def test_the_words_of_every_kind_of_event_have_what_it_holds(kind: type[Event]) -> None:
+    texts = {name: f"<{name}>" for name in ("name", "tool_name", "content", "text", "message", "summary", "output")}
+    held = {name: text for name, text in texts.items() if name in kind.__struct_fields__}
+    rest = {"input": {}, "model": "m", "type": "t", "success": True, "tool_use_id": "i"}
+    event = kind(**held, **{name: value for name, value in rest.items() if name in kind.__struct_fields__})
+    words = words_of(event)
+    assert (words.tone == "") == (kind.kind in SAYS_NOTHING)
+    assert (words.tone == "other") == (kind.kind in NOT_DRAWN_APART)
+    if kind.kind not in SAYS_NOTHING | NOT_DRAWN_APART:
+        assert {words.head, words.body} - {""} == set(held.values())
 
 
 def call(name: str, tool: str = "", /, path: str | None = None, **given: Any) -> ToolCall:

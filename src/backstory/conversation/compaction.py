@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.conversation.context import context_prefix, decisions_in
+from backstory.derive.essence import words_of
 from backstory.derive.shell_parse import is_shell, script_of, simple_commands
 from backstory.lazy import lazy_regex
-from backstory.model import AssistantText, Plan, ToolCall, UserMessage
+from backstory.model import ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -235,13 +236,8 @@ def _decisions(text: str) -> Iterator[str]:
 
 
 def _said(event: Event) -> str:
-    match event:
-        case AssistantText():
-            return event.text
-        case UserMessage() | Plan():
-            return event.content
-        case _:
-            return ""
+    words = words_of(event)
+    return words.body if words.tone in ("prompt", "answer", "plan") else ""
 
 
 def _commands(event: Event) -> Iterator[str]:

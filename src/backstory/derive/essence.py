@@ -7,10 +7,12 @@ question, the title. Only where a call has none of these is it what else stands 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from msgspec import Struct
 
+from backstory import model
 from backstory.bounds import INTEGER_MAX
 from backstory.lazy import lazy_regex
 from backstory.model import Tool
@@ -18,7 +20,7 @@ from backstory.model import Tool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.model import ToolCall, ToolResult
+    from backstory.model import Event, ToolCall, ToolResult
 
 
 SCANNED_CHARS_MAX = 200_000
@@ -51,6 +53,47 @@ _HEADING = lazy_regex(r"^ {0,3}#{1,6}[ \t]+(\S.*?)[ \t#]*$", re.MULTILINE)
 _TERMINAL_CODE = lazy_regex(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78@-Z\\^_])"
 )
+
+
+Tone = Literal[
+    "prompt", "answer", "thought", "call", "result", "error", "retry", "plan", "summary", "command", "hook", "other", ""
+]
+_WORDS: dict[type[model.Event], tuple[Tone, str, str]] = {
+    model.UserMessage: ("prompt", "", "content"),
+    model.AssistantText: ("answer", "", "text"),
+    model.Thinking: ("thought", "", "text"),
+    model.ToolCall: ("call", "tool_name", ""),
+    model.ToolResult: ("result", "tool_name", "content"),
+    model.Error: ("error", "", "message"),
+    model.Retry: ("retry", "", "message"),
+    model.Plan: ("plan", "name", "content"),
+    model.Compacted: ("summary", "", "summary"),
+    model.Command: ("command", "name", "output"),
+    model.Hook: ("hook", "name", "output"),
+    model.Init: ("", "", ""),
+    model.Complete: ("", "", ""),
+}
+"""Of each kind the fields with its name and its text; of another kind every value is its text."""
+
+
+class Words(Struct, frozen=True):
+    """An event in words, which each face draws with its own marks. ``tone``: '' where a person reads nothing."""
+
+    tone: Tone
+    head: str
+    body: str
+
+
+def words_of(event: Event) -> Words:
+    """Return an event in words. Of a call it is the tool's name; ``essence`` says what it is about."""
+    tone, head, body = _WORDS.get(type(event), ("other", "kind", ""))
+    text = every_value(event) if tone == "other" else getattr(event, body, "")
+    return Words(tone, getattr(event, head, "") or "", text)
+
+
+def every_value(event: Event) -> str:
+    """Return the values of an event, whatever they are."""
+    return " ".join(str(value) for value in msgspec.to_builtins(event).values())
 
 
 def essence(call: ToolCall) -> str:

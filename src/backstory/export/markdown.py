@@ -13,7 +13,7 @@ from backstory import model
 from backstory.bounds import iso
 from backstory.conversation.compact import without_wrapping
 from backstory.conversation.pairing import results_below_calls, without_repeats
-from backstory.derive.essence import changed_lines, essence, why, without_terminal_codes
+from backstory.derive.essence import changed_lines, essence, why, without_terminal_codes, words_of
 from backstory.export.safe_markdown import code, fenced, plain, prose, quoted, ref, summary
 from backstory.export.shared import SharedEvent
 
@@ -118,25 +118,25 @@ def _duration(ms: int | None) -> str:
 
 def _said(each: SharedEvent, *, full: bool, thinking: bool) -> Iterator[str]:
     """An event that is shown where it stands."""
-    match each.event:
-        case model.UserMessage(content=text) if text.strip():
+    words = words_of(each.event)
+    text, has_text = words.body, bool(words.body.strip())
+    match words.tone:
+        case "prompt" if has_text:
             yield from _prompt(each.seq, text)
-        case model.AssistantText(text=text) if text.strip():
+        case "answer" if has_text:
             yield from ("", *prose(without_terminal_codes(text)))
-        case model.Thinking(text=text) if thinking and text.strip():
+        case "thought" if thinking and has_text:
             yield from _details("Thinking", fenced(text))
-        case model.Plan(name=name, content=text) if text.strip():
-            yield from _details(f"Plan: {name}", prose(text), is_open=True)
-        case model.Error(message=text):
+        case "plan" if has_text:
+            yield from _details(f"Plan: {words.head}", prose(text), is_open=True)
+        case "error":
             yield from ("", f"**Error:** {plain(without_terminal_codes(text if full else why(text)))}")
-        case model.Command(name=name, output=output) if name:
-            yield from ("", f"**Command:** {code(name)}")
-            if output.strip():
-                yield from _details("Output", fenced(_cut(without_terminal_codes(output), full=full)))
-        case model.Compacted():
+        case "command" if words.head:
+            yield from ("", f"**Command:** {code(words.head)}")
+            if has_text:
+                yield from _details("Output", fenced(_cut(without_terminal_codes(text), full=full)))
+        case "summary":
             yield from ("", "*The agent replaced its context by a summary.*")
-        case _:
-            return
 
 
 def _prompt(seq: int | None, text: str) -> Iterator[str]:

@@ -10,7 +10,14 @@ from msgspec import Meta
 from backstory import model
 from backstory.chronicle.report import Report, outline_lines
 from backstory.conversation.pairing import with_interruptions
-from backstory.derive.essence import changed_lines, essence, result_body, result_facts, without_terminal_codes
+from backstory.derive.essence import (
+    changed_lines,
+    essence,
+    result_body,
+    result_facts,
+    without_terminal_codes,
+    words_of,
+)
 from backstory.errors import RecordNotFound
 from backstory.mcp.answer import (
     CHARS_MAX,
@@ -267,33 +274,14 @@ def event_words(event: Event) -> str:
     >>> event_words(model.UserMessage(content="fix it"))
     'prompt: fix it'
     """
-    match event:
-        case model.UserMessage(content=text):
-            return _said("prompt", text)
-        case model.AssistantText(text=text):
-            return _said("answer", text)
-        case model.Thinking(text=text):
-            return _said("thought", text)
-        case model.ToolCall():
-            return _call(event)
-        case model.ToolResult():
-            return _result(event)
-        case model.Error(message=text):
-            return _said("error", text)
-        case model.Plan(name=name, content=text):
-            return _said(f"plan {name}".rstrip(), text)
-        case model.Compacted(summary=text):
-            return _said("summary of what came before", text)
-        case model.Command(name=name, output=text):
-            return _said(f"command {name}".rstrip(), text) or name
-        case model.Hook(name=name, output=text):
-            return _said(f"hook {name}".rstrip(), text)
-    return ""
-
-
-def _said(what: str, text: str) -> str:
-    words = without_terminal_codes(text).strip()
-    return f"{what}: {words}" if words else ""
+    if isinstance(event, model.ToolCall):
+        return _call(event)
+    if isinstance(event, model.ToolResult):
+        return _result(event)
+    words = words_of(event)
+    told = {"summary": "summary of what came before", "retry": "", "other": "", "": ""}.get(words.tone, words.tone)
+    text = without_terminal_codes(words.body).strip() if told else ""
+    return f"{f'{told} {words.head}'.rstrip()}: {text}" if text else words.head if told == "command" else ""
 
 
 def _call(call: model.ToolCall) -> str:

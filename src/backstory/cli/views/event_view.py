@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from backstory import model
 from backstory.amounts import short
 from backstory.cli import output
@@ -13,11 +11,11 @@ from backstory.cli.output import GUTTER, MARGIN, flowing, flowing_facts, room_be
 from backstory.cli.views.call_view import RESULT_LINES, ShownResult, begun, call_lines, call_words, number, result_lines
 from backstory.cli.views.moments import moment, outcome_mark
 from backstory.conversation.compact import without_wrapping
-from backstory.derive.essence import noted, why, without_terminal_codes
+from backstory.derive.essence import Words, every_value, noted, why, without_terminal_codes, words_of
 from backstory.derive.naming import short_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from backstory.model import Event, Turn
     from backstory.workspace.history.transcript import ListedTurn
@@ -31,6 +29,13 @@ PROMPT_CHARS_MAX, PROMPT_CHARS_SHOWN = 1_000, 600
 """A prompt with long lines: its most characters, and the number shown of a longer one."""
 EMPTY_NOTICES = frozenset({"No response requested."})
 """Texts that an agent notes instead of an answer that nobody asked for."""
+BLOCKS: dict[str, tuple[str, Callable[[str], str], dict[str, Any]]] = {
+    "answer": (" ", str, {}),
+    "thought": ("~", str, {"dim": True}),
+    "error": ("!", why, {"fg": "red"}),
+    "summary": ("≡", lambda _: "context compacted", {"bold": True}),
+}
+"""The sign of a text, what it is without ``--full``, and its style."""
 OF_HELPERS = ("subagent", "message from ")
 """Beginnings of notes of messages between an agent and its subagents."""
 
@@ -49,63 +54,44 @@ def event_lines(
     ``answered``: the call that a result belongs to, where it does not stand right above; or a helper's words.
     ``answer``: the result that stands right below a call, and is drawn with it. ``folder``: where the session was.
     """
-    at = number(seq)
-    match event:
-        case model.UserMessage():
-            yield from _prompt_lines(seq, event.content, full=full)
-        case model.AssistantText():
-            yield from _block(at, " ", event.text, full=full)
-        case model.Thinking():
-            yield from _block(at, "~", event.text, full=full, dim=True)
-        case model.ToolCall():
-            yield from call_lines(at, event, full=full, answer=answer, folder=folder)
-        case model.ToolResult():
-            yield from result_lines(at, event, answered, full=full, folder=folder)
-        case model.Error():
-            message = event.message if full else why(event.message)
-            yield from _block(at, "!", without_terminal_codes(message), full=full, fg="red")
-        case model.Compacted():
-            yield from _block(at, "≡", event.summary if full else "context compacted", full=full, bold=True)
-        case model.Complete() | model.Init():
-            return
-        case model.Plan():
-            yield from _noted(at, f"Plan: {event.name}", event.content, None)
-        case model.Hook() | model.Command() | model.Retry():
-            yield from _notice_lines(at, event, answered, full=full, folder=folder)
-        case _:
-            yield from _every_value(at, event)
+    at, words = number(seq), words_of(event)
+    if isinstance(event, model.ToolCall):
+        yield from call_lines(at, event, full=full, answer=answer, folder=folder)
+    elif isinstance(event, model.ToolResult):
+        yield from result_lines(at, event, answered, full=full, folder=folder)
+    elif isinstance(event, model.Retry) and not full:
+        yield _retry_line(at, event)
+    elif words.tone == "prompt":
+        yield from _prompt_lines(seq, words.body, full=full)
+    elif words.tone in BLOCKS:
+        mark, in_short, how = BLOCKS[words.tone]
+        text = words.body if full else in_short(words.body)
+        yield from _block(at, mark, without_terminal_codes(text) if words.tone == "error" else text, full=full, **how)
+    elif words.tone == "plan":
+        yield from _noted(at, f"Plan: {words.head}", words.body, None)
+    elif words.tone == "hook":
+        yield from _hook_lines(at, words, answered, full=full, folder=folder)
+    elif words.tone == "command" and words.body.strip():
+        yield from _command_lines(at, words, full=full)
+    elif words.tone:
+        yield from _told(at, event.kind, every_value(event))
 
 
-def _notice_lines(
-    at: str,
-    event: model.Hook | model.Command | model.Retry,
-    answered: model.ToolCall | None,
-    *,
-    full: bool,
-    folder: str,
-) -> Iterator[str]:
+def _hook_lines(at: str, words: Words, answered: model.ToolCall | None, *, full: bool, folder: str) -> Iterator[str]:
     """Words of the client, of a hook or of a helper, which are no part of the conversation itself."""
-    match event:
-        case model.Hook(output=text) if text in EMPTY_NOTICES and not full:
-            return
-        case model.Hook(name=name, output=text) if full or name.startswith(OF_HELPERS):
-            yield from _noted(at, _hook_head(name, answered, "" if full else folder), text, full)
-        case model.Hook():
-            yield from _told(at, "Hook", f"{event.name} · {noted(event.output)}")
-        case model.Command(name=name, output=text) if text.strip() and name:
-            yield from _noted(at, f"Command: {name}", text, full)
-        case model.Command(output=text) if text.strip():
-            # What it printed is a record of its own with most agents, and stands below it then.
-            printed = text if full else without_wrapping(text)
-            yield from result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
-        case model.Retry() if not full:
-            yield _retry_line(at, event)
-        case _:
-            yield from _every_value(at, event)
+    if full or (words.head.startswith(OF_HELPERS) and words.body not in EMPTY_NOTICES):
+        yield from _noted(at, _hook_head(words.head, answered, "" if full else folder), words.body, full)
+    elif words.body not in EMPTY_NOTICES:
+        yield from _told(at, "Hook", f"{words.head} · {noted(words.body)}")
 
 
-def _every_value(at: str, event: Event) -> Iterator[str]:
-    return _told(at, event.kind, " ".join(str(value) for value in msgspec.to_builtins(event).values()))
+def _command_lines(at: str, words: Words, *, full: bool) -> Iterator[str]:
+    if words.head:
+        yield from _noted(at, f"Command: {words.head}", words.body, full)
+        return
+    # What it printed is a record of its own with most agents, and stands below it then.
+    printed = words.body if full else without_wrapping(words.body)
+    yield from result_lines(at, model.ToolResult(content=printed.strip("\n")), None, full=full)
 
 
 def _hook_head(name: str, answered: model.ToolCall | None, folder: str) -> str:

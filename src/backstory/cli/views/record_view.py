@@ -12,7 +12,7 @@ from backstory.cli import output
 from backstory.cli.output import GUTTER, MARGIN, UNLIMITED, flowing_facts, page_columns, parts, room_beside
 from backstory.cli.views.call_view import call_words
 from backstory.cli.views.moments import stretch
-from backstory.derive.essence import without_terminal_codes
+from backstory.derive.essence import every_value, without_terminal_codes, words_of
 from backstory.search.snippet import places_of, readable_text
 
 if TYPE_CHECKING:
@@ -56,37 +56,21 @@ def head_lines(head: RecordHead, events: list[Event], call: model.ToolCall | Non
 
 def what_it_is(event: Event, call: model.ToolCall | None, folder: str) -> str:
     """The kind of an event, in one or two words."""
-    match event:
-        case model.UserMessage():
-            return "prompt"
-        case model.AssistantText():
-            return "answer"
-        case model.ToolCall():
-            return f"call of {event.tool_name}"
-        case model.ToolResult():
-            about = "" if call is None else call_words(call, ABOUT_COLUMNS, folder)
-            return f"result of {event.tool_name or 'a tool'}{f' ({about})' if about else ''}"
-        case _:
-            return str(event.kind).lower()
+    words = words_of(event)
+    if words.tone == "result":
+        about = "" if call is None else call_words(call, ABOUT_COLUMNS, folder)
+        return f"result of {words.head or 'a tool'}{f' ({about})' if about else ''}"
+    if words.tone == "call":
+        return f"call of {words.head}"
+    return words.tone if words.tone in ("prompt", "answer") else str(event.kind).lower()
 
 
 def text_of(event: Event) -> str:
     """The whole text of an event."""
-    match event:
-        case model.UserMessage() | model.Plan() | model.ToolResult():
-            return event.content
-        case model.AssistantText() | model.Thinking():
-            return event.text
-        case model.ToolCall():
-            return f"{event.tool_name}\n{msgspec.json.format(msgspec.json.encode(event.input), indent=2).decode()}"
-        case model.Compacted():
-            return event.summary
-        case model.Error() | model.Retry():
-            return event.message
-        case model.Complete() | model.Init():
-            return ""
-        case _:
-            return " ".join(str(value) for value in msgspec.to_builtins(event).values())
+    if isinstance(event, model.ToolCall):
+        return f"{event.tool_name}\n{msgspec.json.format(msgspec.json.encode(event.input), indent=2).decode()}"
+    words = words_of(event)
+    return every_value(event) if words.tone in ("command", "hook") else words.body
 
 
 def body_lines(event: Event, searched: str, *, full: bool) -> Iterator[str]:
