@@ -12,7 +12,7 @@ from backstory.bounds import iso
 from backstory.chronicle.report import Cell, Tone
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import CHECKS
-from backstory.workspace.history.sessions import UID_SHOWN
+from backstory.workspace.history.sessions import UID_SHOWN, is_resumable
 from backstory.workspace.history.work import below
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from backstory.ask.work import DoneDeed, WorkTurn
     from backstory.store.intake.derived_tables import StoredRef
+    from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.history.work import HandCommits, SessionWork
 
 RULE = """\
@@ -172,6 +173,13 @@ def line(text: str, chars: int = LINE_CHARS) -> str:
     """A text as one line of at most so many characters; what is cut ends in ``…``."""
     whole = " ".join(text.split())
     return whole if len(whole) <= chars else f"{whole[: chars - 1]}…"
+
+
+def goes_on(session: ListedSession) -> tuple[str, ...]:
+    """Return the words of the command that continues a session: in its agent's own client, else in a run."""
+    if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
+        return ("backstory", "resume", session.label)
+    return ("backstory", "run", "--session", session.label)
 
 
 def _is_absolute(path: str) -> bool:

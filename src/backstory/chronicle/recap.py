@@ -17,6 +17,7 @@ from backstory.chronicle.progress import (
     Results,
     Status,
     check_words,
+    goes_on,
     line,
     names,
     progress_of,
@@ -136,7 +137,7 @@ def recap(reader: Reader, located: LocatedSession) -> Recap:
             for each in transcript.children
             if each.relation == Relation.SUBAGENT
         ),
-        goes_on=_goes_on(transcript.session),
+        goes_on=goes_on(transcript.session),
     )
 
 
@@ -182,14 +183,6 @@ def _progress(transcript: Transcript, work: SessionWork, by_hand: HandCommits) -
         state = "a run is going on" if live.is_running else "its last run is over and not stored yet"
         return Progress(status=Status.IN_PROGRESS, reason=state, open=f"the last prompt: {line(live.turn.prompt)}")
     return progress_of(work, by_hand) if work.turns else None
-
-
-def _goes_on(session: ListedSession) -> tuple[str, ...]:
-    from backstory.workspace.history.sessions import is_resumable
-
-    if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
-        return ("backstory", "resume", session.label)
-    return ("backstory", "run", "--session", session.label)
 
 
 def report(found: Recap) -> Report:

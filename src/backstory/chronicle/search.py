@@ -11,9 +11,9 @@ from backstory.amounts import counted, local
 from backstory.ask.query import match_expression
 from backstory.bounds import iso
 from backstory.chronicle.explain import quoted, sessions_with_subagents
+from backstory.chronicle.progress import goes_on
 from backstory.chronicle.report import Cell, Report, Row, Section, Tone, facts, row
 from backstory.store.intake.coverage import Coverage
-from backstory.workspace.history.sessions import is_resumable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,15 +107,8 @@ def _sessions(reader: Reader, result: SearchAnswer) -> list[FoundSession]:
 def _found(session: ListedSession, hit: Excerpt, labels: Mapping[str, str]) -> FoundSession:
     return FoundSession(
         session=session, holder=labels[hit.session.uid], seq=hit.stored.seq, scope=hit.scope, snippet=hit.snippet,
-        near=hit.near, hits=hit.events, command=_command(session),
+        near=hit.near, hits=hit.events, command=goes_on(session),
     )  # fmt: skip
-
-
-def _command(session: ListedSession) -> tuple[str, ...]:
-    """The command of ours that continues a session: in its agent's own client, else in a run."""
-    if is_resumable(session.agents, session.native_id, session.number):
-        return ("backstory", "resume", session.label)
-    return ("backstory", "run", "--session", session.label)
 
 
 def report(found: SearchReport) -> Report:
