@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from backstory.errors import BackstoryError
+from backstory.workspace import questions
 from backstory.workspace.history.searching import SearchQuery
 from backstory.workspace.history.sessions import END, Page, SessionFilter
 
@@ -35,7 +36,7 @@ def respond(workspace: Workspace, target: str) -> tuple[int, str]:
 
 def _list(workspace: Workspace, given: dict[str, str]) -> Iterator[str]:
     asked = Page(limit=ROWS, after=given.pop("after", None), before=given.pop("before", None))
-    page = workspace.reader.sessions(SessionFilter(everywhere=True, title=given.get("title")), asked)
+    page = workspace.reader.sessions(SessionFilter(everywhere=True, **questions.read(given)), asked)
     yield f"<h1>{page.total:,} sessions</h1>"
     yield from (f"<p>{_link(each)} {each.cost.shown}</p>" for each in page.sessions)
     ways = (("before", page.has_earlier and page.start), ("after", page.has_more and page.end), ("before", END))
@@ -45,8 +46,8 @@ def _list(workspace: Workspace, given: dict[str, str]) -> Iterator[str]:
 def _hits(workspace: Workspace, words: str) -> Iterator[str]:
     found = workspace.reader.search(SearchQuery(text=words)).findings
     yield f"<h1>{found.total:,} found</h1>"
-    uids = [each.session.uid for each in found.excerpts]
-    yield from (f"<p>{_link(each)}</p>" for each in workspace.reader.sessions_of(uids))
+    hits = workspace.reader.sessions_of([each.session.uid for each in found.excerpts])
+    yield from (f"<p>{_link(each)}</p>" for each in hits)
 
 
 def _session(workspace: Workspace, uid: str) -> Iterator[str]:

@@ -100,7 +100,7 @@ def links(html: str) -> dict[str, str]:
 
 def test_links_lead_through_the_pages_of_a_list_in_any_thread(workspace: Workspace) -> None:
     def read(way: str) -> list[str]:
-        target, seen = "/?title=mend" if way == "after" else "/?before=end", list[str]()
+        target, seen = "/?grep=mend" if way == "after" else "/?before=end", list[str]()
         while target:
             status, html = respond(workspace, target)
             assert status == 200

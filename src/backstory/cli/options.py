@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from msgspec.structs import replace
 
 from backstory import agents
 from backstory.cli import output
@@ -249,7 +250,7 @@ def _with_fields(function: Callable[..., Any], *, of_events: bool) -> Callable[.
     def with_filter(*args: Any, **how: Any) -> Any:
         app, typed = click.get_current_context().obj, {each.name: how.pop(f"only_{each.name}") for each in asked}
         home = app.user_home if typed.get("path") or typed.get("project") else None
-        return function(*args, chosen=questions.read(typed, datetime.now(), app.cwd, home), **how)
+        return function(*args, chosen=questions.read(typed, app.cwd, home), **how)
 
     for field in reversed(asked):
         with_filter = _option_of(field)(with_filter)
@@ -337,6 +338,18 @@ def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = EVERYWHERE
         return f"{store.path} has no such sessions. Try: backstory ingest --explain"
     count = app.reader.count(sessions.SessionFilter(everywhere=True))
     return f"No sessions of {app.project_key}. {output.counted(count, 'session')} in all: backstory list --all"
+
+
+def more_elsewhere(app: App, wanted: SessionFilter, here: int | None = None) -> str:
+    """Return how many sessions of other projects fit, and the option that shows them; '' where none does.
+
+    ``here``: how many fit of this project, where that is known.
+    """
+    if wanted.everywhere:
+        return ""
+    everywhere = app.reader.count(replace(wanted, everywhere=True))
+    more = everywhere - (app.reader.count(wanted) if here is None else here)
+    return f"{more:,} more in other projects: --all" if more > 0 else ""
 
 
 def chosen_sessions(app: App, wanted: SessionFilter) -> list[tuple[Store, Session]]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 import secrets
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
@@ -221,7 +220,7 @@ class FilteredTool(McpTool, frozen=True, kw_only=True):
 
     def wanted(self) -> dict[str, Any]:
         """Return the filter as keywords of a ``Selection``. Raises BadTime, UnknownValue."""
-        return questions.read({name: text.strip() for name, text in self.only.items()}, datetime.now())
+        return questions.read({name: text.strip() for name, text in self.only.items()})
 
 
 def schema(tool: type[McpTool]) -> dict[str, Any]:

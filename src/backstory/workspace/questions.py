@@ -5,6 +5,7 @@ A face shows a field by its ``name`` and ``about``, and hands on what was typed 
 
 from __future__ import annotations
 
+from datetime import datetime
 from posixpath import normpath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +13,6 @@ from backstory.errors import UnknownValue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from datetime import datetime
     from pathlib import Path
 
 TEXT, PATH, SINCE, UNTIL, CHOICE = "text", "path", "since", "until", "choice"
@@ -67,14 +67,19 @@ def fields(*, of_events: bool = False) -> Iterator[Field]:
 
 
 def read(
-    typed: Mapping[str, str | None], now: datetime, folder: Path | None = None, home: Path | None = None
+    typed: Mapping[str, str | None],
+    folder: Path | None = None,
+    home: Path | None = None,
+    *,
+    now: datetime | None = None,
 ) -> dict[str, Any]:
     """Return what was typed for fields as keywords of a ``Selection``; '' and None are left out.
 
-    ``now``: without a zone it is in the system's, whose summer time it then knows. ``folder`` and ``home``: where a
-    path that begins with ``./`` or ``~/`` begins; None: such a path is taken as it is. Names that no field has are
-    passed over. Raises BadTime, UnknownValue.
+    ``folder`` and ``home``: where a path that begins with ``./`` or ``~/`` begins; None: such a path is taken as it is.
+    ``now``: None is now, without a zone, so that it is in the system's, whose summer time it then knows. Names that no
+    field has are passed over. Raises BadTime, UnknownValue.
     """
+    now = now or datetime.now()
     return {each.key: _read(each, text, now, folder, home) for each in FILTER if (text := typed.get(each.name))}
 
 

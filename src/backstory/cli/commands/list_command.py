@@ -14,6 +14,7 @@ from backstory.cli.options import (
     filter_options,
     json_option,
     limit_option,
+    more_elsewhere,
     pick_option,
     report_elsewhere,
     report_left_behind,
@@ -89,7 +90,8 @@ def command(
         if not page.sessions:
             output.talk(why_no_sessions(app, wanted))
             return
-        shown = ListOptions(now=app.workspace.now(), everywhere=everywhere, sort=sort, limit=limit)
+        elsewhere = more_elsewhere(app, wanted, page.total) if output.is_screen() else ""
+        shown = ListOptions(now=app.workspace.now(), everywhere=everywhere, sort=sort, limit=limit, elsewhere=elsewhere)
         print_page(page, shown)
 
 
@@ -146,6 +148,8 @@ class ListOptions(Struct, frozen=True, kw_only=True):
     sort: Sort | None
     """The order of the list; None: by the time that sessions were last active."""
     limit: int
+    elsewhere: str = ""
+    """How many more there are in other projects."""
 
 
 class _Row(Struct, frozen=True, kw_only=True):
@@ -287,7 +291,7 @@ def _next_steps(page: SessionPage, shown: ListOptions) -> Sequence[str]:
     more = f"more: --limit {4 * shown.limit}" if page.total > 4 * shown.limit else "all: --limit 0"
     return (
         more if page.has_more else "",
-        "" if shown.everywhere else "other projects: --all",
+        shown.elsewhere,
         f"open: backstory show {page.sessions[0].label}",
     )
 
