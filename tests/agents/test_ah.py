@@ -21,7 +21,7 @@ from backstory.ingest import databases
 from backstory.ingest.ingest import ingest
 from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.reindex import reindex
-from backstory.ingest.report import Report
+from backstory.ingest.report import IngestReport
 from backstory.model import AssistantText, Event, Hook, ToolResult, Turn, UserMessage
 from tests.support import ah_files
 from tests.support.ah_files import CASES, SESSION, AhFile, call, result, ulid
@@ -51,7 +51,7 @@ def put(project: Path, case: str) -> AhFile:
     return CASES[case][0](project / ".ah" / ah_files.file_name(case))
 
 
-def read(machine: Machine, project: Path) -> Report:
+def read(machine: Machine, project: Path) -> IngestReport:
     return ingest(machine.store, [agents.load("ah")], environ={"PWD": str(project)}, home=machine.home, now=NOW)
 
 

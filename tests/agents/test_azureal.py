@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
     from backstory.store import Session
 
 
@@ -50,7 +50,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "worktree" / ".azureal" / "sessions.azs"
 
 
-def read(machine: Machine, path: Path, *places: Path) -> Report:
+def read(machine: Machine, path: Path, *places: Path) -> IngestReport:
     where = str(path.parent.parent)
     chosen = [agents.load("azureal")]
     return ingest(machine.store, chosen, environ={"PWD": where}, home=machine.home, now=NOW, places=places)
@@ -78,7 +78,7 @@ def said(machine: Machine, kind: type[Any]) -> list[Any]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def reasons(report: Report) -> list[str]:
+def reasons(report: IngestReport) -> list[str]:
     return [problem.reason for problem in report.errors]
 
 

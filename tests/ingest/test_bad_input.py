@@ -32,7 +32,7 @@ from tests.support.wrapped import WrappedLogs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
 
 GOOD = lines(*conversation(2))
 TORN = "its compressed content ends too early: kept as far as it can be read"
@@ -48,12 +48,12 @@ def good_one(machine: Machine) -> Iterator[None]:
     assert machine.store.verify().problems == []
 
 
-def reasons(report: Report) -> dict[str, str]:
+def reasons(report: IngestReport) -> dict[str, str]:
     told = (*report.gave_nothing, *report.errors, *report.not_understood)
     return {Path(each.path).name: each.reason for each in told}
 
 
-def read_bytes(machine: Machine, data: bytes) -> Report:
+def read_bytes(machine: Machine, data: bytes) -> IngestReport:
     """Read a log of these bytes, which must then be in the store exactly as they are."""
     machine.write(LOG, data)
     report = machine.read()

@@ -31,7 +31,7 @@ from tests.support.wrapped import WrappedLogs
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
 
 NUMBERS = (
     "9223372036854775807", "9223372036854775808", "18446744073709551616", "1180591620717411303424", "-1",
@@ -124,7 +124,7 @@ def read_all(folder: Path, chosen: list[Path], choose: Callable[[tuple[str, ...]
         written[identity.native_id] = data if identity.native_id not in written else b""
     store = open_store(folder / "store.db", shared=True, now=lambda: NOW)
     read = [Recorded(name, folder).as_agent() for name in {case.parent.name for case in chosen}]
-    report: Report = ingest(store, read, environ={}, home=folder, now=NOW)
+    report: IngestReport = ingest(store, read, environ={}, home=folder, now=NOW)
     assert report.errors == []
     assert {sha256(data) for data in written.values() if data} <= set(kept(store))
     return store

@@ -31,7 +31,7 @@ from tests.support.machines import Machine, lies, lines, prompts, restored
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
 
 ENDLESS = "with recursive c(x) as (select 1 union all select x + 1 from c) select"
 
@@ -51,12 +51,12 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-def read_all(machine: Machine, project: Path) -> Report:
+def read_all(machine: Machine, project: Path) -> IngestReport:
     both = [agents.load("ah"), agents.load("copilot")]
     return ingest(machine.store, both, environ={"PWD": str(project)}, home=machine.home, now=NOW)
 
 
-def reasons(report: Report) -> dict[str, str]:
+def reasons(report: IngestReport) -> dict[str, str]:
     return {Path(problem.path).name: problem.reason for problem in report.errors}
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
 
 GUILTY, INNOCENT = "guilty", ("first", "third")
 NEEDED_FOR_BYTES = {"write", "_insert_session", "_insert_log", "insert_chunks"}
@@ -107,7 +107,7 @@ def write_three(machine: Machine) -> dict[str, bytes]:
     return written
 
 
-def listed(report: Report) -> dict[str, str]:
+def listed(report: IngestReport) -> dict[str, str]:
     return {each.path.rpartition("/")[2].removesuffix(".jsonl"): each.reason for each in report.errors}
 
 

@@ -23,7 +23,7 @@ from tests.support.machines import claude_log, lines
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
     from tests.support.machines import Machine
 
 LONG = "Please mend the parser so that it reads files with more than one document in them"
@@ -74,7 +74,7 @@ def logged(machine: Machine, worktree: Path, *said: str | Row, at: str = "12:00:
     machine.write(claude_log(name), lines(*(json.dumps(each).encode() for each in records)))
 
 
-def read(machine: Machine, worktree: Path, *names: str) -> Report:
+def read(machine: Machine, worktree: Path, *names: str) -> IngestReport:
     chosen = [agents.load(name) for name in names or ("azureal", "claude")]
     report = ingest(machine.store, chosen, environ={"PWD": str(worktree)}, home=machine.home, now=NOW)
     assert report.errors == []

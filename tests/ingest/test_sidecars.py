@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
     from backstory.store import Session
     from tests.support.machines import Machine
 
@@ -75,7 +75,7 @@ def session(machine: Machine) -> Path:
     return machine.home / FOLDER
 
 
-def read(machine: Machine) -> Report:
+def read(machine: Machine) -> IngestReport:
     return machine.read("claude", "copilot")
 
 
@@ -101,7 +101,7 @@ def checkpoints(machine: Machine) -> list[Any]:
     )
 
 
-def reasons(report: Report) -> dict[str, str]:
+def reasons(report: IngestReport) -> dict[str, str]:
     return {Path(each.path).name: each.reason for each in (*report.gave_nothing, *report.errors)}
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
     from backstory.model import Event
 
 LOG = claude_log("odd")
@@ -72,7 +72,7 @@ class Later(WrappedLogs):
 LATER = Later().as_agent()
 
 
-def read_later(machine: Machine) -> Report:
+def read_later(machine: Machine) -> IngestReport:
     return ingest(machine.store, [LATER], environ={}, home=machine.home, now=NOW)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.support.machines import sha256
 
 if TYPE_CHECKING:
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
     from tests.support.machines import Machine
 
 ROOT = Path(".copilot")
@@ -53,7 +53,7 @@ insert into checkpoints(session_id, checkpoint_number, title, overview, next_ste
 """
 
 
-def read(machine: Machine) -> Report:
+def read(machine: Machine) -> IngestReport:
     return machine.read("copilot")
 
 

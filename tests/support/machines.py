@@ -16,7 +16,7 @@ from backstory import agents
 from backstory.export.restore import Restored, RestoredFile, Restoring
 from backstory.ingest.ingest import ingest
 from backstory.ingest.log_reader import numbered_lines
-from backstory.ingest.report import Report
+from backstory.ingest.report import IngestReport
 from backstory.model import event_to_json
 from backstory.store import Store, open_store
 from backstory.store.tables import turns
@@ -96,7 +96,7 @@ class Machine:
         path.write_bytes(data)
         return path
 
-    def read(self, *names: str) -> Report:
+    def read(self, *names: str) -> IngestReport:
         """An ingest of this machine's logs."""
         chosen = [agents.load(name) for name in names or ("claude", "codex")]
         return ingest(self.store, chosen, environ={}, home=self.home, now=NOW)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from backstory.ingest.discover import Candidate
     from backstory.ingest.log_reader import Pace
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
 
 OLD_NS = 1_700_000_000_000_000_000
 CODEX = Path(".codex/sessions/2026/11/21/rollout-2026-11-21T21-00-00-0199a213-81c0-7800-8aa1-bbab2a035a53.jsonl")
@@ -226,7 +226,7 @@ def test_a_count_for_which_there_is_no_time_says_that_there_may_be_logs(
 
 
 def test_a_first_import_that_was_interrupted_keeps_what_it_stored(new: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(store: Store, logs: list[Candidate], pace: Pace, **more: Any) -> Report:
+    def interrupted(store: Store, logs: list[Candidate], pace: Pace, **more: Any) -> IngestReport:
         if logs[0].path.endswith("first.jsonl"):
             raise KeyboardInterrupt
         return ingest_briefly(store, logs, pace, **more)

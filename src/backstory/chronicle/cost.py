@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from backstory.amounts import UNKNOWN, counted, duration
 from backstory.bounds import iso
-from backstory.chronicle.report import Count, Report, Section, Table, facts
+from backstory.chronicle.report import Count, Report, ReportTable, Section, facts
 from backstory.chronicle.window import window_words
 from backstory.derive.pricing import CostKind, shown_as
 from backstory.workspace.history.stats import used
@@ -109,7 +109,7 @@ def tools_report(found: ToolStats) -> Section:
     """Draw how often each tool was called."""
     rows = ((each.tool or UNKNOWN, f"{each.calls:,}", f"{each.failed:,}", f"{each.sessions:,}") for each in found.tools)
     calls = tuple(each.calls for each in found.tools)
-    return Section(table=Table(("TOOL", "CALLS", "FAILED", "SESSIONS"), tuple(rows), calls))
+    return Section(table=ReportTable(("TOOL", "CALLS", "FAILED", "SESSIONS"), tuple(rows), calls))
 
 
 def sums(total: Figures, summaries: Figures) -> Section:
@@ -134,7 +134,7 @@ def _by_kind(figures: Figures) -> Iterator[str | Count]:
         yield from (count, kind)
 
 
-def group_table(by: str, named: Sequence[tuple[str, StatsGroup]], total: Figures, summaries: Figures) -> Table:
+def group_table(by: str, named: Sequence[tuple[str, StatsGroup]], total: Figures, summaries: Figures) -> ReportTable:
     """Draw a line for each group, and the sum, which is no sum of a column: a session may be in several groups."""
     rows = [(name, *_cells(each.figures)) for name, each in named]
     if summaries.turns:
@@ -144,7 +144,7 @@ def group_table(by: str, named: Sequence[tuple[str, StatsGroup]], total: Figures
     measure = [each.figures.cost.low_usd or 0.0 for _, each in named]
     if not any(measure):
         measure = [used(each.figures) or each.figures.turns for _, each in named]
-    return Table((by.upper(), *HEADS), tuple(rows), tuple(measure))
+    return ReportTable((by.upper(), *HEADS), tuple(rows), tuple(measure))
 
 
 def _cells(figures: Figures, *, is_turns: bool = True) -> tuple[str | Count, ...]:

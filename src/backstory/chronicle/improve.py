@@ -13,7 +13,7 @@ from backstory.chronicle.friction import corrections, left_failing, loops, mista
 from backstory.chronicle.friction.findings import in_order
 from backstory.chronicle.progress import line
 from backstory.chronicle.proposals import proposals, unified_diff, with_lines
-from backstory.chronicle.report import Cell, Report, Row, Section, Tone, facts, row
+from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, facts, row
 from backstory.chronicle.window import window_words
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def proposal_section(found: Improvements, number: int, proposal: Proposal) -> Se
     return Section(title=proposal.text, number=number, rows=tuple(shown))
 
 
-def _evidence_row(found: Improvements, proposal: Proposal, each: FrictionEvidence) -> Row:
+def _evidence_row(found: Improvements, proposal: Proposal, each: FrictionEvidence) -> ReportRow:
     where = f"{found.labels.get(each.session_uid, each.session_uid)} @{each.seq}"
     why = facts((local(each.at)[:10], proposal.finding.rule, each.reason))
     return row(Cell(where, Tone.REF), f"{why}: {line(each.words)}")

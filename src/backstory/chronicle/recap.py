@@ -26,7 +26,7 @@ from backstory.chronicle.progress import (
     results_as_json,
     results_of,
 )
-from backstory.chronicle.report import Cell, Report, Row, Section, Tone, facts, row, rows
+from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, facts, row, rows
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.naming import NO_PROMPT
 from backstory.model import Relation
@@ -202,7 +202,7 @@ def _sections(found: Recap) -> Iterator[Section]:
     if not found.prompts:
         yield Section(title="Nothing was asked in this session.")
         return
-    named: Iterable[tuple[str, tuple[Row, ...]]] = (
+    named: Iterable[tuple[str, tuple[ReportRow, ...]]] = (
         ("Asked", rows(_asked(found))),
         ("What came of it", rows(_results(found))),
         ("How it ended", tuple(_ended(found))),
@@ -252,7 +252,7 @@ def _results(found: Recap) -> Iterator[str]:
         yield f"Named: {names(named, REFS_SHOWN)}"
 
 
-def _ended(found: Recap) -> Iterator[Row]:
+def _ended(found: Recap) -> Iterator[ReportRow]:
     progress = found.progress
     if progress is None:
         return

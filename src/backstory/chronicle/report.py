@@ -24,7 +24,7 @@ class Tone(StrEnum):
     OPEN = "open"
     BAD = "bad"
     CODE = "code"
-    """What a person may type, or a line of a file."""
+    """Text that a person may type, or a line of a file."""
     NOTE = "note"
 
 
@@ -35,11 +35,11 @@ class Cell(Struct, frozen=True):
     tone: Tone
 
 
-class Row(Struct, frozen=True):
+class ReportRow(Struct, frozen=True):
     """A line: cells in order, those with a tone first; and the rows that belong to it."""
 
     cells: tuple[str | Cell, ...]
-    below: tuple[Row, ...] = ()
+    below: tuple[ReportRow, ...] = ()
 
 
 class Count(Struct, frozen=True):
@@ -49,7 +49,7 @@ class Count(Struct, frozen=True):
     is_least: bool = False
 
 
-class Table(Struct, frozen=True):
+class ReportTable(Struct, frozen=True):
     """Columns, the first with names. ``measure``: a number for each of the first rows, for a bar."""
 
     heads: tuple[str, ...]
@@ -68,9 +68,9 @@ class Section(Struct, frozen=True, kw_only=True):
     number: int | None = None
     mark: Cell | None = None
     sums: tuple[tuple[str, tuple[str | Count, ...]], ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ReportRow, ...] = ()
     is_aligned: bool = False
-    table: Table | None = None
+    table: ReportTable | None = None
     notes: tuple[str, ...] = ()
     diff: str = ""
     parts: tuple[Section, ...] = ()
@@ -92,14 +92,14 @@ def text_of(cell: str | Cell | Count, *, is_short: bool = False) -> str:
     return cell if isinstance(cell, str) else cell.text
 
 
-def row(*cells: str | Cell, below: Iterable[Row] = ()) -> Row:
+def row(*cells: str | Cell, below: Iterable[ReportRow] = ()) -> ReportRow:
     """Return a row of cells, without those that are empty."""
-    return Row(tuple(each for each in cells if each), tuple(below))
+    return ReportRow(tuple(each for each in cells if each), tuple(below))
 
 
-def rows(lines: Iterable[str]) -> tuple[Row, ...]:
+def rows(lines: Iterable[str]) -> tuple[ReportRow, ...]:
     """Return a row for each line."""
-    return tuple(Row((each,)) for each in lines)
+    return tuple(ReportRow((each,)) for each in lines)
 
 
 def facts(each: Iterable[str | None]) -> str:
@@ -151,13 +151,13 @@ class _Drawing(Struct, frozen=True):
         for part in section.parts:
             yield from self._section(part, f"{level}#")
 
-    def _table(self, table: Table) -> Iterator[str]:
+    def _table(self, table: ReportTable) -> Iterator[str]:
         """The first column, which has names, is to the left, the others are to the right."""
         yield f"| {' | '.join(table.heads)} |"
         yield "|:--|" + "--:|" * (len(table.heads) - 1)
         yield from (f"| {' | '.join(self.plain(text_of(cell)) for cell in each)} |" for each in table.rows)
 
-    def _rows(self, shown: Iterable[Row], indent: str) -> Iterator[str]:
+    def _rows(self, shown: Iterable[ReportRow], indent: str) -> Iterator[str]:
         for each in shown:
             yield f"{indent}- {' '.join(map(self._cell, each.cells))}"
             yield from self._rows(each.below, f"{indent}  ")

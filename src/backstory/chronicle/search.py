@@ -12,7 +12,7 @@ from backstory.ask.query import match_expression
 from backstory.bounds import iso
 from backstory.chronicle.explain import quoted, sessions_with_subagents
 from backstory.chronicle.progress import goes_on
-from backstory.chronicle.report import Cell, Report, Row, Section, Tone, facts, row
+from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, facts, row
 from backstory.store.intake.coverage import Coverage
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def report(found: SearchReport) -> Report:
     )
 
 
-def _row(each: FoundSession) -> Row:
+def _row(each: FoundSession) -> ReportRow:
     session = each.session
     hits = "near" if each.near else counted(each.hits, "hit") if each.hits else ""
     holder = "" if each.holder == session.label else f"{each.holder} "

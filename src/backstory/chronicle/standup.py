@@ -24,7 +24,7 @@ from backstory.chronicle.progress import (
     results_as_json,
     results_of,
 )
-from backstory.chronicle.report import Cell, Report, Row, Section, Tone, facts, row, rows
+from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, facts, row, rows
 from backstory.chronicle.window import window_words
 from backstory.workspace.history.stats import StatsQuery
 
@@ -126,7 +126,7 @@ def report(found: Standup) -> Report:
     )
 
 
-def _row(item: Item) -> Row:
+def _row(item: Item) -> ReportRow:
     session = item.session
     heading = session.heading or session.label
     return row(Cell(session.label, Tone.REF), Cell(heading, Tone.NAME), below=rows(_facts(item)))

@@ -20,7 +20,7 @@ from backstory.chronicle.patterns import (
     waits,
 )
 from backstory.chronicle.progress import line
-from backstory.chronicle.report import Cell, Report, Row, Section, Tone, row, rows
+from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, row, rows
 from backstory.chronicle.window import window_words
 from backstory.derive.pricing import CENT_USD, CostKind, shown_as
 
@@ -144,7 +144,7 @@ def report(found: TipsReport) -> Report:
     return Report(title=f"{name} {window_words(found.wanted)}: {looked_at}", sections=tuple(sections))
 
 
-def _rows(found: TipsReport, tip: Tip) -> Iterator[Row]:
+def _rows(found: TipsReport, tip: Tip) -> Iterator[ReportRow]:
     session = found.sessions.get(tip.evidence[0].context)
     yield row(f"{'Cost' if found.facts is None else 'Expected'}: {_cost_words(found, tip)}")
     action = tip.action.replace("SESSION", session.label) if session is not None else tip.action
@@ -161,7 +161,7 @@ def _cost_words(found: TipsReport, tip: Tip) -> str:
     return f"{known}, in {counted(tip.sessions, 'session')}"
 
 
-def _evidence_row(found: TipsReport, evidence: TipEvidence) -> Row:
+def _evidence_row(found: TipsReport, evidence: TipEvidence) -> ReportRow:
     session = found.sessions.get(evidence.context)
     label = evidence.context if session is None else session.label
     cost = (

@@ -73,10 +73,10 @@ _WORDS: dict[type[model.Event], tuple[Tone, str, str]] = {
     model.Init: ("", "", ""),
     model.Complete: ("", "", ""),
 }
-"""Of each kind the fields with its name and its text; of another kind every value is its text."""
+"""The fields of each kind that hold its name and its text; every value is the text of another kind."""
 
 
-class Words(Struct, frozen=True):
+class EventWords(Struct, frozen=True):
     """An event in words, which each face draws with its own marks. ``tone``: '' where a person reads nothing."""
 
     tone: Tone
@@ -84,11 +84,11 @@ class Words(Struct, frozen=True):
     body: str
 
 
-def words_of(event: Event) -> Words:
+def words_of(event: Event) -> EventWords:
     """Return an event in words. Of a call it is the tool's name; ``essence`` says what it is about."""
     tone, head, body = _WORDS.get(type(event), ("other", "kind", ""))
     text = every_value(event) if tone == "other" else getattr(event, body, "")
-    return Words(tone, getattr(event, head, "") or "", text)
+    return EventWords(tone, getattr(event, head, "") or "", text)
 
 
 def every_value(event: Event) -> str:

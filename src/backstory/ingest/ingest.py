@@ -39,7 +39,7 @@ from backstory.ingest.matching import (
 )
 from backstory.ingest.own_logs import match_runs
 from backstory.ingest.readers import Readers, count_for
-from backstory.ingest.report import IngestNotes, Problem, Report
+from backstory.ingest.report import IngestNotes, IngestReport, Problem
 from backstory.ingest.reported import is_reported, reported_logs
 from backstory.ingest.sidecars import changed_sidecars, gather, reapply_sidecars
 from backstory.ingest.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
@@ -87,7 +87,7 @@ def ingest(
     running: Set[tuple[str, str]] = frozenset(),
     places: Sequence[Path] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Report:
+) -> IngestReport:
     """Read every log of these agents that is new or changed; ``progress`` receives bytes done and bytes to do.
 
     ``running``: (agent, its id of a session) of runs of ours that are not stored yet; their logs are read afterwards.
@@ -107,7 +107,9 @@ def ingest(
     return work.report
 
 
-def ingest_these(store: Store, changed: list[Candidate], *, running: Set[tuple[str, str]] = frozenset()) -> Report:
+def ingest_these(
+    store: Store, changed: list[Candidate], *, running: Set[tuple[str, str]] = frozenset()
+) -> IngestReport:
     """Read these logs and what was found beside them, and look at nothing else; ``running`` as for ``ingest``."""
     store.make_ready()
     work = _Ingest(store, running, lambda done, total: None)
@@ -119,7 +121,7 @@ def ingest_these(store: Store, changed: list[Candidate], *, running: Set[tuple[s
 
 def ingest_briefly(
     store: Store, changed: list[Candidate], pace: Pace, *, running: Set[tuple[str, str]] = frozenset()
-) -> Report:
+) -> IngestReport:
     """Read these logs as far as there is time, and what was found beside them; ``report.left`` has what is not read.
 
     Nothing else is done: what earlier ingests left is left, and no run is matched with its log.

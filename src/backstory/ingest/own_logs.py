@@ -21,7 +21,7 @@ from backstory.store.tables.sidecars import pack
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
     from backstory.store import Store
     from backstory.store.intake import run_facts
     from backstory.store.intake.run_facts import Unmatched
@@ -34,7 +34,7 @@ TIMES_MAX = 250_000
 """The most records with a time; each takes up to 36 bytes."""
 
 
-def match_runs(store: Store, report: Report) -> None:
+def match_runs(store: Store, report: IngestReport) -> None:
     """Read the own logs of runs that were not read for that yet, or have changed."""
     for each in store.ask_or([], run_facts.unmatched):
         try:

@@ -49,7 +49,7 @@ class AgentTally(Struct, kw_only=True):
     events_new: int = 0
 
 
-class Report(Struct, kw_only=True):
+class IngestReport(Struct, kw_only=True):
     """The result of an ingest."""
 
     by_agent: dict[str, AgentTally] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class IngestNotes:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.report = Report()
+        self.report = IngestReport()
         self._new_places: list[FileStamp] = []
         self._moved: list[tuple[int, str, str]] = []
         self._failed: set[str] = set()

@@ -21,7 +21,7 @@ from backstory.errors import CannotWrite, DiskFull, StoreBusy, StoreFailed, Stor
 from backstory.ingest.discover import NEVER_KEPT, Candidate, SidecarFile, shown
 from backstory.ingest.ingest import ingest_these
 from backstory.ingest.lock import ingest_lock, watch_lock
-from backstory.ingest.report import Report
+from backstory.ingest.report import IngestReport
 from backstory.projects.home_files import LOCKS
 from backstory.projects.registry import POINTERS, noted
 from backstory.store.intake import append
@@ -103,7 +103,7 @@ class Watch:
 
     def __init__(
         self, store: Store, agents: Sequence[Agent], *, environ: Mapping[str, str], user_home: Path, runs: RunsBeside,
-        home: Path, is_machine_store: bool, read_all: Callable[[], Report], say: Callable[[str], None],
+        home: Path, is_machine_store: bool, read_all: Callable[[], IngestReport], say: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._store, self._machine_runs, self._home = store, runs, home
         self._is_machine_store = is_machine_store
@@ -129,7 +129,7 @@ class Watch:
         """The folders that are there and followed."""
         return self._sight.folders
 
-    def batches(self) -> Generator[Report]:
+    def batches(self) -> Generator[IngestReport]:
         """Yield the report of each reading: first of everything, then of changes, until stopped.
 
         An interrupt ends it; the store is closed then. Errors of the first reading, and those that will not pass, are
@@ -162,7 +162,7 @@ class Watch:
             self._is_all_due = True
             self._sight.distrust()
 
-    def _next_due(self) -> Callable[[], Report | None] | None:
+    def _next_due(self) -> Callable[[], IngestReport | None] | None:
         """Return the next work that is due, the most urgent first."""
         clock = time.monotonic()
         if clock < self._retry_at:
@@ -187,7 +187,7 @@ class Watch:
         if trouble:
             self._tell(trouble)
 
-    def _try(self, work: Callable[[], Report | None] | None) -> Report | None:
+    def _try(self, work: Callable[[], IngestReport | None] | None) -> IngestReport | None:
         if work is None:
             return None
         try:
@@ -200,7 +200,7 @@ class Watch:
         self._said.clear()
         return report
 
-    def _everything(self) -> Report:
+    def _everything(self) -> IngestReport:
         began = time.monotonic()
         # What is left of a store that was deleted or replaced is nobody's.
         self._store.close()
@@ -218,7 +218,7 @@ class Watch:
         self._was_written()
         return report
 
-    def _changed(self) -> Report:
+    def _changed(self) -> IngestReport:
         """Read what changed, and nothing else."""
         paths, clock = self._pending | self._early, time.monotonic()
         found = changed(paths, self._spots)
@@ -270,7 +270,7 @@ class Watch:
         self._close_at = time.monotonic() + OPEN_S
         self._file = _identity(self._store.path)
 
-    def _note(self, report: Report) -> None:
+    def _note(self, report: IngestReport) -> None:
         """Report what could not be read or understood; what was reported before is not repeated, nor in the report."""
         for each in report.not_understood:
             if (each.path, each.reason) not in self._not_read:
@@ -504,7 +504,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _refused(report: Report) -> set[str]:
+def _refused(report: IngestReport) -> set[str]:
     """The logs that another process changed again and again while they were read."""
     return {each.path for each in report.errors if each.reason == append.STALE}
 

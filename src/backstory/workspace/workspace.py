@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
     from backstory.projects.git_history import GitHistory
     from backstory.store import Session, Store
     from backstory.workspace.decisions import Late
@@ -77,7 +77,7 @@ class Workspace(Place):
         uid = located.session.uid
         return self.decisions.decide(located.store, uid, lambda store, session: store.rename(session, name)).late
 
-    def ingest(self, machine: Machine, report: Callable[[str], None], progress: Progress | None = None) -> Report:
+    def ingest(self, machine: Machine, report: Callable[[str], None], progress: Progress | None = None) -> IngestReport:
         """Store what is new: runs that are over, logs, and what known projects have; then derive what is missing."""
         from backstory.workspace.stores.importing import ingest_all, no_progress
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App
     from backstory.ingest.discover import Looked
-    from backstory.ingest.report import AgentTally, Report
+    from backstory.ingest.report import AgentTally, IngestReport
 
 REASONS_SHOWN_MAX = 20
 SHORTEST_MS = 50
@@ -64,7 +64,9 @@ def _machine(app: App, only: Sequence[str]) -> Machine:
     return Machine(user_home=app.user_home, only=tuple(only))
 
 
-def _print(app: App, report: Report, others: dict[str, int], took_ms: int, *, explain: bool, as_json: bool) -> None:
+def _print(
+    app: App, report: IngestReport, others: dict[str, int], took_ms: int, *, explain: bool, as_json: bool
+) -> None:
     if as_json:
         output.json(_as_json(report) | {"not_read": others} | ({"explained": _explained(report)} if explain else {}))
     else:
@@ -106,7 +108,7 @@ def _follow(app: App, only: Sequence[str], *, explain: bool, as_json: bool) -> N
         return
 
 
-def _tell_batch(report: Report, *, as_json: bool) -> None:
+def _tell_batch(report: IngestReport, *, as_json: bool) -> None:
     """A line about what came; nothing when nothing did."""
     read = [f"{agent}: {said}" for agent, tally in sorted(report.by_agent.items()) if (said := _in_words(tally))]
     if as_json and (read or report.errors):
@@ -115,7 +117,7 @@ def _tell_batch(report: Report, *, as_json: bool) -> None:
         output.talk(f"{datetime.now():%H:%M:%S} {'; '.join(read)}")
 
 
-def _batch(report: Report) -> dict[str, Any]:
+def _batch(report: IngestReport) -> dict[str, Any]:
     return {"at": output.iso(now_ms()), **_as_json(report)}
 
 
@@ -130,7 +132,7 @@ def _in_words(tally: AgentTally) -> str:
     return ", ".join(output.counted(count, one, many) for count, one, many in counts if count)
 
 
-def _as_json(report: Report) -> dict[str, Any]:
+def _as_json(report: IngestReport) -> dict[str, Any]:
     figures = (
         "logs_seen", "logs_read", "bytes_read", "sessions_new", "sessions_updated", "listed_new", "listed_updated",
         "events_new",
@@ -144,7 +146,7 @@ def _as_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _tell(app: App, report: Report, took_ms: int) -> None:
+def _tell(app: App, report: IngestReport, took_ms: int) -> None:
     if line := _in_a_line(report, took_ms) if report.total("logs_read") else _unchanged(app):
         for part in wrapped(line, output.width()) if sys.stdout.isatty() else (line,):
             output.data(part)
@@ -164,7 +166,7 @@ def _unchanged(app: App) -> str:
     return f"Up to date: {output.counted(count, 'session')}." if count else ""
 
 
-def _in_a_line(report: Report, took_ms: int) -> str:
+def _in_a_line(report: IngestReport, took_ms: int) -> str:
     """Return a line for a person on the logs that an ingest read."""
     read = report.total("logs_read")
     took = f" in {output.duration(took_ms)}" if took_ms >= SHORTEST_MS else ""
@@ -180,12 +182,12 @@ def _in_a_line(report: Report, took_ms: int) -> str:
     return f"{beginning}: {', '.join(changes)}."
 
 
-def _is_first(report: Report) -> bool:
+def _is_first(report: IngestReport) -> bool:
     """Return True if all that was read is new, as it is when somebody begins."""
     return report.total("logs_read") == report.total("logs_seen") and report.total("listed_new") > 0
 
 
-def _tell_problems(report: Report) -> None:
+def _tell_problems(report: IngestReport) -> None:
     unfit = {kind for kind in report.unknown_records if kind.startswith(OUT_OF_RANGE)}
     if unfit:
         names = ", ".join(
@@ -211,7 +213,7 @@ def _looked(place: Looked) -> str:
     return f"{place.agent}: {place.folder}: {place.note or output.counted(place.found, 'log')}"
 
 
-def _explained(report: Report) -> list[str]:
+def _explained(report: IngestReport) -> list[str]:
     lines = [_looked(each) for each in report.looked]
     lines += [f"  gave nothing: {each.path}: {each.reason}" for each in report.gave_nothing]
     return lines + [f"  kept as it is: {each.path}: {each.reason}" for each in report.not_understood]

@@ -16,7 +16,7 @@ from backstory.workspace.stores.importing import Machine, derive_all
 if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.ingest.reindex import Reindexed
-    from backstory.ingest.report import Report
+    from backstory.ingest.report import IngestReport
 
 REASONS_SHOWN_MAX = 20
 _LISTED = "sessions where relation is not 'subagent'"
@@ -61,7 +61,7 @@ def command(ctx: click.Context, only_derived: bool, events_too: bool, as_json: b
     ctx.exit(INCOMPLETE if problems else 0)
 
 
-def _problems(done: Reindexed, report: Report | None) -> list[str]:
+def _problems(done: Reindexed, report: IngestReport | None) -> list[str]:
     unread = [f"{each.path}: {each.reason}" for each in (report.errors if report else ())]
     return unread + [f"session {each.session}: {each.reason}" for each in done.failed]
 
@@ -84,7 +84,7 @@ def _in_a_line(done: Reindexed, found: dict[str, int | None], problems: list[str
     return f"✓ Reindex complete: {counts}{gone}"
 
 
-def _as_json(done: Reindexed, counts: dict[str, int | None], report: Report | None) -> dict[str, Any]:
+def _as_json(done: Reindexed, counts: dict[str, int | None], report: IngestReport | None) -> dict[str, Any]:
     return {
         "complete": not done.failed and not (report and report.errors),
         **counts,

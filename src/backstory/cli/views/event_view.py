@@ -11,7 +11,7 @@ from backstory.cli.output import GUTTER, MARGIN, flowing, flowing_facts, room_be
 from backstory.cli.views.call_view import RESULT_LINES, ShownResult, begun, call_lines, call_words, number, result_lines
 from backstory.cli.views.moments import moment, outcome_mark
 from backstory.conversation.compact import without_wrapping
-from backstory.derive.essence import Words, every_value, noted, why, without_terminal_codes, words_of
+from backstory.derive.essence import EventWords, every_value, noted, why, without_terminal_codes, words_of
 from backstory.derive.naming import short_model
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ def event_lines(
         yield from _told(at, event.kind, every_value(event))
 
 
-def _hook_lines(at: str, words: Words, answered: model.ToolCall | None, *, full: bool, folder: str) -> Iterator[str]:
+def _hook_lines(
+    at: str, words: EventWords, answered: model.ToolCall | None, *, full: bool, folder: str
+) -> Iterator[str]:
     """Words of the client, of a hook or of a helper, which are no part of the conversation itself."""
     if full or (words.head.startswith(OF_HELPERS) and words.body not in EMPTY_NOTICES):
         yield from _noted(at, _hook_head(words.head, answered, "" if full else folder), words.body, full)
@@ -85,7 +87,7 @@ def _hook_lines(at: str, words: Words, answered: model.ToolCall | None, *, full:
         yield from _told(at, "Hook", f"{words.head} · {noted(words.body)}")
 
 
-def _command_lines(at: str, words: Words, *, full: bool) -> Iterator[str]:
+def _command_lines(at: str, words: EventWords, *, full: bool) -> Iterator[str]:
     if words.head:
         yield from _noted(at, f"Command: {words.head}", words.body, full)
         return

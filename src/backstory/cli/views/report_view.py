@@ -15,7 +15,7 @@ from backstory.cli.output import flowing, room_beside
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from backstory.chronicle.report import Count, Report, Row, Section, Table
+    from backstory.chronicle.report import Count, Report, ReportRow, ReportTable, Section
 
 STYLES: dict[Tone, dict[str, Any]] = {
     Tone.REF: {"bold": True},
@@ -71,7 +71,7 @@ def section_lines(section: Section) -> Iterator[str]:
             yield from _row_lines(each, indent, part.mark)
 
 
-def _aligned(rows: Sequence[Row]) -> Iterator[Row]:
+def _aligned(rows: Sequence[ReportRow]) -> Iterator[ReportRow]:
     """Yield rows whose cells with a tone are as wide as the widest of their column."""
     toned = [[each for each in row.cells if isinstance(each, Cell)] for row in rows]
     widths = [max(len(each.text) for each in column) for column in zip(*toned, strict=True)]
@@ -80,7 +80,7 @@ def _aligned(rows: Sequence[Row]) -> Iterator[Row]:
         yield replace(row, cells=(*padded, *row.cells[len(cells) :]))
 
 
-def _row_lines(row: Row, indent: int, mark: Cell | None = None) -> Iterator[str]:
+def _row_lines(row: ReportRow, indent: int, mark: Cell | None = None) -> Iterator[str]:
     """Yield a row and those below it. Where it names a thing it is one line, cut where the page ends."""
     cells = row.cells if mark is None else (mark, *row.cells)
     styled = [each for each in takewhile(_is_styled, cells) if isinstance(each, Cell)]
@@ -109,7 +109,7 @@ def _diff_lines(diff: str) -> Iterator[str]:
 # a table --------------------------------------------------------------------------------------------------------------
 
 
-def _table_lines(table: Table) -> Iterator[str]:
+def _table_lines(table: ReportTable) -> Iterator[str]:
     """A table with numbers to the right; on a terminal with bars of a measure, which the last rows may not have."""
     everything = [table.heads, *(tuple(map(_fitting, each)) for each in table.rows)]
     widths = [max(output.columns(output.clean(each[n])) for each in everything) for n in range(len(table.heads))]

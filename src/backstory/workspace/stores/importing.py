@@ -23,7 +23,7 @@ from backstory.ingest.ingest import ingest
 from backstory.ingest.lock import ingest_lock
 from backstory.ingest.news import TimeBudget
 from backstory.ingest.reindex import reindex
-from backstory.ingest.report import Problem, Report
+from backstory.ingest.report import IngestReport, Problem
 from backstory.projects import git
 from backstory.projects.registry import Verdict
 from backstory.store.intake import ingesting
@@ -64,11 +64,11 @@ class Machine(Struct, frozen=True, kw_only=True):
 
 def ingest_all(
     workspace: Place, machine: Machine, report: Callable[[str], None], progress: Progress = no_progress
-) -> Report:
+) -> IngestReport:
     """Store what is new: runs that are over, logs, and what known projects have; then derive what is missing."""
     if not workspace.keeps_home:
         report(HOME_OFF)
-        return Report()
+        return IngestReport()
     runner = workspace.runner
     home, is_machines = workspace.home_store, workspace.home_store is workspace.machine_store
     unstored: list[Unstored] = []
@@ -167,7 +167,7 @@ def _note_place(workspace: Place) -> None:
             workspace.known_projects.remember(store)
 
 
-def _note_folders(workspace: Place, machine: Machine, done: Report) -> None:
+def _note_folders(workspace: Place, machine: Machine, done: IngestReport) -> None:
     """Note the folders that were looked through, for those who ask later whether something is new."""
     home = workspace.machine_store
     if not home.exists:
@@ -228,7 +228,7 @@ def derive_all(
 
 
 def watch_all(
-    workspace: Place, machine: Machine, report: Callable[[str], None], read_all: Callable[[], Report]
+    workspace: Place, machine: Machine, report: Callable[[str], None], read_all: Callable[[], IngestReport]
 ) -> Watch:
     """Follow the logs as they grow. ``read_all`` is a whole ingest, which comes first."""
     from backstory.ingest.watch import Watch
