@@ -19,7 +19,6 @@ NOUNS = {
     "ids",
     "times",
     "config",
-    "amounts",
     "bounds",
     "lazy",
     "sqlite_memory",

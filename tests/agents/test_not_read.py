@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from backstory import agents
-from backstory.agents import not_read
-from backstory.agents.not_read import logs_of_others
+from backstory.agents import NOT_READ, logs_of_others
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +42,6 @@ def test_an_agent_that_is_read_is_not_among_them(home: Path, monkeypatch: pytest
 
 
 def test_no_agent_of_ours_is_in_the_table() -> None:
-    places = msgspec.json.decode(not_read.PLACES.read_bytes(), type=dict[str, list[str]])
+    places = msgspec.json.decode(NOT_READ.read_bytes(), type=dict[str, list[str]])
     assert set(places) & set(agents.names()) == set()
     assert all(patterns and not each.startswith("/") for patterns in places.values() for each in patterns)

@@ -11,6 +11,7 @@ import importlib
 import sys
 from contextlib import suppress
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from backstory.agents.contract import Agent
 
 ENTRY_POINTS = "backstory.agents"
+NOT_READ = Path(__file__).with_name("not_read.json")
+"""The places of logs of agents that nothing here reads: patterns below the user's home, by agent."""
+COUNTED_MAX = 9_999
+"""The most logs of such an agent that are counted."""
 
 
 def names() -> list[str]:
@@ -68,6 +73,27 @@ def is_resumable(name: str) -> bool:
         return load(name).resume is not None
     except (UnknownAgent, AgentUnusable):
         return False
+
+
+def logs_of_others(home: Path) -> dict[str, int]:
+    """Return the number of logs of each agent that is not read, those with logs only, by name.
+
+    An agent that gets a package of its own is taken out of ``not_read.json``.
+    """
+    import json  # only an ingest asks
+
+    places: dict[str, list[str]] = json.loads(NOT_READ.read_bytes())
+    read = names()
+    counts = {name: _count(home, patterns) for name, patterns in places.items() if name not in read}
+    return {name: count for name, count in sorted(counts.items()) if count}
+
+
+def _count(home: Path, patterns: list[str]) -> int:
+    try:
+        return sum(1 for _ in islice((path for pattern in patterns for path in home.glob(pattern)), COUNTED_MAX))
+    except OSError:
+        # A folder that may not be entered: what is in it is nobody's to count.
+        return 0
 
 
 def _agent_of(module: object, name: str) -> Agent:

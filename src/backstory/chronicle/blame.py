@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backstory.amounts import counted, local
-from backstory.bounds import iso
+from backstory.bounds import counted, iso, local
 from backstory.chronicle.progress import line, names
 from backstory.chronicle.report import Cell, Report, Section, Tone, facts, row, rows
 from backstory.derive import written_lines

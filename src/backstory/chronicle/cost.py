@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from backstory.amounts import UNKNOWN, counted, duration
-from backstory.bounds import iso
+from backstory.bounds import UNKNOWN, counted, duration, iso
 from backstory.chronicle.report import Count, Report, ReportTable, Section, facts
 from backstory.chronicle.window import window_words
 from backstory.derive.pricing import CostKind, shown_as

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.amounts import counted, local
-from backstory.bounds import iso
+from backstory.bounds import counted, iso, local
 from backstory.chronicle.friction import corrections, left_failing, loops, mistakes, told_again
 from backstory.chronicle.friction.findings import in_order
 from backstory.chronicle.progress import line

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.amounts import short
+from backstory.bounds import short
 from backstory.export.safe_markdown import code, fenced, plain
 
 if TYPE_CHECKING:

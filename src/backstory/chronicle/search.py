@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.amounts import counted, local
 from backstory.ask.query import match_expression
-from backstory.bounds import iso
+from backstory.bounds import counted, iso, local
 from backstory.chronicle.explain import quoted, sessions_with_subagents
 from backstory.chronicle.progress import goes_on
 from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, facts, row

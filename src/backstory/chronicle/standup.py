@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.amounts import counted, local
-from backstory.bounds import iso
+from backstory.bounds import counted, iso, local
 from backstory.chronicle.progress import (
     MARKS,
     NOTHING_EDITED,

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.amounts import counted, duration
-from backstory.bounds import iso
+from backstory.bounds import counted, duration, iso
 from backstory.chronicle.patterns import (
     caches,
     contexts,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from backstory.amounts import local
-from backstory.bounds import time_ms
+from backstory.bounds import local, time_ms
 from backstory.workspace.history.sessions import Page
 
 if TYPE_CHECKING:

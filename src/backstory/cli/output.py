@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backstory.amounts import NO_TIME as NO_TIME
-from backstory.amounts import UNKNOWN as UNKNOWN
-from backstory.amounts import counted as counted
-from backstory.amounts import duration as duration
-from backstory.amounts import local as local
-from backstory.amounts import size as size
+from backstory.bounds import NO_TIME as NO_TIME
+from backstory.bounds import UNKNOWN as UNKNOWN
+from backstory.bounds import counted as counted
+from backstory.bounds import duration as duration
 from backstory.bounds import iso as iso
+from backstory.bounds import local as local
+from backstory.bounds import size as size
 from backstory.derive import harmless
 from backstory.lazy import lazy_regex
 

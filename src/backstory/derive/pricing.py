@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
-from backstory.amounts import UNKNOWN as UNKNOWN_SHOWN
+from backstory.bounds import UNKNOWN as UNKNOWN_SHOWN
 from backstory.lazy import lazy_regex
 from backstory.model import PARTIAL, Tokens
 

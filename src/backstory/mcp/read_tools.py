@@ -172,7 +172,7 @@ class SumUp(McpTool, frozen=True, kw_only=True):
 
 
 class Sums(FilteredTool, frozen=True, kw_only=True):
-    """What sessions used and cost."""
+    """Sums of what sessions used and cost."""
 
     name: ClassVar[str] = "stats"
     about: ClassVar[str] = "Count sessions, turns, tokens, cost and time worked. Filters are those of search_sessions."
@@ -184,10 +184,11 @@ class Sums(FilteredTool, frozen=True, kw_only=True):
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         from backstory.chronicle import cost
+        from backstory.workspace.history.stats import StatsQuery
 
         said, wanted = list[str](), self.wanted()
         if self.by == "tool":
-            calls = history.tool_stats(wanted)
+            calls = history.reader.tool_stats(StatsQuery(wanted=history.listed(wanted)), of_home=True)
             section, is_empty = cost.tools_report(calls), not calls.tools
         else:
             sums = history.stats(wanted, self.by or None)

@@ -78,8 +78,15 @@ class Reader:
         return self._listing.pages(wanted, first)
 
     def with_subagents(self, wanted: SessionFilter) -> list[tuple[Store, Session]]:
-        """Every session of a list, and those of their subagents, each with the store that has most of it."""
-        return self._listing.with_subagents(wanted)
+        """Return every session of a list with its subagents, whatever the filter says of them, each with its store."""
+        from backstory.ask import scoped
+
+        stores, found = self._listing.stores(everywhere=wanted.everywhere), list[tuple["Store", "Session"]]()
+        places = self._listing.places(stores, wanted)
+        for store in stores:
+            ids = store.ask(scoped.with_subagents, [session.id for where, session in places if where is store])
+            found += ((store, each) for each in store.several_sessions(sorted(ids)))
+        return found
 
     def left_behind(self) -> list[LeftBehind]:
         """The folders of sessions that are gone and whose git repository is here now.

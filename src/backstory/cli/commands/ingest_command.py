@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backstory.agents import not_read
+from backstory import agents
 from backstory.bounds import OUT_OF_RANGE
 from backstory.cli import output
 from backstory.cli.app import now_ms
@@ -54,7 +54,7 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, wat
     if watch:
         _follow(app, only, explain=explain, as_json=as_json)
         return
-    others = {} if only else not_read.logs_of_others(app.user_home)
+    others = {} if only else agents.logs_of_others(app.user_home)
     began = now_ms()
     report = app.workspace.ingest(_machine(app, only), output.talk, output.progress)
     _print(app, report, others, now_ms() - began, explain=explain, as_json=as_json)

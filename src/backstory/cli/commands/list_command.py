@@ -149,7 +149,7 @@ class ListOptions(Struct, frozen=True, kw_only=True):
     """The order of the list; None: by the time that sessions were last active."""
     limit: int
     elsewhere: str = ""
-    """How many more there are in other projects."""
+    """The number of those in other projects, in words."""
 
 
 class _Row(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory import model
-from backstory.amounts import short
+from backstory.bounds import short
 from backstory.cli import output
 from backstory.cli.options import find, json_option, one_session, session_option, sessions_starting, store_option
 from backstory.cli.output import flowing_facts, page_columns

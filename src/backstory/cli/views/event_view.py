@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backstory import model
-from backstory.amounts import short
+from backstory.bounds import short
 from backstory.cli import output
 from backstory.cli.output import GUTTER, MARGIN, flowing, flowing_facts, room_beside
 from backstory.cli.views.call_view import RESULT_LINES, ShownResult, begun, call_lines, call_words, number, result_lines

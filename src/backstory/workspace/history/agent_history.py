@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from backstory.workspace.history.fixes import Fix
     from backstory.workspace.history.searching import SearchAnswer
     from backstory.workspace.history.sessions import ListedSession
-    from backstory.workspace.history.stats import Stats, ToolStats
+    from backstory.workspace.history.stats import Stats
     from backstory.workspace.history.transcript import ListedTurn
     from backstory.workspace.reader import Reader
     from backstory.workspace.workspace import Workspace
@@ -119,13 +119,10 @@ class AgentHistory:
 
     def stats(self, only: Mapping[str, Any], by: By | None) -> Stats:
         """Return sums over the turns of the sessions that may be asked for, all of which the home store has."""
-        return self.reader.stats(StatsQuery(wanted=self._listed(only), by=by), of_home=True)
+        return self.reader.stats(StatsQuery(wanted=self.listed(only), by=by), of_home=True)
 
-    def tool_stats(self, only: Mapping[str, Any]) -> ToolStats:
-        """Return the calls of tools in them. ``only``: the filter, as keywords of a selection."""
-        return self.reader.tool_stats(StatsQuery(wanted=self._listed(only)), of_home=True)
-
-    def _listed(self, only: Mapping[str, Any]) -> SessionFilter:
+    def listed(self, only: Mapping[str, Any]) -> SessionFilter:
+        """Return the filter of these sessions for a list of the home store. ``only``: keywords of a selection."""
         scope, asking = self.scope.wanted, () if self.asking is None else (self.asking.uid,)
         place = {"project": scope.project, "folder": scope.folder, "owner": scope.owner, "but_uids": asking}
         return SessionFilter(**{**only, **place}, everywhere=True)

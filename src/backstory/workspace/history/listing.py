@@ -123,22 +123,13 @@ class Listing:
     def placed(self, wanted: SessionFilter) -> list[tuple[Store, Session, ListedSession]]:
         """All sessions of the list, in its order, each as its store has it and as it is listed."""
         stores = self.stores(everywhere=wanted.everywhere)
-        places = self._places(stores, wanted)
+        places = self.places(stores, wanted)
         values = self.values(stores, places, {}, {}, everywhere=wanted.everywhere)
         return [(store, session, value) for (store, session), value in zip(places, values, strict=True)]
 
-    def _places(self, stores: list[Store], wanted: SessionFilter) -> list[_Place]:
+    def places(self, stores: list[Store], wanted: SessionFilter) -> list[_Place]:
+        """All sessions of the list, in its order, each as its store has it."""
         return [(each.store, each.session) for each in self._merged(stores, wanted, Page(), None)]
-
-    def with_subagents(self, wanted: SessionFilter) -> list[_Place]:
-        """All sessions of the list, and those of their subagents, whatever the filter says of these."""
-        stores = self.stores(everywhere=wanted.everywhere)
-        found: list[_Place] = []
-        places = self._places(stores, wanted)
-        for store in stores:
-            ids = [session.id for where, session in places if where is store]
-            found += ((store, each) for each in store.several_sessions(sorted(store.ask(scoped.with_subagents, ids))))
-        return found
 
     def sessions_of(self, uids: Sequence[str]) -> tuple[ListedSession, ...]:
         """These sessions, each from the store that wins, in this order; without those that no store has."""
