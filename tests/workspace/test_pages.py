@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.errors import CursorUnknown
+from backstory.errors import CursorUnknown, UnknownValue
 from backstory.store.tables.session_filter import ListFilter
 from backstory.workspace.history.sessions import END, Page, SessionFilter
 from backstory.workspace.reader import Reader
@@ -155,3 +155,17 @@ def test_what_is_no_cursor_of_the_list_is_refused(place: Place, cursor: str) -> 
     place.talk(place.project_store, "one")
     with pytest.raises(CursorUnknown, match="no place in this list"):
         Reader(place).sessions(EVERYWHERE, Page(after=cursor))
+
+
+@pytest.mark.parametrize("limit", [-1, -(1 << 70), (1 << 63) - 2, (1 << 63) - 1, 1 << 63])
+@pytest.mark.parametrize("sort", [None, "turns", "cost"])
+def test_a_limit_below_zero_or_beyond_every_count_is_no_limit(place: Place, limit: int, sort: Sort | None) -> None:
+    names = [place.talk(place.project_store, f"number {n}") for n in range(3)][::-1]
+    page = Reader(place).sessions(EVERYWHERE, Page(limit=limit, sort=sort))
+    assert (uids([page]), page.total, page.has_more) == (names, 3, False)
+
+
+def test_a_sort_that_there_is_not_is_refused_with_those_that_there_are(place: Place) -> None:
+    place.talk(place.project_store, "one")
+    with pytest.raises(UnknownValue, match="sort cannot be 'nope'.*cost, turns, time, tokens"):
+        Reader(place).sessions(EVERYWHERE, Page(sort="nope"))  # type: ignore[arg-type]

@@ -81,7 +81,7 @@ class Listing:
         """A page of the sessions that are listed here, each once, in the order that is asked for."""
         wanted, page = wanted or SessionFilter(), page or Page()
         stores = self.stores(everywhere=wanted.everywhere)
-        most, backwards = page.limit + 1 if page.limit else None, page.before is not None
+        most, backwards = page.most, page.before is not None
         # A cost is computed when it is asked for, so no store can sort by it.
         ways = self._by_cost if page.sort == "cost" else self._merged
         found = list(islice(ways(stores, wanted, page, most), most))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
 import msgspec
 from msgspec import Meta, Struct
 
-from backstory.bounds import iso
+from backstory.bounds import INTEGER_MAX, iso
 from backstory.derive.naming import main_folder
 from backstory.derive.pricing import UNKNOWN
-from backstory.errors import BackstoryError, CursorUnknown
+from backstory.errors import BackstoryError, CursorUnknown, UnknownValue
 from backstory.lazy import lazy_regex
 from backstory.store.tables.session_filter import ListFilter
-from backstory.store.tables.sessions import Position
+from backstory.store.tables.sessions import Position, Sort
 from backstory.workspace.runs.running import meter_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from backstory.derive.pricing import Cost
     from backstory.store import Session
-    from backstory.store.tables.sessions import Sort
     from backstory.workspace.runs.running import Meter
 
 UID_SHOWN = 12
@@ -54,7 +53,7 @@ END = "end"
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """The part of a list: a number of sessions (0: all), from the top, behind a cursor or before one.
+    """The part of a list: a number of sessions (0 or less: all), from the top, behind a cursor or before one.
 
     A cursor is the ``start`` or ``end`` of a page: a place in the order, also when its session was removed since.
     ``sort``: the greatest come first; None: the last active do.
@@ -64,6 +63,17 @@ class Page(Struct, frozen=True, kw_only=True):
     after: str | None = None
     before: str | None = None
     sort: Sort | None = None
+
+    @property
+    def most(self) -> int | None:
+        """The most sessions that are to be read: one more than shown tells if others follow. None: all.
+
+        Raises UnknownValue for a sort that there is not.
+        """
+        if self.sort is not None and self.sort not in (known := get_args(Sort)):
+            raise UnknownValue("sort", str(self.sort), known)
+        # More than SQLite counts are all.
+        return self.limit + 1 if 0 < self.limit < INTEGER_MAX else None
 
     @property
     def cursor(self) -> PageCursor | None:
