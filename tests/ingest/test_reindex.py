@@ -161,7 +161,8 @@ def test_a_store_that_an_earlier_version_derived_is_derived_by_the_next_ingest(t
         assert reindex(store, now=NOW, only_stale=True).sessions == 0
     found = looked_up(old, "select file_path, action from session_files")
     assert found == [("/f.py", "read")]
-    assert looked_up(old, "select value from meta where key = 'derived_version'") == [(str(derived_tables.VERSION),)]
+    version = looked_up(old, "select value from meta where key = 'derived_version'")
+    assert version == [(str(derived_tables.TABLES_VERSION),)]
 
 
 def test_what_an_earlier_version_derived_of_a_log_that_grew_since_is_derived_anew(machine: Machine) -> None:

@@ -10,9 +10,12 @@ import msgspec
 import pytest
 
 from backstory.ask import cost_bounds, costs
+from backstory.derive import naming
 from backstory.derive.pricing import Price, Prices, PriceTable, prices_from
 from backstory.store import open_store
+from backstory.store.tables import sessions
 from backstory.store.tables.session_filter import ListFilter
+from backstory.store.tables.sessions import Part
 from tests.support.clock import NOW
 
 if TYPE_CHECKING:
@@ -52,6 +55,12 @@ class Filled:
     def bounds(self) -> dict[int, float]:
         ids = [session_id for (session_id,) in self.db.execute("select id from sessions")]
         return cost_bounds.bounds(self.db, self.prices, ids)
+
+    def by_cost(self) -> list[tuple[str, Any]]:
+        """The uids of a list by what its sessions cost at most, each with that."""
+        part = Part(sort="cost", bounds=cost_bounds.beside_keys(self.db, self.prices))
+        found = sessions.listed(self.db, ListFilter(subagents=True), part)
+        return [(each.uid, at.value and pytest.approx(at.value, rel=1e-6)) for at, each in found]
 
     def costs(self) -> dict[int, float | None]:
         ids = [session_id for (session_id,) in self.db.execute("select id from sessions")]
@@ -156,8 +165,23 @@ def test_the_same_is_said_of_few_sessions_as_of_all(filled: Filled) -> None:
         assert [few.get(each) for each in wanted] == pytest.approx([bounds.get(each) for each in wanted])
 
 
-def test_keys_are_in_the_order_of_a_list(filled: Filled) -> None:
-    fill(filled, random.Random(5))
-    keys = cost_bounds.sort_keys(filled.db, ListFilter(subagents=True), costs.price_table())
-    listed = [each.uid for each in filled.store.list_sessions(ListFilter(subagents=True))]
-    assert [each.uid for each in keys] == listed
+@pytest.mark.parametrize("seed", range(4))
+def test_a_list_by_what_sessions_cost_at_most_is_the_same_with_keys_and_without(filled: Filled, seed: int) -> None:
+    chance = random.Random(seed)
+    fill(filled, chance)
+    open_list = filled.by_cost()
+    filled.db.create_scalar_function("folded", lambda *title: naming.folded(*title), 1)
+    cost_bounds.fill(filled.db, filled.prices)
+    assert filled.by_cost() == open_list
+    filled.db.execute("update list_keys set heading = null where session_id % 3 = 0")
+    assert filled.by_cost() == open_list
+
+
+def test_keys_by_other_prices_do_not_count(filled: Filled) -> None:
+    fill(filled, random.Random(1))
+    filled.db.create_scalar_function("folded", lambda *title: naming.folded(*title), 1)
+    cost_bounds.fill(filled.db, PriceTable(OWN))
+    assert cost_bounds.are_due(filled.db, filled.prices)
+    others = filled.by_cost()
+    cost_bounds.fill(filled.db, filled.prices)
+    assert (filled.by_cost(), cost_bounds.are_due(filled.db, filled.prices)) == (others, False)

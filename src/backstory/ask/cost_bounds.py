@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backstory import errors
+from backstory.ask.costs import price_table
 from backstory.model import Relation
 from backstory.store import schema
 from backstory.store.schema import fetch
-from backstory.store.tables import sessions
-from backstory.store.tables.sessions import SortKey
+from backstory.store.tables.session_filter import HEADING
+from backstory.store.tables.sessions import CostBounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.derive.pricing import PriceTable, Rates
-    from backstory.store.tables.session_filter import ListFilter
+    from backstory.store.database import Database
 
 DAY_MS = 86_400_000
 PARTS_READ = 4
@@ -32,17 +34,28 @@ ROUNDING = 1.000000001
 """Sums of many numbers may differ in their last digits."""
 
 
-def sort_keys(db: apsw.Connection, wanted: ListFilter, prices: PriceTable) -> list[SortKey]:
-    """Every session that is listed, in the order of ``listed``, with what it costs at most; None: nobody knows."""
-    listed = sessions.in_order(db, wanted)
-    most = bounds(db, prices, [session_id for session_id, _, _ in listed])
-    return [SortKey(session_id, uid, at, most.get(session_id)) for session_id, uid, at in listed]
+def beside_keys(db: apsw.Connection, prices: PriceTable) -> CostBounds:
+    """Return the most that sessions cost where a key of a list does not say it.
+
+    These are open keys, sessions with subagents, and where keys were worked out by other prices all sessions.
+    """
+    of_all = _noted(db) != _mark(prices)
+    opened = fetch(db, tuple[int], f"select session_id from list_keys {'' if of_all else 'where heading is null'}")
+    own = _own(db, prices, [each for (each,) in opened])
+    if parents := _parents(db):
+        kept = {each for pair in parents for each in pair}.difference(own, *opened)
+        keys = fetch(db, tuple[int, float], _KEPT, (schema.json_list(kept),)) if kept else []
+        own = _with_subagents(own | dict(keys), parents)
+    return CostBounds(of_all, msgspec.json.encode(list(own.items())).decode())
 
 
 def bounds(db: apsw.Connection, prices: PriceTable, wanted: Sequence[int]) -> dict[int, float]:
     """Return the most that each of these sessions costs, with its subagents; those of unknown cost are left out."""
     parents = _parents(db)
-    own = _own(db, prices, [*wanted, *(child for child, _ in parents)])
+    return _with_subagents(_own(db, prices, [*wanted, *(child for child, _ in parents)]), parents)
+
+
+def _with_subagents(own: dict[int, float], parents: Sequence[tuple[int, int]]) -> dict[int, float]:
     above: dict[int, list[int]] = {}
     for child, parent in parents:
         above.setdefault(child, []).append(parent)
@@ -52,6 +65,72 @@ def bounds(db: apsw.Connection, prices: PriceTable, wanted: Sequence[int]) -> di
             for each in _ancestors(child, above):
                 found[each] = (found.get(each, 0.0) + usd) * ROUNDING
     return found
+
+
+# keys of lists --------------------------------------------------------------------------------------------------------
+
+
+PRICES = "list_prices"
+"""In meta: the prices that the keys of lists were worked out by."""
+RULES = 1
+"""Raised with the statements below: keys of another number do not count."""
+OPEN_MAX = 200
+"""The most keys that stay open: these are worked out whenever they are asked for."""
+KEYS_AT_ONCE = 50_000
+
+
+def settle(store: Database) -> None:
+    """Work out the keys of lists that changes of sessions left open, where they are many, or all if prices changed."""
+    if not store.ask_or(False, _may_be_due):
+        return
+    try:
+        prices = price_table(store.prices_file)
+    except errors.ConfigBroken:
+        # Every list says so.
+        return
+    if store.ask(are_due, prices):
+        while store.change(fill, prices):
+            pass
+
+
+def are_due(db: apsw.Connection, prices: PriceTable) -> bool:
+    """Return True if many keys are open, or any was worked out by other prices."""
+    return _noted(db) not in (None, _mark(prices)) or bool(db.execute(_ARE_MANY, (OPEN_MAX,)).get)
+
+
+def fill(db: apsw.Connection, prices: PriceTable, most: int = KEYS_AT_ONCE) -> bool:
+    """Work out some keys that are open; return True if there are more."""
+    if _noted(db) != (mark := _mark(prices)):
+        db.execute("update list_keys set heading = null where heading is not null")
+        db.execute("insert or replace into meta(key, value) values (?, ?)", (PRICES, mark))
+    opened = fetch(db, tuple[int], "select session_id from list_keys where heading is null limit ?", (most,))
+    usd = _own(db, prices, [each for (each,) in opened])
+    db.executemany(_FILL, [(usd.get(each), each) for (each,) in opened])
+    return len(opened) == most
+
+
+def _may_be_due(db: apsw.Connection) -> bool:
+    return _noted(db) is not None or bool(db.execute(_ARE_MANY, (OPEN_MAX,)).get)
+
+
+def _noted(db: apsw.Connection) -> str | None:
+    found: str | None = db.execute("select value from meta where key = ?", (PRICES,)).get
+    return found
+
+
+def _mark(prices: PriceTable) -> str:
+    return f"{RULES} {prices.mark}"
+
+
+_ARE_MANY = "select count(*) > ?1 from (select 1 from list_keys where heading is null limit ?1 + 1)"
+_KEPT = (
+    "select session_id, 1.0 * most_usd from list_keys where session_id in (select value from json_each(?)) "
+    "and most_usd is not null"
+)
+_FILL = (
+    f"update list_keys set most_usd = ?, heading = (select {HEADING} from sessions s where s.id = session_id) "
+    "where session_id = ?"
+)
 
 
 def _ancestors(child: int, above: Mapping[int, Sequence[int]]) -> Iterator[int]:
@@ -71,10 +150,12 @@ def _parents(db: apsw.Connection) -> list[tuple[int, int]]:
 
 def _own(db: apsw.Connection, prices: PriceTable, wanted: Sequence[int]) -> dict[int, float]:
     """Return the most that the turns of each session itself cost; of one without turns, its marked value."""
-    models = fetch(db, tuple[str, str], "select distinct agent, model from turns where model is not null")
-    rows = [row for agent, model in models for row in _price_rows(agent, model, prices)]
+    if not wanted:
+        return {}
     are_all = len(wanted) * PARTS_READ > int(db.execute("select count(*) from sessions").get)
     ids = None if are_all else schema.json_list(wanted)
+    models = fetch(db, tuple[str, str], _MODELS, (ids,))
+    rows = [row for agent, model in models for row in _price_rows(agent, model, prices)]
     turns = fetch(db, tuple[int, float | None], _TURNS, (msgspec.json.encode(rows).decode(), ROUNDING, ids))
     marked = fetch(db, tuple[int, float], _MARKED, (ids,))
     return {session_id: usd for session_id, usd in (*turns, *marked) if usd is not None}
@@ -111,6 +192,10 @@ where c.relation = '{Relation.SUBAGENT}' and exists (select 1 from sessions wher
 _HELD = "iif(p.write_1h is null, 0, coalesce(t.cache_write_1h_tokens, 0))"
 _WHOLE = "(coalesce(t.input_tokens, 0) + coalesce(t.cache_read_tokens, 0) + coalesce(t.cache_write_tokens, 0))"
 _COUNTED = "coalesce(t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens)"
+_MODELS = (
+    "select distinct agent, model from turns where model is not null "
+    "and (?1 is null or session_id in (select value from json_each(?1)))"
+)
 _TURNS = f"""
 with price(agent, model, since, until, over, is_long, input, output, cache_read, write, write_1h) as materialized (
   select cast(value ->> 0 as text), cast(value ->> 1 as text), {", ".join(f"value ->> {n}" for n in range(2, 11))}

@@ -65,6 +65,16 @@ def title_of(name: str | None, title: str | None, first_prompt: str | None) -> s
     return name or " ".join((title or "").split()) or headline(first_prompt or "")
 
 
+def folded(title: object) -> str:
+    """Return a title as titles are compared: one space between its words, upper and lower case as one.
+
+    >>> folded("Ärger  mit\\nSCHLÜSSELN")
+    'ärger mit schlüsseln'
+    """
+    text = title.decode("utf-8", "replace") if isinstance(title, bytes) else str(title or "")
+    return " ".join(text.split()).casefold()
+
+
 def project_name(project: str | None, repository: str | None, root: str | None, cwd: str | None) -> str:
     """A project as ``owner/name``, else as its repository's folder, else as the last two parts of its path.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from enum import StrEnum
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -136,6 +137,11 @@ class PriceTable:
                 for name in each.models:
                     rows.setdefault(name, []).append(each)
             self._prices |= rows
+
+    @property
+    def mark(self) -> str:
+        """A text that another table with other prices does not have."""
+        return sha256(msgspec.json.encode([sorted(self._credits), self._prices])).hexdigest()[:16]
 
     def price(self, agent: str, model: str | None, day: str | None) -> Price | None:
         """The price of a model on a day (ISO 8601); None where there is none, or not in dollars."""

@@ -251,7 +251,7 @@ def copy_derived(db: apsw.Connection, sides: Sides, *, is_stale: bool) -> None:
     is_covered = coverage.is_covered(db, new)
     is_stale |= is_covered and not coverage.are_alike(db, source)
     is_stale |= bool(db.execute(_OUTSIDE_TURNS.replace("SOURCE", source), {"old": old}).get)
-    if is_stale or version != str(derived_tables.VERSION) or known < derived_tables.VERSION:
+    if is_stale or version != str(derived_tables.TABLES_VERSION) or known < derived_tables.VERSION:
         db.execute("update logs set derived = ? where session_id = ?", (STALE, new))
         return
     if is_covered:

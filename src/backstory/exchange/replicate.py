@@ -282,7 +282,7 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     compactions.index(db, new)
     # What an earlier version derived may be other columns: the next ingest derives it anew.
     version = db.execute(f"select value from {source}.meta where key = 'derived_version'").get
-    if version == str(derived_tables.VERSION) and (not is_covered or coverage.are_alike(db, source)):
+    if version == str(derived_tables.TABLES_VERSION) and (not is_covered or coverage.are_alike(db, source)):
         _copy_derived(db, source, old, new, is_covered=is_covered)
         # A store that was brought forward may still hold what an earlier version derived.
         db.execute(

@@ -114,6 +114,13 @@ create table if not exists lent_titles(
 );
 create index if not exists idx_lent_titles_summary on lent_titles(summary_id);
 
+create table if not exists list_keys(
+  session_id integer primary key references sessions(id) on delete cascade,
+  most_usd   real,                       -- what its own turns cost at most, by the prices that meta names; NULL: nobody knows
+  heading    text                        -- its title as a filter compares it; NULL: the row is to be worked out anew
+);
+create index if not exists idx_list_keys_open on list_keys(session_id) where heading is null;
+
 -- A summary of compactions is a row, too: below those of events, with rowid = -compactions.id and source_type 'summary'.
 -- The column came with version 11. What changes a path and knows no hash leaves none that is wrong.
 create index if not exists idx_logs_path_hash on logs(path_hash) where size is not null;
@@ -165,6 +172,29 @@ create trigger if not exists session_file_gone after delete on session_files beg
 end;
 create trigger if not exists event_gone_derived after delete on events when old.kind = 'ToolCall' begin
   delete from call_results where call_id = old.id;
+end;
+
+-- What a list is sorted and filtered by is worked out anew once anything changes that it comes from, whoever changes it.
+create trigger if not exists list_key after insert on sessions begin
+  insert or ignore into list_keys(session_id) values (new.id);
+end;
+create trigger if not exists list_key_gone after delete on sessions begin
+  delete from list_keys where session_id = old.id;
+end;
+create trigger if not exists list_key_session after update of name, title, cost_usd on sessions
+when new.name is not old.name or new.title is not old.title or new.cost_usd is not old.cost_usd begin
+  update list_keys set heading = null where session_id = new.id and heading is not null;
+end;
+create trigger if not exists list_key_turn after insert on turns begin
+  update list_keys set heading = null where session_id = new.session_id and heading is not null;
+end;
+create trigger if not exists list_key_turn_gone after delete on turns begin
+  update list_keys set heading = null where session_id = old.session_id and heading is not null;
+end;
+create trigger if not exists list_key_turn_changed after update of session_id, first_seq, prompt, agent, model, started,
+  input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, largest_input_tokens,
+  cost_usd on turns begin
+  update list_keys set heading = null where session_id in (old.session_id, new.session_id) and heading is not null;
 end;
 
 -- How full a context is, is known no more once anything changes that it is counted from; then it is counted anew.

@@ -6,7 +6,7 @@
 -- the later decision counts. Text is plain (ids, times, hashes, words of ours) or masked where secrets are.
 
 create table meta(
-  key   text primary key,                -- local masked: schema_version, store_id, derived_version, next_number, erased, linked, here PATH, decided UID, repositories, project_names
+  key   text primary key,                -- local masked: schema_version, store_id, derived_version, next_number, erased, linked, here PATH, decided UID, repositories, project_names, list_prices
   value text not null                    -- local masked
 ) without rowid;
 

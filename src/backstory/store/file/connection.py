@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from backstory import errors, ids
+from backstory.derive import naming
 from backstory.lazy import lazy_module, lazy_regex
 from backstory.store import moves, private, schema
 from backstory.store.file import waiting
@@ -139,6 +140,8 @@ def open_reader(path: Path) -> apsw.Connection:
             raise errors.StoreNotFound(path)
         try:
             check_tables(db, path)
+            if not db.execute(_HAS_LIST_KEYS).get:
+                db.execute(f"pragma query_only = 0; {_NO_LIST_KEYS}; pragma query_only = 1")
         except BaseException:
             db.close()
             raise
@@ -285,8 +288,16 @@ def _begin_file(path: Path) -> None:
         raise errors.StoreFailed(path, refused.strerror or str(refused)) from refused
 
 
+_HAS_LIST_KEYS = "select exists (select 1 from main.sqlite_schema where name = 'list_keys')"
+_NO_LIST_KEYS = (
+    "create temp view list_keys as select id as session_id, null as most_usd, null as heading from main.sessions"
+)
+"""Stands in for the table where an earlier version made the store: all of it is worked out when it is asked for."""
+
+
 def _prepare(db: apsw.Connection) -> None:
     db.cursor_factory = Cursor
+    db.create_scalar_function("folded", lambda *title: naming.folded(*title), 1, deterministic=True)
     # The timeout comes first: even reading a pragma needs a lock.
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     db.execute(f"pragma foreign_keys = 1; pragma trusted_schema = 0; pragma cache_size = -{CACHE_KIB}")

@@ -26,7 +26,7 @@ OLDEST = 3
 """The first schema that was promised: a file of an earlier one is refused, unchanged."""
 LAST_WITH_EARLIER = "ccb6269"
 """The last revision that reads files of earlier schemas."""
-DERIVED_VERSION = derived_tables.VERSION
+DERIVED_VERSION = derived_tables.TABLES_VERSION
 
 MIGRATIONS: dict[int, str] = {4: "to_4.sql"}
 """The steps to each version from the one before: SQL, or the name of a file of it here."""
@@ -67,7 +67,7 @@ def id_of(db: apsw.Connection, path: Path) -> str:
 
 def is_derived(db: apsw.Connection) -> bool:
     """Return True if nothing is left that an earlier version derived."""
-    return not db.execute(_HAS_EARLIER, (STALE, DERIVED_VERSION)).get
+    return not db.execute(_HAS_EARLIER, (STALE, derived_tables.VERSION)).get
 
 
 # Who writes notes that something is left. Where nobody wrote since, the store's version and its logs' tell.
@@ -126,8 +126,9 @@ def upgrade(db: apsw.Connection, path: Path) -> None:
     logs.hash_paths(db)
     # Tables of what can be derived are made where they lack; reading a log anew fills them.
     db.execute(schema.texts()[1])
+    db.execute("insert or ignore into list_keys(session_id) select id from sessions")
     # Deriving again takes minutes for a large store, so it is noted here and done by the next ingest.
-    if db.execute("select exists (select 1 from logs where derived < ?)", (DERIVED_VERSION,)).get:
+    if db.execute("select exists (select 1 from logs where derived < ?)", (derived_tables.VERSION,)).get:
         db.execute("insert or ignore into meta(key, value) values (?, '1')", (STALE,))
     # Never lowered: a later version's program may share the file.
     raised = "update meta set value = ?1 where key = 'derived_version' and cast(value as integer) < ?1"

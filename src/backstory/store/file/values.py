@@ -36,7 +36,7 @@ _OF_SESSION = {
     **dict.fromkeys(
         (
             "logs", "turns", "events", "branches", "compactions", "session_files", "session_refs", "session_branches",
-            "checkpoints", "lent_titles",
+            "checkpoints", "lent_titles", "list_keys",
         ),
         "session_id = ?1",
     ),
@@ -109,7 +109,7 @@ def are_whole(db: apsw.Connection, *, is_bounded: bool) -> bool:
 
 def _there(db: apsw.Connection) -> frozenset[tuple[str, str]]:
     """The columns of a store, each with its table: one of an earlier version lacks some until it is written."""
-    asked = "select asked.value, info.name from json_each(?) asked, pragma_table_info(asked.value) info"
+    asked = "select asked.value, info.name from json_each(?) asked, pragma_table_info(asked.value, 'main') info"
     return frozenset(fetch(db, tuple[str, str], asked, (schema.json_list(schema.columns()),)))
 
 

@@ -99,7 +99,13 @@ def pages(db: apsw.Connection) -> list[str]:
 
 
 def _references(db: apsw.Connection) -> Iterator[str]:
-    for table, rowid, parent, _ in db.execute("pragma foreign_key_check").fetchall():
+    try:
+        lacking = db.execute("pragma foreign_key_check").fetchall()
+    except apsw.SQLError as refused:
+        # A table whose text is damaged may name columns that no other table has.
+        lacking = []
+        yield f"file: {refused}"
+    for table, rowid, parent, _ in lacking:
         yield f"{table} row {rowid} points at a row of {parent} that is not there"
     for session, turn in db.execute(
         "select e.session_id, e.turn_id from events e left join turns t on t.id = e.turn_id "

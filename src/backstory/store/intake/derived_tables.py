@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from backstory.derive.facts import DerivedFacts, FoundCheckpoint, FoundResult, FoundTouch
     from backstory.model import FoundRef
 
+TABLES_VERSION = 13
+"""Raised with derived.sql, also by a table for which no log is read again."""
 VERSION = 12
-"""Raised with derived.sql and with what is put into its tables; logs that were derived before it are derived anew."""
+"""Raised with what is put into these tables; logs that were derived before it are derived anew."""
 ACTIONS = "read edit delete rename create"
 """The actions on a file; of several a later word here counts."""
 PATHS_AT_ONCE = 500

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory.bounds import iso
+from backstory.derive.naming import folded
 from backstory.lazy import lazy_regex
 from backstory.model import STOPPED_TO_COMPACT, Outcome, Relation
 from backstory.store import schema
@@ -110,8 +111,10 @@ def conditions(wanted: Selection, *, of_all: bool = False) -> tuple[list[str], l
         conditions.append(f"{OUTCOME} is ?")
         values.append(wanted.status)
     if wanted.title is not None:
-        conditions.append(_HAS_TITLE_OF_ALL if of_all else _HAS_TITLE)
-        values += [title_pattern(wanted.title)] * (3 if of_all else 1)
+        # What a subagent was asked depends on its parent's turns, so no key is kept of that.
+        is_kept = of_all and isinstance(wanted, ListFilter) and not wanted.subagents
+        conditions.append(f"s.id in ({TITLED})" if is_kept else _HAS_TITLE)
+        values += [title_pattern(wanted.title)] * (2 if is_kept else 1)
     if wanted.uids is not None:
         conditions.append("s.uid in (select value from json_each(?))")
         values.append(schema.json_list(wanted.uids))
@@ -184,25 +187,24 @@ FIRST_PROMPT = (
 )
 """The first prompt of a session. A subagent may have been given its parent's turns: its task is what comes behind."""
 _CALLED = "coalesce(nullif(s.name, ''), nullif(trim(s.title), ''))"
-_LIKE = "like ? escape '!'"
-_HAS_TITLE = f"coalesce({_CALLED}, {FIRST_PROMPT}) {_LIKE}"
-"""A session ``s`` with a text in its title."""
-_PROMPTED = f"select session_id from turns where substr(prompt, 1, 200) {_LIKE}"
-_HAS_TITLE_OF_ALL = (
-    # One look at every turn is quicker than a look for the first turn of every session.
-    f"({_CALLED} {_LIKE} or {_CALLED} is null and s.id in ({_PROMPTED}) and {FIRST_PROMPT} {_LIKE})"
+HEADING = f"folded(cast(coalesce({_CALLED}, {FIRST_PROMPT}) as blob))"
+"""The title of a session ``s`` as it is compared; as bytes, because a store may hold text that is not UTF-8."""
+_HAS_TITLE = (
+    f"coalesce(iif(s.relation is '{Relation.SUBAGENT}' and s.parent_id is not null, null, "
+    f"(select heading from list_keys where session_id = s.id)), {HEADING}) glob ?"
 )
-MAY_HAVE_TITLE = f"select s.id from sessions s where {_CALLED} {_LIKE} union all {_PROMPTED} limit ?"
-"""The sessions that may have a text in their title, which is given twice, and some of them twice."""
+"""A session ``s`` with a text in its title."""
+TITLED = (
+    "select session_id from list_keys where heading glob ? union all "
+    "select s.id from list_keys k cross join sessions s on s.id = k.session_id "
+    f"where k.heading is null and {HEADING} glob ?"
+)
+"""The sessions but subagents' with a text in their title, whose pattern is given twice."""
 
 
 def title_pattern(title: str) -> str:
-    """Return the pattern of titles with a text in them."""
-    return f"%{_like_quoted(' '.join(title.split()))}%"
-
-
-def _like_quoted(text: str) -> str:
-    return re.sub(r"[!%_]", r"!\g<0>", text)
+    """Return the pattern of titles with a text in them; of any title where that is empty."""
+    return f"*{_glob_quoted(folded(title))}*" if title.strip() else "?*"
 
 
 def _of_kind(wanted: Selection) -> tuple[list[str], list[object]]:
@@ -282,8 +284,8 @@ def _of_branch(typed: str) -> tuple[str, list[object]]:
 def _of_model(typed: str) -> tuple[str, list[object]]:
     """Sessions in which a model of this name answered."""
     return (
-        f"exists (select 1 from turns where session_id = s.id and model {_LIKE})",
-        [f"%{_like_quoted(typed.strip())}%"],
+        "exists (select 1 from turns where session_id = s.id and model like ? escape '!')",
+        ["%" + re.sub(r"[!%_]", r"!\g<0>", typed.strip()) + "%"],
     )
 
 

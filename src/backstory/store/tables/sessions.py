@@ -21,8 +21,8 @@ from backstory.store.schema import fetch
 from backstory.store.tables import turns
 from backstory.store.tables.session_filter import (
     FIRST_PROMPT,
-    MAY_HAVE_TITLE,
     OUTCOME,
+    TITLED,
     ListFilter,
     listed_conditions,
     title_pattern,
@@ -151,15 +151,6 @@ Sort = Literal["cost", "turns", "time", "tokens"]
 """The values that sessions can be sorted by, the greatest first; ``time`` is how long their turns took."""
 
 
-class SortKey(Struct, frozen=True, gc=False):
-    """A session, and what it costs at most, None where that is not known."""
-
-    id: int
-    uid: str
-    last_active: int | None
-    value: float | None
-
-
 class Workplace(Struct, frozen=True, kw_only=True):
     """The place where a session is at work: its project's key, the branch, the folder, the root of the worktree."""
 
@@ -203,9 +194,15 @@ _COLUMNS = (
     f"s.owner is (select value from meta where key = 'store_id'), {_TOKENS}, "
     f"s.context_chars, s.context_limit, {_PARTIAL}, null, null"
 )
+_COST = "iif(? or k.heading is null or c.id is not null, c.usd, k.most_usd)"
+_WITH_COST = (
+    "left join list_keys k on k.session_id = s.id "
+    "left join (select value ->> 0 as id, value ->> 1 as usd from json_each(?)) c on c.id = s.id"
+)
+"""See ``CostBounds``, whose values these are."""
 _SORTED_BY: dict[str, str] = {
     sort: value.replace(claims.MAY_BE_SHOWN_ELSEWHERE, claims.MAY_BE_SHOWN_ELSEWHERE_OF_ALL)
-    for sort, value in (("turns", _TURNS), ("time", _DURATION), ("tokens", _TOKENS))
+    for sort, value in (("turns", _TURNS), ("time", _DURATION), ("tokens", _TOKENS), ("cost", _COST))
 }
 _FROM = "from sessions s left join sessions p on p.id = s.parent_id"
 _ORDER = "s.last_active desc, s.uid desc"
@@ -222,13 +219,22 @@ class Position(NamedTuple):
     uid: str
 
 
+class CostBounds(NamedTuple):
+    """The most that sessions cost where no key says it, as pairs of id and dollars. ``of_all``: no key counts."""
+
+    of_all: bool
+    found: str
+
+
 class Part(Struct, frozen=True, kw_only=True):
     """A part of a list: some sessions behind a position, or ``backwards`` those before it, the nearest first.
 
-    ``at``: None for the beginning, or for the end. ``limit``: below zero for all.
+    ``at``: None for the beginning, or for the end. ``limit``: below zero for all. By cost ``bounds`` are
+    given, and the value of a position is the most that its session costs.
     """
 
     sort: Sort | None = None
+    bounds: CostBounds | None = None
     at: Position | None = None
     backwards: bool = False
     limit: int = -1
@@ -260,9 +266,11 @@ def _is_range(part: Part) -> bool:
 def _in_part(db: apsw.Connection, wanted: ListFilter, part: Part) -> list[tuple[Position, Session]]:
     """Return a part of the list; of a range behind a session with a time, without those that have none."""
     at, is_range = part.at, _is_range(part)
-    conditions, values = listed_conditions(wanted, of_all=not is_range)
-    if is_range and wanted.title is not None and len(titled := _may_have_title(db, wanted.title)) <= TITLED_MAX:
-        # Few among many: to walk the index until a page is full would be to read nearly all of it.
+    titled = _titled(db, wanted) if is_range and wanted.title is not None else None
+    are_few = titled is not None and len(titled) <= TITLED_MAX
+    conditions, values = listed_conditions(replace(wanted, title=None) if are_few else wanted, of_all=not is_range)
+    if titled is not None and are_few:
+        # To walk the index until a page is full would be to read nearly all of it.
         conditions.append("s.id in (select value from json_each(?))")
         values.append(schema.json_list(titled))
         is_range = False
@@ -283,22 +291,23 @@ def _in_part(db: apsw.Connection, wanted: ListFilter, part: Part) -> list[tuple[
     # What is counted of a session is counted of those on the page only.
     rows = db.execute(
         f"with keyed as (select s.id, {_SORTED_BY[part.sort] if part.sort else 'null'} as value, s.last_active, s.uid "
-        f"from sessions s where {' and '.join(conditions)}), page as materialized (select * from keyed "
-        f"where {' and '.join(behind)} order by {order} limit ? offset ?) "
+        f"from sessions s {_WITH_COST if part.bounds else ''} where {' and '.join(conditions)}), "
+        f"page as materialized (select * from keyed where {' and '.join(behind)} order by {order} limit ? offset ?) "
         f"select page.value, {_COLUMNS} from page cross join sessions s on s.id = page.id "
         "left join sessions p on p.id = s.parent_id "
         f"order by page.value {way}, s.last_active {way}, s.uid {way}",
-        (*values, part.limit, part.offset),
+        (*(part.bounds or ()), *values, part.limit, part.offset),
     )
     found = ((value, _session(tuple(row))) for value, *row in rows)
     return [(Position(value, each.last_active, each.uid), each) for value, each in found]
 
 
-def _may_have_title(db: apsw.Connection, title: str) -> list[int]:
-    """The sessions that may have a text in their title, or more than ``TITLED_MAX`` of them."""
-    pattern = title_pattern(title)
-    rows = fetch(db, tuple[int], MAY_HAVE_TITLE, (pattern, pattern, TITLED_MAX + 1))
-    return list({each for (each,) in rows}) if len(rows) <= TITLED_MAX else [each for (each,) in rows]
+def _titled(db: apsw.Connection, wanted: ListFilter) -> Sequence[int]:
+    """The sessions that have a text in their title, or more than ``TITLED_MAX``."""
+    if wanted.subagents:
+        return range(TITLED_MAX + 1)
+    pattern = title_pattern(wanted.title or "")
+    return [each for (each,) in fetch(db, tuple[int], f"{TITLED} limit ?", (pattern, pattern, TITLED_MAX + 1))]
 
 
 def _beyond(keys: Sequence[tuple[str, object]], backwards: bool) -> tuple[str, list[object]]:

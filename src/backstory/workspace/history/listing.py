@@ -7,7 +7,7 @@ project's sessions are asked for each store that changed since the home store to
 from __future__ import annotations
 
 import math
-from heapq import heappop, heappush, merge
+from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from zlib import crc32
@@ -42,12 +42,10 @@ if TYPE_CHECKING:
     from backstory.runs.spool import Run
     from backstory.store import Session, Store
     from backstory.store.tables.session_filter import ListFilter, Selection
-    from backstory.store.tables.sessions import Sort, SortKey
+    from backstory.store.tables.sessions import Sort
     from backstory.workspace.place import Place
 
     _Place = tuple[Store, Session]
-    _Keyed = tuple[float, int, int, SortKey]
-    """Less what a session costs at most, its place among equals, the number of its store, and itself."""
 else:
     cost_bounds = lazy_module("backstory.ask.cost_bounds")
     scoped = lazy_module("backstory.ask.scoped")
@@ -180,21 +178,16 @@ class Listing:
 
     def _by_cost(self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None) -> Iterator[_Found]:
         """The sessions of a page by what they cost; of those before a place every cost is computed."""
-        keyed: list[tuple[int, SortKey]] = []
-        for number, store in enumerate(stores):
-            keys = store.ask(cost_bounds.sort_keys, self.filter_of(store, wanted), price_table(store.prices_file))
-            taken = self._taken([each.uid for each in keys], stores[:number]) if number else set[str]()
-            keyed += ((number, each) for each in keys if each.uid not in taken)
-        # Among equals their order stays: the last active first. What is not known comes last.
-        least = sorted((-_known(each.value), rank, number, each) for rank, (number, each) in enumerate(keyed))
-        ordered = _dearest(stores, least)
+        is_whole = most is None or page.before is not None
+        bounded = self._merged(stores, wanted, Page(sort="cost"), None if is_whole else COSTS_AT_ONCE)
+        ordered = _dearest(stores, bounded)
         if page.before is not None:
             ordered = reversed(list(ordered))
         if (cursor := page.cursor) is not None:
             place = _place(cursor.at, _number_of(cursor, stores))
             is_wanted = place.__lt__ if page.before is not None else place.__gt__
-            ordered = (each for each in ordered if is_wanted(_place(*each[:2])))
-        yield from _whole(stores, list(islice(ordered, most)))
+            ordered = (each for each in ordered if is_wanted(_place(each.at, each.number)))
+        return ordered
 
     def _merged(self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None) -> Iterator[_Found]:
         lists = [self._listed(stores, n, wanted, page, most) for n in range(len(stores))]
@@ -209,9 +202,11 @@ class Listing:
         """
         store, better = stores[number], stores[:number]
         asked, limit = self.filter_of(store, wanted), -1 if most is None else most
+        by_cost = page.sort == "cost"
+        bounds = store.ask(cost_bounds.beside_keys, price_table(store.prices_file)) if by_cost else None
         at, backwards = _at_in(number, stores, page.cursor), page.before is not None
         while True:
-            part = Part(sort=page.sort, at=at, backwards=backwards, limit=limit)
+            part = Part(sort=page.sort, bounds=bounds, at=at, backwards=backwards, limit=limit)
             found = [(at, store.as_shown(each)) for at, each in store.ask(stored_sessions.listed, asked, part)]
             taken = self._taken([each.uid for _, each in found], better)
             # What is sorted by has equals, of which those of a better store come first.
@@ -220,6 +215,8 @@ class Listing:
             if len(found) != limit:
                 return
             at = found[-1][0]
+            # To sort by cost all keys are looked at each time.
+            limit *= 4 if by_cost else 1
 
     def _taken(self, uids: list[str], better: list[Store]) -> set[str]:
         """Those of these sessions that a better store has. One in conflict stands beside the one that it says it is."""
@@ -358,42 +355,39 @@ def _at_in(number: int, stores: Sequence[Store], cursor: PageCursor | None) -> P
     return Position(cursor.value, *((TIME_MAX, stored_sessions.BEHIND_EVERY_UID) if number > of else (None, "")))
 
 
-def _whole(stores: Sequence[Store], found: Sequence[tuple[Position, int, int]]) -> Iterator[_Found]:
-    """These sessions whole, in the same order."""
-    whole = {
-        (number, session.id): session
-        for number in {number for _, number, _ in found}
-        for session in stores[number].several_sessions([each for _, where, each in found if where == number])
-    }
-    return (_Found(at, n, stores[n], whole[n, each]) for at, n, each in found if (n, each) in whole)
-
-
-def _dearest(stores: Sequence[Store], found: Sequence[_Keyed]) -> Iterator[tuple[Position, int, int]]:
+def _dearest(stores: Sequence[Store], bounded: Iterator[_Found]) -> Iterator[_Found]:
     """Sessions by what they cost, given by what each costs at most; no more costs are computed than are needed."""
-    known: list[_Keyed] = []
-    start, count = 0, COSTS_AT_ONCE
-    while start < len(found) or known:
-        read = found[start : start + count]
-        for (_, rank, number, key), usd in zip(read, _costs(stores, read), strict=True):
-            heappush(known, (-usd, rank, number, key))
-        start, count = start + len(read), min(count * 4, LARGE_PAGE)
-        # What follows costs no more than the first of it may.
-        while known and (start == len(found) or known[0][:2] < found[start][:2]):
-            less, _, number, key = heappop(known)
-            yield Position(None if less == math.inf else -less, key.last_active, key.uid), number, key.id
+    known: list[_Found] = []
+    count = COSTS_AT_ONCE
+    while read := list(islice(bounded, count)):
+        known = sorted([*known, *_with_costs(stores, read)], key=_place_of, reverse=True)
+        # What follows costs no more than the last of these may.
+        least = _place_of(read[-1])
+        is_next = sum(_place_of(each) >= least for each in known)
+        yield from known[:is_next]
+        known, count = known[is_next:], min(count * 4, LARGE_PAGE)
+    yield from known
 
 
-def _costs(stores: Sequence[Store], found: Sequence[_Keyed]) -> list[float]:
-    """Return the least cost of each session; below zero if nothing is known."""
-    by_store: dict[int, list[int]] = {}
-    for _, _, number, key in found:
-        if key.value is not None:
-            by_store.setdefault(number, []).append(key.id)
+def _with_costs(stores: Sequence[Store], found: Sequence[_Found]) -> list[_Found]:
+    """These sessions, each with the least that it costs as its value; None if nothing is known."""
+    asked: dict[int, list[int]] = {}
+    for each in found:
+        if each.at.value is not None:
+            asked.setdefault(each.number, []).append(each.session.id)
     costs = {
-        number: stores[number].ask(stored_costs.by_session, price_table(stores[number].prices_file), ids)
-        for number, ids in by_store.items()
+        n: stores[n].ask(stored_costs.by_session, price_table(stores[n].prices_file), ids) for n, ids in asked.items()
     }
-    return [_known(costs[number][key.id].low_usd if key.value is not None else None) for _, _, number, key in found]
+    return [
+        each
+        if each.at.value is None
+        else each._replace(at=each.at._replace(value=costs[each.number][each.session.id].low_usd))
+        for each in found
+    ]
+
+
+def _place_of(found: _Found) -> tuple[float, int, float, str]:
+    return _place(found.at, found.number)
 
 
 def project_id(place: Place) -> str | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from backstory.ask import cost_bounds
 from backstory.derive.projects import Repository
 from backstory.errors import REASON_CHARS_MAX, BackstoryError, GitFailed, NoGit, in_words
 from backstory.exchange import replication
@@ -103,8 +104,8 @@ def ingest_all(
         note_projects(workspace, home)
         if is_begun and home.exists:
             workspace.known_projects.remember(home)
-    failed = _derive_stale(workspace, report, progress)
-    done.errors += [Problem(each.session, each.reason) for each in failed]
+    done.errors += [Problem(each.session, each.reason) for each in _derive_stale(workspace, report, progress)]
+    settle_lists(workspace)
     done.errors += [Problem(str(each.folder), f"a run that could not be stored: {each.reason}") for each in unstored]
     return done
 
@@ -204,6 +205,15 @@ def _derive_stale(
     with progress("Deriving") as note:
         done_there = reindex(project, now=workspace.now(), only_stale=True, progress=note, is_over=is_over)
     return done.failed + done_there.failed
+
+
+def settle_lists(workspace: Place) -> None:
+    """Work out what lists of the home store, and of this project's if it is ours, are sorted and filtered by."""
+    for store in (workspace.home_store, workspace.project_store):
+        if store.exists and not store.is_elsewhere:
+            # A list works out what is open.
+            with suppress(BackstoryError):
+                cost_bounds.settle(store)
 
 
 def derive_all(

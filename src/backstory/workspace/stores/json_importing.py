@@ -17,7 +17,7 @@ from backstory.ingest.import_folder import staging
 from backstory.ingest.json_import import Damaged, JsonImport
 from backstory.store.intake import ingesting
 from backstory.store.tables import boarding
-from backstory.workspace.stores.importing import derive_all, no_progress
+from backstory.workspace.stores.importing import derive_all, no_progress, settle_lists
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,6 +95,7 @@ def import_json(
             done.removed = replication.take_removals(store, reader.removed)
             done.board_items = boarding.take(store, reader.board_items)
     derived = derive_all(workspace, progress, only_stale=True)
+    settle_lists(workspace)
     done.failed += [NotImported(session=each.session, reason=f"not derived: {each.reason}") for each in derived.failed]
     return done
 

@@ -38,7 +38,7 @@ from backstory.store.tables import sessions as stored_sessions
 from backstory.store.tables.queue import Queue
 from backstory.workspace.runs.running import pending_runs
 from backstory.workspace.runs.writable import prepare_store
-from backstory.workspace.stores.importing import no_progress
+from backstory.workspace.stores.importing import no_progress, settle_lists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -269,6 +269,7 @@ def _perform(workspace: Workspace, ours: Store, theirs: Store, merged: Merged, p
         with progress("Deriving") as note:
             failed = reindex(ours, now=workspace.now(), only_stale=True, progress=note).failed
         merged.problems += [f"{each.session} could not be derived anew: {each.reason}" for each in failed]
+        settle_lists(workspace)
 
 
 @contextmanager
