@@ -7,10 +7,14 @@ import re
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from backstory.agents import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 SOURCE = Path(__file__).parent.parent / "src" / "backstory"
 NOUNS = {
@@ -104,32 +108,36 @@ def is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-@pytest.mark.parametrize("path", IN_ROOMS, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_point_down(path: Path) -> None:
-    allowed = MAY_IMPORT[layer(name(path))] | ({"ask"} if path == FACADE else set())
-    ours = {each for each in imports(path) if each.startswith("backstory.")}
-    assert {each for each in ours if layer(each) not in allowed} == set()
+def each_with(paths: Iterable[Path], found: Callable[[Path], object]) -> dict[str, object]:
+    """Return what was found, by module, of those where anything was."""
+    return {name(path): each for path in paths if (each := found(path))}
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in IN_ROOMS if ROOMS.get(path.relative_to(SOURCE).parts[0]) == "pure"],
-    ids=lambda path: path.stem,
-)
-def test_a_pure_room_knows_no_files_clock_or_network(path: Path) -> None:
-    assert {each.split(".")[0] for each in imports(path)} & IMPURE == set()
+def test_imports_point_down() -> None:
+    def pointing_up(path: Path) -> set[str]:
+        allowed = MAY_IMPORT[layer(name(path))] | ({"ask"} if path == FACADE else set())
+        ours = {each for each in imports(path) if each.startswith("backstory.")}
+        return {each for each in ours if layer(each) not in allowed}
+
+    assert each_with(IN_ROOMS, pointing_up) == {}
+
+
+def test_a_pure_room_knows_no_files_clock_or_network() -> None:
+    pure = [path for path in IN_ROOMS if ROOMS.get(path.relative_to(SOURCE).parts[0]) == "pure"]
+    assert len(pure) > 30
+    assert each_with(pure, lambda path: {each.split(".")[0] for each in imports(path)} & IMPURE) == {}
 
 
 WORKSPACE = [path for path in IN_ROOMS if path.is_relative_to(SOURCE / "workspace")]
 
 
-@pytest.mark.parametrize("path", WORKSPACE, ids=lambda path: path.stem)
-def test_the_workspace_has_no_terminal_and_no_environment(path: Path) -> None:
-    known = {"os"} if path.stem == "opening" else set()
-    assert {each.split(".")[0] for each in imports(path)} & {"os", "sys", "click", "rich"} == known
-    assert {node.id for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Name)} & {
-        "print", "input",
-    } == set()  # fmt: skip
+def test_the_workspace_has_no_terminal_and_no_environment() -> None:
+    def of_a_terminal(path: Path) -> set[str]:
+        names = {node.id for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Name)}
+        modules = {each.split(".")[0] for each in imports(path)}
+        return (modules & {"os", "sys", "click", "rich"}) | (names & {"print", "input"})
+
+    assert each_with(WORKSPACE, of_a_terminal) == {"backstory.workspace.opening": {"os"}}
 
 
 COMMANDS = [path for path in IN_ROOMS if path.match("cli/commands/*_command.py")]
@@ -141,15 +149,14 @@ MACHINERY = {
 """What a face asks the workspace for: spools, queues, who holds a session, where projects' stores are."""
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: path.stem)
-def test_no_command_imports_another(path: Path) -> None:
-    others = {name(each) for each in COMMANDS} - {name(path)}
-    assert imports(path) & others == set()
+def test_no_command_imports_another() -> None:
+    every = {name(each) for each in COMMANDS}
+    assert len(every) > 40
+    assert each_with(COMMANDS, lambda path: imports(path) & (every - {name(path)})) == {}
 
 
-@pytest.mark.parametrize("path", FACES, ids=lambda path: path.stem)
-def test_a_face_knows_no_spool_queue_or_lease(path: Path) -> None:
-    assert imports(path) & MACHINERY == set()
+def test_a_face_knows_no_spool_queue_or_lease() -> None:
+    assert each_with(FACES, lambda path: imports(path) & MACHINERY) == {}
 
 
 NAMES_GIT = re.compile(r"""["'](?:[^\s"']*/)?git(?:\.exe)?(?:["']|\s)""")
@@ -306,13 +313,17 @@ TESTS = Path(__file__).parent
 TEST_FILES = sorted(TESTS.rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", TEST_FILES, ids=lambda path: str(path.relative_to(TESTS)))
-def test_no_test_module_is_imported(path: Path) -> None:
+def test_no_test_module_is_imported() -> None:
     """What several of them need is in ``tests/support``; fixtures are in a conftest, which nobody imports either."""
+    found = {str(path.relative_to(TESTS)): imported_tests(path) for path in TEST_FILES}
+    assert {path: each for path, each in found.items() if each} == {}
+
+
+def imported_tests(path: Path) -> set[str]:
     nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
     asked = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     named = [node for node in nodes if isinstance(node, ast.ImportFrom)]
     asked += [f"{node.module or ''}.{alias.name}" for node in named for alias in node.names]
     parts = {part for each in asked if each.startswith(("tests", ".")) for part in each.split(".")}
-    assert {each for each in parts if each.startswith("test_") or each == "conftest"} == set()
-    assert [node.module for node in named if node.level] == [], "relative"
+    relative = {f"relative: {node.module}" for node in named if node.level}
+    return {each for each in parts if each.startswith("test_") or each == "conftest"} | relative
