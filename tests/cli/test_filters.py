@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +12,7 @@ import pytest
 from backstory.model import Outcome
 from backstory.runs.spool import RUNNING
 from backstory.workspace import questions
+from tests.support import claude_records
 from tests.support.shown_commands import commands
 
 if TYPE_CHECKING:
@@ -108,3 +110,26 @@ def test_the_earlier_meaning_of_model_in_a_report_is_refused(read_once: Shell) -
     done = read_once("report", "standup", "--write", "claude", "--model", "large")
     assert done.code == 2
     assert "--write-model" in done.err
+
+
+def test_the_folder_of_a_project_chooses_its_worktrees_and_what_began_below_it(bare: Shell) -> None:
+    tool = bare.home / "tool"
+    subprocess.run(["git", "init", "-q", tool], check=True)
+    subprocess.run(["git", "-C", tool, "remote", "add", "origin", "git@github.com:me/tool.git"], check=True)
+    (tool / "src").mkdir()
+    wanted = [tool / "src", "/gone/tool/.agent/worktrees/fix", "/gone/tool"]
+    for number, cwd in enumerate([*wanted, "/gone/tool2"]):
+        record = json.loads(claude_records.user("Go on")) | {"sessionId": f"{number}", "cwd": str(cwd)}
+        log = bare.home / ".claude" / "projects" / "-p" / f"{number:08}-0000-4000-8000-000000000000.jsonl"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(json.dumps(record) + "\n", "utf-8")
+    assert bare("ingest").code == 0
+    listed = {each["uid"]: each["cwd"] for each in bare("list", "--all", "--json").json()}
+    assert {listed[each] for each in uids(bare, "--project", str(tool))} == {str(tool / "src")}
+    assert {listed[each] for each in uids(bare, "--project", "/gone/tool/")} == {*wanted[1:]}
+
+
+@pytest.mark.parametrize("option", [f"--{each.name}" for each in questions.fields() if not each.choices])
+def test_a_value_that_is_longer_than_a_pattern_may_be_fits_nothing(read_once: Shell, option: str) -> None:
+    done = read_once("list", "--all", option, "x*" * 30_000)
+    assert (done.code in (0, 64), done.out) == (True, "")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from backstory.ask.known_values import called
+from backstory.derive.naming import main_folder
 from backstory.model import Relation
 from backstory.store import schema
 from backstory.store.tables import session_filter
@@ -40,23 +43,28 @@ def ids(db: apsw.Connection, wanted: Selection, among: Sequence[int] | None = No
 
 def of_project(db: apsw.Connection, typed: str, names: ProjectNames, moves: Moves | None) -> list[str]:
     """The uids of the sessions of a project: by the name that lists show, the end of it, or its folder as it is now."""
-    wanted, found, places = typed.rstrip("/").casefold() or typed, list[str](), dict[tuple[Any, ...], bool]()
-    for uid, created, *place in db.execute("select uid, created, project, repository, root, cwd from sessions"):
-        key = (*place, created if moves else None)
-        if key not in places:
-            places[key] = _is_of_project(wanted, _moved(place, str(created), moves), names)
-        if places[key]:
-            found.append(str(uid))
+    wanted, found, places = typed.rstrip("/").casefold() or typed, list[str](), dict[tuple[str | None, ...], bool]()
+    rows = db.execute(
+        f"select json_group_array(uid), {'created' if moves else 'null'}, project, repository, root, cwd "
+        "from sessions group by 2, 3, 4, 5, 6"
+    )
+    for uids, created, *recorded in rows:
+        place = _moved(recorded, str(created), moves)
+        if place not in places:
+            places[place] = _is_of_project(wanted, place, names)
+        found += msgspec.json.decode(str(uids)) if places[place] else ()
     return found
 
 
-def _moved(place: list[Any], created: str, moves: Moves | None) -> list[str | None]:
-    return [each and moves.here(each, created) for each in place] if moves else place
+def _moved(place: list[Any], created: str, moves: Moves | None) -> tuple[str | None, ...]:
+    return tuple(each and moves.here(each, created) for each in place) if moves else tuple(place)
 
 
-def _is_of_project(wanted: str, place: list[str | None], names: ProjectNames) -> bool:
-    name = names.of(*place).name.casefold()
-    folders = [each.casefold() for each in (place[0], place[3]) if each]
+def _is_of_project(wanted: str, place: tuple[str | None, ...], names: ProjectNames) -> bool:
+    project, repository, root, cwd = place
+    name = names.of(project, repository, root, cwd).name.casefold()
+    # Of a worktree that an agent made, also the folder in which it lies.
+    folders = [each.casefold() for each in (project, root, cwd, main_folder(project or cwd or "")) if each]
     return name == wanted or name.endswith(f"/{wanted}") or wanted in folders
 
 

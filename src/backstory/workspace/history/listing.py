@@ -79,10 +79,14 @@ class Listing:
         """A page of the sessions that are listed here, each once, in the order that is asked for."""
         wanted, page = wanted or SessionFilter(), page or Page()
         stores = self.stores(everywhere=wanted.everywhere)
+        return self._page(stores, [self.filter_of(store, wanted) for store in stores], wanted, page)
+
+    def _page(self, stores: list[Store], asked: list[ListFilter], wanted: SessionFilter, page: Page) -> SessionPage:
+        """A page of what these stores have. ``asked``: the filter for each, which may take a look at all sessions."""
         most, backwards = page.most, page.before is not None
         # A cost is computed when it is asked for, so no store can sort by it.
         ways = self._by_cost if page.sort == "cost" else self._merged
-        found = list(islice(ways(stores, wanted, page, most), most))
+        found = list(islice(ways(stores, asked, page, most), most))
         goes_on = most is not None and len(found) == most
         shown = found[:-1] if goes_on else found
         if backwards:
@@ -92,7 +96,7 @@ class Listing:
         places = [(each.store, each.session) for each in shown]
         return SessionPage(
             sessions=self.values(stores, places, running, running, everywhere=wanted.everywhere),
-            total=len(shown) if is_whole else self._total(stores, wanted),
+            total=len(shown) if is_whole else self._total(stores, asked),
             has_more=page.before != END if backwards else goes_on,
             has_earlier=goes_on if backwards else page.after is not None,
             start=_cursor(shown[0], page.sort) if shown else None,
@@ -101,17 +105,20 @@ class Listing:
 
     def pages(self, wanted: SessionFilter, first: int) -> Iterator[SessionPage]:
         """The whole list, read as it is asked for: a page of ``first`` sessions, then larger and larger ones."""
-        page, limit = self.sessions(wanted, Page(limit=first)), first
+        stores, limit = self.stores(everywhere=wanted.everywhere), first
+        asked = [self.filter_of(store, wanted) for store in stores]
+        page = self._page(stores, asked, wanted, Page(limit=first))
         yield page
         while page.has_more:
             limit = min(limit * 4, LARGE_PAGE)
-            page = self.sessions(wanted, Page(limit=limit, after=page.end))
+            page = self._page(stores, asked, wanted, Page(limit=limit, after=page.end))
             yield page
 
     def count(self, wanted: SessionFilter | None = None) -> int:
         """Return the number of sessions in the whole list."""
         wanted = wanted or SessionFilter()
-        return self._total(self.stores(everywhere=wanted.everywhere), wanted)
+        stores = self.stores(everywhere=wanted.everywhere)
+        return self._total(stores, [self.filter_of(store, wanted) for store in stores])
 
     def session(self, store: Store, session: Session) -> ListedSession:
         """One session that was found in a store, as it is listed."""
@@ -127,7 +134,8 @@ class Listing:
 
     def places(self, stores: list[Store], wanted: SessionFilter) -> list[_Place]:
         """All sessions of the list, in its order, each as its store has it."""
-        return [(each.store, each.session) for each in self._merged(stores, wanted, Page(), None)]
+        asked = [self.filter_of(store, wanted) for store in stores]
+        return [(each.store, each.session) for each in self._merged(stores, asked, Page(), None)]
 
     def sessions_of(self, uids: Sequence[str]) -> tuple[ListedSession, ...]:
         """These sessions, each from the store that wins, in this order; without those that no store has."""
@@ -176,10 +184,10 @@ class Listing:
         home = self._place.home_store
         return session_filter.condition_of(self.filter_of(home, wanted))
 
-    def _by_cost(self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None) -> Iterator[_Found]:
+    def _by_cost(self, stores: list[Store], asked: list[ListFilter], page: Page, most: int | None) -> Iterator[_Found]:
         """The sessions of a page by what they cost; of those before a place every cost is computed."""
         is_whole = most is None or page.before is not None
-        bounded = self._merged(stores, wanted, Page(sort="cost"), None if is_whole else COSTS_AT_ONCE)
+        bounded = self._merged(stores, asked, Page(sort="cost"), None if is_whole else COSTS_AT_ONCE)
         ordered = _dearest(stores, bounded)
         if page.before is not None:
             ordered = reversed(list(ordered))
@@ -189,19 +197,19 @@ class Listing:
             ordered = (each for each in ordered if is_wanted(_place(each.at, each.number)))
         return ordered
 
-    def _merged(self, stores: list[Store], wanted: SessionFilter, page: Page, most: int | None) -> Iterator[_Found]:
-        lists = [self._listed(stores, n, wanted, page, most) for n in range(len(stores))]
+    def _merged(self, stores: list[Store], asked: list[ListFilter], page: Page, most: int | None) -> Iterator[_Found]:
+        lists = [self._listed(stores, n, each, page, most) for n, each in enumerate(asked)]
         return (found for found, is_taken in merge(*lists, key=_order, reverse=page.before is None) if not is_taken)
 
     def _listed(
-        self, stores: list[Store], number: int, wanted: SessionFilter, page: Page, most: int | None
+        self, stores: list[Store], number: int, asked: ListFilter, page: Page, most: int | None
     ) -> Iterator[tuple[_Found, bool]]:
         """The sessions of the store of this number, read as they are asked for, and whether a better one has each.
 
         Those are passed on, too: how far this list is shows that no more of it need be read.
         """
         store, better = stores[number], stores[:number]
-        asked, limit = self.filter_of(store, wanted), -1 if most is None else most
+        limit = -1 if most is None else most
         by_cost = page.sort == "cost"
         bounds = store.ask(cost_bounds.beside_keys, price_table(store.prices_file)) if by_cost else None
         at, backwards = _at_in(number, stores, page.cursor), page.before is not None
@@ -231,9 +239,9 @@ class Listing:
         """The sessions of a store that stand for those of stores behind it; as in ``_taken``."""
         return set(store.uids()) - (self._place.conflicts if store.is_elsewhere else set())
 
-    def _total(self, stores: list[Store], wanted: SessionFilter) -> int:
+    def _total(self, stores: list[Store], asked: list[ListFilter]) -> int:
         """Count all sessions of owners that have a store here; no uid needs to be compared for it."""
-        counts = [_counts(store, self.filter_of(store, wanted)) for store in stores]
+        counts = [_counts(store, each) for store, each in zip(stores, asked, strict=True)]
         owners = {owner for each in counts for owner in each}
         in_conflict = len(self._place.conflicts) if any(store.is_elsewhere for store in stores) else 0
         return sum(max(each.get(owner, 0) for each in counts) for owner in owners) + in_conflict
