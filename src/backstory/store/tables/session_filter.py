@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _REF = r"(?i)(?:(pr|issue|commit)[:\s#]?\s*)?(?:([\w.-]+(?:/[\w.-]+)+)[#!@])?[#!]?([0-9a-z]+|[a-z][a-z0-9]+-[0-9]+)"
 _HASH = lazy_regex(r"[0-9a-f]{4,64}")
+PATTERN_BYTES_MAX = 50_000
+"""The longest pattern that SQLite takes."""
 
 
 class Selection(Struct, frozen=True, kw_only=True):
@@ -204,7 +206,12 @@ TITLED = (
 
 def title_pattern(title: str) -> str:
     """Return the pattern of titles with a text in them; of any title where that is empty."""
-    return f"*{_glob_quoted(folded(title))}*" if title.strip() else "?*"
+    return _within(f"*{_glob_quoted(folded(title))}*") if title.strip() else "?*"
+
+
+def _within(pattern: str) -> str:
+    """A pattern, or one that nothing fits where SQLite would refuse it: no name or path is as long."""
+    return pattern if len(pattern.encode()) <= PATTERN_BYTES_MAX else ""
 
 
 def _of_kind(wanted: Selection) -> tuple[list[str], list[object]]:
@@ -277,7 +284,7 @@ def _of_repository(typed: str) -> tuple[str, list[object]]:
 
 def _of_branch(typed: str) -> tuple[str, list[object]]:
     """Sessions that were on a git branch at any time."""
-    fits = "branch glob ?" if "*" in typed else "branch = ?"
+    fits, typed = ("branch glob ?", _within(typed)) if "*" in typed else ("branch = ?", typed)
     return f"(s.{fits} or s.id in (select session_id from session_branches where {fits}))", [typed, typed]
 
 
@@ -285,7 +292,7 @@ def _of_model(typed: str) -> tuple[str, list[object]]:
     """Sessions in which a model of this name answered."""
     return (
         "exists (select 1 from turns where session_id = s.id and model like ? escape '!')",
-        ["%" + re.sub(r"[!%_]", r"!\g<0>", typed.strip()) + "%"],
+        [_within("%" + re.sub(r"[!%_]", r"!\g<0>", typed.strip()) + "%")],
     )
 
 
@@ -302,7 +309,7 @@ def _of_paths(typed: list[str]) -> tuple[str, list[object]]:
 
 def patterns_of(typed: list[str]) -> list[str]:
     """Patterns for the whole paths of such files."""
-    return [pattern for each in typed for pattern in _patterns(each)]
+    return [_within(pattern) for each in typed for pattern in _patterns(each)]
 
 
 def _patterns(typed: str) -> list[str]:
