@@ -733,3 +733,12 @@ def test_history_that_an_error_of_sql_quotes_is_data_too(shared: History) -> Non
 def label(history: History) -> str:
     """What tools call the session of this folder."""
     return str(re.findall(r"Session (\w+)", history.call("get_session", session=HERE).history)[0])
+
+
+def test_a_subagent_that_worked_in_another_repository_is_in_no_sum_and_no_recap(history: History) -> None:
+    records = [*asked("The heron plan"), *called("mcp__heron__get", "h1", {}, "ok"), *answered("Done.")]
+    history.write_log("77777777-0000-4000-8000-000000000007", history.other, records, parent=HERE)
+    assert history.shell("ingest").code == 0
+    assert "mcp__heron__get" in history.shell("stats", "--here", "--by", "tool").out
+    assert "heron" not in history.call("stats", by="tool").text
+    assert "heron" not in history.call("recap", session=HERE).text

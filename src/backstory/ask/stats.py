@@ -52,6 +52,8 @@ class StatsQuestion(Struct, frozen=True, kw_only=True):
     """
 
     wanted: ListFilter
+    among: frozenset[int] | None = None
+    """Only these sessions; None: all."""
     groupings: tuple[By | None, ...] = (None,)
     zone: tzinfo | None = None
     but_sessions: frozenset[str] = frozenset()
@@ -122,6 +124,8 @@ def members_of(db: apsw.Connection, costs: Costs, asked: StatsQuestion) -> Count
     tops = {child: _top(child, parents, shown) for child in parents}
     roots = _roots(db, asked, set(tops.values()))
     root_of = {each: each for each in roots} | {child: top for child, top in tops.items() if top in roots}
+    if asked.among is not None:
+        root_of = {each: root for each, root in root_of.items() if each in asked.among}
     return CountedSessions(roots, root_of)
 
 

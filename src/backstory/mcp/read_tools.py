@@ -6,6 +6,7 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from backstory import model
 from backstory.chronicle.report import Report, outline_lines
@@ -168,7 +169,9 @@ class SumUp(McpTool, frozen=True, kw_only=True):
         from backstory.chronicle import recap
 
         found = recap.recap(history.reader, history.find(self.session))
-        return _drawn(recap.report(found), SESSION_CHARS, remarks)
+        # A subagent that worked in another project is of that one's scope.
+        seen = tuple(each for each in found.subagents if history.sees(each.uid))
+        return _drawn(recap.report(replace(found, subagents=seen)), SESSION_CHARS, remarks)
 
 
 class Sums(FilteredTool, frozen=True, kw_only=True):
@@ -188,7 +191,8 @@ class Sums(FilteredTool, frozen=True, kw_only=True):
 
         said, wanted = list[str](), self.wanted()
         if self.by == "tool":
-            calls = history.reader.tool_stats(StatsQuery(wanted=history.listed(wanted)), of_home=True)
+            query = StatsQuery(wanted=history.listed(wanted), among=history.visible)
+            calls = history.reader.tool_stats(query, of_home=True)
             section, is_empty = cost.tools_report(calls), not calls.tools
         else:
             sums = history.stats(wanted, self.by or None)

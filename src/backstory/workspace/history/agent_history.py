@@ -100,7 +100,7 @@ class AgentHistory:
         )
 
     @cached_property
-    def _visible(self) -> frozenset[int]:
+    def visible(self) -> frozenset[int]:
         """The ids of the sessions that may be asked for, without the one that asks."""
         return (
             self._workspace.home_store.ask_or(
@@ -119,7 +119,8 @@ class AgentHistory:
 
     def stats(self, only: Mapping[str, Any], by: By | None) -> Stats:
         """Return sums over the turns of the sessions that may be asked for, all of which the home store has."""
-        return self.reader.stats(StatsQuery(wanted=self.listed(only), by=by), of_home=True)
+        query = StatsQuery(wanted=self.listed(only), among=self.visible, by=by)
+        return self.reader.stats(query, of_home=True)
 
     def listed(self, only: Mapping[str, Any]) -> SessionFilter:
         """Return the filter of these sessions for a list of the home store. ``only``: keywords of a selection."""
@@ -178,7 +179,7 @@ class AgentHistory:
             if self.scope.is_here and path.startswith(f"{root}/"):
                 path = path.removeprefix(f"{root}/")
         return self._workspace.home_store.ask_or(
-            [], calls_made.touches, path, self._visible, self._workspace.home_store.moves
+            [], calls_made.touches, path, self.visible, self._workspace.home_store.moves
         )
 
     def sessions(self, ids: Sequence[int]) -> dict[int, Session]:
@@ -192,11 +193,16 @@ class AgentHistory:
 
         store = self._workspace.home_store
         repository = key_of(self._workspace.folder).repository if self.scope.is_here else None
-        scope = SqlScope(session_ids=self._visible, mask=mask, repository=repository)
+        scope = SqlScope(session_ids=self.visible, mask=mask, repository=repository)
         full_form = full_form_of(store)
         return store.execute_read_only(
             statement, limit, timeout_s=SQL_TIMEOUT_S, full_form=full_form, scope=scope, is_cancelled=self._is_cancelled
         )
+
+    def sees(self, uid: str) -> bool:
+        """Return True unless a session is out of the scope."""
+        home = self._workspace.home_store
+        return not home.has(uid) or home.session(uid).id in self.visible | self._own
 
     def find(self, words: str) -> LocatedSession:
         """The session that is meant. Raises SessionNotFound, SessionAmbiguous, OutOfScope."""

@@ -32,9 +32,11 @@ class StatsQuery(Struct, frozen=True, kw_only=True):
     """The turns to count: those that began between ``since`` and ``until``, of sessions that the other filters choose.
 
     ``zone``: where days begin; None: the system's. ``is_estimated``: also what lower bounds of costs may come to.
+    ``among``: only of these sessions of the home store, by id; None: of all.
     """
 
     wanted: SessionFilter
+    among: frozenset[int] | None = None
     by: By | None = None
     zone: tzinfo | None = None
     is_estimated: bool = True
@@ -149,8 +151,8 @@ def asked_of_each(
     for store in stores:
         wanted = listing.filter_of(store, query.wanted)
         asked = StatsQuestion(
-            wanted=wanted, groupings=tuple(groupings), zone=query.zone, but_sessions=sessions, but_turns=turns,
-            is_estimated=query.is_estimated, report=report, names=listing.project_names(),
+            wanted=wanted, among=query.among, groupings=tuple(groupings), zone=query.zone, but_sessions=sessions,
+            but_turns=turns, is_estimated=query.is_estimated, report=report, names=listing.project_names(),
         )  # fmt: skip
         found.append((store, asked))
         if store is not stores[-1]:
