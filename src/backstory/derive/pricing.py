@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from enum import StrEnum
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -141,6 +140,8 @@ class PriceTable:
     @property
     def mark(self) -> str:
         """A text that another table with other prices does not have."""
+        from hashlib import sha256  # a plain list asks for none
+
         return sha256(msgspec.json.encode([sorted(self._credits), self._prices])).hexdigest()[:16]
 
     def price(self, agent: str, model: str | None, day: str | None) -> Price | None:
