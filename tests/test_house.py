@@ -38,7 +38,7 @@ ROOMS = {
     "cli": Budget(11_200, 82, "a module a command, with two examples in its help; a report is drawn once"),
     "conversation": Budget(2_230, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        6_925, 29, "facts of events and their words, prices, names of projects, and secrets with 150 kinds as data"
+        6_926, 29, "facts of events and their words, prices, names of projects, and secrets with 150 kinds as data"
     ),
     "exchange": Budget(3_150, 12, "copies, merges, imports; what a row is, the schema says"),
     "export": Budget(2_850, 17, "other programs' logs, restored or written"),
