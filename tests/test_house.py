@@ -54,7 +54,7 @@ ROOMS = {
         "the file, a reader a thread, its tables, one filter of sessions, keys of lists; reasons",
     ),
     "workspace": Budget(
-        11_340,
+        11_360,
         59,
         "what faces ask, the fields of every question, pages with cursors; folders that are gone",
     ),

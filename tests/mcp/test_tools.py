@@ -131,6 +131,13 @@ def test_a_search_has_the_filter_of_the_commands(shared: History, only: dict[str
     assert ("marmot parser returns" in said.history) is is_found
 
 
+def test_a_server_of_one_repository_does_not_tell_which_tools_others_called(shared: History) -> None:
+    assert "Nothing found" in shared.call("search_sessions", query="marmot", tool="NoSuchTool").text
+    for by in ("", "tool"):
+        assert "Nothing to count" in shared.call("stats", by=by, tool="NoSuchTool").text
+        assert "Nothing to count" not in shared.call("stats", by=by, tool="edit").text
+
+
 def counted(said: Said) -> dict[str, str]:
     return dict(re.findall(r"^- (\w+): (.+)$", said.history, re.MULTILINE))
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from backstory.ask import calls_made, scoped
 from backstory.conversation.board import AGENT
-from backstory.errors import OutOfScope, RecordNotFound, SessionAmbiguous, SessionNotFound
+from backstory.errors import OutOfScope, RecordNotFound, SessionAmbiguous, SessionNotFound, UnknownTool
 from backstory.search.query import whole_texts
 from backstory.search.snippet import snippet
 from backstory.store.tables import events
@@ -115,7 +115,14 @@ class AgentHistory:
 
     def search(self, text: str, only: Mapping[str, Any], limit: int) -> SearchAnswer:
         """The best hit of each session that has these words. ``only``: the filter, as keywords of a query."""
-        return self._workspace.reader.search(self._limited(SearchQuery(text=text, limit=limit, **only)))
+        query = self._limited(SearchQuery(text=text, limit=limit, **only))
+        try:
+            return self.reader.search(query)
+        except UnknownTool:
+            if not self.scope.is_here:
+                raise
+            # Which tools other repositories' sessions called is not for this one to know.
+            return self.reader.search(replace(query, tool=None, uids=()))
 
     def stats(self, only: Mapping[str, Any], by: By | None) -> Stats:
         """Return sums over the turns of the sessions that may be asked for, all of which the home store has."""
@@ -124,6 +131,10 @@ class AgentHistory:
 
     def listed(self, only: Mapping[str, Any]) -> SessionFilter:
         """Return the filter of these sessions for a list of the home store. ``only``: keywords of a selection."""
+        if self.scope.is_here and (tool := only.get("tool")):
+            # Whether sessions of other repositories called it is not for this one to know: no refusal says so.
+            called = self._workspace.home_store.ask_or([], scoped.of_tool, tool)
+            only = {**only, "tool": None, "uids": tuple(called)}
         scope, asking = self.scope.wanted, () if self.asking is None else (self.asking.uid,)
         place = {"project": scope.project, "folder": scope.folder, "owner": scope.owner, "but_uids": asking}
         return SessionFilter(**{**only, **place}, everywhere=True)
