@@ -133,3 +133,15 @@ def test_the_folder_of_a_project_chooses_its_worktrees_and_what_began_below_it(b
 def test_a_value_that_is_longer_than_a_pattern_may_be_fits_nothing(read_once: Shell, option: str) -> None:
     done = read_once("list", "--all", option, "x*" * 30_000)
     assert (done.code in (0, 64), done.out) == (True, "")
+
+
+@pytest.mark.parametrize(
+    "only",
+    [("--grep", "a"), ("--model", "claude"), ("--status", "completed"), ("--tool", "Bash"), ("--project", "tool")],
+)
+def test_the_sql_that_explains_a_report_runs_with_every_filter(read_once: Shell, only: tuple[str, str]) -> None:
+    explained = read_once("report", "cost", "--since", "2020-01-01", *only, "--explain")
+    assert explained.code == 0
+    statement = explained.out.partition(";\n")[0]
+    done = read_once("sql", typed=statement)
+    assert (done.code, done.err) == (0, "")

@@ -178,13 +178,13 @@ OUTCOME = (
     # Of all ways not to succeed only the turn says which it was.
     # One that goes on after a summary has none.
     f"case s.completed when 1 then '{Outcome.COMPLETED}' when 0 then nullif(coalesce((select "
-    f"iif(stop_reason is '{STOPPED_TO_COMPACT}', '', outcome) from turns "
+    f"iif(stop_reason is '{STOPPED_TO_COMPACT}', '', outcome) from main.turns "
     f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}'), '') end"
 )
 """The outcome of a session's last turn; NULL while that is open."""
 FIRST_PROMPT = (
-    "(select substr(prompt, 1, 200) from turns t where session_id = s.id and prompt <> '' order by "
-    "s.relation is 'subagent' and exists (select 1 from turns where uid = t.uid and session_id = s.parent_id), "
+    "(select substr(prompt, 1, 200) from main.turns t where session_id = s.id and prompt <> '' order by "
+    "s.relation is 'subagent' and exists (select 1 from main.turns where uid = t.uid and session_id = s.parent_id), "
     "first_seq, id limit 1)"
 )
 """The first prompt of a session. A subagent may have been given its parent's turns: its task is what comes behind."""
@@ -225,7 +225,7 @@ def _of_kind(wanted: Selection) -> tuple[list[str], list[object]]:
     if agent is not None:
         conditions.append(
             "exists (select 1 from logs where session_id = s.id and agent = ? "
-            "union all select 1 from turns where session_id = s.id and agent = ?)"
+            "union all select 1 from main.turns where session_id = s.id and agent = ?)"
         )
         values += [agent, agent]
     return conditions, values
@@ -291,7 +291,7 @@ def _of_branch(typed: str) -> tuple[str, list[object]]:
 def _of_model(typed: str) -> tuple[str, list[object]]:
     """Sessions in which a model of this name answered."""
     return (
-        "exists (select 1 from turns where session_id = s.id and model like ? escape '!')",
+        "exists (select 1 from main.turns where session_id = s.id and model like ? escape '!')",
         [_within("%" + re.sub(r"[!%_]", r"!\g<0>", typed.strip()) + "%")],
     )
 
