@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+from backstory.ask.search import ROLES
 from backstory.model import Outcome
 from backstory.runs.spool import RUNNING
 from backstory.workspace import questions
@@ -38,6 +39,11 @@ def test_every_question_has_every_option_of_the_filter_with_the_same_words(name:
 def test_a_status_is_one_that_a_list_shows() -> None:
     (choices,) = (each.choices for each in questions.FILTER if each.name == "status")
     assert {*choices} == {*Outcome, RUNNING}
+
+
+def test_a_role_is_one_that_a_search_knows() -> None:
+    (choices,) = (each.choices for each in questions.FILTER if each.name == "role")
+    assert choices == tuple(sorted(ROLES))
 
 
 def uids(shell: Shell, *options: str) -> set[str]:
@@ -104,6 +110,26 @@ def test_a_filter_that_lets_nothing_through_writes_nothing(read_once: Shell, com
     assert (done.code, done.out) == (66, "")
     assert "No session has an answer of model 'no-such-model'" in done.err
     assert read_once(*command, "--model", "no-such-model").code == 2
+
+
+@pytest.mark.parametrize("name", ["agent", "repo", "project", "branch", "path", "tool", "model", "grep", "since"])
+def test_a_filter_without_a_value_does_not_mean_every_session(read_once: Shell, name: str, tmp_path: Path) -> None:
+    for blank in ("", " "):
+        done = read_once("export", "--all", f"--{name}", blank, "--format", "json", "-o", tmp_path / "all.json")
+        assert done.code == 2
+        assert f"--{name} needs a value" in done.err
+    assert not (tmp_path / "all.json").exists()
+
+
+def test_files_that_nobody_reads_are_restored_with_what_the_filter_lets_through(machine: Shell, tmp_path: Path) -> None:
+    unknown = machine.home / ".claude" / "projects" / "-w" / "unknown.jsonl"
+    unknown.parent.mkdir(parents=True, exist_ok=True)
+    unknown.write_bytes(b'{"kind": "of no agent"}\n')
+    assert machine("ingest").code == 0
+    unread = {each["uid"] for each in machine("list", "--all", "--unread", "--json").json()} - uids(machine)
+    done = machine("restore", "--all", "--agent", "claude", "--to", tmp_path / "logs", "--json")
+    assert unread
+    assert unread <= {each["session"] for each in done.json()}
 
 
 def test_the_earlier_meaning_of_model_in_a_report_is_refused(read_once: Shell) -> None:

@@ -20,13 +20,12 @@ class Clock:
 
 
 def least_cpu_seconds(call: Callable[[], object], enough: float) -> float:
-    """CPU seconds of the fastest of at most nine calls: until one takes less than `enough`.
+    """CPU seconds of the fastest of at most three calls: until one takes less than `enough`.
 
-    A single call may hold a collection of everything that the tests before it have left, and the next ones fall into
-    the same moment of a busy machine.
+    A single call may hold a collection of everything that the tests before it have left.
     """
     seconds: list[float] = []
-    while len(seconds) < 9 and min(seconds, default=enough) >= enough:
+    while len(seconds) < 3 and min(seconds, default=enough) >= enough:
         begun = time.process_time()
         call()
         seconds.append(time.process_time() - begun)

@@ -249,6 +249,9 @@ def _with_fields(function: Callable[..., Any], *, of_events: bool) -> Callable[.
     @wraps(function)
     def with_filter(*args: Any, **how: Any) -> Any:
         app, typed = click.get_current_context().obj, {each.name: how.pop(f"only_{each.name}") for each in asked}
+        if blank := next((name for name, text in typed.items() if text is not None and not text.strip()), None):
+            # A variable of a script that is not set: it must not mean every session.
+            raise click.UsageError(f"--{blank} needs a value. Leave it out for every session.")
         home = app.user_home if typed.get("path") or typed.get("project") else None
         return function(*args, chosen=questions.read(typed, app.cwd, home), **how)
 

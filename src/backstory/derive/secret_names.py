@@ -219,14 +219,13 @@ def is_secret(kind: str, value: str, *, quoted: bool) -> bool:
     """Tell a secret under a secret's name from a placeholder, type, variable or path."""
     if not NAMED_CHARS_MIN <= len(value) <= NAMED_CHARS_MAX or value.split() != [value] or PLACEHOLDER.fullmatch(value):
         return False
-    has_digit = any(map(str.isdigit, value))
     if kind == "password":
-        if _PLACE.match(value) and value.count("/") + value.count("\\") > 1:
-            return False
+        is_place, has_digit = _PLACE.match(value) is not None, any(map(str.isdigit, value))
         if quoted:
-            return has_digit or len(value) >= 8
-        is_odd = has_digit or _SIGNS.search(value) is not None or (len(value) >= 16 and _DASHED_WORDS.fullmatch(value))
-        return bool(is_odd) and not CODE.fullmatch(value) and not _PLACE.match(value)
+            return (has_digit or len(value) >= 8) and not (is_place and value.count("/") + value.count("\\") > 1)
+        if is_place or CODE.fullmatch(value):
+            return False
+        return has_digit or bool(_SIGNS.search(value) or (len(value) >= 16 and _DASHED_WORDS.fullmatch(value)))
     if len(value) < 8 or _NUMBERS.fullmatch(value) or _is_place(value) or CODE.fullmatch(value):
         return False
     return is_mixed(value)
@@ -256,7 +255,7 @@ def _value_behind(text: str, start: int, at: int, stem: str) -> FoundSecret | No
         return None
     before = text[max(start - 60, 0) : start]
     named = before[len(before.rstrip(_NAME_LETTERS)) :]
-    if _NO_SECRETS.search(named) or (equals.re.groups == 1 and not named.startswith("-")):
+    if (named and _NO_SECRETS.search(named)) or (equals.re.groups == 1 and not named.startswith("-")):
         return None
     if opened is None and _IN_LOGIN.search(text[max(start - 200, 0) : start]):
         at_sign = text.find("@", value, end)

@@ -47,6 +47,8 @@ TOOL_FOR = {
     "show": "get_session",
     "tree": "get_session",
     "sql": "session_store_sql",
+    "stats": "stats",
+    "report recap": "recap",
     "board list": "board action=list",
     "board prune": "board action=prune",
 }

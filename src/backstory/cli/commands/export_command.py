@@ -83,7 +83,7 @@ def command(
         return
     if target is None or at is not None or cwd is not None or is_written or undo:
         raise click.UsageError(f"The format {form} needs -o; --at, --cwd, --write and --undo are for logs of agents.")
-    wanted = SessionFilter(**chosen, everywhere=everything) if chosen or here else None
+    wanted = SessionFilter(**chosen, everywhere=everything, unread=bool(chosen)) if chosen or here else None
     _export(
         app, sessions, wanted, form, target, everything=everything, here=here, exact=exact, no_bytes=no_bytes,
         force=force, redact=redact, as_json=as_json,

@@ -70,7 +70,7 @@ def command(
     else:
         named = [(each.store, each.session) for each in map(app.workspace.resolve, sessions)]
         if chosen:
-            named = chosen_sessions(app, SessionFilter(**chosen, everywhere=True))
+            named = chosen_sessions(app, SessionFilter(**chosen, everywhere=True, unread=True))
         _restore(app, named, target, force=force, as_json=as_json)
 
 
