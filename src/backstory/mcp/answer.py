@@ -205,8 +205,8 @@ class McpTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Return the tool with its arguments as a model gave them. Raises ValidationError."""
         names = {each.name: each.name for each in cls.filters} | ({"repository": "repo"} if cls.filters else {})
         only = {names[name]: value for name, value in given.items() if name in names}
-        rest = {name: value for name, value in given.items() if name not in names}
-        return msgspec.convert(rest | ({"only": only} if only else {}), cls, strict=False)
+        rest = {name: value for name, value in given.items() if name not in names} | ({"only": only} if only else {})
+        return msgspec.convert(rest, cls, strict=False)
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         """Return the tool's answer; ``remarks``: those that follow it anyway. Raises BackstoryError."""

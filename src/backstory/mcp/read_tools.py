@@ -187,12 +187,10 @@ class Sums(FilteredTool, frozen=True, kw_only=True):
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         from backstory.chronicle import cost
-        from backstory.workspace.history.stats import StatsQuery
 
         said, wanted = list[str](), self.wanted()
         if self.by == "tool":
-            query = StatsQuery(wanted=history.listed(wanted), among=history.visible)
-            calls = history.reader.tool_stats(query, of_home=True)
+            calls = history.tool_stats(wanted)
             section, is_empty = cost.tools_report(calls), not calls.tools
         else:
             sums = history.stats(wanted, self.by or None)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from backstory.workspace.history.fixes import Fix
     from backstory.workspace.history.searching import SearchAnswer
     from backstory.workspace.history.sessions import ListedSession
-    from backstory.workspace.history.stats import Stats
+    from backstory.workspace.history.stats import Stats, ToolStats
     from backstory.workspace.history.transcript import ListedTurn
     from backstory.workspace.reader import Reader
     from backstory.workspace.workspace import Workspace
@@ -126,11 +126,15 @@ class AgentHistory:
 
     def stats(self, only: Mapping[str, Any], by: By | None) -> Stats:
         """Return sums over the turns of the sessions that may be asked for, all of which the home store has."""
-        query = StatsQuery(wanted=self.listed(only), among=self.visible, by=by)
+        query = StatsQuery(wanted=self._listed(only), among=self.visible, by=by)
         return self.reader.stats(query, of_home=True)
 
-    def listed(self, only: Mapping[str, Any]) -> SessionFilter:
-        """Return the filter of these sessions for a list of the home store. ``only``: keywords of a selection."""
+    def tool_stats(self, only: Mapping[str, Any]) -> ToolStats:
+        """Return the calls of tools in them. ``only``: the filter, as keywords of a selection."""
+        query = StatsQuery(wanted=self._listed(only), among=self.visible)
+        return self.reader.tool_stats(query, of_home=True)
+
+    def _listed(self, only: Mapping[str, Any]) -> SessionFilter:
         if self.scope.is_here and (tool := only.get("tool")):
             # Whether sessions of other repositories called it is not for this one to know: no refusal says so.
             called = self._workspace.home_store.ask_or([], scoped.of_tool, tool)
