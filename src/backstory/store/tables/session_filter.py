@@ -225,7 +225,7 @@ def _of_kind(wanted: Selection) -> tuple[list[str], list[object]]:
     if agent is not None:
         conditions.append(
             "exists (select 1 from logs where session_id = s.id and agent = ? "
-            "union all select 1 from main.turns where session_id = s.id and agent = ?)"
+            "union all select 1 from turns where session_id = s.id and agent = ?)"
         )
         values += [agent, agent]
     return conditions, values
