@@ -1247,7 +1247,7 @@ class BranchNotFound(BackstoryError):
     def __init__(self, wanted: str) -> None:
         super().__init__(
             f"No branch is called {wanted[:80]!r}. Use a name or number from `",
-            Next("branches"),
+            Next("tree branches"),
             "`, or a record: @12.",
         )
 
@@ -1259,7 +1259,7 @@ class BranchRemoved(BackstoryError):
 
     def __init__(self, seq: int) -> None:
         super().__init__(
-            f"@{seq} is on a branch that was removed. Bring it back with: ", Next("branch restore", f"@{seq}")
+            f"@{seq} is on a branch that was removed. Bring it back with: ", Next("tree restore", f"@{seq}")
         )
 
 
@@ -1333,7 +1333,7 @@ class BranchNameTaken(BackstoryError):
     exit_code = 64
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"A branch is called {name[:80]!r}. Choose another name, or: ", Next("branch unname", "NAME"))
+        super().__init__(f"A branch is called {name[:80]!r}. Choose another name, or: ", Next("tree unname", "NAME"))
 
 
 class BranchNameUnusable(BackstoryError):
@@ -1353,7 +1353,7 @@ class BranchShared(BackstoryError):
     def __init__(self, branch: str) -> None:
         super().__init__(
             f"Other branches begin inside the last turn of {branch[:80]!r}, so no turn belongs to it alone. `",
-            Next("branch rm", "@N"),
+            Next("tree rm", "@N"),
             "` removes the turn of record N and everything after it.",
         )
 

@@ -135,6 +135,13 @@ def test_commands_are_offered_behind_help(typing: Typing) -> None:
     assert typing("help", "search", "") == []
 
 
+def test_commands_are_offered_where_a_session_may_be_one(typing: Typing, read_once: Shell) -> None:
+    assert typing("tree", "bran")[0] == "branches"
+    assert typing("tree", "-S", "bran") == typing("show", "bran")
+    assert typing("tree", "")[-len(typing("show", "")) :] == typing("show", "") != []
+    assert typing("tree", "scan", "") == typing("show", "")
+
+
 def test_nothing_is_offered_where_nothing_was_read(
     typing: Typing, bare: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -282,14 +282,14 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "queue clear": [("S1",)],
     "queue run": [("S1",), ("S1", "--json")],
     "tree": [("S1",), (UID,), ("S1", "--json")],
-    "scan": [("S1",), (UID,), (UID, "--json")],
-    "branches": [("S1",), (UID,), ("S1", "--json")],
+    "tree scan": [("S1",), (UID,), (UID, "--json")],
+    "tree branches": [("S1",), (UID,), ("S1", "--json")],
     "checkout": [("-S", "S1", f"branch {EVIL_NAME}"), (EVIL_NAME,)],
-    "branch name": [("-S", "S1", f"other {EVIL_NAME}")],
-    "branch unname": [("-S", "S1", f"branch {EVIL_NAME}"), ("-S", "S1", EVIL_NAME)],
-    "branch rm": [("-S", "S1", "@1"), ("-S", "S1", "-y", "@1"), ("-S", "S1", EVIL_NAME)],
-    "branch restore": [("-S", "S1"), ("-S", "S1", EVIL_NAME)],
-    "branch prune": [("-S", "S1"), ("-S", "S1", "-y")],
+    "tree name": [("-S", "S1", f"other {EVIL_NAME}")],
+    "tree unname": [("-S", "S1", f"branch {EVIL_NAME}"), ("-S", "S1", EVIL_NAME)],
+    "tree rm": [("-S", "S1", "@1"), ("-S", "S1", "-y", "@1"), ("-S", "S1", EVIL_NAME)],
+    "tree restore": [("-S", "S1"), ("-S", "S1", EVIL_NAME)],
+    "tree prune": [("-S", "S1"), ("-S", "S1", "-y")],
     "diff": [("-S", UID, "@2", "@9"), ("-S", "S1", "@2", EVIL_NAME), ("-S", UID, "@2", "@9", "--json")],
     "ps": [(), ("--json",), (EVIL_NAME,)],
     "cancel": [("S1",), (EVIL_NAME,)],
@@ -352,11 +352,10 @@ def leaves() -> Iterator[str]:
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert command is not None
-        yield from (
-            (f"{name} {below}" for below in command.list_commands(context))
-            if isinstance(command, click.Group)
-            else (name,)
-        )
+        if not isinstance(command, click.Group) or command.params:
+            yield name
+        if isinstance(command, click.Group):
+            yield from (f"{name} {below}" for below in command.list_commands(context))
 
 
 def test_no_command_is_forgotten_here() -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+USAGE = 2
 GOOD: dict[str, Any] = {"result": True}
 LEAVES = 10_000
 NARROW = {"COLUMNS": "40"}
@@ -272,7 +273,7 @@ def test_a_removed_branch_cannot_be_gone_to_until_it_is_restored(forked: Bench) 
     ok(forked, "branch", "rm", "@3", "--yes")
     refused = forked.backstory("checkout", "@6")
     assert refused.returncode == 66
-    assert "backstory branch restore @6" in refused.stderr
+    assert "backstory tree restore @6" in refused.stderr
     ok(forked, "branch", "restore", "@6")
     ok(forked, "checkout", "@6")
 
@@ -517,3 +518,29 @@ def test_the_agents_own_log_does_not_bring_a_pruned_run_back(forked: Bench) -> N
     ok(forked, "ingest")
     assert [row["number"] for row in json.loads(ok(forked, "list", "--all", "--json").stdout)] == ["S1"]
     assert prompts(forked) == ["first", "second", "third"]
+
+
+def test_only_the_first_word_behind_tree_is_a_command(bench: Bench) -> None:
+    say(bench.store, bench.store.create_session("branches", worktree=bench.project).id, "mine", "yes")
+    say(bench.store, bench.store.create_session("other", worktree=bench.project).id, "theirs", "no")
+    bench.note_store()
+    assert ok(bench, "tree", "branches").stdout == ok(bench, "branches").stdout
+    for words in (["tree", "--", "branches"], ["tree", "--removed", "branches"], ["tree", "-S", "branches"]):
+        assert ok(bench, *words).stdout == ok(bench, "tree", "S1").stdout != ok(bench, "tree", "S2").stdout
+    assert bench.backstory("tree", "branches", "--removed").returncode == USAGE
+    assert bench.backstory("tree", "S1", "branches").returncode == USAGE
+    assert "tree rm [OPTIONS] @N" in ok(bench, "tree", "rm", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["name", "x", "@2"], ["rm", "@7", "--yes"], ["restore"], ["unname", "x"]], ids=lambda words: words[0]
+)
+def test_branches_are_named_and_removed_by_tree_as_by_branch(forked: Bench, words: list[str]) -> None:
+    first = {"restore": ["rm", "@7", "--yes"], "unname": ["name", "x", "@2"]}.get(words[0])
+    said = []
+    for command in ("tree", "branch"):
+        if first:
+            forked.backstory(command, *first)
+        said.append(ok(forked, command, *words).stdout)
+        forked.backstory("tree", "restore")
+    assert said[0] == said[1]

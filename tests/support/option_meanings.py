@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from backstory.cli import ALIASES, GROUPS
+from backstory.cli import ALIASES, GROUPS, OF_TREE
 from tests.support.shown_commands import ROOT, commands
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def reference() -> str:
     ]  # fmt: skip
     for title, group in GROUPS.items():
         lines += ["", f"**{title}**", "", *(f"- `backstory {name}`: {about}" for name, about in group.items())]
-    others = ", ".join(f"`{name}` is `{same}`" for name, same in ALIASES.items())
+    others = ", ".join(f"`{name}` is `{same}`" for name, same in {**ALIASES, **OF_TREE}.items())
     lines += ["", f"Names from other tools work for good: {others}. `backstory help --all` has the others.", ""]
     lines += ["## Options", "", "An option means the same in every command that has it.", ""]
     lines += ["| option | meaning | commands |", "|---|---|---|"]

@@ -128,7 +128,7 @@ where t.session_id not in (select id from temp.claimed);
 -- branches: One row per branch that was not removed, and one per name of a record that is no tip.
 create temp view branches(
   session_id,         -- sessions.id
-  leaf,               -- number of the branch, as `backstory branches` has it; NULL where only a name is
+  leaf,               -- number of the branch, as `backstory tree branches` has it; NULL where only a name is
   name,               -- what a person called it, as in 'first, second'; NULL = nothing
   seq,                -- the record at its tip: @N
   turn_uid,           -- turns.uid of the turn at its tip

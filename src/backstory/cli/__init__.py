@@ -46,11 +46,8 @@ GROUPS = {
         "compact": "Summarise the start of a long session (runs send less).",
     },
     "Branches": {
-        "tree": "Show a session's turns and branches.",
-        "branches": "List a session's branches.",
-        "scan": "List the current branch, record by record.",
+        "tree": "Show a session's turns; list, name and remove branches.",
         "checkout": "Continue from another record, branch or session.",
-        "branch": "Name, remove and restore branches.",
         "diff": "Compare two branches or sessions.",
     },
     "Keep": {
@@ -80,6 +77,8 @@ GROUPS = {
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 ALIASES = {"chronicle": "report", "/chronicle": "report", "/reindex": "reindex"}
 """Names from other tools, which work for good."""
+OF_TREE = {"branches": "tree branches", "scan": "tree scan", "branch": "tree"}
+"""Names from other tools for commands of ``tree``, which have modules of their own and work for good."""
 CLICKS_LEAST_COLUMNS = 52
 BUG = 1
 NO_TEXT = 64
@@ -136,7 +135,7 @@ class Commands(CommandGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = ALIASES.get(cmd_name, cmd_name)
-        if name not in COMMANDS:
+        if name not in COMMANDS and name not in OF_TREE:
             return None
         command: click.Command = importlib.import_module(
             f"backstory.cli.commands.{name.replace('-', '_')}_command"

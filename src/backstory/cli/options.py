@@ -80,8 +80,11 @@ SETTING = NamedArgument("key", "settings")
 
 
 def sessions_starting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """Return the sessions whose number or uid starts like this, for shell completion."""
-    return SESSION.shell_complete(ctx, param, incomplete)
+    """Return the sessions whose number or uid starts like this, for shell completion; first a group's commands."""
+    found = SESSION.shell_complete(ctx, param, incomplete)
+    if isinstance(param, click.Argument) and isinstance(ctx.command, click.Group):
+        return [*ctx.command.shell_complete(ctx, incomplete), *found]
+    return found
 
 
 def session_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,6 +96,14 @@ def session_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return option(function)
 
 
+class OwnArgument(click.Argument):
+    """An argument of its command, and none of the commands below that."""
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Return the words for the usage of a command."""
+        return super().get_usage_pieces(ctx) if self in ctx.command.params else []
+
+
 def session_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     """SESSION or ``-S SESSION``, which are the same: a number, name, uid prefix or the agent's own id, or None."""
 
@@ -100,7 +111,9 @@ def session_argument(function: Callable[..., Any]) -> Callable[..., Any]:
     def with_one(*args: Any, session: str | None, wanted: str | None, **rest: Any) -> Any:
         return function(*args, session=one_session(session, wanted), **rest)
 
-    argument = click.argument("session", metavar="[SESSION]", required=False, shell_complete=sessions_starting)
+    argument = click.argument(
+        "session", cls=OwnArgument, metavar="[SESSION]", required=False, shell_complete=sessions_starting
+    )
     return argument(session_option(with_one))
 
 

@@ -1,4 +1,4 @@
-"""``backstory branch``: name, remove and restore branches."""
+"""``backstory tree name``, ``unname``, ``rm``, ``restore`` and ``prune``, also below ``backstory branch``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXT_COLUMNS = 50
 
 @click.group("branch", cls=CommandGroup)
 def command() -> None:
-    """Name, remove and restore branches. `backstory branches` lists them."""
+    """Name, remove and restore branches, as `backstory tree` does. `backstory tree branches` lists them."""
 
 
 @command.command("name")
@@ -41,7 +41,7 @@ def command() -> None:
 @trust_option
 @store_option
 @click.pass_obj
-def _name(app: App, name: str, point: str | None, wanted: str | None, as_json: bool) -> None:
+def name_branch(app: App, name: str, point: str | None, wanted: str | None, as_json: bool) -> None:
     """Name the current branch, or the one with this record or number. The name stays while the branch grows."""
     name = readable(name).strip()
     if not name or RECORD.fullmatch(name) or NUMBER.fullmatch(name):
@@ -67,7 +67,7 @@ def _name(app: App, name: str, point: str | None, wanted: str | None, as_json: b
 @trust_option
 @store_option
 @click.pass_obj
-def _unname(app: App, name: str, wanted: str | None, as_json: bool) -> None:
+def unname_branch(app: App, name: str, wanted: str | None, as_json: bool) -> None:
     """Remove the NAME of a branch; the branch stays."""
     name = readable(name).strip()
     may_act(app)
@@ -89,10 +89,10 @@ def _unname(app: App, name: str, wanted: str | None, as_json: bool) -> None:
 @trust_option
 @store_option
 @click.pass_obj
-def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> None:
+def rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> None:
     """Remove a branch: by name or number the turns that only it has, by @N that turn and all after it.
 
-    They are neither shown nor sent to agents. `backstory branch restore` restores them until they are pruned.
+    They are neither shown nor sent to agents. `backstory tree restore` restores them until they are pruned.
     """
     may_act(app)
     to = find_target(app, point, wanted)
@@ -113,7 +113,7 @@ def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> N
         return
     output.data(f"removed {removed} turn{'s' * (removed != 1)} from @{doomed[0].first_seq} on")
     output.talk(f"{own.label} continues at @{leaf.seq}." if leaf is not None else f"{own.label} has no turns left.")
-    output.talk(f"To undo this: backstory branch restore @{doomed[0].first_seq} -S {own.label}")
+    output.talk(f"To undo this: backstory tree restore @{doomed[0].first_seq} -S {own.label}")
 
 
 @command.command("restore")
@@ -123,7 +123,7 @@ def _rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> N
 @trust_option
 @store_option
 @click.pass_obj
-def _restore(app: App, point: str | None, wanted: str | None, as_json: bool) -> None:
+def restore(app: App, point: str | None, wanted: str | None, as_json: bool) -> None:
     """Restore a removed branch: the last one removed, or the one with this record or name."""
     may_act(app)
     found = _owning(app, find(app, wanted))
@@ -150,7 +150,7 @@ def _restore(app: App, point: str | None, wanted: str | None, as_json: bool) -> 
 @trust_option
 @store_option
 @click.pass_obj
-def _prune(app: App, yes: bool, wanted: str | None, as_json: bool) -> None:
+def prune(app: App, yes: bool, wanted: str | None, as_json: bool) -> None:
     """Delete removed branches of a session for good, with the bytes of their runs.
 
     Their times, costs and models are kept. So are logs that also hold other turns: the agents' own logs, and events

@@ -1,4 +1,4 @@
-"""``backstory branches``: the tips of a session's branches, and their names."""
+"""``backstory tree branches``, also ``backstory branches``: the tips of a session's branches, and their names."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ TEXT_COLUMNS = 60
 @store_option
 @click.pass_obj
 def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
-    """Continue from a record (@12), or from the tip of a branch, given by its name or its number in `branches`.
+    """Continue from a record (@12), or from the tip of a branch, given by its name or its number in `tree branches`.
 
     With a session (S3, a name, the start of a uid) commands here continue that session at its current branch. Nothing
     is removed: `backstory tree` shows all. A session imported from a log is continued by a new session of this

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from backstory import agents
-from backstory.cli import ALIASES, COMMANDS, GROUPS, end_with_examples, no_command, output
+from backstory.cli import ALIASES, COMMANDS, GROUPS, OF_TREE, end_with_examples, no_command, output
 
 FRONT = {
     "Find": ("search", "list", "show", "stats", "report"),
@@ -20,6 +20,8 @@ FRONT = {
 OTHER_NAMES = {
     "chronicle, /chronicle": "The same as report.",
     "/reindex": "The same as reindex.",
+    "scan, branches": "The same as tree scan and tree branches.",
+    "branch COMMAND": "The same as tree name, unname, rm, restore and prune.",
     "session_store_sql": "The tool of `backstory mcp` for SQL; for you: sql.",
     "--steer, --followup TEXT": "Without a command: steer and followup.",
     "--db PATH": "The same as --store PATH.",
@@ -98,22 +100,22 @@ compact S3 --dry-run
 compact S3 --now
 tree S3
 tree S3 --records
-branches
-branches S3 --json
-scan
-scan S3
+tree branches
+tree branches S3 --json
+tree scan
+tree scan S3
+tree name first-try
+tree name second-try @12
+tree unname first-try
+tree unname first-try -S S3
+tree rm @12
+tree rm first-try --yes
+tree restore
+tree restore first-try
+tree prune
+tree prune -S S3 --yes
 checkout @12
 checkout S3
-branch name first-try
-branch name second-try @12
-branch unname first-try
-branch unname first-try -S S3
-branch rm @12
-branch rm first-try --yes
-branch restore
-branch restore first-try
-branch prune
-branch prune -S S3 --yes
 diff 1 2
 diff S2 S3@12
 ingest
@@ -264,7 +266,9 @@ def _name(ctx: click.Context) -> str:
     """The words that name a command, without another tool's names for them."""
     if ctx.parent is None or ctx.info_name is None:
         return ""
-    return f"{_name(ctx.parent)} {ALIASES.get(ctx.info_name, ctx.info_name)}".strip()
+    if ctx.parent.parent is None:
+        return {**ALIASES, **OF_TREE}.get(ctx.info_name, ctx.info_name)
+    return f"{_name(ctx.parent)} {ctx.info_name}"
 
 
 def _rows() -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""``backstory scan``: the branch that the next prompt continues, record by record."""
+"""``backstory tree scan``, also ``backstory scan``: the branch that the next prompt continues, record by record."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def command(
 
     With @N, show that record (--full: all of it) with two records before and after. A running session is shown up to
     now; in JSON its turn has "live": "running" or "waiting", and its events have "live": true and no number yet.
-    A turn marked "rewound" is on no current branch since a rewind; one marked "removed" was removed by `branch rm`.
+    A turn marked "rewound" is on no current branch since a rewind; one marked "removed" was removed by `tree rm`.
     A turn that another session already shows is only named; in JSON "shown_in" is that session.
 
     With --follow, new entries are shown as the agent writes them, also of one that was started without backstory, and

@@ -9,6 +9,7 @@ import click
 from msgspec import Struct
 
 from backstory.cli import output
+from backstory.cli.lazy_family import ActingFamily
 from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.views import path
 from backstory.cli.views.path import legend, print_branches, print_records
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
     from backstory.store import TreeTurn
     from backstory.workspace.history.trees import SessionTree
 
+COMMANDS = {
+    "branches": "branches_command",
+    "scan": "scan_command",
+    "name": "branch_command:name_branch",
+    "unname": "branch_command:unname_branch",
+    "rm": "branch_command:rm",
+    "restore": "branch_command:restore",
+    "prune": "branch_command:prune",
+}
+"""The module of each, imported when it is asked for."""
 LEGEND = "> here   * on the way"
 TOLD_COLUMNS_LEAST = 16
 NAME_COLUMNS = 30
@@ -30,11 +41,19 @@ ANSWER_COLUMNS_LEAST = 12
 """With less room than this an answer is not begun."""
 
 
-@click.command("tree")
+@click.group(
+    "tree",
+    cls=ActingFamily,
+    modules=COMMANDS,
+    invoke_without_command=True,
+    subcommand_metavar="| COMMAND ...",
+)
 @session_argument
 @click.option("--removed", is_flag=True, help="Also turns of removed branches.")
-@click.option("--records", "has_records", is_flag=True, help="List the records of the current branch, as `scan` does.")
-@click.option("--list", "has_branches", is_flag=True, help="List the branches, as `branches` does.")
+@click.option(
+    "--records", "has_records", is_flag=True, help="List the records of the current branch, as `tree scan` does."
+)
+@click.option("--list", "has_branches", is_flag=True, help="List the branches, as `tree branches` does.")
 @json_option
 @store_option
 @click.pass_obj
@@ -42,7 +61,8 @@ def command(app: App, session: str | None, removed: bool, has_records: bool, has
     """Show the turns of SESSION as a tree, and where the next prompt goes.
 
     Each line is a turn: > is the current one, * leads to it; @12 is the record number of its prompt, which every
-    command accepts. A branch's tip has the branch's number and names.
+    command accepts. A branch's tip has the branch's number and names. A first word that is a command is that command:
+    a session of this name is shown by `backstory tree -- NAME`.
     """
     if sum((removed, has_records, has_branches)) > 1:
         raise click.UsageError("Give one of --records, --list and --removed.")
