@@ -92,7 +92,7 @@ def test_the_change_is_shown_and_then_written_and_the_second_time_nothing_is(bar
     assert lines[:2] == ['+   "mcpServers": {', '+     "backstory": {']
     assert all(line.startswith("+ ") for line in lines)
     assert "heron-7" not in done.out + done.err
-    assert done.err == f"Written: {bare.home}/.claude.json\n"
+    assert done.err == f"Written: {bare.home}/.claude.json, the MCP server of Claude Code\n"
     (note,) = (bare.home / "backstory" / "installed").iterdir()
     assert "heron-7" not in note.read_text()
     text = (bare.home / ".claude.json").read_text()
@@ -117,7 +117,7 @@ def test_what_goes_is_shown_as_going(bare: Shell) -> None:
     done = bare("mcp", "uninstall", "codex")
     gone = [line for line in done.out.splitlines() if line.startswith("- ")]
     assert gone[:2] == [f"- {WAIT}", "- [mcp_servers.backstory]"]
-    assert done.err == f"Removed: {bare.home}/.codex/config.toml\n"
+    assert done.err == f"Removed: {bare.home}/.codex/config.toml, the MCP server of Codex CLI\n"
     assert not (bare.home / ".codex").exists()
     assert bare("mcp", "uninstall", "codex").code == NOT_THERE
 
@@ -275,10 +275,48 @@ def test_the_skill_is_put_where_the_client_looks_and_taken_away(bare: Shell) -> 
     file = bare.home / ".codex/skills/backstory/SKILL.md"
     assert file.read_text() == skill_text() == bare("skill", "show").out
     assert [line[2:] for line in done.out.splitlines()[1:]] == skill_text().splitlines()
-    assert f"Written: {file}" in done.err
+    assert f"Written: {file}, the skill of Codex CLI" in done.err
     assert "Nothing to do" in bare("skill", "install", "codex").err
     assert f"Removed: {file}" in bare("skill", "uninstall", "codex").err
     assert not (bare.home / ".codex").exists()
+
+
+def skills_alone(tmp_path: Path) -> str:
+    """Return a folder of packages with an agent in it whose client reads skills, and knows no MCP servers."""
+    code = """from backstory.agents.contract import Agent
+
+
+class Skills:
+    def folder(self, environ, home, project):
+        return (project or home) / ".lark" / "skills"
+
+
+class Log:
+    def roots(self, environ, home):
+        return []
+
+
+AGENT = Agent(name="lark", title="Lark", log=Log(), skills=Skills())
+"""
+    about = tmp_path / "site" / "lark_agent-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about.parent / "lark_agent.py").write_text(code)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: lark-agent\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[backstory.agents]\nlark = lark_agent\n")
+    return str(about.parent)
+
+
+def test_an_agent_without_mcp_gets_the_skill_and_loses_it_again(bare: Shell, tmp_path: Path) -> None:
+    file = bare.home / ".lark/skills/backstory/SKILL.md"
+    bare.environ["PYTHONPATH"] = skills_alone(tmp_path)
+    done = run_as(bare, PYTHON, "install", "lark")
+    assert (done.code, file.is_file()) == (0, True), done
+    assert file.read_text() == skill_text()
+    assert "Lark has no MCP settings that can be written from here: it gets the skill" in done.err
+    assert f"Written: {file}, the skill of Lark" in done.err
+    said = run_as(bare, PYTHON, "uninstall", "lark", "--json").json()
+    assert (said["action"], said["file"], said["written"]) == ("remove", str(file), True)
+    assert not (bare.home / ".lark").exists()
 
 
 def test_a_program_that_is_not_on_path_is_told_of(bare: Shell) -> None:

@@ -83,8 +83,8 @@ def running_agents(_ctx: click.Context, incomplete: str) -> list[CompletionItem]
 
 
 def served_agents(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """The agents whose clients start MCP servers."""
-    return [_item(each.name, each.title) for each in _agents(incomplete) if each.servers is not None]
+    """The agents whose clients start MCP servers or read skills: what `mcp install` gives them."""
+    return [_item(each.name, each.title) for each in _agents(incomplete) if each.servers or each.skills]
 
 
 def skilled_agents(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import replace
 
 from backstory import agents
 from backstory.cli import output
 from backstory.errors import McpNotInstalled, ProgramNotUsable
+from backstory.export.installed import SERVER, SKILL
 from backstory.workspace.clients.agent_servers import ServerProgram
+from backstory.workspace.clients.agent_skills import AgentSkills
 from backstory.workspace.clients.settings_change import ADD, NONE, REMOVE, SCOPES, UPDATE, USER
 
 if TYPE_CHECKING:
@@ -31,7 +34,9 @@ scope_option = click.option(
     "--scope", type=click.Choice(SCOPES), default=USER, show_default=True,
     help="For you in every folder, or for everybody in this project.",
 )  # fmt: skip
+NO_SERVERS = "has no MCP settings that can be written from here: it gets the skill, which does the same from its shell."
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change; write nothing.")
+THINGS = {SERVER: "MCP server", SKILL: "skill"}
 DONE = {ADD: "Written", UPDATE: "Brought up to date", REMOVE: "Removed"}
 
 
@@ -55,7 +60,37 @@ def show_and_write(
     elif not is_written:
         output.talk("Nothing was written.")
     else:
-        output.talk(output.one_liner(f"{DONE[change.action]}: {change.path}"))
+        what = f"the {THINGS[change.what]} of {agents.load(change.agent).title}"
+        output.talk(output.one_liner(f"{DONE[change.action]}: {change.path}, {what}"))
+
+
+def has_only_skills(agent: str) -> bool:
+    """Return True for an agent whose client reads skills, and has no MCP settings that can be written here."""
+    part = agents.load(agent)
+    return part.servers is None and part.skills is not None
+
+
+def install_skill(app: App, agent: str, scope: str, *, dry_run: bool, as_json: bool) -> None:
+    """Put the skill where an agent's client looks for skills."""
+    import shutil
+
+    skills = _skills(app)
+    change = skills.plan_install(agent, scope)
+    if has_only_skills(agent):
+        change = replace(change, remarks=(*change.remarks, f"{agents.load(agent).title} {NO_SERVERS}"))
+    show_and_write(change, skills.perform, dry_run=dry_run, as_json=as_json)
+    if shutil.which("backstory", path=app.environ.get("PATH")) is None:
+        output.talk("backstory is not on PATH here, and the skill calls it by this name: put it on your PATH.")
+
+
+def uninstall_skill(app: App, agent: str, scope: str, *, dry_run: bool, as_json: bool) -> None:
+    """Take the skill away, if nobody changed it."""
+    skills = _skills(app)
+    show_and_write(skills.plan_uninstall(agent, scope), skills.perform, dry_run=dry_run, as_json=as_json)
+
+
+def _skills(app: App) -> AgentSkills:
+    return AgentSkills(app.home, app.environ, app.user_home, app.worktree)
 
 
 def _print_change(change: SettingsChange) -> None:

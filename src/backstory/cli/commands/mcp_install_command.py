@@ -25,9 +25,14 @@ def command(app: App, agent: str, scope: str, dry_run: bool, as_json: bool) -> N
 
     The entry has the absolute path of this program. Everything else in the file stays as it is, byte for byte; a file
     that cannot be read, and another server of this name, are left alone. `mcp uninstall` takes it away again.
-    """
-    from backstory.cli.installing import server_program
 
+    An agent without MCP settings that can be written gets the skill of `backstory skill install` instead.
+    """
+    from backstory.cli.installing import has_only_skills, install_skill, server_program
+
+    if has_only_skills(agent):
+        install_skill(app, agent, scope, dry_run=dry_run, as_json=as_json)
+        return
     servers = AgentServers(app.home, app.environ, app.user_home, app.worktree)
     program = server_program(app)
     change = servers.plan_install(agent, scope, program)

@@ -24,9 +24,13 @@ def command(app: App, agent: str, scope: str, dry_run: bool, as_json: bool) -> N
     """Remove this server from the settings of AGENT.
 
     A file that nobody changed since is then what it was before, byte for byte; one that `mcp install` made is removed.
+    So is the skill that it gave an agent without MCP settings.
     """
-    from backstory.cli.installing import removing_program
+    from backstory.cli.installing import has_only_skills, removing_program, uninstall_skill
 
+    if has_only_skills(agent):
+        uninstall_skill(app, agent, scope, dry_run=dry_run, as_json=as_json)
+        return
     servers = AgentServers(app.home, app.environ, app.user_home, app.worktree)
     change = servers.plan_uninstall(agent, scope, removing_program(app))
     show_and_write(change, servers.perform, dry_run=dry_run, as_json=as_json)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import CommandGroup, output
-from backstory.cli.installing import dry_run_option, scope_option, show_and_write
+from backstory.cli.installing import dry_run_option, install_skill, scope_option, uninstall_skill
 from backstory.cli.options import SKILLED_AGENT, json_option
-from backstory.workspace.clients.agent_skills import AgentSkills, skill_text
+from backstory.workspace.clients.agent_skills import skill_text
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
@@ -34,12 +34,7 @@ def _show() -> None:
 @click.pass_obj
 def _install(app: App, agent: str, scope: str, dry_run: bool, as_json: bool) -> None:
     """Put the skill where AGENT looks for skills. A file that is not from here is left alone."""
-    import shutil
-
-    skills = _skills(app)
-    show_and_write(skills.plan_install(agent, scope), skills.perform, dry_run=dry_run, as_json=as_json)
-    if shutil.which("backstory", path=app.environ.get("PATH")) is None:
-        output.talk("backstory is not on PATH here, and the skill calls it by this name: put it on your PATH.")
+    install_skill(app, agent, scope, dry_run=dry_run, as_json=as_json)
 
 
 @command.command("uninstall")
@@ -50,9 +45,4 @@ def _install(app: App, agent: str, scope: str, dry_run: bool, as_json: bool) -> 
 @click.pass_obj
 def _uninstall(app: App, agent: str, scope: str, dry_run: bool, as_json: bool) -> None:
     """Remove the skill, if nobody changed it."""
-    skills = _skills(app)
-    show_and_write(skills.plan_uninstall(agent, scope), skills.perform, dry_run=dry_run, as_json=as_json)
-
-
-def _skills(app: App) -> AgentSkills:
-    return AgentSkills(app.home, app.environ, app.user_home, app.worktree)
+    uninstall_skill(app, agent, scope, dry_run=dry_run, as_json=as_json)
