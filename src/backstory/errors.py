@@ -1195,9 +1195,10 @@ class NoSessionHere(BackstoryError):
 
     exit_code = 66
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, why: str) -> None:
+        """``why``: what was looked at."""
         super().__init__(
-            f"There is no session in {folder} yet. Start one with `",
+            f"{why or 'There are no sessions yet'}. Start one with `",
             Next("run", n='"…"'),
             "`, import what agents logged here with `",
             Next("ingest"),

@@ -176,7 +176,7 @@ def test_what_ingest_and_reindex_count_is_what_list_shows(bare: Shell) -> None:
     assert f"complete: {listed} sessions, " in bare("reindex").out
     turns = bare("stats", "--all", "--json").json()["total"]["turns"]
     assert bare("reindex", "--json").json()["turns"] == turns
-    assert f"{listed} sessions in all: backstory list --all" in bare("list").err
+    assert f"{listed} in other projects: --all" in bare("list").err
     assert len(bare("list", "--all", "-n", "0").out.splitlines()) == listed
 
 
@@ -243,7 +243,8 @@ def test_every_question_has_both_scopes_and_one_is_the_default(read_once: Shell,
 def test_list_here_is_this_projects_and_says_that_there_are_more(read_once: Shell) -> None:
     done = read_once("list")
     assert (done.code, done.out) == (0, "")
-    assert "list --all" in done.err
+    assert "in other projects: --all" in done.err
+    assert "in other projects: backstory list --all" in read_once().err
     assert read_once("list", "--json").json() == []
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.support.forked import COMMAND
+from tests.support.machines import claude_line, claude_log, lines
+from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +88,7 @@ def test_a_value_that_no_session_has_is_said_to_be_nobodys(
 def test_where_each_value_is_there_and_nothing_has_all_of_them_nothing_is_called_unknown(read_once: Shell) -> None:
     done = read_once("list", "--all", "-a", "codex", "--path", "notes.txt", "--until", "2020-01-01")
     assert done.code == 0
-    assert "No such sessions among" in done.err
+    assert done.err.startswith("None of ") and "change the filter" in done.err
 
 
 @pytest.mark.parametrize("command", [("list",), ("stats",), ("search", "x"), ("chronicle", "cost"), ("show", "S1")])
@@ -100,3 +105,64 @@ def test_what_is_wrong_with_a_command_line_is_one_line_without_escapes(read_once
     assert done.code == 2
     assert "Missing option '--format'. Choose from: json, md, " in done.err
     assert "\\n" not in done.err and "\\t" not in done.err
+
+
+# nothing here -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("list",), 0), (("list", "--until", "2030-01-01"), 0), (("stats",), 0), (("stats", "--by", "tool"), 0),
+        (("search", "--here", "file"), 1), (("report", "cost", "--here", *SINCE), 0), ((), 0),
+        (("export", "--here", "-a", "claude", "-o", "-", "--format", "md"), 66), (("tree",), 66), (("show",), 66),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_where_this_project_has_none_every_face_says_how_many_others_have(
+    read_once: Shell, words: tuple[str, ...], code: int
+) -> None:
+    done = read_once(*words)
+    assert (done.code, done.out) == (code, "")
+    first = done.err.splitlines()[0].removeprefix("backstory: ")
+    assert re.match(rf"No sessions of {read_once.cwd}\. \d+ in other projects[:.] ", first), done.err
+
+
+def test_a_filter_that_nothing_fits_names_what_was_looked_at(bare: Shell) -> None:
+    two_projects(bare)
+    none = "change the filter, or import what is missing with `backstory ingest`.\n"
+    here = f"None of 1 session of {bare.cwd} fits"
+    assert bare("list", "--until", "2020-01-01").err == f"{here}, and none of 1 in other projects: {none}"
+    assert bare("list", "--all", "--until", "2020-01-01").err == f"None of 2 sessions fits: {none}"
+    assert bare("list", "--grep", "theirs").err == f"{here}. 1 in other projects: --all\n"
+    assert bare("search", "--here", "theirs").err == (
+        "Nothing found for 'theirs' in 1 session. Try fewer or other words. "
+        "1 session of other projects not searched: --all\n"
+    )
+
+
+def test_a_search_and_reports_say_on_a_screen_how_much_there_is_elsewhere(bare: Shell) -> None:
+    two_projects(bare)
+    for words, said in (
+        (("search", "--here", "mine"), "1 session of other projects not searched: --all"),
+        (("report", "search", "--here", "mine"), "1 session of other projects not searched: --all"),
+        (("report", "cost", "--here", *SINCE), "1 more in other projects: --all"),
+        (("report", "standup", "--here", *SINCE), "1 more in other projects: --all"),
+    ):
+        assert said in screen(bare, *words), words
+        assert "other projects" not in bare(*words).err, words
+    assert "other projects" not in screen(bare, "search", "mine")
+
+
+def screen(bare: Shell, *words: str) -> str:
+    with Terminal([*COMMAND, *words], bare.cwd, bare.environ | {"PAGER": "cat"}, width=200) as terminal:
+        return terminal.end()
+
+
+def two_projects(bare: Shell) -> None:
+    """Import a session of this project and one of another."""
+    for name, folder in (("mine", bare.cwd), ("theirs", bare.home / "elsewhere")):
+        path = bare.home / claude_log(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(lines(claude_line("user", f"u-{name}", f"{name} is this", cwd=str(folder))))
+    bare("ingest")

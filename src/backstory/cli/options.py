@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.store import Session, Store
     from backstory.workspace.history import sessions
+    from backstory.workspace.history.searching import SearchQuery
     from backstory.workspace.history.sessions import SessionFilter
     from backstory.workspace.history.targets import Target
     from backstory.workspace.located import LocatedSession
@@ -330,33 +331,20 @@ def _from_home(app: App, folder: str) -> str:
     return f"~/{shlex.quote(folder[len(home) :])}" if len(home) > 1 and folder.startswith(home) else ""
 
 
-EVERYWHERE = "--all looks at every project's"
-
-
-def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = EVERYWHERE) -> str:
-    """Return the reason that a list is empty, and a remedy. ``elsewhere``: the command's option for other projects."""
+def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = "--all") -> str:
+    """Return the reason that no session is found, and a remedy. ``elsewhere``: the option for other projects."""
     store = next((store for store in app.stores if store.exists), None)
     if store is None:
         return (
             f"Nothing was imported yet: there is no store at {app.home_store.path}. `backstory ingest` imports logs of "
             f"{', '.join(agents.names())}; if there are none, `backstory run PROMPT` starts a session."
         )
-    if wanted.is_narrow:
-        if line := app.reader.nobody_has(wanted):
-            return line
-        count = app.reader.count(sessions.SessionFilter(everywhere=wanted.everywhere))
-        if count:
-            where = "in all" if wanted.everywhere else f"of this project; {elsewhere}"
-            return f"No such sessions among {count:,} {where}."
-        if not wanted.everywhere:
-            return f"No sessions of this project; {elsewhere}."
-    if wanted.everywhere:
-        return f"{store.path} has no such sessions. Try: backstory ingest --explain"
-    count = app.reader.count(sessions.SessionFilter(everywhere=True))
-    return f"No sessions of {app.project_key}. {output.counted(count, 'session')} in all: backstory list --all"
+    if line := app.reader.nobody_has(wanted):
+        return line
+    return app.workspace.why_none(wanted, elsewhere) or f"{store.path} has no sessions. Try: backstory ingest --explain"
 
 
-def more_elsewhere(app: App, wanted: SessionFilter, here: int | None = None) -> str:
+def more_elsewhere(app: App, wanted: SessionFilter, here: int | None = None, elsewhere: str = "--all") -> str:
     """Return how many sessions of other projects fit, and the option that shows them; '' where none does.
 
     ``here``: how many fit of this project, where that is known.
@@ -365,7 +353,20 @@ def more_elsewhere(app: App, wanted: SessionFilter, here: int | None = None) -> 
         return ""
     everywhere = app.reader.count(replace(wanted, everywhere=True))
     more = everywhere - (app.reader.count(wanted) if here is None else here)
-    return f"{more:,} more in other projects: --all" if more > 0 else ""
+    return f"{more:,} more in other projects: {elsewhere}" if more > 0 else ""
+
+
+def print_elsewhere(app: App, wanted: SessionFilter, elsewhere: str = "--all") -> None:
+    """Say to a person how many sessions of other projects fit and are left out."""
+    if output.is_screen() and (more := more_elsewhere(app, wanted, elsewhere=elsewhere)):
+        output.talk(more)
+
+
+def not_searched(app: App, query: SearchQuery) -> str:
+    """Return how many sessions a search of this project leaves out, and the option for them; '' where none is."""
+    wanted = sessions.SessionFilter(**query.shared, everywhere=not query.here or query.session is not None)
+    more = 0 if wanted.everywhere else app.reader.count(replace(wanted, everywhere=True)) - app.reader.count(wanted)
+    return f"{output.counted(more, 'session')} of other projects not searched: --all" if more > 0 else ""
 
 
 def chosen_sessions(app: App, wanted: SessionFilter) -> list[tuple[Store, Session]]:

@@ -15,6 +15,8 @@ from backstory.cli.options import (
     RUNNING_AGENT,
     filter_options,
     json_option,
+    more_elsewhere,
+    print_elsewhere,
     readable,
     scope_options,
     store_option,
@@ -128,10 +130,13 @@ def print_report(
     as_json: Callable[[Any], Any],
     drawn: Callable[[Any], Report],
     kind: str,
+    wanted: SessionFilter | None = None,
+    elsewhere: str = "--all",
 ) -> None:
     """Print what was found in the form that is asked for, secrets masked, or let an agent phrase it.
 
-    ``drawn`` makes a report of it. ``kind``: what it is.
+    ``drawn`` makes a report of it. ``kind``: what it is. ``wanted``: the sessions that it is about; a person is told
+    how many of other projects there are, and the option for these, ``elsewhere``.
     """
     from backstory.chronicle.report import markdown_lines
     from backstory.cli.views.report_view import text_lines
@@ -143,6 +148,9 @@ def print_report(
         _write(app, form, kind, "\n".join(markdown_lines(drawn(found))))
     else:
         output.pages((markdown_lines if form.markdown else text_lines)(drawn(found)))
+        # Counting those that called a tool or hold the words would take longer than everything else here.
+        if not form.markdown and wanted is not None and wanted.tool is None and wanted.uids is None:
+            print_elsewhere(app, wanted, elsewhere)
 
 
 def _masked(app: App, report: Any, *, is_shared: bool) -> Any:
@@ -164,9 +172,7 @@ def print_queries(queries: Mapping[str, str]) -> None:
         output.data(f"-- {part}\n{query};\n")
 
 
-def print_where_there_is(
-    app: App, wanted: SessionFilter, elsewhere: str = "without --here it is about every project's"
-) -> None:
+def print_where_there_is(app: App, wanted: SessionFilter, elsewhere: str = "--all") -> None:
     """Print where else there is history, when a report's time holds none. ``elsewhere``: as ``why_no_sessions``."""
     if wanted.about:
         output.talk(f"No session in this time is about {wanted.about!r}. All of them: backstory search {wanted.about}")
@@ -174,11 +180,13 @@ def print_where_there_is(
     day = nearest_day(app.reader, wanted)
     if day is None:
         output.talk(why_no_sessions(app, wanted, elsewhere))
-    else:
-        output.talk(
-            f"No sessions in this time. The nearest are of {day}: {_range(wanted, day)}. If some are missing, "
-            "`backstory reindex` imports them and rebuilds what is derived."
-        )
+        return
+    output.talk(
+        f"No sessions in this time. The nearest are of {day}: {_range(wanted, day)}. If some are missing, "
+        "`backstory reindex` imports them and rebuilds what is derived."
+    )
+    if more := more_elsewhere(app, wanted, 0, elsewhere):
+        output.talk(more)
 
 
 def _range(wanted: SessionFilter, day: str) -> str:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from backstory.projects.git_history import GitHistory
     from backstory.store import Session, Store
     from backstory.workspace.decisions import Late
+    from backstory.workspace.history.sessions import SessionFilter
     from backstory.workspace.history.targets import Target
     from backstory.workspace.reader import Reader
     from backstory.workspace.runs.scheduler import Scheduler
@@ -149,7 +150,7 @@ class Workspace(Place):
             raise SeveralRunHere({each.label: _called(each) for each in running})
         found = running[0] if running else self.last_active() or self._newest()
         if found is None:
-            raise NoSessionHere(self.project_folder)
+            raise NoSessionHere(self.why_none())
         is_passed = is_work and not running and phrases_report(found.session.first_prompt or "")
         return (self._newest_work() or found) if is_passed else found
 
@@ -177,6 +178,17 @@ class Workspace(Place):
         listed = (each for page in self.reader.session_pages(SessionFilter(), PAGE) for each in page.sessions)
         newest = next((each for each in listed if not phrases_report(each.first_prompt or "")), None)
         return self.resolve(newest.uid) if newest else None
+
+    def why_none(self, wanted: SessionFilter | None = None, elsewhere: str = "") -> str:
+        """Return which sessions were looked at where none fits; '' if there are none at all.
+
+        ``wanted``: None for those of this project; ``elsewhere``: the option for other projects.
+        """
+        from backstory.workspace.history import sessions
+        from backstory.workspace.history.unknown_values import why_none
+
+        here = self.project_key or str(self.project_folder)
+        return why_none(self.reader.count, wanted or sessions.SessionFilter(), here, elsewhere)
 
     def target(self, words: str, session: LocatedSession | None = None) -> Target:
         """The record that is meant: @N, a branch's name or number, a session (where it stands), or SESSION@N.

@@ -48,7 +48,7 @@ def command(app: App, asked: ReportQuestion, form: Form) -> None:
         return
     print_report(
         app, form, found, as_json=cost.as_json, drawn=cost.report,
-        kind="a report of what agents used and cost",
+        kind="a report of what agents used and cost", wanted=wanted,
     )  # fmt: skip
     unknown = cost.not_counted(found.total, found.summaries, found.undated)
     if unknown and not (form.json or form.markdown):

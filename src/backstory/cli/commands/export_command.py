@@ -160,7 +160,7 @@ def _print_one(written: exporting.WrittenFile, *, as_json: bool) -> None:
 def _chosen(app: App, sessions: tuple[str, ...], wanted: SessionFilter | None) -> list[exporting.Chosen]:
     """The named sessions, or those that a filter lets through; all if neither is given."""
     if wanted == SessionFilter() and not app.reader.count(wanted):
-        raise NoSessionHere(app.project_folder)
+        raise NoSessionHere(app.workspace.why_none())
     if wanted is not None:
         return exporting.these(chosen_sessions(app, wanted))
     if sessions:

@@ -104,7 +104,7 @@ def _friction(app: App, asked: ReportQuestion, *, is_elsewhere: bool) -> Frictio
     with counting("Reading sessions") as report:
         friction = read_friction(app.reader, wanted, report)
     if not friction.sessions:
-        print_where_there_is(app, wanted, "--repo shows those of another repository")
+        print_where_there_is(app, wanted, "--repo NAME")
     return friction
 
 

@@ -117,7 +117,7 @@ def print_overview(app: App) -> None:
     report_elsewhere(app)
     report_left_behind(app)
     if not page.sessions:
-        output.talk(why_no_sessions(app, wanted))
+        output.talk(why_no_sessions(app, wanted, "backstory list --all"))
         output.talk("Help: backstory help")
         return
     shown = ListOptions(now=app.workspace.now(), everywhere=False, sort=None, limit=SESSIONS_SHOWN)

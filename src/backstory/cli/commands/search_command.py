@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory.ask.search import BY_SCORE, BY_TIME, SCOPE_WEIGHT, terms
 from backstory.cli import output
@@ -39,18 +40,20 @@ from backstory.cli.options import (
     OneOf,
     json_option,
     limit_option,
+    not_searched,
     pick_option,
     readable,
     scope_options,
     search_options,
     store_option,
+    why_no_sessions,
 )
 from backstory.cli.output import fact_lines, spans
 from backstory.cli.views import moments
 from backstory.derive.naming import NO_PROMPT
 from backstory.workspace.history import searching
 from backstory.workspace.history.searching import Mode, SearchQuery, nothing_found
-from backstory.workspace.history.sessions import is_resumable
+from backstory.workspace.history.sessions import SessionFilter, is_resumable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -169,7 +172,9 @@ def _print(app: App, result: SearchAnswer, *, is_behind: bool) -> None:
         return
     lines = screen(result, app.workspace.now())
     if sys.stdout.isatty():
-        output.pages(chain(lines, foot(result)))
+        # The sessions that called a tool take long to count.
+        more = not_searched(app, result.query) if result.query.tool is None else ""
+        output.pages(chain(lines, foot(result, more)))
         return
     output.pages(lines)
     if findings.truncated or findings.near:
@@ -188,15 +193,18 @@ def _first_word(app: App, result: SearchAnswer, *, is_behind: bool) -> str:
 
 def _why_none(app: App, result: SearchAnswer, *, is_behind: bool) -> str:
     query = result.query
-    if result.missing_store is not None:
-        return f"Nothing was imported yet: there is no store at {result.missing_store}. Try: backstory ingest"
-    if query.mode is Mode.WORDS and not terms(query.text):
+    if result.missing_store is None and query.mode is Mode.WORDS and not terms(query.text):
         return "Nothing to search for: give a word. Punctuation needs --exact."
-    if line := app.reader.nobody_has(query):
-        return line
+    wanted = SessionFilter(**query.shared, everywhere=not query.here)
+    searched = app.reader.count(wanted)
+    if result.missing_store is not None or not (searched or app.reader.count(replace(wanted, subagents=True))):
+        return why_no_sessions(app, wanted)
     if is_behind:
         return f"No imported log has {query.text!r}. Try fewer words or filters, or import the rest: backstory ingest"
-    return f"{nothing_found(query.text)} To import logs: backstory ingest"
+    return " ".join(filter(None, (nothing_found(query.text, searched), not_searched(app, query) or IMPORT)))
+
+
+IMPORT = "To import logs: backstory ingest"
 
 
 # what a search found: each session with its title, below it its hits, wrapped inside a margin with matches marked -----
@@ -232,8 +240,11 @@ def screen(result: SearchAnswer, now: int) -> Iterator[str]:
             yield from _hit_lines(hit, kind.ljust(widest), numbers)
 
 
-def foot(result: SearchAnswer) -> Iterator[str]:
-    """Yield how much there is beside what is shown, and what to do next, for a terminal."""
+def foot(result: SearchAnswer, elsewhere: str = "") -> Iterator[str]:
+    """Yield how much there is beside what is shown, and what to do next, for a terminal.
+
+    ``elsewhere``: how much there is in other projects.
+    """
     best = result.findings.excerpts[0]
     find = ""
     if result.query.text and result.query.mode is not Mode.REGEX:
@@ -241,7 +252,7 @@ def foot(result: SearchAnswer) -> Iterator[str]:
 
         find = f" --find {shlex.quote(result.query.text)}"
     read = f"read: backstory show {result.labels[best.session.uid]} @{best.stored.seq}{find}"
-    steps = (*counted(result), output.one_liner(read), output.one_liner(_resume(best, result.labels)))
+    steps = (*counted(result), elsewhere, output.one_liner(read), output.one_liner(_resume(best, result.labels)))
     yield ""
     for line in fact_lines(steps, output.width() - 1):
         yield f" {output.style(line, dim=True)}"

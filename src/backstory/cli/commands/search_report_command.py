@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import limit_option, why_no_sessions
+from backstory.cli.options import limit_option, not_searched, why_no_sessions
 from backstory.cli.report_options import print_report, report_options
 from backstory.workspace.history.sessions import SessionFilter
 
@@ -52,14 +52,14 @@ def command(ctx: click.Context, limit: int, asked: ReportQuestion, form: Form) -
     if not any(store.exists for store in app.stores):
         output.talk(why_no_sessions(app, SessionFilter()))
     elif not found.places:
-        output.talk(
-            f"{nothing_found(asked.words)} What was worked on: backstory report standup. If sessions are missing: "
-            "backstory reindex"
-        )
+        following = not_searched(app, query) or "What was worked on: backstory report standup"
+        output.talk(f"{nothing_found(asked.words)} {following}. If sessions are missing: backstory reindex")
     if found.places or form.json:
         print_report(
             app, form, found, as_json=search.as_json, drawn=search.report,
             kind="an answer to what was searched for, by repository",
         )  # fmt: skip
+        if output.is_screen() and not (form.json or form.markdown or query.tool) and (more := not_searched(app, query)):
+            output.talk(more)
     if not found.places:
         ctx.exit(1)

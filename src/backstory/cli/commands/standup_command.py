@@ -49,7 +49,7 @@ def command(app: App, asked: ReportQuestion, form: Form) -> None:
         return
     print_report(
         app, form, found, as_json=standup.as_json, drawn=standup.report,
-        kind="a stand-up: by repository and branch, what is done, in progress and stuck",
+        kind="a stand-up: by repository and branch, what is done, in progress and stuck", wanted=wanted,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from backstory.cli.options import (
     filter_options,
     json_option,
     moment,
-    more_elsewhere,
+    print_elsewhere,
     report_elsewhere,
     report_runs,
     scope_options,
@@ -81,7 +81,7 @@ def _print_turns(app: App, query: StatsQuery, *, as_json: bool) -> None:
         output.json(stats.as_json(found))
     elif found.total.sessions:
         print_turns(found)
-        _print_elsewhere(app, query)
+        print_elsewhere(app, query.wanted)
 
 
 def print_turns(found: stats.Stats) -> None:
@@ -106,16 +106,10 @@ def _print_tools(app: App, wanted: SessionFilter, *, as_json: bool) -> None:
         from backstory.cli.views.report_view import section_lines
 
         output.pages(section_lines(tools_report(found)))
-        _print_elsewhere(app, query)
+        print_elsewhere(app, query.wanted)
     else:
         is_empty = not app.reader.count(wanted)
         output.talk(why_no_sessions(app, wanted) if is_empty else "No tool was called in these sessions.")
-
-
-def _print_elsewhere(app: App, query: StatsQuery) -> None:
-    """Say to a person how many sessions of other projects are not counted."""
-    if output.is_screen() and (more := more_elsewhere(app, query.wanted)):
-        output.talk(more)
 
 
 def _print_remarks(app: App, query: StatsQuery, *, is_empty: bool, as_json: bool) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 DAYS = 30
+WITHOUT_HERE = "leave out --here"
+"""The way to other projects: --all still means every tip."""
 YEAR_2020_MS = 1_577_836_800_000
 """Before that there were no agents."""
 
@@ -52,14 +54,14 @@ def print_tips(app: App, asked: ReportQuestion, form: Form, *, about_costs: bool
         _print_queries(found, about_costs=about_costs)
         return
     if not found.turns:
-        print_where_there_is(app, wanted)
+        print_where_there_is(app, wanted, WITHOUT_HERE)
     elif not found.findings:
         output.talk(_nothing(found))
     if not (found.findings or form.json or (about_costs and found.turns)):
         return
     print_report(
         app, form, found, as_json=tips.as_json, drawn=tips.report,
-        kind="tips about how a person works with agents",
+        kind="tips about how a person works with agents", wanted=wanted, elsewhere=WITHOUT_HERE,
     )  # fmt: skip
 
 

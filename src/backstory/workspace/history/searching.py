@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory.ask.search import BY_SCORE, ROLES
-from backstory.bounds import iso
+from backstory.bounds import counted, iso
 from backstory.errors import IndexOff
 from backstory.lazy import lazy_module
 from backstory.search.query import Findings, find, find_exact, find_listed, find_pattern
@@ -90,9 +90,13 @@ def left_out(coverage: Coverage) -> Iterator[str]:
         yield "The index is not as its settings say now, so hits may be missing or too many. Next: backstory reindex"
 
 
-def nothing_found(words: str) -> str:
-    """Return the sentence of every face for a search without a hit, with what to try."""
-    return f"Nothing found for {words!r:.200}. Try fewer or other words."
+def nothing_found(words: str, sessions: int | None = None) -> str:
+    """Return the sentence of every face for a search without a hit, with what to try.
+
+    ``sessions``: the number of those that were searched, None where nobody counted.
+    """
+    where = "" if sessions is None else f" in {counted(sessions, 'session')}"
+    return f"Nothing found for {words!r:.200}{where}. Try fewer or other words."
 
 
 class Cancellation:
