@@ -1088,18 +1088,6 @@ class EditorFailed(BackstoryError):
         super().__init__(f"The editor failed, so nothing was run: {editor}: {detail}.")
 
 
-class FinderFailed(BackstoryError):
-    """fzf ended with an error of its own."""
-
-    exit_code = 69
-
-    def __init__(self, code: int) -> None:
-        super().__init__(
-            f"fzf failed (exit code {code}), so nothing was chosen. Check FZF_DEFAULT_OPTS, or take fzf off PATH to "
-            "choose from a numbered list."
-        )
-
-
 class PromptLeftEmpty(BackstoryError):
     """The editor was closed without a prompt."""
 

@@ -1,72 +1,43 @@
-"""``list -i`` and ``search -i``: a person picks, with fzf or from a numbered list, on a terminal of their own."""
+"""``list -i`` and ``search -i``: a person picks, on a terminal of their own."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 from tests.support.going import DEADLINE_S, until
 from tests.support.machines import claude_line, claude_log, lines
+from tests.support.picked import OnTerminal
 from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from tests.support.shell import Shell
 
 pytestmark = pytest.mark.slow
-FZF = shutil.which("fzf")
-needs_fzf = pytest.mark.skipif(FZF is None, reason="there is no fzf")
 HOSTILE = (
     "heron '; touch gone; ' $(touch gone) `touch gone` \"$(touch gone)\" {1} {q}"
-    "\ta\tb\x1b]0;x\x07\x1b[31m\n| touch gone"
+    "\ta\tb\x1b]0;x\x07\x1b[31m\x1b[2J\x9b31m\n| touch gone"
 )
-"""A prompt that says what it would like a shell, fzf and a terminal to do."""
-FAKE = """#!/bin/sh
-if [ "$1" = --version ]; then echo "$FAKE_VERSION (fake)"; exit 0; fi
-printf '%s\\n' "$@" >"$FAKE_FOLDER/options"
-env >"$FAKE_FOLDER/environ"
-if [ -n "$FAKE_LINES" ]; then head -n "$FAKE_LINES" >"$FAKE_FOLDER/lines"; else cat >"$FAKE_FOLDER/lines"; fi
-[ -n "$FAKE_KEY" ] && { [ "$FAKE_KEY" = enter ] && echo || echo "$FAKE_KEY"; head -n 1 "$FAKE_FOLDER/lines"; }
-exit "${FAKE_EXIT:-0}"
-"""
+"""A prompt that says what it would like a shell and a terminal to do."""
+OPENED = "\x1b[?1049h"
+"""Opens the other screen."""
 
 
-def fake(folder: Path, version: str = "0.30.0", **how: str) -> dict[str, str]:
-    """An environment with an fzf of ours, which notes what it is given and does as it is told."""
-    folder.mkdir(exist_ok=True)
-    (folder / "fzf").write_text(FAKE)
-    (folder / "fzf").chmod(0o755)
-    return {"PATH": f"{folder}:/usr/bin:/bin", "FAKE_FOLDER": str(folder), "FAKE_VERSION": version} | {
-        f"FAKE_{name}": value for name, value in how.items()
-    }
+def opened(shell: Shell, *words: str, **how: Any) -> OnTerminal:
+    return OnTerminal(words, shell.cwd, shell.environ, **how)
 
 
-def on_terminal(shell: Shell, *words: str, **environ: str) -> Terminal:
-    command = [sys.executable, "-m", "backstory", *words]
-    return Terminal(command, shell.cwd, shell.environ | environ)
-
-
-def ended(terminal: Terminal) -> tuple[int, str]:
-    shown = terminal.end()
-    return terminal.process.returncode, shown
-
-
-@pytest.fixture
-def without_fzf(tmp_path: Path) -> dict[str, str]:
-    """A PATH on which nothing is."""
-    (tmp_path / "empty").mkdir()
-    return {"PATH": str(tmp_path / "empty")}
-
-
-def put(shell: Shell, *prompts: str) -> None:
-    for n, prompt in enumerate(prompts):
+def put(shell: Shell, *prompts: str, begin: int = 0) -> None:
+    for n, prompt in enumerate(prompts, begin):
         path = shell.home / claude_log(f"log-{n}")
         path.parent.mkdir(parents=True, exist_ok=True)
         records = (claude_line("user", f"u{n}", prompt), claude_line("assistant", f"a{n}", f"answer {n}"))
@@ -74,214 +45,235 @@ def put(shell: Shell, *prompts: str) -> None:
     assert shell("ingest").code == 0
 
 
-# without fzf -------------------------------------------------------------------------------------------------------
+def uid_of(shell: Shell, prompt: str) -> str:
+    found: str = next(each["uid"] for each in shell("list", "--all", "--json").json() if each["first_prompt"] == prompt)
+    return found
 
 
-@pytest.mark.parametrize("words", [("list", "--all"), ("search", "answer")], ids=["list", "search"])
-def test_without_fzf_a_number_is_asked_for_and_shown(
-    bare: Shell, without_fzf: dict[str, str], words: tuple[str, ...]
-) -> None:
-    put(bare, "the heron", "the stork")
-    with on_terminal(bare, *words, "-i", **without_fzf) as terminal:
-        asked = terminal.until("[1-2]: ")
-        second = next(line for line in asked.splitlines() if line.startswith("2  "))
-        terminal.type("2\n")
-        code, shown = ended(terminal)
-    title = "the heron" if "the heron" in second else "the stork"
-    assert code == 0
-    assert f"❯ {title}" in shown.partition("[1-2]: ")[2]
+@pytest.fixture
+def birds(bare: Shell) -> Shell:
+    put(bare, "the heron", "the stork", "the crane")
+    return bare
 
 
-@pytest.mark.parametrize(("answer", "command"), [("1", "show"), ("1r", "resume"), ("1 c", "run -S"), ("1C", "run -S")])
-def test_the_command_for_what_was_picked_is_printed_if_asked_for(
-    bare: Shell, without_fzf: dict[str, str], answer: str, command: str
-) -> None:
-    put(bare, "the heron")
-    uid = bare("list", "--all", "--json").json()[0]["uid"]
-    with on_terminal(bare, "list", "--all", "--print", **without_fzf) as terminal:
-        terminal.until("[1-1]: ")
-        terminal.type(f"{answer}\n")
-        code, shown = ended(terminal)
-    assert (code, shown.splitlines()[-1]) == (0, f"backstory {command} {uid}")
+# keys -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keys", ["\n", "\x04"], ids=["enter", "end of input"])
-def test_nothing_is_done_where_nothing_is_picked(bare: Shell, without_fzf: dict[str, str], keys: str) -> None:
-    put(bare, "the heron")
-    with on_terminal(bare, "list", "--all", "-i", **without_fzf) as terminal:
-        terminal.until("[1-1]: ")
-        terminal.type(keys)
-        code, shown = ended(terminal)
-    assert (code, "❯" in shown) == (130, False)
+@pytest.mark.parametrize(("key", "command"), [("\r", "show"), ("\x12", "resume"), ("\x0f", "run -S")])
+def test_the_key_says_what_is_done_with_what_was_typed_for(birds: Shell, key: str, command: str) -> None:
+    with opened(birds, "list", "--all", "-i", "--print") as terminal:
+        terminal.until_seen("the heron", "the crane", "3 sessions", "answer")
+        terminal.type("stork")
+        terminal.until_seen("> stork", "1 title")
+        terminal.type(key)
+        assert terminal.ended() == (0, f"backstory {command} {uid_of(birds, 'the stork')}\n")
 
 
-def test_a_number_that_is_not_there_is_asked_for_again(bare: Shell, without_fzf: dict[str, str]) -> None:
-    put(bare, "the heron")
-    with on_terminal(bare, "list", "--all", "-i", **without_fzf) as terminal:
-        for wrong in ("2", "0", "r", "1x"):
-            terminal.until("[1-1]: ")
-            terminal.type(f"{wrong}\n")
-            terminal.until(f"There is no '{wrong}'.")
-        terminal.type("\n")
-        assert ended(terminal)[0] == 130
+def test_what_is_picked_is_shown_on_the_terminal_as_it_was(birds: Shell) -> None:
+    with opened(birds, "list", "--all", "-i") as terminal:
+        terminal.until_seen("the heron")
+        terminal.type("heron")
+        terminal.until_seen("> heron", "1 title")
+        terminal.type("\r")
+        code, shown = terminal.ended()
+    assert (code, "❯ the heron" in shown) == (0, True)
 
 
-def test_an_older_fzf_is_passed_over(bare: Shell, tmp_path: Path) -> None:
-    put(bare, "the heron")
-    with on_terminal(bare, "list", "--all", "-i", **fake(tmp_path / "old", "0.29.0")) as terminal:
-        terminal.until("[1-1]: ")
-        terminal.type("\n")
-        assert ended(terminal)[0] == 130
-    assert not (tmp_path / "old" / "options").exists()
+@pytest.mark.parametrize("key", ["\x1b", "\x03"], ids=["escape", "ctrl-c"])
+def test_nothing_is_done_where_nothing_is_picked(birds: Shell, key: str) -> None:
+    with opened(birds, "list", "--all", "-i") as terminal:
+        terminal.until_seen("the heron")
+        terminal.type(key)
+        assert terminal.ended() == (130, "")
+
+
+def test_a_search_has_its_words_in_the_field_and_shows_the_record_that_was_found(birds: Shell) -> None:
+    with opened(birds, "search", "-i", "heron", "--print") as terminal:
+        terminal.until_seen("> heron", "1 in texts", "turn 1 · prompt", "       > the heron")
+        terminal.type("\r")
+        assert terminal.ended() == (0, f"backstory show --find=heron {uid_of(birds, 'the heron')} @1\n")
+
+
+def test_texts_follow_titles_and_the_last_word_may_be_a_beginning(birds: Shell) -> None:
+    with opened(birds, "list", "--all", "-i", "--print") as terminal:
+        terminal.until_seen("the heron")
+        terminal.type("answ")
+        terminal.until_seen("0 titles", "3 in texts", "» answer 2")
+        terminal.type("\x1b[B\r")
+        code, shown = terminal.ended()
+    assert (code, shown.split()[:3]) == (0, ["backstory", "show", "--find=answ"])
+
+
+def test_the_filter_of_a_list_holds_for_what_is_typed(birds: Shell) -> None:
+    with opened(birds, "list", "--all", "-i", "--agent", "codex") as terminal:
+        terminal.until_seen("Nothing found.")
+        terminal.type("answer")
+        terminal.until_seen("0 titles", "0 in texts")
+
+
+def test_a_title_of_the_filter_is_in_the_field(birds: Shell) -> None:
+    with opened(birds, "list", "--all", "-i", "--grep", "crane") as terminal:
+        terminal.until_seen("> crane", "the crane", "1 title")
+
+
+def test_a_paste_is_text_and_chooses_nothing(birds: Shell) -> None:
+    with opened(birds, "list", "--all", "-i") as terminal:
+        terminal.until_seen("the heron")
+        terminal.type("\x1b[200~the\r\x1b[31mstork\n\x1b[201~")
+        terminal.until_seen("> the  [31mstork")
+
+
+def test_a_mistake_in_a_filter_is_told_before_the_screen_is_taken(birds: Shell) -> None:
+    for words in (("list", "-i", "--agent", "nobody"), ("search", "-i", "--regex", "(")):
+        with opened(birds, *words) as terminal:
+            assert terminal.end().startswith("backstory: ")
+            assert terminal.process.returncode not in (0, 1, 130)
+            assert "\x1b[" not in terminal.shown
 
 
 @pytest.mark.parametrize("words", [("list", "-i"), ("search", "-i", "heron")], ids=["list", "search"])
-def test_without_a_terminal_nobody_can_pick(bare: Shell, words: tuple[str, ...]) -> None:
-    put(bare, "the heron")
-    done = bare(*words)
+def test_without_a_terminal_nobody_can_pick(birds: Shell, words: tuple[str, ...]) -> None:
+    done = birds(*words)
     assert (done.code, done.out) == (2, "")
     assert "terminal" in done.err
-    assert bare(*words, "--json").code == 2
+    assert birds(*words, "--json").code == 2
 
 
-# what fzf is given -------------------------------------------------------------------------------------------------
+def test_a_terminal_that_cannot_be_painted_gets_a_plain_list(birds: Shell) -> None:
+    environ = birds.environ | {"TERM": "dumb"}
+    with OnTerminal(["list", "--all", "-i"], birds.cwd, environ) as terminal:
+        assert "the heron" in terminal.end()
+        assert (terminal.process.returncode, "\x1b" in terminal.shown) == (0, False)
+    with OnTerminal(["list", "--all", "--print"], birds.cwd, environ) as terminal:
+        assert "TERM is dumb" in terminal.end()
+        assert terminal.process.returncode == 2
+
+
+# what is hostile ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("words", [("list", "--all"), ("search", "heron")], ids=["list", "search"])
-def test_fzf_is_given_lines_without_anything_that_acts(bare: Shell, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_no_sequence_of_a_history_reaches_the_terminal(bare: Shell, words: tuple[str, ...]) -> None:
     put(bare, HOSTILE)
-    given = tmp_path / "fake"
-    with on_terminal(bare, *words, "-i", **fake(given, KEY="enter")) as terminal:
-        code, _ = ended(terminal)
-    assert code == 0
-    (line,) = (given / "lines").read_text("utf-8").splitlines()
-    uid, record, text = line.split("\t")
-    assert re.fullmatch(r"[0-9A-Z]{26}", uid)
-    assert re.fullmatch(r"@1" if words[0] == "search" else "", record)
-    assert text.isprintable()
-    assert "heron '; touch gone; '" in text
-    options = (given / "options").read_text("utf-8")
-    assert "heron" not in options, "what was searched for, and titles, are in no command"
-    if words[0] == "search":
-        assert "BACKSTORY_PICK_FIND=heron\n" in (given / "environ").read_text("utf-8")
-
-
-def test_words_that_a_shell_would_run_are_only_marked(bare: Shell, tmp_path: Path) -> None:
-    put(bare, "the heron")
-    given, query = tmp_path / "fake", "heron '\"; touch gone; $(touch gone)"
-    with on_terminal(bare, "search", "-i", query, **fake(given, KEY="enter")) as terminal:
-        assert ended(terminal)[0] == 0
-    (preview,) = re.findall("^--preview=(.*)$", (given / "options").read_text("utf-8"), re.MULTILINE)
-    uid, record, _ = (given / "lines").read_text("utf-8").split("\t")
-    command = preview.replace("{1}", f"'{uid}'").replace("{2}", f"'{record}'")
-    environ = bare.environ | {"BACKSTORY_PICK_FIND": query, "FZF_PREVIEW_COLUMNS": "60"}
-    done = subprocess.run(
-        ["/bin/sh", "-c", command], cwd=bare.cwd, env=environ, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert (done.returncode, "> the heron" in done.stdout) == (0, True), done.stderr
+    with opened(bare, *words, "-i", width=200) as terminal:
+        # The screen fails for every sequence but those of the picker.
+        terminal.until_seen("heron '; touch gone", r"\x1b]0;x\x07\x1b[31m\x1b[2J\x9b31m", "answer 0")
+        terminal.type("\x1b[B\x1b[A\r")
+        code, shown = terminal.ended()
+    assert (code, "touch gone" in shown, "\x1b]" in shown, "\x1b[2J" in shown) == (0, True, False, False)
+    assert terminal.screen.styles == {"0"}, "NO_COLOR"
     assert list(bare.cwd.iterdir()) == []
 
 
-def test_a_module_of_the_current_folder_is_not_imported(bare: Shell, tmp_path: Path) -> None:
-    put(bare, "the heron")
-    for name in ("click.py", "backstory.py"):
-        (bare.cwd / name).write_text("open('gone', 'w')\n")
-    words = [sys.executable, "-P", "-m", "backstory", "list", "--all", "-i"]
-    with Terminal(words, bare.cwd, bare.environ | fake(tmp_path / "fake", KEY="enter")) as terminal:
-        code, shown = ended(terminal)
-    assert (code, "❯ the heron" in shown) == (0, True)
-    assert not (bare.cwd / "gone").exists()
+def test_colours_are_those_of_the_terminal(birds: Shell) -> None:
+    with OnTerminal(["search", "-i", "heron"], birds.cwd, birds.environ | {"NO_COLOR": ""}) as terminal:
+        terminal.until_seen("> heron", "> the heron")
+        assert {"7", "32", "1"} <= terminal.screen.styles
+        assert {each for each in terminal.screen.styles if each.startswith(("38", "48", "4", "9"))} == set()
 
 
-@pytest.mark.parametrize(("key", "command"), [("enter", "show"), ("alt-r", "resume"), ("alt-c", "run -S")])
-def test_the_key_says_what_is_done(bare: Shell, tmp_path: Path, key: str, command: str) -> None:
-    put(bare, "the heron")
-    uid = bare("list", "--all", "--json").json()[0]["uid"]
-    with on_terminal(bare, "list", "--all", "-i", "--print", **fake(tmp_path / "fake", KEY=key)) as terminal:
-        assert ended(terminal) == (0, f"backstory {command} {uid}\n")
-
-
-@pytest.mark.parametrize("code", ["1", "130"])
-def test_what_fzf_ends_without_a_choice_ends_here(bare: Shell, tmp_path: Path, code: str) -> None:
-    put(bare, "the heron")
-    with on_terminal(bare, "list", "--all", "-i", **fake(tmp_path / "fake", EXIT=code)) as terminal:
-        assert ended(terminal) == (130, "")
-
-
-def test_an_error_of_fzf_is_told(bare: Shell, tmp_path: Path) -> None:
-    put(bare, "the heron")
-    with on_terminal(bare, "list", "--all", "-i", **fake(tmp_path / "fake", EXIT="2")) as terminal:
-        code, shown = ended(terminal)
-    assert (code, "fzf failed" in shown) == (69, True)
-
-
-def test_an_fzf_that_ends_early_ends_the_reading(bare: Shell, tmp_path: Path) -> None:
-    put(bare, *(f"prompt {n} {'x' * 300}" for n in range(300)))
-    given = tmp_path / "fake"
-    with on_terminal(bare, "list", "--all", "-i", **fake(given, LINES="1", EXIT="130")) as terminal:
-        assert ended(terminal) == (130, "")
-    assert len((given / "lines").read_text("utf-8").splitlines()) == 1
-
-
-def test_every_session_is_handed_over_once_in_the_order_of_the_list(bare: Shell, tmp_path: Path) -> None:
-    put(bare, *(f"prompt {n}" for n in range(300)))
-    given = tmp_path / "fake"
-    with on_terminal(bare, "list", "--all", "-i", **fake(given, EXIT="130")) as terminal:
-        ended(terminal)
-    handed = [line.partition("\t")[0] for line in (given / "lines").read_text("utf-8").splitlines()]
-    assert handed == [each["uid"] for each in bare("list", "--all", "--json").json()]
-    assert len(handed) == 300
-
-
-def test_a_store_that_was_named_is_named_to_what_follows(bare: Shell, tmp_path: Path) -> None:
-    put(bare, "the heron")
-    copy = tmp_path / "a copy.bks"
-    assert bare("backup", str(copy)).code == 0
-    bare.store.unlink()
-    given = tmp_path / "fake"
-    with on_terminal(bare, "list", "--all", "-i", "--store", str(copy), **fake(given, KEY="enter")) as terminal:
-        code, shown = ended(terminal)
-    assert (code, "❯ the heron" in shown) == (0, True)
-    assert f"BACKSTORY_PICK_STORE={copy}\n" in (given / "environ").read_text("utf-8")
-
-
-# the real fzf ------------------------------------------------------------------------------------------------------
-
-
-@needs_fzf
-def test_the_real_fzf_shows_a_preview_and_runs_nothing_that_a_title_says(bare: Shell) -> None:
-    put(bare, HOSTILE, "the stork")
-    with on_terminal(bare, "search", "-i", "heron") as terminal:
-        terminal.until("· turn 1 · prompt ·")
-        terminal.until("> heron")
+def test_words_that_a_shell_would_run_are_only_looked_for(birds: Shell) -> None:
+    query = "heron '\"; touch gone; $(touch gone)"
+    with opened(birds, "search", "-i", query) as terminal:
+        terminal.until_seen("touch gone", "1 in texts")
         terminal.type("\r")
-        code, shown = ended(terminal)
-    assert code == 0
-    assert "@1 · turn 1 · prompt" in shown[shown.rindex("\x1b[?1049l") :]
-    assert list(bare.cwd.iterdir()) == []
+        assert terminal.ended()[0] == 0
+    assert list(birds.cwd.iterdir()) == []
 
 
-@needs_fzf
-def test_what_is_typed_in_the_real_fzf_narrows_the_list(bare: Shell) -> None:
-    put(bare, "the heron", "the stork", "the crane")
-    uid = next(each["uid"] for each in bare("list", "--all", "--json").json() if each["first_prompt"] == "the crane")
-    with on_terminal(bare, "list", "--all", "-i", "--print", FZF_DEFAULT_OPTS="--multi --print-query") as terminal:
-        terminal.until("3/3")
-        terminal.type("crane")
-        terminal.until("1/3")
-        terminal.type("\x1bc")
-        code, shown = ended(terminal)
-    assert code == 0
-    assert shown.endswith(f"backstory run -S {uid}\n")
+def test_a_module_of_the_current_folder_is_not_imported(birds: Shell) -> None:
+    for name in ("click.py", "backstory.py"):
+        (birds.cwd / name).write_text("open('gone', 'w')\n")
+    with opened(birds, "list", "--all", "-i") as terminal:
+        terminal.until_seen("the heron")
+        terminal.type("\r")
+        code, shown = terminal.ended()
+    assert (code, "❯ the" in shown) == (0, True)
+    assert not (birds.cwd / "gone").exists()
 
 
-@needs_fzf
-def test_leaving_the_real_fzf_does_nothing(bare: Shell) -> None:
-    put(bare, "the heron")
-    with on_terminal(bare, "list", "--all", "-i") as terminal:
-        terminal.until("1/1")
-        terminal.type("\x03")
-        assert ended(terminal)[0] == 130
+def test_a_store_that_was_named_is_named_to_what_follows(birds: Shell, tmp_path: Path) -> None:
+    copy = tmp_path / "a copy.bks"
+    assert birds("backup", str(copy)).code == 0
+    birds.store.unlink()
+    with opened(birds, "list", "--all", "-i", "--store", str(copy), "--print") as terminal:
+        terminal.until_seen("the heron")
+        terminal.type("\r")
+        code, shown = terminal.ended()
+    assert (code, shown.startswith(f"backstory show '--store={copy}' ")) == (0, True)
+
+
+# what happens meanwhile -----------------------------------------------------------------------------------------------
+
+
+def test_a_new_session_appears_and_a_removed_one_goes(birds: Shell) -> None:
+    with opened(birds, "list", "--all", "-i") as terminal:
+        terminal.until_seen("3 sessions")
+        put(birds, "the owl", begin=3)
+        terminal.until_seen("4 sessions", "the owl")
+        assert birds("rm", uid_of(birds, "the stork"), "--yes").code == 0
+        until(lambda: "the stork" not in terminal.seen())
+
+
+def test_a_home_store_that_somebody_writes_is_read(birds: Shell) -> None:
+    writer = apsw.Connection(str(birds.store))
+    writer.execute("begin immediate")
+    with opened(birds, "list", "--all", "-i") as terminal:
+        terminal.until_seen("3 sessions")
+        terminal.type("answ")
+        terminal.until_seen("3 in texts")
+        terminal.type("\x1b")
+        assert terminal.ended() == (130, "")
+    writer.close()
+
+
+def test_sizes_that_change_in_a_storm_end_in_the_last_one(birds: Shell) -> None:
+    with opened(birds, "list", "--all", "-i", is_copied=False) as terminal:
+        terminal.until_seen("the heron")
+        for n in range(30):
+            terminal.resize(20 + n * 7 % 180, 3 + n * 5 % 60)
+        terminal.resize(60, 12)
+        shown = terminal.until_seen("the heron", "Enter show").split("\n")
+        assert (len(shown), max(map(len, shown)) <= 60) == (12, True)
+        terminal.resize(200, 50)
+        assert len(terminal.until_seen("every project · 3 sessions", "Esc leave").split("\n")) == 50
+        terminal.type("\x1b")
+        assert terminal.ended() == (130, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT], ids=lambda each: each.name)
+def test_a_signal_that_ends_it_leaves_the_terminal_as_it_was(birds: Shell, number: signal.Signals) -> None:
+    with opened(birds, "list", "--all", "-i") as terminal:
+        terminal.until_seen("the heron")
+        assert terminal.modes() != terminal.before
+        terminal.send(number)
+        assert terminal.ended() == (-number, "")
+
+
+def test_an_interrupt_from_elsewhere_leaves_the_terminal_as_it_was(birds: Shell) -> None:
+    with opened(birds, "list", "--all", "-i") as terminal:
+        terminal.until_seen("the heron")
+        terminal.send(signal.SIGINT)
+        code, shown = terminal.ended()
+    assert (code, "stopped" in shown) == (130, True)
+
+
+@pytest.mark.parametrize("how", ["key", "signal"])
+def test_it_stops_with_the_terminal_as_it_was_and_goes_on(birds: Shell, how: str) -> None:
+    picker = f"{sys.executable} -m backstory list --all -i"
+    lines = f"set -m; {picker}; echo stopped $?; stty -a | grep -o -- '-*icanon'; fg; echo ended $?"
+    with Terminal(["bash", "-c", lines], birds.cwd, birds.environ) as terminal:
+        terminal.until("the heron")
+        if how == "key":
+            terminal.type("\x1a")
+        else:
+            (pid,) = Path(f"/proc/{terminal.process.pid}/task/{terminal.process.pid}/children").read_text().split()
+            os.kill(int(pid), signal.SIGTSTP)
+        left = terminal.until("stopped 148\nicanon").partition("stopped 148")[0]
+        assert left.rpartition(OPENED)[2].count("\x1b[?1049l") == 1
+        terminal.until("the heron", terminal.until(OPENED, left.count(OPENED) + 1).count("the heron"))
+        terminal.type("\x1b")
+        terminal.until("ended 130")
 
 
 # shells ------------------------------------------------------------------------------------------------------------
@@ -301,20 +293,26 @@ def test_a_key_inserts_what_is_picked_in_each_shell(bare: Shell, tmp_path: Path,
     if shell is None:
         pytest.skip(f"there is no {name}")
     put(bare, "the heron")
-    uid = bare("list", "--all", "--json").json()[0]["uid"]
-    environ = bare.environ | fake(tmp_path / "fake", KEY="enter")
-    ours = tmp_path / "fake" / "backstory"
+    uid = uid_of(bare, "the heron")
+    ours = tmp_path / "bin" / "backstory"
+    ours.parent.mkdir()
     ours.write_text(f'#!/bin/sh\nexec {sys.executable} -m backstory "$@"\n')
     ours.chmod(0o755)
+    environ = bare.environ | {"PATH": f"{ours.parent}:/usr/bin:/bin"}
     with Terminal([shell, *START[name], "-i"], bare.cwd, environ) as terminal:
         terminal.type(f"{PROMPT[name]}; {SOURCE[name]}; echo sour''ced\n")
         terminal.until("sourced")
         terminal.type("echo \x18b")
+        terminal.until("answer 0")
+        terminal.type("\r")
         terminal.until(uid)
         terminal.type(" >word\n")
         until((bare.cwd / "word").exists)
         until(lambda: (bare.cwd / "word").read_text() == f"{uid}\n")
+        pickers = terminal.shown.count(OPENED)
         terminal.type("\x18b")
+        terminal.until("answer 0", terminal.until(OPENED, pickers + 1).count("answer 0") + 1)
+        terminal.type("\r")
         terminal.until(f"backstory show {uid}")
         terminal.type(" --json >shown; echo en''ded\n")
         terminal.until("ended")

@@ -7,38 +7,43 @@ import os
 import pty
 import signal
 import struct
-import subprocess
 import termios
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tests.support import forked
 from tests.support.going import DEADLINE_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from typing import Self
 
 ROWS = 40
 LOCAL_MODES = 3
 
 
 class Terminal:
-    """One command, the leader of a session whose terminal this is."""
+    """One command, the leader of a session whose terminal this is.
+
+    ``is_copied``: a copy of a process that has imported everything; it has the terminal, but not as its session's.
+    """
 
     def __init__(
-        self, words: Sequence[str], cwd: Path, environ: Mapping[str, str], *, width: int = 100, rows: int = ROWS
+        self, words: Sequence[str], cwd: Path, environ: Mapping[str, str], *, width: int = 100, rows: int = ROWS,
+        is_copied: bool = False,
     ) -> None:  # fmt: skip
         self._ours, self._theirs = pty.openpty()
         fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, width, 0, 0))
         self._seen = b""
-        self.process = subprocess.Popen(
-            words, cwd=cwd, env=dict(environ) | {"TERM": "xterm-256color", "NO_COLOR": "1"}, stdin=self._theirs,
-            stdout=self._theirs, stderr=self._theirs, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        given: dict[str, Any] = {} if is_copied else {"preexec_fn": lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)}
+        self.process = forked.Process(
+            [*words], cwd=cwd, env={"TERM": "xterm-256color", "NO_COLOR": "1"} | dict(environ), stdin=self._theirs,
+            stdout=self._theirs, stderr=self._theirs, start_new_session=True, **given,
         )  # fmt: skip
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -52,6 +57,10 @@ class Terminal:
         """Whether what is typed is shown."""
         return bool(termios.tcgetattr(self._theirs)[LOCAL_MODES] & termios.ECHO)
 
+    def modes(self) -> list[Any]:
+        """The modes of the terminal."""
+        return termios.tcgetattr(self._theirs)
+
     def typed_ahead(self) -> int:
         """How many bytes somebody could read who reads next."""
         return int(struct.unpack("i", fcntl.ioctl(self._theirs, termios.FIONREAD, b"\0" * 4))[0])
@@ -62,9 +71,9 @@ class Terminal:
     def send(self, number: int) -> None:
         os.kill(self.process.pid, number)
 
-    def until(self, words: str) -> str:
-        """All that was shown so far, once these words are among it."""
-        while words not in self.shown:
+    def until(self, words: str, times: int = 1) -> str:
+        """All that was shown so far, once these words are among it so often."""
+        while self.shown.count(words) < times:
             self._seen += os.read(self._ours, 65536)
         return self.shown
 

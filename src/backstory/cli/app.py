@@ -138,14 +138,18 @@ class App:
         """The settings in force here; ignored ones are reported once."""
         return self.workspace.config
 
+    def check_store(self) -> None:
+        """Raise StoreNotFound where a store that was named is not there."""
+        if self.store_path is not None and not self.home_store.exists:
+            raise StoreNotFound(self.home_store.path)
+
     def bring_up_to_date(self) -> bool:
         """Take new logs into the home store before it is read, and print what is left, or went wrong.
 
         Returns whether there are logs that were not taken in, or not looked for. Raises StoreNotFound where a store
         that was named is not there.
         """
-        if self.store_path is not None and not self.home_store.exists:
-            raise StoreNotFound(self.home_store.path)
+        self.check_store()
         update = self.workspace.bring_up_to_date(self.user_home)
         for remark in update.remarks:
             output.talk(output.one_liner(remark))

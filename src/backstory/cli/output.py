@@ -207,6 +207,11 @@ def can_ask() -> bool:
     return sys.stdin.isatty()
 
 
+def can_paint() -> bool:
+    """Return True if the terminal of a person who can be asked has a screen that can be painted."""
+    return can_ask() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
 def ask(question: str) -> None:
     """Print a question to a person, who answers on the same line."""
     _write(question, err=True)
@@ -236,6 +241,31 @@ def padded(text: str, room: int) -> str:
 def columns_shown(text: str) -> int:
     """Return how many columns a text with colours of ``style`` needs."""
     return columns(_CODE.sub("", text))
+
+
+def cut(text: str, width: int) -> str:
+    """Cut a line with colours of ``style`` to ``width`` columns, the last of which says that something was cut."""
+    if columns_shown(text) <= width:
+        return text
+    kept, room, at = list[str](), max(width, 1) - 1, 0
+    for code in (*_CODE.finditer(text), None):
+        plain = text[at : len(text) if code is None else code.start()]
+        if columns(plain) <= room:
+            kept.append(plain)
+            room -= columns(plain)
+        elif room >= 0:
+            kept.append(one_line(f"{plain}…", room + 1, keep_blanks=True))
+            room = -1
+        if code is not None:
+            kept.append(code.group())
+            at = code.end()
+    return "".join(kept)
+
+
+def for_screen(line: str, *, is_coloured: bool) -> str:
+    """Return a line for a screen that is painted: harmless, in one line, with the colours of ``style`` or without."""
+    text = clean(line.replace("\n", " ").replace("\t", " "))
+    return text.replace(_MARK, "\x1b[") if is_coloured else _CODE.sub("", text)
 
 
 def clean(text: str) -> str:
@@ -401,8 +431,24 @@ JOINER = "\u200d"
 """Joins the emoji beside it to one."""
 
 
+_window_columns: list[int] = []
+"""The columns of the window that is drawn for, while it is not the terminal."""
+
+
+@contextmanager
+def window_of(columns_wide: int) -> Iterator[None]:
+    """Draw lines for a window of so many columns while this lasts, whatever stdout is; for one thread at a time."""
+    _window_columns.append(columns_wide)
+    try:
+        yield
+    finally:
+        _window_columns.pop()
+
+
 def page_columns() -> int:
     """Return how wide the page is; in a pipe a line is never too long."""
+    if _window_columns:
+        return min(_window_columns[-1], PAGE_COLUMNS_MAX)
     return min(width(), PAGE_COLUMNS_MAX) if sys.stdout.isatty() else UNLIMITED
 
 

@@ -38,10 +38,6 @@ if TYPE_CHECKING:
     from backstory.workspace.history.sessions import ListedSession, SessionPage
 
 
-FIRST_PAGE = 50
-"""The most sessions that can be picked at once, while the others are read."""
-
-
 @click.command("list")
 @scope_options(everywhere=False)
 @filter_options
@@ -66,7 +62,7 @@ def command(
     Into a pipe each session is one line, nothing cut, its fields separated by tabs: uid, number, title, agents,
     project, last active (UTC), outcome, turns, seconds, cost. Unknown ones are empty.
 
-    With -i you pick one, in fzf if that is installed. Nothing picked is exit code 130.
+    With -i you pick one, with a preview; what you type narrows the list. Nothing picked is exit code 130.
     """
     app: App = ctx.obj
     limit = app.config.settings.list.limit if limit is None and not as_json else max(limit or 0, 0)
@@ -76,9 +72,14 @@ def command(
         subagents=subagents,
         unread=unread,
     )
-    app.bring_up_to_date()
     if picks or prints:
-        ctx.exit(_pick(app, wanted, prints=prints, as_json=as_json))
+        if as_json:
+            raise click.UsageError("-i and --json exclude each other.")
+        from backstory.cli.views.picking import can_pick, pick
+
+        if can_pick(prints=prints):
+            ctx.exit(pick(app, wanted, sort=sort, prints=prints))
+    app.bring_up_to_date()
     page = app.reader.sessions(wanted, Page(limit=limit, sort=sort))
     report_runs(app.reader)
     if as_json:
@@ -93,15 +94,6 @@ def command(
         elsewhere = more_elsewhere(app, wanted, page.total) if output.is_screen() else ""
         shown = ListOptions(now=app.workspace.now(), everywhere=everywhere, sort=sort, limit=limit, elsewhere=elsewhere)
         print_page(page, shown)
-
-
-def _pick(app: App, wanted: SessionFilter, *, prints: bool, as_json: bool) -> int:
-    from backstory.cli.views.picking import pick, session_choice
-
-    if as_json:
-        raise click.UsageError("-i and --json exclude each other.")
-    pages = app.reader.session_pages(wanted, app.config.settings.list.limit or FIRST_PAGE)
-    return pick(app, ([session_choice(each) for each in page.sessions] for page in pages), prints=prints)
 
 
 SESSIONS_SHOWN = 5

@@ -106,8 +106,8 @@ def command(
     userName also finds getUserName and user_name, limit also limits: marked as near, after what has the words as typed;
     but limits in a prompt comes before limit in the output of tools.
     Without words, --ref, --path, --branch or --repo and the like list sessions. Nothing found is exit code 1.
-    From inside a run, its own session is left out. With -i you pick a hit, in fzf if that is installed, and see the
-    text around it; nothing picked is exit code 130.
+    From inside a run, its own session is left out. With -i you pick a hit and see the text around it; what
+    you type next searches anew. Nothing picked is exit code 130.
     """
     picks = picks or prints
     if picks and as_json:
@@ -122,24 +122,20 @@ def command(
     if picks:
         how["limit"] = how["limit"] or HITS_TO_PICK
     asked = _query(app, text, mode, chosen, **how)
+    if picks:
+        from backstory.cli.views.picking import can_pick, pick
+
+        if can_pick(prints=prints):
+            ctx.exit(pick(app, SessionFilter(**asked.shared, everywhere=not asked.here), query=asked, prints=prints))
     is_behind = app.bring_up_to_date()
     # A mistake in a filter is reported also where there is nothing to search.
     result = app.reader.search(asked)
-    if picks and result.findings.excerpts:
-        ctx.exit(_pick(app, result, prints=prints))
     if as_json:
         output.json(searching.as_json(result))
     else:
         _print(app, result, is_behind=is_behind)
     if not result.findings.excerpts:
         ctx.exit(NOTHING_FOUND)
-
-
-def _pick(app: App, result: SearchAnswer, *, prints: bool) -> int:
-    from backstory.cli.views.picking import hit_choice, pick
-
-    words = "" if result.query.mode is Mode.REGEX else result.query.text
-    return pick(app, [[hit_choice(each) for each in result.findings.excerpts]], words=words, prints=prints)
 
 
 def _query(

@@ -19,18 +19,15 @@ from backstory.cli.views.event_view import end_line, event_lines, turn_line, unk
 from backstory.cli.views.moments import METER_LEAST, meter_words, origin_mark, stretch
 from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import results_below_calls, with_answers, with_interruptions, without_repeats
-from backstory.derive.essence import essence
 from backstory.derive.naming import NO_PROMPT, short_model
 from backstory.errors import TurnNotFound
 from backstory.ids import may_be_written
 from backstory.model import Relation
-from backstory.store.tables import compactions as stored_compactions
 from backstory.workspace.history import entries, sessions
 from backstory.workspace.history import transcript as turns
 from backstory.workspace.history.entries import SessionEntry
 from backstory.workspace.history.sessions import is_resumable
 from backstory.workspace.history.targets import RECORD, SEQ_MAX, resolve_target
-from backstory.workspace.history.transcript import shown_summaries
 from backstory.workspace.runs.running import live_meter
 
 if TYPE_CHECKING:
@@ -44,20 +41,10 @@ if TYPE_CHECKING:
     from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.history.transcript import ListedTurn, ShownSummary, Transcript
     from backstory.workspace.located import LocatedSession
-    from backstory.workspace.reader import Reader
 
 
-WINDOW = 500
-"""Most events before a record, and after it, that are looked at to show its surroundings."""
-PART_MAX = 1 << 30
-NEIGHBOURS = 2
-"""Records before and after the one that is asked for."""
-PREVIEW_EVENTS = 40
-"""Number of events that a preview has of the first turn, and of the last."""
 TIMED_MS_LEAST = 1000
 """A shorter time between two records says nothing about the tool."""
-RECORDS_BEFORE = 100
-"""The number of records back in which a record's call and its neighbours are looked for."""
 
 
 @click.command("show")
@@ -113,7 +100,7 @@ def command(
     elif record is not None:
         _show_record(app, found, record, searched, full=full, as_json=as_json)
     elif previews:
-        output.pages(_preview_lines(app.reader, found))
+        output.pages(record_view.preview_lines(app.reader, found))
     elif follows:
         from backstory.cli.views.following import follow
 
@@ -178,21 +165,6 @@ def _is_in(summary: ShownSummary, shown: Sequence[ListedTurn]) -> bool:
     return any(each.turn.first_seq <= summary.after_seq <= each.turn.last_seq for each in shown)
 
 
-def _preview_lines(reader: Reader, found: LocatedSession) -> Iterator[str]:
-    """Yield the beginning of a session, and its last turn, as far as they fit a small window."""
-    stored = found.store.turns(found.session)
-    if not stored:
-        return
-    folder = found.session.said_folder
-    for turn in dict.fromkeys((stored[0].first_seq, stored[-1].first_seq)):
-        yield ""
-        for each in reader.events(found, (turn, -1), limit=PREVIEW_EVENTS):
-            if isinstance(each.event, model.UserMessage | model.AssistantText | model.ToolCall | model.Error):
-                yield from record_view.neighbour_lines(
-                    event_lines(each.outline.seq, each.event, full=False, folder=folder)
-                )
-
-
 def _show_record(
     app: App, found: LocatedSession, words: str, searched: str | None, *, full: bool, as_json: bool
 ) -> None:
@@ -203,69 +175,13 @@ def _show_record(
     record = reader.record(found, seq)
     if as_json:
         events = [entries.event_as_json(each) for each in record]
-        compactions = _summaries_at(found, seq)
+        compactions = record_view.summaries_at(found, seq)
         output.json({"uid": found.session.uid, "seq": seq, "events": events, "compactions": compactions})
         return
     if not any(record_view.text_of(each.event).strip() for each in record):
         output.talk(f"@{seq} has nothing to show: {', '.join(each.outline.kind for each in record)}")
-    output.pages(_record_lines(app, found, record, searched or "", full=full))
-
-
-def _summaries_at(found: LocatedSession, seq: int) -> list[ShownSummary]:
-    """The summaries that end with a record: a search that found one leads there."""
-    if not found.store.ask(stored_compactions.has_any, found.session.id):
-        return []
-    turns = found.store.turns(found.session)
-    return [each for each in shown_summaries(found, turns) if each.after_seq == seq]
-
-
-def _record_lines(
-    app: App, found: LocatedSession, record: Sequence[SessionEntry], words: str, *, full: bool
-) -> Iterator[str]:
-    reader, session, at = app.reader, found.session, record[0].outline
-    earlier = (max(at.seq - RECORDS_BEFORE, 0) - 1, PART_MAX)
-    before = [each for each in reader.events(found, earlier, limit=WINDOW) if each.outline.seq < at.seq]
-    after = list(reader.events(found, (at.seq, PART_MAX), limit=WINDOW))
-    calls = {each.event.tool_use_id: each.event for each in before if isinstance(each.event, model.ToolCall)}
-    results = (each.event.tool_use_id for each in record if isinstance(each.event, model.ToolResult))
-    call = next((calls[each] for each in results if each in calls), None)
-    head = record_view.RecordHead(
-        title=session.shown_title, uid=session.uid, seq=at.seq, turn=at.turn, at=at.at, folder=session.said_folder
-    )
-    yield from record_view.head_lines(head, [each.event for each in record], call, app.workspace.now())
-    yield from _neighbours(reader, found, before, calls, last=True)
-    for each in record:
-        yield output.style(f"@{at.seq}", bold=True)
-        yield from record_view.body_lines(each.event, words, full=full)
-    for summary in _summaries_at(found, at.seq):
-        yield from _summary_lines(summary, full=full)
-    yield from _neighbours(reader, found, after, calls, last=False)
-
-
-def _neighbours(
-    reader: Reader, found: LocatedSession, near: list[SessionEntry], calls: dict[str, ToolCall], *, last: bool
-) -> Iterator[str]:
-    """The nearest records that have something to show. ``calls``: by their ids, to name those of results."""
-    shown: dict[int, list[str]] = {}
-    for each in reversed(near) if last else near:
-        seq = each.outline.seq
-        event = _with_words(reader, found, each)
-        call = calls.get(event.tool_use_id) if isinstance(event, model.ToolResult) else None
-        drawn = event_lines(seq, event, full=False, answered=call, folder=found.session.said_folder)
-        lines = list(record_view.neighbour_lines(drawn))
-        if lines:
-            shown.setdefault(seq, [])[: 0 if last else len(shown[seq])] = lines
-        if len(shown) > NEIGHBOURS:
-            break
-    nearest = list(shown)[:NEIGHBOURS]
-    for seq in reversed(nearest) if last else nearest:
-        yield from shown[seq]
-
-
-def _with_words(reader: Reader, found: LocatedSession, entry: SessionEntry) -> Event:
-    """An event so that its line says what it is about: of a call the compact form may not."""
-    is_bare = isinstance(entry.event, model.ToolCall) and not essence(entry.event)
-    return reader.full(found, entry.outline) if is_bare else entry.event
+    now = app.workspace.now()
+    output.pages(record_view.record_lines(reader, found, record, searched or "", now=now, full=full))
 
 
 def _timed(entry: SessionEntry, call: SessionEntry) -> ShownResult | None:

@@ -1,86 +1,147 @@
-"""A person picks one of many sessions or hits, then it is shown, resumed or continued. Used by ``list`` and ``search``.
+"""A person picks one of many sessions or hits, then it is shown, resumed or continued. Used by ``list``, ``search``.
 
-With fzf (0.30 or later) it is fzf's screen with a preview; without it a numbered list that asks for a number. What fzf
-may put into a shell's command is a uid and a record's number, and nothing else: titles are only shown. Sessions are
-handed to fzf page by page while the person types, until fzf ends.
+``cli.picker`` has the state, the screen and the terminal; here a ``Reader`` is asked in the background, so that a key
+waits for no answer, and the process becomes the command for what was picked.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-import shutil
-import subprocess
+import signal
 import sys
-from contextlib import suppress
+import threading
+import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory.cli import output
-from backstory.cli.views.moments import OUTCOMES, RUNNING, origin_mark
+from backstory.cli.picker import layout, state
+from backstory.cli.picker.state import (
+    Choice,
+    Counted,
+    CountQuestion,
+    Failed,
+    Found,
+    Listed,
+    ListQuestion,
+    Noted,
+    PickRow,
+    Previewed,
+    PreviewQuestion,
+    State,
+    StoreChanged,
+    TextQuestion,
+)
+from backstory.cli.picker.terminal import open_terminal
+from backstory.cli.views.moments import OUTCOMES, RUNNING, origin_mark, when
 from backstory.derive.naming import NO_PROMPT
-from backstory.errors import FinderFailed
+from backstory.errors import BackstoryError, Cancelled
 from backstory.lazy import lazy_regex
+from backstory.workspace.history.sessions import Page, SessionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import IO, NoReturn
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import NoReturn
 
     from backstory.cli.app import App
+    from backstory.cli.picker.state import Answer, Question
+    from backstory.cli.picker.terminal import Terminal
     from backstory.search.query import Excerpt
+    from backstory.store.tables.sessions import Sort
+    from backstory.workspace.history.searching import Cancellation, SearchAnswer, SearchQuery
     from backstory.workspace.history.sessions import ListedSession
 
-OLDEST_FZF = (0, 30)
 NOTHING_CHOSEN = 130
-"""As fzf has it, and as for everything that a person ended."""
-NO_MATCH = 1
-"""fzf's exit code where nothing is left that could be chosen."""
+"""As for everything that a person ended."""
+HITS_MOST = 50
+"""The most hits that are listed."""
+LOOK_S = 1.0
+"""The time between two looks at whether a store changed."""
 PLAIN_UID = lazy_regex(r"[0-9A-Za-z]{8,64}")
-"""A uid as every store of ours has it. A store from elsewhere may have others, which no shell gets to see."""
-VERSION = lazy_regex(r"(\d+)\.(\d+)")
-ANSWER = lazy_regex(r"([0-9]{1,9})\s*([rc]?)")
-SHOW, RESUME, CONTINUE = "show", "resume", "run"
-BY_KEY = {"": SHOW, "enter": SHOW, "alt-r": RESUME, "alt-c": CONTINUE}
-BY_LETTER = {"": SHOW, "r": RESUME, "c": CONTINUE}
-KEYS = "Enter: show · Alt-R: resume · Alt-C: continue here"
-FIND, STORE = "BACKSTORY_PICK_FIND", "BACKSTORY_PICK_STORE"
-"""Variables of the preview: it gets these values in its environment, and never in its command."""
+"""A uid as every store of ours has it. A store from elsewhere may have others, which no command gets to see."""
 
 
-class Choice(Struct, frozen=True, kw_only=True):
-    """A choice: a session, or one record of it; and the line that describes it."""
+def can_pick(*, prints: bool) -> bool:
+    """Return True if a person can pick here; False on a terminal that cannot be painted, which gets a plain list.
 
-    uid: str
-    text: str
-    seq: int | None = None
-
-
-class Picked(Struct, frozen=True, kw_only=True):
-    """The choice made, and its action: SHOW, RESUME or CONTINUE."""
-
-    choice: Choice
-    action: str
-
-
-def pick(app: App, pages: Iterable[Sequence[Choice]], *, words: str = "", prints: bool = False) -> int:
-    """Let a person pick, then become the command for it; returns NOTHING_CHOSEN where nothing was picked.
-
-    ``words``: what was searched for, to be marked. ``prints``: print the command instead. Raises FinderFailed.
+    Raises UsageError where nobody can be asked, and where what is printed is to be what was picked.
     """
     if not output.can_ask():
         raise click.UsageError("-i asks a person, so it needs a terminal.")
-    safe = ([each for each in page if PLAIN_UID.fullmatch(each.uid)] for page in pages)
-    finder = _finder(app.environ)
-    picked = _picked_from_list(safe) if finder is None else _picked_in_fzf(finder, app, safe, words)
-    if picked is None:
+    if prints and not output.can_paint():
+        raise click.UsageError("--print needs a terminal that can be painted; TERM is dumb.")
+    return output.can_paint()
+
+
+def pick(
+    app: App,
+    wanted: SessionFilter,
+    *,
+    sort: Sort | None = None,
+    query: SearchQuery | None = None,
+    prints: bool = False,
+) -> int:
+    """Let a person pick, then become the command for it; returns NOTHING_CHOSEN where nothing was picked.
+
+    ``wanted``: the list, a title in which stands in the field. ``query``: hits alone are listed, of its text at first.
+    ``prints``: print the command instead. Raises what a first answer raises, before the screen is taken.
+    """
+    app.check_store()
+    asked = Asked(app, wanted, sort, query)
+    begun = _begun(asked, wanted, query)
+    with ExitStack() as held:
+        terminal = held.enter_context(open_terminal(is_coloured=not app.environ.get("NO_COLOR")))
+        ended = _picking(begun, terminal, held.enter_context(Background(asked, terminal.wake)))
+    if ended.action is None or ended.row is None:
         return NOTHING_CHOSEN
-    command = _command(picked, words, app.store_path)
+    command = _command(ended.action, ended.row, ended.words if asked.marks_words else "", app.store_path)
     if not prints:
         _become(app, command)
     output.data(shlex.join(["backstory", *command]))
     return 0
+
+
+def _begun(asked: Asked, wanted: SessionFilter, query: SearchQuery | None) -> State:
+    """The state with the first answers. Raises what they raise."""
+    text = query.text if query is not None else wanted.title or ""
+    now = State(
+        text=text, cursor=len(text), given=text if query is not None else "", hits_only=query is not None,
+        everywhere=wanted.everywhere, place=asked.place, takes_prefix=asked.takes_prefix,
+        is_narrow=replace(wanted, title=None).is_narrow, wanted=ListQuestion(title=text, everywhere=wanted.everywhere),
+    )  # fmt: skip
+    while (first := next(state.questions(now), None)) is not None and not (now.is_listed or now.found):
+        if isinstance(first, PreviewQuestion):
+            break
+        now = state.answered(now, asked.answer(first))
+    return now
+
+
+def _picking(now: State, terminal: Terminal, asking: Background) -> State:
+    """Take keys and answers until the person has chosen, or leaves."""
+    pressed_s: float | None = None
+    while not now.is_over:
+        now = state.resized(now, *terminal.size())
+        # Words of the command line are whole ones, until a person types.
+        idle_ms = 0 if pressed_s is None else (time.monotonic() - pressed_s) * 1000
+        terminal.paint(layout.lines(now), layout.cursor(now))
+        asking.want([*state.questions(now, idle_ms)])
+        waits = pressed_s is not None and idle_ms < state.PREFIX_MS
+        keys = terminal.read((state.PREFIX_MS - idle_ms) / 1000 if waits else None)
+        if keys is None:
+            return replace(now, is_over=True, action=None)
+        for key in keys:
+            pressed_s = time.monotonic()
+            if key.name == "ctrl-z":
+                signal.raise_signal(signal.SIGTSTP)
+            elif not now.is_over:
+                now = state.pressed(now, key)
+        for answer in asking.answers():
+            now = state.answered(now, answer)
+    return now
 
 
 def _become(app: App, command: list[str]) -> NoReturn:
@@ -90,19 +151,18 @@ def _become(app: App, command: list[str]) -> NoReturn:
     os.execv(sys.executable, [*_ourselves(), *command])
 
 
-def _command(picked: Picked, words: str, store: str | None) -> list[str]:
+def _command(action: Choice, row: PickRow, words: str, store: str | None) -> list[str]:
     """The words of the command for what was picked."""
-    choice = picked.choice
     named = [f"--store={store}"] if store else []
-    match picked.action:
-        case "run":
-            return [CONTINUE, *named, "-S", choice.uid]
-        case "resume":
-            return [RESUME, *named, choice.uid]
-        case _:
-            marked = [f"--find={words}"] if words and choice.seq is not None else []
-            record = [] if choice.seq is None else [f"@{choice.seq}"]
-            return [SHOW, *named, *marked, choice.uid, *record]
+    match action:
+        case Choice.CONTINUE:
+            return [action, *named, "-S", row.uid]
+        case Choice.RESUME:
+            return [action, *named, row.uid]
+        case Choice.SHOW:
+            marked = [f"--find={words}"] if words and row.seq is not None else []
+            record = [] if row.seq is None else [f"@{row.seq}"]
+            return [action, *named, *marked, row.uid, *record]
 
 
 def _ourselves() -> list[str]:
@@ -110,141 +170,242 @@ def _ourselves() -> list[str]:
     return [sys.executable, "-P", "-m", "backstory"]
 
 
-# fzf --------------------------------------------------------------------------------------------------------------
+# questions ------------------------------------------------------------------------------------------------------------
 
 
-def _finder(environ: Mapping[str, str]) -> str | None:
-    """The path of an fzf that is new enough."""
-    found = shutil.which("fzf", path=environ.get("PATH"))
-    if found is None:
-        return None
-    try:
-        told = subprocess.run([found, "--version"], capture_output=True, text=True, check=False, timeout=10).stdout
-    except (OSError, subprocess.TimeoutExpired, UnicodeDecodeError):
-        return None
-    version = VERSION.match(told)
-    return found if version and (int(version[1]), int(version[2])) >= OLDEST_FZF else None
+class Asked:
+    """The answers of a ``Reader``, as rows and lines."""
+
+    def __init__(self, app: App, wanted: SessionFilter, sort: Sort | None, query: SearchQuery | None) -> None:
+        self._app, self.reader, self._sort = app, app.reader, sort
+        # What is wrong with the settings is printed now, and not into the screen.
+        app.config.settings  # noqa: B018
+        self._wanted = replace(wanted, title=None)
+        self._query = query
+        mode = "words" if query is None else query.mode.value
+        self.marks_words, self.takes_prefix = mode != "regex", mode == "words"
+        known, folder = app.workspace.project_names(), str(app.project_folder)
+        self.place = known.of(app.project_key, None, folder, str(app.cwd)).name or "this project"
+
+    def answer(self, question: Question, cancellation: Cancellation | None = None) -> Answer:
+        """Return the answer to a question. Raises what the reader raises, and Cancelled."""
+        match question:
+            case ListQuestion():
+                return self._listed(question)
+            case CountQuestion():
+                wanted = replace(self._wanted, title=question.title or None, everywhere=question.everywhere)
+                return Counted(question=question, total=self.reader.count(wanted))
+            case TextQuestion():
+                return self._found(question, cancellation)
+            case PreviewQuestion():
+                return self._previewed(question)
+
+    def news(self) -> Iterator[Noted]:
+        """Take in what agents wrote since, and yield what a person is to know about it."""
+        update = self._app.workspace.bring_up_to_date(self._app.user_home)
+        yield from (Noted(message=each) for each in update.remarks)
+
+    def _listed(self, question: ListQuestion) -> Listed:
+        wanted = replace(self._wanted, title=question.title or None, everywhere=question.everywhere)
+        part = Page(limit=question.limit, after=question.after, before=question.before, sort=self._sort, counts=False)
+        page = self.reader.sessions(wanted, part)
+        now = self._app.workspace.now()
+        return Listed(
+            question=question,
+            rows=tuple(_session_row(each, now) for each in page.sessions if PLAIN_UID.fullmatch(each.uid)),
+            has_more=page.has_more,
+            has_earlier=page.has_earlier,
+            start=page.start,
+            end=page.end,
+        )
+
+    def _found(self, question: TextQuestion, cancellation: Cancellation | None) -> Found:
+        from backstory.workspace.history.searching import SearchQuery  # the first screen is there without it
+
+        query = self._query or SearchQuery(
+            **self._wanted.shared, limit=HITS_MOST, asking_run=self._app.environ.get("BACKSTORY_RUN")
+        )
+        answer = self.reader.search(replace(query, text=question.words, here=not question.everywhere), cancellation)
+        now, hits = self._app.workspace.now(), answer.findings.excerpts
+        rows = tuple(_hit_row(each, now) for each in hits if PLAIN_UID.fullmatch(each.session.uid))
+        return Found(question=question, rows=rows, note=_note(answer))
+
+    def _previewed(self, question: PreviewQuestion) -> Previewed:
+        from backstory.cli.views import record_view  # the first screen is there without it
+
+        found = self._app.workspace.resolve(question.uid)
+        with output.window_of(question.columns):
+            if question.seq is None:
+                drawn = list(record_view.preview_lines(self.reader, found))
+            else:
+                record = self.reader.record(found, question.seq)
+                words = question.words if self.marks_words else ""
+                now = self._app.workspace.now()
+                drawn = list(record_view.record_lines(self.reader, found, record, words, now=now, full=False))
+        lines = tuple("\n".join(drawn).strip("\n").split("\n"))
+        return Previewed(question=question, lines=lines, at=_line_of_match(lines))
 
 
-def _picked_in_fzf(finder: str, app: App, pages: Iterator[list[Choice]], words: str) -> Picked | None:
-    first = next(pages, [])
-    shown = {_key(each): each for each in first}
-    environ = {**app.environ, "SHELL": "/bin/sh", FIND: words, STORE: app.store_path or ""}
-    process = subprocess.Popen(
-        [finder, *_options(bool(words), app.store_path is not None)], env=environ, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        _hand_over(process, process.stdin, first, pages, shown)
-        told = process.stdout.read().decode("utf-8", "replace")
-        code = process.wait()
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    if code in (NOTHING_CHOSEN, NO_MATCH):
-        return None
-    if code:
-        raise FinderFailed(code)
-    key, _, line = told.partition("\n")
-    choice = shown.get("\t".join(line.split("\t")[:2]))
-    return None if choice is None else Picked(choice=choice, action=BY_KEY.get(key, SHOW))
+def _line_of_match(lines: Sequence[str]) -> int:
+    """Return the first line with the sign of a match."""
+    return next((n for n, line in enumerate(lines) if line.startswith(f"{output.GUTTER}> ")), 0)
 
 
-def _hand_over(
-    process: subprocess.Popen[bytes], pipe: IO[bytes], first: list[Choice], rest: Iterator[list[Choice]],
-    shown: dict[str, Choice],
-) -> None:  # fmt: skip
-    """Write what can be picked, page by page, until there is no more or fzf has ended."""
-    page: list[Choice] | None = first
-    with suppress(BrokenPipeError):
+def _note(answer: SearchAnswer) -> str:
+    """Return what differs from what was asked, as a sentence."""
+    findings = answer.findings
+    if findings.stopped:
+        return "The time limit ended the search: narrow it."
+    if findings.instead:
+        return " ".join(f"Nothing has {typed!r}; searched for {other!r}." for typed, other in findings.instead)
+    return "No session has all of these words; these have some." if findings.relaxed else ""
+
+
+class Background:
+    """Asks in threads while it lasts; ``wake`` is called for each answer. Of a kind only the last question counts."""
+
+    def __init__(self, asked: Asked, wake: Callable[[], None]) -> None:
+        self._asked, self._wake = asked, wake
+        self._changed = threading.Condition()
+        self._last: dict[type[Question], Question] = {}
+        self._waiting: dict[type[Question], Question] = {}
+        self._answers: list[Answer | Exception] = []
+        self._searched: TextQuestion | None = None
+        self._cancellation: Cancellation | None = None
+        self._is_over = False
+        self._change_token = asked.reader.change_token
+        self._token = self._change_token()
+        self._threads = [
+            threading.Thread(target=self._work, args=(kinds,), daemon=True)
+            for kinds in ((ListQuestion, PreviewQuestion), (TextQuestion, CountQuestion))
+        ]
+
+    def __enter__(self) -> Background:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._is_over = True
+            self._cancel()
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    def want(self, questions: Sequence[Question]) -> None:
+        """Ask these, and nothing else any more."""
+        with self._changed:
+            now = {type(each): each for each in questions}
+            self._waiting = {kind: each for kind, each in self._waiting.items() if now.get(kind) == each}
+            for kind, each in now.items():
+                if self._last.get(kind) != each:
+                    self._last[kind] = self._waiting[kind] = each
+            searched = now.get(TextQuestion)
+            if self._searched is not None and not _goes_on(self._searched, searched):
+                self._cancel()
+            if TextQuestion not in now:
+                self._last.pop(TextQuestion, None)
+            self._changed.notify_all()
+        for thread in self._threads:
+            # They begin after the first screen.
+            if thread.ident is None:
+                thread.start()
+
+    def _cancel(self) -> None:
+        if self._cancellation is not None:
+            self._cancellation.cancel()
+
+    def answers(self) -> list[Answer]:
+        """Return what was answered since. Raises what is no error of ours, but a fault."""
+        with self._changed:
+            found, self._answers = self._answers, []
+        for each in found:
+            if isinstance(each, Exception):
+                raise each
+        return [each for each in found if not isinstance(each, Exception)]
+
+    def _work(self, kinds: Sequence[type[Question]]) -> None:
+        looks = TextQuestion not in kinds
+        if not looks:
+            self._guarded(lambda: [*self._asked.news()])
+        while True:
+            with self._changed:
+                is_any = self._changed.wait_for(
+                    lambda: self._is_over or any(kind in self._waiting for kind in kinds), LOOK_S if looks else None
+                )
+                if self._is_over:
+                    return
+                question = next((self._waiting.pop(kind) for kind in kinds if kind in self._waiting), None)
+                if isinstance(question, TextQuestion):
+                    self._searched, self._cancellation = question, new_cancellation()
+                cancellation = self._cancellation
+            if question is not None:
+                self._guarded(lambda: [self._answer(question, cancellation)])  # noqa: B023 - called at once
+            elif not is_any:
+                self._guarded(lambda: [*self._changes()])
+
+    def _answer(self, question: Question, cancellation: Cancellation | None) -> Answer:
         try:
-            while page is not None and process.poll() is None:
-                shown |= {_key(each): each for each in page}
-                pipe.write("".join(f"{_key(each)}\t{each.text}\n" for each in page).encode("utf-8", "replace"))
-                pipe.flush()
-                page = next(rest, None)
-        finally:
-            pipe.close()
+            return self._asked.answer(question, cancellation)
+        except Cancelled:
+            raise
+        except BackstoryError as refused:
+            return Failed(question=question, message=output.one_liner(str(refused)))
+
+    def _changes(self) -> Iterator[StoreChanged]:
+        token = self._change_token()
+        if token != self._token:
+            self._token = token
+            yield StoreChanged()
+
+    def _guarded(self, ask: Callable[[], Sequence[Answer]]) -> None:
+        """Ask, and keep the answers; a fault is raised where they are taken."""
+        found: Sequence[Answer | Exception] = ()
+        try:
+            found = ask()
+        except Cancelled:
+            pass
+        except Exception as failed:
+            found = (Noted(message=str(failed)),) if isinstance(failed, BackstoryError) else (failed,)
+        with self._changed:
+            self._answers += found
+        if found:
+            self._wake()
 
 
-def _key(choice: Choice) -> str:
-    """Return the name of a choice for the preview: two fields without any text from history."""
-    return f"{choice.uid}\t{'' if choice.seq is None else f'@{choice.seq}'}"
+def new_cancellation() -> Cancellation:
+    """Return what ends a search."""
+    from backstory.workspace.history.searching import Cancellation  # the first screen is there without it
+
+    return Cancellation()
 
 
-def _options(has_words: bool, has_store: bool) -> list[str]:
-    """fzf's options: what FZF_DEFAULT_OPTS says of what is printed is set back, the looks are a person's own."""
-    find = f' --find="${FIND}"' if has_words else ""
-    store = f' --store="${STORE}"' if has_store else ""
-    preview = f"COLUMNS=$FZF_PREVIEW_COLUMNS exec {shlex.join(_ourselves())} show --preview{find}{store} {{1}} {{2}}"
-    return [
-        "--delimiter=\t", "--with-nth=3..", "--nth=..", "--tiebreak=index", "--no-multi", "--no-print-query",
-        "--no-print0", "--no-select-1", "--no-exit-0", "--no-ansi", "--expect=alt-r,alt-c", f"--header={KEYS}",
-        "--preview-window=down,60%,wrap", f"--preview={preview}",
-    ]  # fmt: skip
+def _goes_on(searched: TextQuestion, question: Question | None) -> bool:
+    """Return True if what is looked for is still asked: itself, or first itself and then as the beginning of more."""
+    if not isinstance(question, TextQuestion):
+        return False
+    return searched == question or replace(searched, words=f"{searched.words}*") == question
 
 
-# without fzf ------------------------------------------------------------------------------------------------------
+# rows -----------------------------------------------------------------------------------------------------------------
 
 
-def _picked_from_list(pages: Iterator[list[Choice]]) -> Picked | None:
-    """Ask for one of the first page by its number, with the letter of what is to be done with it."""
-    choices = next(pages, [])
-    digits = len(str(len(choices)))
-    for number, each in enumerate(choices, 1):
-        output.talk(output.one_line(f"{number:>{digits}}  {each.text}", output.width(), keep_blanks=True))
-    while choices:
-        answer = _answer(f"Number (3: show, 3r: resume, 3c: continue here; Enter: nothing) [1-{len(choices)}]: ")
-        if not answer:
-            return None
-        found = ANSWER.fullmatch(answer)
-        if found and 1 <= int(found[1]) <= len(choices):
-            return Picked(choice=choices[int(found[1]) - 1], action=BY_LETTER[found[2]])
-        output.talk(f"There is no {answer!r}.")
-    return None
-
-
-def _answer(question: str) -> str:
-    output.ask(question)
-    return sys.stdin.readline().strip().lower()
-
-
-# choices --------------------------------------------------------------------------------------------------------------
-# Sessions and hits as the lines that a person picks from: when, which agent, where, and what it is about.
-
-
-AGENT_COLUMNS, PROJECT_COLUMNS, TEXT_COLUMNS = 8, 20, 400
-
-
-def session_choice(session: ListedSession) -> Choice:
-    """A session as a line, as ``list`` describes it."""
-    mark, _ = OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", (" ", ""))
+def _session_row(session: ListedSession, now: int) -> PickRow:
+    """A session as ``list`` describes it."""
+    mark, colour = OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", ("", ""))
     origin = origin_mark(session.elsewhere, is_conflict=session.is_conflict)
-    title = f"{origin}{session.heading or NO_PROMPT}"
-    cells = (mark, output.local(session.last_active)[:16].ljust(16), *_where(session.agents, session.project_name))
-    return Choice(uid=session.uid, text=output.one_line("  ".join((*cells, title)), TEXT_COLUMNS, keep_blanks=True))
-
-
-def hit_choice(found: Excerpt) -> Choice:
-    """A hit as a line: its session, and the words around the match."""
-    session = found.session
-    at = found.stored.at if found.stored.at is not None else session.last_active
-    title = found.shown.shown_title or session.shown_title or NO_PROMPT
-    cells = (output.local(at)[:10].ljust(10), *_where(session.agents, session.shown_project), title)
-    text = f"{output.one_line('  '.join(cells), TEXT_COLUMNS // 2, keep_blanks=True)}  » {found.snippet}"
-    return Choice(
-        uid=session.uid, seq=found.stored.seq, text=output.one_line(text, TEXT_COLUMNS, keep_blanks=True)
+    return PickRow(
+        uid=session.uid, mark=mark, colour=colour, when=when(session.last_active, now),
+        agent=", ".join(session.agents), project=session.project_name, title=f"{origin}{session.heading or NO_PROMPT}",
     )  # fmt: skip
 
 
-def _where(agents: tuple[str, ...], project: str) -> tuple[str, str]:
-    """An agent and a project, each padded to its column."""
-    return _padded(", ".join(agents), AGENT_COLUMNS), _padded(project, PROJECT_COLUMNS)
-
-
-def _padded(text: str, room: int) -> str:
-    shown = output.one_line(text, room)
-    return shown + " " * (room - output.columns(shown))
+def _hit_row(found: Excerpt, now: int) -> PickRow:
+    """A hit: its session, and the words around the match."""
+    session, shown = found.session, found.shown
+    return PickRow(
+        uid=session.uid, seq=found.stored.seq, agent=", ".join(session.agents), project=session.shown_project,
+        when=when(found.stored.at if found.stored.at is not None else session.last_active, now),
+        title=shown.shown_title or session.shown_title or NO_PROMPT, snippet=found.snippet,
+        marks=tuple(found.marks),
+    )  # fmt: skip

@@ -1,4 +1,7 @@
-"""One record on the screen: its kind, the marked search words, and the records before and after it."""
+"""One record on the screen: its kind, the marked search words, and the records before and after it.
+
+And a session in a small window, which has room for its beginning and its last turn.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,21 @@ from backstory import model
 from backstory.cli import output
 from backstory.cli.output import GUTTER, MARGIN, UNLIMITED, flowing_facts, page_columns, parts, room_beside
 from backstory.cli.views.call_view import call_words
+from backstory.cli.views.event_view import event_lines
 from backstory.cli.views.moments import stretch
-from backstory.derive.essence import every_value, without_terminal_codes, words_of
+from backstory.derive.essence import essence, every_value, without_terminal_codes, words_of
 from backstory.search.snippet import places_of, readable_text
+from backstory.store.tables import compactions as stored_compactions
+from backstory.workspace.history.transcript import shown_summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from backstory.model import Event
+    from backstory.model import Event, ToolCall
+    from backstory.workspace.history.entries import SessionEntry
+    from backstory.workspace.history.transcript import ShownSummary
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.reader import Reader
 
 ABOUT_COLUMNS = 60
 LINES_SHOWN = 24
@@ -29,6 +39,15 @@ NEIGHBOUR_LINES = 3
 """The most lines shown of a record before or after."""
 CUT_AFTER_CHARS = 1_000_000
 """Only the beginning of a longer text is shown."""
+WINDOW = 500
+"""Most events before a record, and after it, that are looked at to show its surroundings."""
+PART_MAX = 1 << 30
+NEIGHBOURS = 2
+"""Records before and after the one that is asked for."""
+RECORDS_BEFORE = 100
+"""The number of records back in which a record's call and its neighbours are looked for."""
+PREVIEW_EVENTS = 40
+"""Number of events that a preview has of the first turn, and of the last."""
 
 
 class RecordHead(Struct, frozen=True, kw_only=True):
@@ -139,3 +158,79 @@ def neighbour_lines(lines: Iterator[str]) -> Iterator[str]:
     yield from kept[:NEIGHBOUR_LINES]
     if len(kept) > NEIGHBOUR_LINES:
         yield output.style(f"{MARGIN}…", dim=True)
+
+
+# a record among its neighbours, and a session in a small window -------------------------------------------------------
+
+
+def preview_lines(reader: Reader, found: LocatedSession) -> Iterator[str]:
+    """Yield the beginning of a session, and its last turn, as far as they fit a small window."""
+    stored = found.store.turns(found.session)
+    if not stored:
+        return
+    folder = found.session.said_folder
+    for turn in dict.fromkeys((stored[0].first_seq, stored[-1].first_seq)):
+        yield ""
+        for each in reader.events(found, (turn, -1), limit=PREVIEW_EVENTS):
+            if isinstance(each.event, model.UserMessage | model.AssistantText | model.ToolCall | model.Error):
+                yield from neighbour_lines(event_lines(each.outline.seq, each.event, full=False, folder=folder))
+
+
+def record_lines(
+    reader: Reader, found: LocatedSession, record: Sequence[SessionEntry], words: str, *, now: int, full: bool
+) -> Iterator[str]:
+    """Yield a record, read again from its bytes, among those that stand before and after it; ``words`` are marked."""
+    session, at = found.session, record[0].outline
+    earlier = (max(at.seq - RECORDS_BEFORE, 0) - 1, PART_MAX)
+    before = [each for each in reader.events(found, earlier, limit=WINDOW) if each.outline.seq < at.seq]
+    after = list(reader.events(found, (at.seq, PART_MAX), limit=WINDOW))
+    calls = {each.event.tool_use_id: each.event for each in before if isinstance(each.event, model.ToolCall)}
+    results = (each.event.tool_use_id for each in record if isinstance(each.event, model.ToolResult))
+    call = next((calls[each] for each in results if each in calls), None)
+    head = RecordHead(
+        title=session.shown_title, uid=session.uid, seq=at.seq, turn=at.turn, at=at.at, folder=session.said_folder
+    )
+    yield from head_lines(head, [each.event for each in record], call, now)
+    yield from _neighbours(reader, found, before, calls, last=True)
+    for each in record:
+        yield output.style(f"@{at.seq}", bold=True)
+        yield from body_lines(each.event, words, full=full)
+    for summary in summaries_at(found, at.seq):
+        from backstory.cli.views.summary_view import summary_lines  # most records have none
+
+        yield from summary_lines(summary, full=full)
+    yield from _neighbours(reader, found, after, calls, last=False)
+
+
+def summaries_at(found: LocatedSession, seq: int) -> list[ShownSummary]:
+    """The summaries that end with a record: a search that found one leads there."""
+    if not found.store.ask(stored_compactions.has_any, found.session.id):
+        return []
+    turns = found.store.turns(found.session)
+    return [each for each in shown_summaries(found, turns) if each.after_seq == seq]
+
+
+def _neighbours(
+    reader: Reader, found: LocatedSession, near: list[SessionEntry], calls: dict[str, ToolCall], *, last: bool
+) -> Iterator[str]:
+    """The nearest records that have something to show. ``calls``: by their ids, to name those of results."""
+    shown: dict[int, list[str]] = {}
+    for each in reversed(near) if last else near:
+        seq = each.outline.seq
+        event = _with_words(reader, found, each)
+        call = calls.get(event.tool_use_id) if isinstance(event, model.ToolResult) else None
+        drawn = event_lines(seq, event, full=False, answered=call, folder=found.session.said_folder)
+        lines = list(neighbour_lines(drawn))
+        if lines:
+            shown.setdefault(seq, [])[: 0 if last else len(shown[seq])] = lines
+        if len(shown) > NEIGHBOURS:
+            break
+    nearest = list(shown)[:NEIGHBOURS]
+    for seq in reversed(nearest) if last else nearest:
+        yield from shown[seq]
+
+
+def _with_words(reader: Reader, found: LocatedSession, entry: SessionEntry) -> Event:
+    """An event so that its line says what it is about: of a call the compact form may not."""
+    is_bare = isinstance(entry.event, model.ToolCall) and not essence(entry.event)
+    return reader.full(found, entry.outline) if is_bare else entry.event

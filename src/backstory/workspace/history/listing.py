@@ -96,7 +96,7 @@ class Listing:
         places = [(each.store, each.session) for each in shown]
         return SessionPage(
             sessions=self.values(stores, places, running, running, everywhere=wanted.everywhere),
-            total=len(shown) if is_whole else self._total(stores, asked),
+            total=len(shown) if is_whole or not page.counts else self._total(stores, asked),
             has_more=page.before != END if backwards else goes_on,
             has_earlier=goes_on if backwards else page.after is not None,
             start=_cursor(shown[0], page.sort) if shown else None,

@@ -56,13 +56,15 @@ class Page(Struct, frozen=True, kw_only=True):
     """The part of a list: a number of sessions (0 or less: all), from the top, behind a cursor or before one.
 
     A cursor is the ``start`` or ``end`` of a page: a place in the order, also when its session was removed since.
-    ``sort``: the greatest come first; None: the last active do.
+    ``sort``: the greatest come first; None: the last active do. ``counts``: False leaves out to count the whole list,
+    which with a new filter takes longer than a page; ``total`` is then what the part has.
     """
 
     limit: int = 50
     after: str | None = None
     before: str | None = None
     sort: Sort | None = None
+    counts: bool = True
 
     @property
     def most(self) -> int | None:
@@ -181,7 +183,7 @@ class SessionPage(Struct, frozen=True, kw_only=True):
 
     sessions: tuple[ListedSession, ...]
     total: int
-    """The number of sessions in the whole list."""
+    """The number of sessions in the whole list; of the part if it was not to be counted."""
     has_more: bool
     """True if sessions follow."""
     has_earlier: bool = False
