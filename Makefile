@@ -37,15 +37,15 @@ check: $(READY)
 
 # While you work: every room, without what is marked slow; under a minute on two cores. It does not replace `make test`.
 quick: $(READY)
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 # What is skipped is listed with its reason: a test that was not run is not a test that passed.
 test: $(READY)
-	$(BIN)/python -m pytest -n auto -rs
+	$(BIN)/python -m pytest -n auto --dist worksteal -rs
 
 # The same tests at every step instead of some, with more examples, and with processes that are started. Takes long.
 long: $(READY)
-	BACKSTORY_LONG=1 BACKSTORY_STARTED=1 $(BIN)/python -m pytest -n auto -rs
+	BACKSTORY_LONG=1 BACKSTORY_STARTED=1 $(BIN)/python -m pytest -n auto --dist worksteal -rs
 
 # Longer than a test run may take: what is tested by examples, again and again, each round with examples of its own.
 ROUNDS ?= 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from backstory.store import Store, open_store
-from tests.support import forked
+from tests.support import forked, in_memory
 from tests.support.clock import Clock
 from tests.support.counts import examples
 
@@ -51,16 +52,43 @@ SLOW_FIXTURES = {"bench", "made_once"}
 """Of tests that run ``backstory`` and an agent, each a process of its own."""
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Two workers more than there are processors: many tests wait for a process or a lock."""
-    return len(os.sched_getaffinity(0)) + 2 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 2
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two workers more than there are processors: many tests wait for a process or a lock. Few of the quick ones do."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return processors if config.option.markexpr == "not slow" else processors + 2
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the folders of tests in memory, where several processes run them: alone one looks into them afterwards."""
+    if config.option.dist != "no" and config.option.basetemp is None and not hasattr(config, "workerinput"):
+        folder = in_memory.mounted()
+        if folder is not None:
+            os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Import the modules first from another one on in each worker, so that each worker compiles others.
+
+    Where nothing is compiled yet, all of them would else compile each module at the same time.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args_source != pytest.Config.ArgsSource.TESTPATHS:
+        return
+    modules = sorted(Path(__file__).parent.rglob("test_*.py"))
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    first = len(modules) * number // count
+    for path in (*modules[first:], *modules[:first]):
+        # What is wrong with one is said when it is collected.
+        with suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(path.relative_to(session.config.rootpath).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that has one of the slow fixtures is slow; ``make quick`` leaves it out."""
+    """A test that has one of the slow fixtures is slow, and ``make quick`` leaves it out; the long ones come first."""
     for item in items:
         if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.fixture

@@ -367,6 +367,7 @@ def large(other: Shell) -> Iterator[Path]:
     path.unlink()
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_a_session(other: Shell, large: Path, tmp_path: Path) -> None:
     ingest = _peak_kib(other, "ingest")
     assert _peak_kib(other, "export", "--all", "--format", "json", "-o", tmp_path / "large.jsonl") < ingest

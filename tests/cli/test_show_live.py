@@ -160,6 +160,7 @@ def test_a_run_of_another_session_is_not_shown(bench: Bench) -> None:
         assert "three" in bench.backstory("show", "S2").stdout
 
 
+@pytest.mark.long
 def test_an_agent_that_never_stops_talking_is_shown_all_the_same(bench: Bench) -> None:
     process = bench.start("run", "-a", "claude", "go", script=[{"endless": True}])
     assert process.stdout is not None

@@ -28,6 +28,7 @@ def answers(n: int) -> dict[str, Any]:
     return {"text": f"Answer {n}: " + f"word-{n} " * 20_000, "usage": USAGE}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_session_that_grows_too_long_is_summarised_by_itself(machine: Machine, agent: str) -> None:
     script = f"""

@@ -197,6 +197,7 @@ def test_extremes_here_and_there(
     seed=st.integers(0, 2**32),
     share=st.sampled_from([0.3, 1.0]),
 )
+@pytest.mark.long
 def test_extremes_in_what_a_run_says(
     tmp_path_factory: pytest.TempPathFactory, stream: Path, seed: int, share: float
 ) -> None:

@@ -405,6 +405,7 @@ def test_a_turn_told_twice_in_a_log_is_the_same_in_one_reading_and_in_two(
     assert differences(machine.content(), at_once.content()) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_log_that_grows_a_byte_at_a_time_stays_whole_and_small(machine: Machine) -> None:
     said = lines(*conversation(4)) + lines(claude_line("user", "x", "é" * 30))

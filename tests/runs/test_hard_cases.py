@@ -158,6 +158,7 @@ def test_bytes_that_are_no_text_are_kept_byte_for_byte(bench: Bench) -> None:
     assert store.verify().problems == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @is_linux
 def test_a_run_of_very_many_lines_takes_little_memory(bench: Bench) -> None:
