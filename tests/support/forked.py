@@ -11,6 +11,7 @@ import array
 import atexit
 import ctypes
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMAND = (sys.executable, "-m", "backstory")
+MCP = "mcp"
+"""The command whose SDK takes as much memory as all the rest: to copy a process takes longer the more it has."""
 CLONE, CLONE_PARENT = 56, 0x8000
 """The number of the system call on this kind of machine, and the flag for a child of the caller's parent."""
 UTF_8 = ("C.UTF-8", "en_US.UTF-8")
@@ -65,7 +68,8 @@ class Process(Popen[Any]):
             return
         files = [own if own != -1 else number for number, own in enumerate((in_read, out_write, err_write))]
         try:
-            self.pid = _server_of(os.getpid(), self._within).copy(request, files)
+            server = _server_of(os.getpid(), self._within, MCP in words[len(COMMAND) : len(COMMAND) + 1])
+            self.pid = server.copy(request, files)
         except OSError:
             # A machine that lets nobody copy a process this way is slower, and no worse.
             super()._execute_child(self._started(args), executable, preexec_fn, *more)  # type: ignore[misc]
@@ -107,15 +111,15 @@ def _is_usual(variables: dict[str, str]) -> bool:
 class _Server:
     """The process that is copied. One belongs to one process of the tests, and to a namespace."""
 
-    def __init__(self, within: Sequence[str] = ()) -> None:
+    def __init__(self, within: Sequence[str], *sdk: str) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * REQUEST_MAX)
         self._socket = ours
         self._process = Popen(
-            [*within, sys.executable, "-m", "tests.support.forked", str(theirs.fileno())], pass_fds=[theirs.fileno()],
-            cwd=Path(__file__).parent.parent.parent, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            env={"PATH": os.environ["PATH"], "LC_ALL": UTF_8[0]},
+            [*within, sys.executable, "-m", "tests.support.forked", str(theirs.fileno()), *sdk],
+            pass_fds=[theirs.fileno()], cwd=Path(__file__).parent.parent.parent, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], "LC_ALL": UTF_8[0]},
         )  # fmt: skip
         theirs.close()
 
@@ -130,9 +134,9 @@ class _Server:
 
 
 @cache
-def _server_of(_pid: int, within: tuple[str, ...] = ()) -> _Server:
+def _server_of(_pid: int, within: tuple[str, ...], has_sdk: bool) -> _Server:
     """The one of the process with this number, which is ours: a fork of it has one of its own."""
-    return _Server(within)
+    return _Server(within, *([MCP] if has_sdk else []))
 
 
 # the process that is copied -----------------------------------------------------------------------------------------
@@ -195,21 +199,29 @@ def open_standard_files(errors: str) -> None:
         setattr(sys, f"__{name}__", file)
 
 
-def _import_everything() -> None:
-    """Import what commands import, each when it runs, and have no garbage looked for in it."""
+def _import_everything(*sdk: str) -> None:
+    """Import what commands import, compile their expressions, and have no garbage looked for in it.
+
+    ``sdk``: also what needs the SDK of this name.
+    """
     import pkgutil
 
     import backstory
+    from backstory.lazy import LazyRegex
 
     for module in pkgutil.walk_packages(backstory.__path__, "backstory."):
-        if not module.name.endswith("__main__"):
-            __import__(module.name)
+        of_mcp = module.name.startswith(f"backstory.{MCP}.")
+        if not module.name.endswith("__main__") and (not of_mcp or sdk):
+            named = vars(importlib.import_module(module.name))
+            for expression in [each for each in named.values() if type(each) is LazyRegex]:
+                # The first use compiles it.
+                assert expression.search
     gc.collect()
     gc.freeze()
 
 
 if __name__ == "__main__":
-    _import_everything()
+    _import_everything(*sys.argv[2:])
     _serve(int(sys.argv[1]))
     code: object = None
     try:
