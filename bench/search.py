@@ -1,12 +1,13 @@
 """How well and how fast a store is searched.
 
-``python -m bench.search STORE [--queries N]`` asks a store that was filled by ``backstory ingest`` for things that are
-known to be in it. *Known items*: whole short prompts, three of their words, and subjects of commits, each of which one
-session (or its copies) has; told are hit@1, hit@5 and the mean reciprocal rank among 20 sessions. *Times*: rare words
-(at most 20 hits), phrases of two words, common words (the most frequent of the sample), common words with a filter,
-what 20 excerpts take when the hits are known, and ``backstory search`` as a process; medians and 95th percentiles (of
-processes the worst) in ms of CPU, in process with a warm index, beside their bounds. Also told: common words with up to
-1,000 sessions shown, two words that may stand apart, and words that occur nowhere. The choice is by a fixed seed.
+``python -m bench.search STORE [--queries N] [--rounds N]`` asks a store that was filled by ``backstory ingest`` for
+things that are known to be in it. *Known items*: whole short prompts, three of their words, and subjects of commits,
+each of which one session (or its copies) has; told are hit@1, hit@5 and the mean reciprocal rank among 20 sessions.
+*Times*: rare words (at most 20 hits), phrases of two words, common words (the most frequent of the sample), common
+words with a filter, what 20 excerpts take when the hits are known, and ``backstory search`` as a process; medians and
+95th percentiles (of processes the worst) in ms of CPU, in process with a warm index, beside their bounds. Also told:
+common words with up to 1,000 sessions shown, two words that may stand apart, and words that occur nowhere. The choice
+is by a fixed seed.
 """
 
 from __future__ import annotations
@@ -190,13 +191,13 @@ class _Searched:
         return getattr(self._store, name)
 
 
-def processes(store: Path) -> dict[str, float]:
+def processes(store: Path, most: int) -> dict[str, float]:
     """Median and worst of the best times in ms of CPU that ``backstory search`` takes as a process."""
     times = []
     for query in PROCESS_QUERIES:
         command = backstory("search", "--store", str(store), query)
         rounds = []
-        for _ in range(PROCESS_ROUNDS):
+        for _ in range(most):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run(command, capture_output=True, check=False)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -206,12 +207,12 @@ def processes(store: Path) -> dict[str, float]:
     return {"queries": len(times), "p50_ms": round(statistics.median(times), 1), "p95_ms": round(times[-1], 1)}
 
 
-def figures(path: Path, queries: int, *, profile: bool) -> Iterator[Figure]:
+def figures(path: Path, queries: int, rounds: int, *, profile: bool) -> Iterator[Figure]:
     """Times beside their bounds, and how high known items are."""
     with open_store(path, shared=True) as store:
         megabytes = sum(each.char_len for session in store.sessions() for each in store.events(session)) / 1e6
         quality = {kind: ranks(store, items) for kind, items in known_items(store, queries).items() if items}
-        times = {**speeds(store, queries), "process": processes(path)}
+        times = {**speeds(store, queries), "process": processes(path, rounds)}
     bounds = BOUNDS_MS if megabytes < GIGABYTE_TEXT_MB else BOUNDS_OF_A_GIGABYTE_MS
     yield Figure("text in the store", megabytes, "MB")
     for name, row in times.items():
@@ -238,8 +239,9 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("store", type=Path)
     parser.add_argument("--queries", type=int, default=400, help="how many of each kind at most")
+    parser.add_argument("--rounds", type=int, default=PROCESS_ROUNDS, help="how often each process is started")
     given = parser.parse_args()
-    report(given, figures(given.store, given.queries, profile=given.profile))
+    report(given, figures(given.store, given.queries, given.rounds, profile=given.profile))
 
 
 if __name__ == "__main__":

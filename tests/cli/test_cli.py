@@ -722,7 +722,7 @@ def test_a_locked_store_is_busy_and_can_still_be_read(machine: Shell) -> None:
 
 
 AS_SOMEONE = """
-import difflib, importlib, json, os, pkgutil, random, shlex, shutil, tempfile, tomllib, traceback
+import difflib, importlib, json, os, pkgutil, random, shlex, shutil, sys, tempfile, tomllib, traceback
 import backstory
 from backstory.cli import main
 from backstory.store.codec import shipped_codec
@@ -734,12 +734,37 @@ if os.geteuid() == 0:
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)
     os.setresuid(65534, 65534, 65534)
-main()
+
+
+def ended(words):
+    # In a copy of this process: what it printed on stderr, and its exit code.
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(writing, 2)
+        os.close(writing)
+        sys.argv[1:] = words
+        try:
+            main()
+        finally:
+            sys.stdout.flush()
+    os.close(writing)
+    said = open(reading, encoding="utf-8").read()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said
+
+
+print(json.dumps([ended(words) for words in json.loads(sys.argv[1])]))
 """
-"""The command line, run by someone who may not write everywhere, nor perhaps read where Python and we are."""
+"""The command line, run by someone who may not write everywhere, nor perhaps read where Python and we are.
+
+One process imports everything; each command, as JSON, runs in a copy of it.
+"""
 
 
 def test_a_store_that_may_not_be_written_can_be_read(read_once: Shell) -> None:
+    reading = [["list", "--all", "--json"], ["search", "beta", "--json"], ["show", ORIGINAL_ID], ["verify"]]
+    writing = [["ingest"], ["rename", ORIGINAL_ID, "x"], ["rm", ORIGINAL_ID, "--yes"]]
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         shutil.copytree(read_once.home, home / "home")
@@ -747,20 +772,17 @@ def test_a_store_that_may_not_be_written_can_be_read(read_once: Shell) -> None:
         store = home / "home" / "backstory"
         for path in (home, *home.rglob("*")):
             path.chmod(0o555 if path.is_dir() else 0o444)
-        environ = read_once.environ | {"HOME": str(home / "home"), "BACKSTORY_HOME": str(store)}
-
-        def run(*args: str) -> subprocess.CompletedProcess[bytes]:
-            return subprocess.run(
-                [sys.executable, "-c", AS_SOMEONE, *args], cwd="/", env=environ, capture_output=True, check=False
-            )
-
         before = sorted((path.name, digest_of(path)) for path in store.iterdir())
-        for command in (("list", "--all", "--json"), ("search", "beta", "--json"), ("show", ORIGINAL_ID), ("verify",)):
-            done = run(*command)
-            assert done.returncode == 0, done.stderr
-        for command in (("ingest",), ("rename", ORIGINAL_ID, "x"), ("rm", ORIGINAL_ID, "--yes")):
-            done = run(*command)
-            assert (command, done.returncode, b"cannot be written" in done.stderr) == (command, NO_PERMISSION, True)
+        done = subprocess.run(
+            [sys.executable, "-c", AS_SOMEONE, json.dumps([*reading, *writing])], cwd="/", capture_output=True,
+            env=read_once.environ | {"HOME": str(home / "home"), "BACKSTORY_HOME": str(store)}, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        ends = json.loads(done.stdout)
+        assert [end for end in ends[: len(reading)] if end[0] != 0] == []
+        assert [(code, "cannot be written" in said) for code, said in ends[len(reading) :]] == [
+            (NO_PERMISSION, True)
+        ] * len(writing)
         assert sorted((path.name, digest_of(path)) for path in store.iterdir()) == before
         for path in (home, *home.rglob("*")):
             path.chmod(0o755)

@@ -122,8 +122,10 @@ COPY = f"copy {EVIL_NAME}"
 class Hostile:
     """A machine and a project in which everything that can be called something is called something evil."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, uid: str = "") -> None:
         self.root, self.project = root, root / "project"
+        self.uid = uid
+        """Of the session that was read from a log, not run."""
         self.environ = {
             "HOME": str(root), "BACKSTORY_HOME": str(root / "backstory"), "TERM": "xterm-256color",
             "PATH": f"{root / 'bin'}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8", "RECEIVED": str(root / "received"),
@@ -149,6 +151,7 @@ class Hostile:
         self("board", "add", "evil-note", EVIL_NAME, "-d", EVIL_NAME, "--agent", EVIL_NAME, expect=0)
         shutil.copytree(self.project / ".backstory", self.root / COPY / ".backstory")
         self("run", "-a", "claude", "-S", "S1", "since the copy")
+        (self.uid, *_) = [str(each["uid"]) for each in self.sessions() if not each["number"]]
 
     def _write_logs(self, folder: Path) -> None:
         beside = folder / "one/tool-results"
@@ -190,11 +193,6 @@ class Hostile:
         os.close(ours)
         process.wait(timeout=DEADLINE_S)
         return b"".join(came).decode("utf-8", "surrogateescape")
-
-    def uid(self) -> str:
-        """The session that was read from a log, not run."""
-        (found, *_) = [each for each in self.sessions() if not each["number"]]
-        return str(found["uid"])
 
     def sessions(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self("list", "--all", "--json").stdout)
@@ -376,11 +374,11 @@ def hostile(prepared: Hostile, tmp_path: Path) -> Hostile:
     # A pipe cannot be copied, and is not needed any more but by those who look for logs.
     shutil.copytree(prepared.root, copy, symlinks=True, ignore=shutil.ignore_patterns("pipe *"))
     os.mkfifo(copy / CLAUDE_FOLDER / f"pipe {EVIL_NAME}.jsonl")
-    return Hostile(copy)
+    return Hostile(copy, prepared.uid)
 
 
 def test_the_machine_is_as_hostile_as_it_should_be(prepared: Hostile) -> None:
-    told = json.loads(prepared("show", prepared.uid(), "--json").stdout)
+    told = json.loads(prepared("show", prepared.uid, "--json").stdout)
     assert f"needle prompt {EVIL}" == told["turns"][0]["prompt"]
     assert told["turns"][0]["model"] == f"model {EVIL}"
     kinds = {each["kind"] for each in told["events"] if any(EVIL in text for text in texts(each))}
@@ -394,9 +392,8 @@ def test_the_machine_is_as_hostile_as_it_should_be(prepared: Hostile) -> None:
 
 @pytest.mark.parametrize("command", SAID_TO)
 def test_nothing_of_it_is_obeyed_in_a_pipe(hostile: Hostile, command: str) -> None:
-    uid = hostile.uid()
     for words in SAID_TO[command]:
-        done = hostile(*command.split(), *(each.replace(UID, uid) for each in words))
+        done = hostile(*command.split(), *(each.replace(UID, hostile.uid) for each in words))
         assert "Traceback" not in done.stderr, words
         assert acting(done.stdout + done.stderr) == [], (words, done)
         if "--json" in words and done.stdout:
@@ -406,9 +403,8 @@ def test_nothing_of_it_is_obeyed_in_a_pipe(hostile: Hostile, command: str) -> No
 
 @pytest.mark.parametrize("command", SAID_TO)
 def test_nothing_of_it_is_obeyed_by_a_terminal(hostile: Hostile, command: str) -> None:
-    uid = hostile.uid()
     for words in SAID_TO[command]:
-        shown = hostile.on_a_terminal(*command.split(), *(each.replace(UID, uid) for each in words))
+        shown = hostile.on_a_terminal(*command.split(), *(each.replace(UID, hostile.uid) for each in words))
         left = OURS.sub("", shown)
         obeyed = set(acting(left))
         where = [left[max(n - 60, 0) : n + 40] for n, each in enumerate(left) if each in obeyed]
