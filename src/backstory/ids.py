@@ -6,7 +6,7 @@ A uid is 26 characters of Crockford's base 32: 10 of time (48 bits, ms since 197
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backstory import bounds
 from backstory.lazy import lazy_regex
@@ -28,6 +28,8 @@ UID_LENGTH = 26
 IDENTITY_LENGTH = 16
 """The last characters of a session uid: its 80 bits of identity. Two uids that share them are one session."""
 UID_SHOWN_MIN = 8
+LABEL_LENGTH = 12
+"""The letters of a uid that are shown of a session without a number."""
 RECORD_KEY_BYTES = 8
 WRITTEN_NAMESPACE = bytes.fromhex("8d74af3b28b44dfca28c5bd00b0517b6")
 """The namespace of the UUIDs (version 5) that are given to the logs we write for agents, and to turns in them."""
@@ -222,3 +224,8 @@ def _uuid5(name: str) -> str:
 
 def _digest(agent: str, native_id: str) -> bytes:
     return sha256(f"{agent}\0{native_id}".encode("utf-8", "surrogatepass")).digest()
+
+
+def session_keys(uid: str, label: str | None = None) -> dict[str, Any]:
+    """Return the keys by which all JSON names a session. ``label``: a command takes it; None: the start of ``uid``."""
+    return {"uid": uid, "label": label or uid[:LABEL_LENGTH]}

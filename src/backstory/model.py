@@ -335,6 +335,11 @@ largest_input=None)
         return Tokens(**{name: both(name) for name in self.__struct_fields__})
 
 
+def tokens_as_json(tokens: Any) -> dict[str, int | None]:
+    """Return the counts that all JSON gives of tokens, of a turn or of sums by the same names."""
+    return {name: getattr(tokens, name) for name in ("input", "output", "cache_read", "cache_write")}
+
+
 STOPPED_TO_COMPACT = "compaction"
 """``Turn.stop_reason`` of a turn that was stopped for a summary; the turn behind it continues its work."""
 

@@ -41,8 +41,8 @@ def test_worktrees_of_a_bare_repository_go_on_with_each_others_sessions(bench: B
     bench.run("second", GOOD, cwd=two)
     assert store_turns(bare) == ["first", "second"]
     for folder in (bare, one, two):
-        listed = json.loads(bench.backstory("list", "--json", cwd=folder).stdout)
-        assert [(each["number"], each["turns"]) for each in listed] == [("S1", 2)]
+        listed = json.loads(bench.backstory("list", "--json", cwd=folder).stdout)["sessions"]
+        assert [(each["number"], each["turn_count"]) for each in listed] == [("S1", 2)]
         assert not (folder / ".backstory").exists()
     assert git("-C", one, "status", "--porcelain") == ""
     git("-C", bare, "worktree", "remove", "--force", one)

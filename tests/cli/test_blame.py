@@ -41,7 +41,7 @@ def test_a_line_that_an_edit_put_there_is_the_turns_and_the_others_are_nobodys(p
     report = place.blame("a.py")
     assert of_lines(report) == [HUMAN, HUMAN, "wrote it Add tax", HUMAN]
     run = report["files"][0]["runs"][1]
-    assert (run["first"], run["because"], run["commit"], run["turn_seq"]) == (3, "edit", commit, 1)
+    assert (run["first"], run["because"], run["hash"], run["turn_seq"]) == (3, "edit", commit, 1)
     shown = place.shell(*run["show"].split()[1:])
     assert shown.code == 0
     assert "Add tax" in shown.out
@@ -87,7 +87,7 @@ def test_lines_that_a_shell_appended_are_likely_its_calls(place: Place) -> None:
     report = place.blame("a.py")
     assert of_lines(report) == [HUMAN] * 3 + ["likely Add a function"] * 4
     run = report["files"][0]["runs"][1]
-    assert (run["because"], run["turn_seq"], run["seq"], run["commit"]) == ("shell", 1, 2, None)
+    assert (run["because"], run["turn_seq"], run["seq"], run["hash"]) == ("shell", 1, 2, None)
     assert "@1 · at @2 · claude" in (text := place.shell("chronicle", "blame", "a.py").out)
     assert "Add a function · by its shell · commit not committed" in text
     # However long a person takes to commit it.
@@ -390,7 +390,7 @@ def test_a_subagents_edit_names_its_parent(place: Place) -> None:
     assert of_lines(report) == [HUMAN, HUMAN, "wrote it Delegate the tax", HUMAN]
     run = report["files"][0]["runs"][1]
     assert (run["turn_seq"], run["seq"]) == (1, 2)
-    assert run["subagent"] not in (None, run["session"])
+    assert run["subagent_uid"] not in (None, run["uid"])
 
 
 def test_a_call_that_failed_put_nothing_there(place: Place) -> None:
@@ -454,7 +454,7 @@ def test_a_commit_has_its_files_and_its_lines_with_turns(place: Place) -> None:
     place.put("c.py", "by_hand = 1\n")
     commit = place.commit("Add tax")
     report = place.blame(commit[:9])
-    assert (report["kind"], report["name"], report["commit"]["subject"]) == ("commit", commit, "Add tax")
+    assert (report["kind"], report["target"], report["commit"]["subject"]) == ("commit", commit, "Add tax")
     assert {each["path"]: (each["wrote"], each["likely"], each["without_session"]) for each in report["files"]} == {
         "a.py": (1, 0, 0), "b.py": (1, 0, 0), "c.py": (0, 0, 1),
     }  # fmt: skip
@@ -498,7 +498,7 @@ def test_a_trailer_of_a_session_in_the_cloud_is_shown_and_names_none_here(place:
     place.replace("a.py", "count * 3", "count * 4")
     commit = place.commit("Tax\n\nClaude-Session: https://claude.ai/code/session_01RppNtskp1EFoaBjU82erpY")
     (trailer,) = place.blame(commit)["trailers"]
-    assert (trailer["names_session"], trailer["session"]) == (True, None)
+    assert (trailer["names_session"], trailer["uid"]) == (True, None)
     assert "that session is not here" in place.shell("chronicle", "blame", commit).out
 
 
@@ -540,8 +540,8 @@ def test_a_session_that_was_continued_elsewhere_is_named_once_and_first(place: P
     agent.ask("And more").run("ls", "a.py")
     place.commit("Add tax")
     report = place.blame("a.py")
-    uids = {run["session"] for run in report["files"][0]["runs"] if run["session"]}
-    listed = place.shell("list", "--all", "--json").json()
+    uids = {run["uid"] for run in report["files"][0]["runs"] if run["uid"]}
+    listed = place.shell("list", "--all", "--json").json()["sessions"]
     assert uids <= {min(each["uid"] for each in listed)}
 
 

@@ -80,15 +80,15 @@ def test_showing_counts_a_read_and_listing_does_not(bare: Shell) -> None:
 
 def test_json_has_names_that_stay(bare: Shell) -> None:
     added = bare("board", "add", "one", "text", "--agent", "codex", "--json").json()
-    assert added.keys() == ITEM_FIELDS | {"is_new", "items"}
-    assert (added["src"], added["author"], added["is_new"], added["items"]) == ("agent", "codex", True, 1)
+    assert added.keys() == ITEM_FIELDS | {"is_new", "item_count"}
+    assert (added["src"], added["author"], added["is_new"], added["item_count"]) == ("agent", "codex", True, 1)
     board = bare("board", "list", "--json").json()
     assert board.keys() == {"repository", "branch", "items_max", "items"}
     assert [each.keys() for each in board["items"]] == [ITEM_FIELDS]
-    assert bare("board", "list", "--all", "--json").json() == [
-        {"repository": f"local:{bare.cwd}", "branch": "default", "items": 1}
+    assert bare("board", "list", "--all", "--json").json()["boards"] == [
+        {"repository": f"local:{bare.cwd}", "branch": "default", "item_count": 1}
     ]
-    assert bare("board", "prune", "--keep", "0", "--json").json().keys() == {"removed", "items"}
+    assert bare("board", "prune", "--keep", "0", "--json").json().keys() == {"removed_items", "item_count"}
 
 
 def test_an_agent_and_a_person_may_use_one_name(bare: Shell) -> None:

@@ -38,11 +38,11 @@ pytestmark = pytest.mark.slow
 
 ENDS_S = 120
 LIST_FIELDS = (
-    "number", "uid", "name", "agents", "project", "branch", "created", "last_active", "turns", "events", "completed",
-    "duration_ms", "cost_usd",
+    "number", "uid", "label", "name", "agents", "project", "branch", "created", "last_active", "turn_count",
+    "event_count", "completed", "duration_ms", "cost_usd",
 )  # fmt: skip
 TURN_FIELDS = (
-    "number", "uid", "seq", "agent", "model", "prompt", "started", "ended", "outcome", "tokens", "cost_usd",
+    "turn", "turn_uid", "seq", "agent", "model", "prompt", "started", "ended", "outcome", "tokens", "cost_usd",
     "cost_source",
 )  # fmt: skip
 TOKEN_FIELDS = ("input", "output", "cache_read", "cache_write", "reasoning")
@@ -51,13 +51,18 @@ INGEST_FIELDS = (
     "logs_seen", "logs_read", "bytes_read", "sessions_new", "sessions_updated", "events_new", "unknown_records",
     "by_agent", "errors",
 )  # fmt: skip
-HIT_FIELDS = ("session", "uid", "agent", "project", "at", "seq", "scope", "snippet", "score")
-RESTORE_FIELDS = ("session", "original", "written", "bytes", "sha256")
+HIT_FIELDS = ("label", "uid", "agents", "project", "at", "seq", "scope", "snippet", "score")
+RESTORE_FIELDS = ("uid", "label", "original", "path", "bytes", "sha256")
 USAGE, NO_INPUT, DAMAGED, CANNOT_CREATE, BUSY, TOO_NEW, NO_PERMISSION, BAD_CONFIG = 64, 66, 65, 73, 75, 76, 77, 78
 
 
 def has(found: dict[str, Any], fields: tuple[str, ...]) -> bool:
     return set(fields) <= set(found)
+
+
+def figures_of(report: dict[str, Any], agent: str) -> dict[str, Any]:
+    (figures,) = (each for each in report["by_agent"] if each["agent"] == agent)
+    return dict(figures)
 
 
 def digest_of(path: Path) -> str:
@@ -73,7 +78,7 @@ def test_ingest_gives_its_figures(bare: Shell) -> None:
     assert has(told, INGEST_FIELDS)
     assert (told["logs_seen"], told["logs_read"], told["errors"]) == (len(SMALL), len(SMALL), [])
     assert told["bytes_read"] == sum(len(case(name)) for name in SMALL)
-    assert (told["sessions_new"], told["by_agent"]["codex"]["logs_read"]) == (len(SMALL), 6)
+    assert (told["sessions_new"], figures_of(told, "codex")["logs_read"]) == (len(SMALL), 6)
     again = bare("ingest", "--json").json()
     assert (again["logs_seen"], again["logs_read"], again["bytes_read"], again["events_new"]) == (len(SMALL), 0, 0, 0)
 
@@ -99,8 +104,10 @@ def test_what_nobody_understands_is_counted_listed_when_asked_for_and_given_back
     assert told["not_understood"] == [{"path": str(odd), "reason": "no record of this agent is in its beginning"}]
     assert any(str(odd) in line for line in told["explained"])
     assert "odd.jsonl" not in bare("list", "--all").out
-    (listed,) = [each for each in bare("list", "--all", "--unread", "--json").json() if each["relation"] == "unread"]
-    assert (listed["title"], listed["turns"], listed["events"]) == ("odd.jsonl, not understood", 0, 3)
+    (listed,) = [
+        each for each in bare("list", "--all", "--unread", "--json").json()["sessions"] if each["relation"] == "unread"
+    ]
+    assert (listed["title"], listed["turn_count"], listed["event_count"]) == ("odd.jsonl, not understood", 0, 3)
     assert "not understood" in bare("show", listed["uid"]).out
     assert bare("restore", "--all", "--to", "out").code == 0
     (restored,) = (bare.cwd / "out").rglob("odd.jsonl")
@@ -131,7 +138,7 @@ def test_ingest_counts_types_it_does_not_know(bare: Shell) -> None:
 
 def test_ingest_of_one_agent_leaves_the_others(bare: Shell) -> None:
     bare.put(*SMALL)
-    assert set(bare("ingest", "--agent", "codex", "--json").json()["by_agent"]) == {"codex"}
+    assert [each["agent"] for each in bare("ingest", "--agent", "codex", "--json").json()["by_agent"]] == ["codex"]
 
 
 def test_ingest_explains_what_gave_nothing(bare: Shell) -> None:
@@ -174,8 +181,8 @@ def test_what_ingest_and_reindex_count_is_what_list_shows(bare: Shell) -> None:
     assert sum(int(count) for count in re.findall(r"[a-z]+ (\d+)(?=[, ])", out.rpartition(":")[2])) == listed
     assert bare("ingest").out == f"Up to date: {listed} sessions.\n"
     assert f"complete: {listed} sessions, " in bare("reindex").out
-    turns = bare("stats", "--all", "--json").json()["total"]["turns"]
-    assert bare("reindex", "--json").json()["turns"] == turns
+    turns = bare("stats", "--all", "--json").json()["sums"]["turn_count"]
+    assert bare("reindex", "--json").json()["counts"]["turns"] == turns
     assert f"{listed} in other projects: --all" in bare("list").err
     assert len(bare("list", "--all", "-n", "0").out.splitlines()) == listed
 
@@ -194,7 +201,7 @@ def test_what_goes_to_a_pipe_is_whole_and_a_terminal_gets_what_fits(bare: Shell)
 
 
 def test_list_gives_its_fields(read_once: Shell) -> None:
-    found = read_once("list", "--all", "--json").json()
+    found = read_once("list", "--all", "--json").json()["sessions"]
     assert all(has(each, LIST_FIELDS) for each in found)
     assert len(found) == len(SMALL) - 2
     assert all(each["number"] is None for each in found)
@@ -203,13 +210,13 @@ def test_list_gives_its_fields(read_once: Shell) -> None:
 
 
 def test_list_with_helpers_gives_all(read_once: Shell) -> None:
-    assert len(read_once("list", "--all", "--helpers", "--json").json()) == len(SMALL)
+    assert len(read_once("list", "--all", "--helpers", "--json").json()["sessions"]) == len(SMALL)
 
 
 def test_list_of_an_agent_and_of_a_few(read_once: Shell) -> None:
-    found = read_once("list", "--all", "--agent", "codex", "--json").json()
+    found = read_once("list", "--all", "--agent", "codex", "--json").json()["sessions"]
     assert {tuple(each["agents"]) for each in found} == {("codex",)}
-    assert len(read_once("list", "--all", "-n", "2", "--json").json()) == 2
+    assert len(read_once("list", "--all", "-n", "2", "--json").json()["sessions"]) == 2
     done = read_once("list", "--all", "--limit", "2")
     assert len(done.out.splitlines()) == 2
     assert done.err == "2 of 10 sessions; all: --limit 0\n"
@@ -245,6 +252,7 @@ def test_list_here_is_this_projects_and_says_that_there_are_more(read_once: Shel
     assert (done.code, done.out) == (0, "")
     assert "in other projects: --all" in done.err
     assert "in other projects: backstory list --all" in read_once().err
+    assert read_once("list", "--json").json()["sessions"] == []
     assert read_once("list", "--json").json() == []
 
 
@@ -254,22 +262,22 @@ def test_list_here_finds_the_sessions_of_the_folder(bare: Shell) -> None:
     path.write_bytes(lines(claude_line("user", "a", "hi", cwd=str(bare.cwd)), claude_line("user", "b", "ho", cwd="/x")))
     bare.put("claude/tools")
     bare("ingest")
-    (found,) = bare("list", "--json").json()
-    assert (found["turns"], found["project"]) == (2, str(bare.cwd))
+    (found,) = bare("list", "--json").json()["sessions"]
+    assert (found["turn_count"], found["project"]) == (2, str(bare.cwd))
 
 
 def test_list_before_anything_was_read_says_what_to_do(bare: Shell) -> None:
     done = bare("list", "--all")
     assert (done.code, done.out) == (0, "")
     assert "backstory ingest" in done.err
-    assert bare("list", "--json").json() == []
+    assert bare("list", "--json").json()["sessions"] == []
     assert not bare.store.parent.exists()
 
 
 def test_show_gives_its_fields(read_once: Shell) -> None:
     told = read_once("show", ORIGINAL_ID, "--json").json()
     assert has(told["session"], LIST_FIELDS)
-    assert [turn["number"] for turn in told["turns"]] == [1, 2]
+    assert [turn["turn"] for turn in told["turns"]] == [1, 2]
     assert all(has(turn, TURN_FIELDS) and has(turn["tokens"], TOKEN_FIELDS) for turn in told["turns"])
     assert all(has(event, EVENT_FIELDS) for event in told["events"])
     assert {event["turn"] for event in told["events"]} <= {None, 1, 2}
@@ -293,7 +301,7 @@ def test_show_in_words_and_in_full(read_once: Shell) -> None:
 
 def test_show_of_one_turn(read_once: Shell) -> None:
     told = read_once("show", ORIGINAL_ID, "--turn", "2", "--json").json()
-    assert [turn["number"] for turn in told["turns"]] == [2]
+    assert [turn["turn"] for turn in told["turns"]] == [2]
     assert {event["turn"] for event in told["events"]} == {2}
 
 
@@ -342,7 +350,7 @@ def test_a_word_that_only_looks_like_the_option_asks_for_no_json(read_once: Shel
 
 @pytest.mark.parametrize("words", [("-n", "3", "--limit", "1"), ("--limit", "3", "-n", "1")], ids=["limit", "n"])
 def test_of_both_names_of_a_limit_the_last_one_counts(read_once: Shell, words: tuple[str, ...]) -> None:
-    assert len(read_once("list", "--all", "--json", *words).json()) == 1
+    assert len(read_once("list", "--all", "--json", *words).json()["sessions"]) == 1
 
 
 def test_search_gives_its_fields(read_once: Shell) -> None:
@@ -356,7 +364,7 @@ def test_search_gives_its_fields(read_once: Shell) -> None:
 def test_search_has_one_hit_a_session_and_one_for_copies(read_once: Shell) -> None:
     told = read_once("search", '"notes.txt now says beta"', "--agent", "claude", "--json").json()
     uids = [hit["uid"] for hit in told["hits"]]
-    assert len(uids) == len(set(uids)) == told["totals"]["sessions"]
+    assert len(uids) == len(set(uids)) == told["totals"]["session_count"]
     assert [hit["copy"] for hit in told["hits"]] == [False, *[True] * (len(uids) - 1)]
     every = read_once("search", '"notes.txt now says beta"', "--agent", "claude", "--all-hits", "--json").json()
     assert {hit["uid"] for hit in every["hits"]} == {uids[0]}
@@ -456,47 +464,54 @@ def test_words_with_signs_in_them_are_found(bare: Shell) -> None:
 
 
 def test_restore_gives_its_fields_and_every_byte(read_once: Shell, tmp_path: Path) -> None:
-    told = read_once("restore", "--all", "--to", tmp_path / "out", "--json").json()
+    told = read_once("restore", "--all", "--to", tmp_path / "out", "--json").json()["logs"]
     assert all(has(each, RESTORE_FIELDS) for each in told)
     assert sorted(each["sha256"] for each in told) == sorted(sha256(case(name)) for name in SMALL)
-    assert all(digest_of(Path(each["written"])) == each["sha256"] for each in told)
+    assert all(digest_of(Path(each["path"])) == each["sha256"] for each in told)
     assert {each["original"] for each in told} == {str(read_once.home / place(name)) for name in SMALL}
 
 
 def test_restore_of_one_session(read_once: Shell, tmp_path: Path) -> None:
-    (told,) = read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out", "--json").json()
+    (told,) = read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out", "--json").json()["logs"]
     assert told["sha256"] == sha256(case("claude/resume"))
 
 
 def test_restore_refuses_to_write_over_a_file_that_differs(read_once: Shell, tmp_path: Path) -> None:
-    (told,) = read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out", "--json").json()
-    Path(told["written"]).write_bytes(b"mine")
+    (told,) = read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out", "--json").json()["logs"]
+    Path(told["path"]).write_bytes(b"mine")
     done = read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out")
     assert (done.code, done.out) == (CANNOT_CREATE, "")
-    assert told["written"] in done.err
+    assert told["path"] in done.err
     assert "1 of 1 files could not be restored" in done.err
     assert "Traceback" not in done.err
-    assert Path(told["written"]).read_bytes() == b"mine"
+    assert Path(told["path"]).read_bytes() == b"mine"
     assert read_once("restore", ORIGINAL_ID, "--to", tmp_path / "out", "--force").code == 0
-    assert digest_of(Path(told["written"])) == told["sha256"]
+    assert digest_of(Path(told["path"])) == told["sha256"]
 
 
 def test_restore_goes_on_and_lists_what_it_could_not_give_back(read_once: Shell, tmp_path: Path) -> None:
-    told = read_once("restore", "--all", "--to", tmp_path / "out", "--json").json()
-    Path(told[0]["written"]).write_bytes(b"mine")
-    Path(told[1]["written"]).unlink()
+    told = read_once("restore", "--all", "--to", tmp_path / "out", "--json").json()["logs"]
+    Path(told[0]["path"]).write_bytes(b"mine")
+    Path(told[1]["path"]).unlink()
     again = read_once("restore", "--all", "--to", tmp_path / "out", "--json")
     assert again.code == CANNOT_CREATE
-    failed = {name: told[0][name] for name in ("session", "original")}
-    error = f"{told[0]['written']} exists and differs."
-    assert again.json()[0]["error"].startswith(error)
-    assert again.json() == [
-        {**failed, "written": None, "bytes": None, "sha256": None, "companions": [], "error": again.json()[0]["error"]},
+    failed = {name: told[0][name] for name in ("uid", "label", "original")}
+    error = f"{told[0]['path']} exists and differs."
+    assert again.json()["logs"][0]["error"].startswith(error)
+    assert again.json()["logs"] == [
+        {
+            **failed,
+            "path": None,
+            "bytes": None,
+            "sha256": None,
+            "companions": [],
+            "error": again.json()["logs"][0]["error"],
+        },
         *told[1:],
     ]
     said = read_once("restore", "--all", "--to", tmp_path / "out")
     assert said.code == CANNOT_CREATE
-    assert f"Not restored: {failed['session'][:12]} {failed['original']}: {error}" in said.err
+    assert f"Not restored: {failed['label']} {failed['original']}: {error}" in said.err
     assert len(said.out.splitlines()) == len(told) - 1
     assert f"1 of {len(told)} files could not be restored" in said.err.splitlines()[-1]
 
@@ -557,7 +572,7 @@ def test_a_name_outlives_its_log(machine: Shell) -> None:
     path = machine.home / place("claude/resume")
     path.write_bytes(path.read_bytes() + lines(claude_line("user", "more", "one more")))
     machine("ingest")
-    assert machine("show", "mine", "--json").json()["session"]["turns"] == 3
+    assert machine("show", "mine", "--json").json()["session"]["turn_count"] == 3
 
 
 def test_rm_asks_and_where_nobody_can_answer_refuses(machine: Shell) -> None:
@@ -586,7 +601,7 @@ def test_rm_does_as_answered(machine: Shell, answer: str, is_gone: bool) -> None
 
 def test_what_was_removed_stays_away_until_asked_for(machine: Shell) -> None:
     assert machine("rm", PARENT_ID, "--yes").code == 0
-    assert len(machine("list", "--all", "--helpers", "--json").json()) == len(SMALL) - 2
+    assert len(machine("list", "--all", "--helpers", "--json").json()["sessions"]) == len(SMALL) - 2
     machine("ingest")
     assert machine("show", PARENT_ID).code == NO_INPUT
     assert "--forgotten" in machine("ingest", "--explain").out
@@ -601,7 +616,7 @@ def test_backup_is_one_file_that_is_a_store(machine: Shell, tmp_path: Path) -> N
     assert [path.name for path in target.parent.iterdir()] == ["copy.db"]
     assert machine("verify", "--store", target, "--json").json()["ok"]
     shutil.rmtree(machine.store.parent)
-    assert len(machine("list", "--all", "--db", target, "--json").json()) == len(SMALL) - 2
+    assert len(machine("list", "--all", "--db", target, "--json").json()["sessions"]) == len(SMALL) - 2
     assert [path.name for path in target.parent.iterdir()] == ["copy.db"]
     assert machine("backup", target, "--store", target).code == CANNOT_CREATE
 
@@ -611,7 +626,7 @@ def test_sessions_that_a_store_owns_have_numbers_that_are_never_given_again(bare
     with open_store(path) as store:
         for name in ("one", "two", "three"):
             store.create_session(name)
-    numbers = [each["number"] for each in bare("list", "--store", path, "--json").json()]
+    numbers = [each["number"] for each in bare("list", "--store", path, "--json").json()["sessions"]]
     assert sorted(numbers) == ["S1", "S2", "S3"]
     assert bare("rm", "S3", "--yes", "--trust", "--store", path).code == 0
     with open_store(path) as store:
@@ -627,7 +642,7 @@ def test_a_store_that_is_named_before_or_behind_the_command_is_used(bare: Shell,
     bare.put("claude/tools")
     path = tmp_path / "other.db"
     assert bare("--store", path, "ingest").code == 0
-    assert len(bare("list", "--db", path, "--json").json()) == 1
+    assert len(bare("list", "--db", path, "--json").json()["sessions"]) == 1
     assert not bare.store.exists()
 
 
@@ -644,7 +659,7 @@ def test_folders_that_the_environment_names_are_looked_at(bare: Shell, tmp_path:
         CLAUDE_CONFIG_DIR=str(tmp_path / "CLAUDE_CONFIG_DIR"),
         CODEX_HOME=str(tmp_path / "CODEX_HOME"),
     ).json()
-    assert {name: each["logs_read"] for name, each in told["by_agent"].items()} == {"claude": 1, "codex": 1}
+    assert {each["agent"]: each["logs_read"] for each in told["by_agent"]} == {"claude": 1, "codex": 1}
 
 
 def test_an_unknown_agent_is_named_with_those_that_are_known(bare: Shell) -> None:
@@ -715,7 +730,7 @@ def test_a_locked_store_is_busy_and_can_still_be_read(machine: Shell) -> None:
     assert (done.code, done.out) == (BUSY, "")
     assert "locked by another process" in done.err
     assert machine("rename", ORIGINAL_ID, "x").code == BUSY
-    assert len(machine("list", "--all", "--json").json()) == len(SMALL) - 2
+    assert len(machine("list", "--all", "--json").json()["sessions"]) == len(SMALL) - 2
     db.execute("rollback")
     db.close()
     assert machine("ingest", "--json").json()["errors"] == []
@@ -851,7 +866,7 @@ def test_a_terminal_that_knows_few_letters_gets_question_marks(bare: Shell) -> N
     path.parent.mkdir(parents=True)
     path.write_bytes(lines(claude_line("user", "e", "日本 naïve"), claude_line("assistant", "f", "✓ done")))
     bare("ingest")
-    uid = bare("list", "--all", "--json").json()[0]["uid"]
+    uid = bare("list", "--all", "--json").json()["sessions"][0]["uid"]
     for command in (("list", "--all"), ("show", uid), ("search", "naive"), ("show", uid, "--json")):
         done = bare(*command, PYTHONIOENCODING="ascii")
         assert (done.code, done.err) == (0, ""), command
@@ -863,7 +878,7 @@ def test_what_logs_say_does_not_move_the_terminal(bare: Shell) -> None:
     evil = "find me \x1b]0;owned\x07\x1b[2J\x9b31m \r hidden"
     path.write_bytes(lines(claude_line("user", "e", evil, cwd=f"/w/{evil}"), claude_line("assistant", "f", evil)))
     bare("ingest")
-    uid = bare("list", "--all", "--json").json()[0]["uid"]
+    uid = bare("list", "--all", "--json").json()["sessions"][0]["uid"]
     bare("rename", uid, evil)
     for command in (("list", "--all"), ("show", uid), ("show", uid, "--full"), ("search", "find"), ("rm", uid)):
         done = bare(*command)
@@ -1020,8 +1035,8 @@ def test_a_session_without_a_title_is_called_the_same_wherever_it_is_shown(bare:
         },
     )  # fmt: skip
     head, *_ = bare("show", uid).out.splitlines()
-    (listed,) = bare("list", "--all", "--json").json()
-    assert listed["name"] == "Count the pelicans"
+    (listed,) = bare("list", "--all", "--json").json()["sessions"]
+    assert listed["title"] == "Count the pelicans"
     shown = [head, bare("list", "--all", COLUMNS="120").out, bare("search", "three").out, completed.stdout]
     assert all("Count the pelicans" in each and "Implement the" not in each for each in shown), shown
 
@@ -1030,7 +1045,7 @@ def test_a_session_without_a_title_is_called_the_same_wherever_it_is_shown(bare:
 
 
 def test_settings_are_listed_read_and_changed(bare: Shell) -> None:
-    keys = {each["key"]: each for each in bare("config", "list", "--json").json()}
+    keys = {each["key"]: each for each in bare("config", "list", "--json").json()["settings"]}
     assert keys["list.limit"]["origin"] == "default"
     assert bare("config", "get", "list.limit").out == "50\n"
     assert bare("config", "set", "list.limit", "3").code == 0
@@ -1043,7 +1058,7 @@ def test_a_projects_setting_wins(bare: Shell) -> None:
     bare("config", "set", "run.silence_s", "3")
     bare("config", "set", "run.silence_s", "4", "--here")
     assert bare("config", "get", "run.silence_s").out == "4\n"
-    found = {each["key"]: each["origin"] for each in bare("config", "list", "--json").json()}
+    found = {each["key"]: each["origin"] for each in bare("config", "list", "--json").json()["settings"]}
     assert found["run.silence_s"] == str(bare.cwd / ".backstory" / "config.toml")
 
 
@@ -1056,7 +1071,7 @@ def test_what_a_project_may_not_set_is_refused_there(bare: Shell) -> None:
 
 def test_the_programs_that_are_set_are_listed(bare: Shell) -> None:
     bare("config", "set", "agents.claude", "/opt/claude")
-    (row,) = [each for each in bare("config", "list", "--json").json() if each["key"] == "agents.claude"]
+    (row,) = [each for each in bare("config", "list", "--json").json()["settings"] if each["key"] == "agents.claude"]
     assert (row["value"], row["origin"]) == ("/opt/claude", str(bare.home / "backstory" / "config.toml"))
 
 
@@ -1066,14 +1081,14 @@ def test_a_setting_is_obeyed(machine: Shell) -> None:
     machine("config", "set", "search.limit", "1")
     assert len(machine("search", "work", "--json").json()["hits"]) == 1
     machine("config", "set", "ingest.agents", "codex")
-    assert set(machine("ingest", "--json").json()["by_agent"]) == {"codex"}
+    assert [each["agent"] for each in machine("ingest", "--json").json()["by_agent"]] == ["codex"]
 
 
 def test_logs_that_are_excluded_are_not_read(bare: Shell) -> None:
     bare.put(*SMALL)
     bare("config", "set", "ingest.exclude", "*/.claude/*")
     told = bare("ingest", "--json").json()
-    assert told["logs_seen"] == told["by_agent"]["codex"]["logs_read"] == 6
+    assert told["logs_seen"] == figures_of(told, "codex")["logs_read"] == 6
 
 
 def test_unknown_settings_are_named(bare: Shell) -> None:
@@ -1086,7 +1101,7 @@ def test_unknown_settings_are_named(bare: Shell) -> None:
     (bare.home / "backstory" / "config.toml").write_text("[list]\nlimt = 3\n")
     done = bare("config", "list", "--json")
     assert done.code == 0
-    assert {each.key for each in SETTINGS} <= {row["key"] for row in done.json()}
+    assert {each.key for each in SETTINGS} <= {row["key"] for row in done.json()["settings"]}
     assert done.err.count("'list.limt'") == 1
 
 

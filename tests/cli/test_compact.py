@@ -91,7 +91,7 @@ def test_below_the_limit_nothing_is_summarised_unless_asked_for(long: Bench) -> 
 def test_a_dry_run_changes_nothing(long: Bench) -> None:
     plan = json.loads(long.backstory("compact", "--dry-run", "--json", script=GOOD).stdout)
     assert plan["is_due"]
-    assert (plan["summarized"], plan["kept"]) == (4, 1)
+    assert (plan["summarized_exchanges"], plan["kept_exchanges"]) == (4, 1)
     assert SUMMARY_HEADER not in context(long)
 
 
@@ -153,7 +153,7 @@ def test_a_run_below_the_limit_begins_nothing(long: Bench) -> None:
 
 def test_a_summary_leaves_no_session_and_no_prompt_behind(long: Bench) -> None:
     long.backstory("compact", script=GOOD)
-    assert len(json.loads(long.backstory("list", "--json").stdout)) == 1
+    assert len(json.loads(long.backstory("list", "--json").stdout)["sessions"]) == 1
     assert long.backstory("search", "--exact", "the older part of a coding session").returncode == 1
 
 
@@ -229,7 +229,7 @@ def test_a_clone_does_not_choose_who_summarises(long: Bench) -> None:
 def test_ps_shows_a_summary_being_made_and_cancel_stops_it(long: Bench, tmp_path: Path) -> None:
     making = long.start("compact", script=[{"wait_for": str(tmp_path / "never")}])
     until(lambda: compactor.under_way(long.home))
-    listed = json.loads(long.backstory("ps", "--json").stdout)
+    listed = json.loads(long.backstory("ps", "--json").stdout)["runs"]
     assert [(each["number"], each["state"], each["pid"]) for each in listed] == [("S1", "summarising", making.pid)]
     stopped = long.backstory("cancel", "S1")
     assert "no longer being made" in stopped.stderr
@@ -243,7 +243,7 @@ def test_cancel_stops_the_run_rather_than_the_summary(long: Bench, tmp_path: Pat
     making = long.start("compact", script=[{"wait_for": str(gate)}, *GOOD])
     until(lambda: compactor.under_way(long.home))
     running = long.start("run", "prompt 6", script=[{"wait_for": str(tmp_path / "never")}])
-    until(lambda: any(each["state"] == "running" for each in json.loads(long.backstory("ps", "--json").stdout)))
+    until(lambda: any(each["state"] == "running" for each in json.loads(long.backstory("ps", "--json").stdout)["runs"]))
     long.backstory("cancel", "S1")
     running.communicate(timeout=60)
     assert compactor.under_way(long.home)

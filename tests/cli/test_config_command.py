@@ -65,7 +65,7 @@ def test_the_programs_of_agents_are_listed_with_what_is_found(bare: Shell, progr
     done = bare("config", "list")
     assert line_of(done, "agents.claude") == f"(found: {programs / 'claude'})  (default)"
     assert line_of(done, "agents.codex") == "(not found)  (default)"
-    found = {row["key"]: row.get("found") for row in bare("config", "list", "--json").json()}
+    found = {row["key"]: row.get("found") for row in bare("config", "list", "--json").json()["settings"]}
     assert (found["agents.claude"], found["agents.codex"]) == (str(programs / "claude"), None)
 
 
@@ -128,7 +128,7 @@ def test_all_settings_are_listed_beside_a_wrong_one_and_it_can_be_set_right(bare
     assert done.code == WRONG
     assert line_of(done, "run.permissions") == f"wrong: it must be one of agent, ask, edit, all  ({file})"
     assert line_of(done, "list.limit") == f"7  ({file})"
-    wrong = {row["key"]: row["wrong"] for row in bare("config", "list", "--json").json() if row["wrong"]}
+    wrong = {row["key"]: row["wrong"] for row in bare("config", "list", "--json").json()["settings"] if row["wrong"]}
     assert wrong == {"run.permissions": "it must be one of agent, ask, edit, all"}
     assert bare("config", "set", "run.permissions", "ask").code == 0
     assert bare("config", "list").code == 0

@@ -45,7 +45,7 @@ def limit(bench: Bench) -> int:
 def test_it_lowers_the_limit_to_two_and_a_half_characters_a_token(bench: Bench) -> None:
     run(bench, "prompt 1", 3_000)
     assert limit(bench) == 25_000
-    (listed,) = json.loads(bench.backstory("list", "--json").stdout)
+    (listed,) = json.loads(bench.backstory("list", "--json").stdout)["sessions"]
     assert (listed["context_limit"], listed["context_percent"]) == (25_000, 12)
 
 

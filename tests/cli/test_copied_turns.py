@@ -42,11 +42,13 @@ def test_show_names_where_copied_turns_are_shown(continued: Bench) -> None:
 def test_show_names_what_continues_a_session(continued: Bench) -> None:
     assert f"└ continuation {CODEX.uid[:12]} (1 turn) ask gamma" in continued.backstory("show", CLAUDE.uid).stdout
     told = json.loads(continued.backstory("show", CLAUDE.uid, "--json").stdout)
-    assert told["session"]["children"] == [{"uid": CODEX.uid, "relation": "continuation", "turns": 1}]
+    assert told["session"]["children"] == [
+        {"uid": CODEX.uid, "label": CODEX.uid[:12], "relation": "continuation", "turn_count": 1}
+    ]
 
 
 def test_rm_says_that_copies_remain_in_what_was_written(continued: Bench) -> None:
     done = continued.backstory("rm", CLAUDE.uid, "--yes")
     assert f"Copies of its turns remain in {CODEX.uid[:12]}" in done.stdout + done.stderr
-    (left,) = json.loads(continued.backstory("list", "--all", "--json").stdout)
-    assert (left["uid"], left["turns"]) == (CODEX.uid, 3)
+    (left,) = json.loads(continued.backstory("list", "--all", "--json").stdout)["sessions"]
+    assert (left["uid"], left["turn_count"]) == (CODEX.uid, 3)

@@ -47,7 +47,8 @@ def answer(shell: Shell, query: str) -> list[dict[str, Any]]:
 
 
 def sums(figures: dict[str, Any]) -> list[float | None]:
-    return [*(figures[kind] for kind in KINDS), None if figures["low_usd"] is None else round(figures["low_usd"], 9)]
+    counts = figures.get("tokens", figures)
+    return [*(counts[kind] for kind in KINDS), None if figures["low_usd"] is None else round(figures["low_usd"], 9)]
 
 
 def logs_of(agent: str) -> list[str]:
@@ -94,8 +95,8 @@ def logged(agent: str) -> Counter[str]:
 def test_tokens_are_those_that_the_logs_name_without_copies(bare: Shell, agent: str) -> None:
     bare.put(*logs_of(agent))
     assert bare("ingest").code == 0
-    total = cost(bare, *ALL)["total"]
-    assert {kind: total[kind] or 0 for kind in KINDS} == {kind: logged(agent)[kind] for kind in KINDS}
+    total = cost(bare, *ALL)["sums"]
+    assert {kind: total["tokens"][kind] or 0 for kind in KINDS} == {kind: logged(agent)[kind] for kind in KINDS}
 
 
 @pytest.mark.parametrize(
@@ -108,18 +109,21 @@ def test_tokens_are_those_that_the_logs_name_without_copies(bare: Shell, agent: 
 def test_each_number_is_what_its_sql_returns(read_once: Shell, words: tuple[str, ...]) -> None:
     found, asked = cost(read_once, *ALL, *words), queries(read_once, *ALL, *words)
     (total,) = answer(read_once, asked.pop("total"))
-    assert sums(total) == sums(found["total"])
-    assert (total["exact_usd"], total["unknown_turns"]) == (found["exact_usd"], found["unknown_turns"])
+    assert sums(total) == sums(found["sums"])
+    assert (total["exact_usd"], total["unknown_turns"]) == (found["exact_usd"], found["turns_without_cost"])
     assert list(asked) == ["summaries", *(f"by {by}" for by in GROUPINGS)]
     for by in GROUPINGS:
-        groups = {(each.get("project") if by == "repository" else None) or each[by]: each for each in found[f"by_{by}"]}
+        key = "uid" if by == "session" else by
+        groups = {
+            (each.get("project") if by == "repository" else None) or each[key]: each for each in found[f"by_{by}"]
+        }
         returned = {next(iter(row.values())): row for row in answer(read_once, asked[f"by {by}"])}
         assert {key: sums(each) for key, each in groups.items()} == {key: sums(each) for key, each in returned.items()}
 
 
 @pytest.mark.parametrize("words", [("--agent", "claude"), ("--branch", "it's"), ("--here",)])
 def test_sql_names_what_was_asked_for_not_the_sessions_that_fit_today(read_once: Shell, words: tuple[str, ...]) -> None:
-    uids = [each["uid"] for each in read_once("list", "--all", "--json").json()]
+    uids = [each["uid"] for each in read_once("list", "--all", "--json").json()["sessions"]]
     printed = read_once("chronicle", "cost", "--explain", *ALL, *words).out
     assert printed
     assert not [uid for uid in uids if uid in printed]
@@ -129,13 +133,15 @@ def test_sql_names_what_was_asked_for_not_the_sessions_that_fit_today(read_once:
 def test_the_groups_of_each_kind_add_up_to_the_whole(read_once: Shell, by: str) -> None:
     found = cost(read_once, *ALL)
     assert len(found[f"by_{by}"]) > 1
-    for kind in ("turns", *KINDS):
-        assert sum(each[kind] or 0 for each in found[f"by_{by}"]) == found["total"][kind]
+    groups = found[f"by_{by}"]
+    assert sum(each["turn_count"] for each in groups) == found["sums"]["turn_count"]
+    for kind in KINDS:
+        assert sum(each["tokens"][kind] or 0 for each in groups) == found["sums"]["tokens"][kind]
 
 
 def test_what_is_reported_and_what_is_computed_is_all_that_is_known(read_once: Shell) -> None:
     found = cost(read_once, *ALL)
-    assert (found["exact_usd"] or 0) + found["computed_usd"] == pytest.approx(found["total"]["low_usd"])
+    assert (found["exact_usd"] or 0) + found["computed_usd"] == pytest.approx(found["sums"]["low_usd"])
 
 
 def test_unasked_it_is_about_the_last_thirty_days(read_once: Shell) -> None:
@@ -144,13 +150,13 @@ def test_unasked_it_is_about_the_last_thirty_days(read_once: Shell) -> None:
 
 
 def test_a_time_without_sessions_names_the_nearest_that_has_some(read_once: Shell) -> None:
-    first = min(each["created"] for each in read_once("list", "--all", "--json").json())
+    first = min(each["created"] for each in read_once("list", "--all", "--json").json()["sessions"])
     done = read_once("chronicle", "cost", "--since", "2030-01-01")
     assert (done.code, done.out) == (0, "")
     assert "--since 2026-11-" in done.err
     assert "backstory reindex" in done.err
     assert f"--since {first[:10]}" not in done.err
-    assert cost(read_once, "--since", "2030-01-01")["total"]["turns"] == 0
+    assert cost(read_once, "--since", "2030-01-01")["sums"]["turn_count"] == 0
 
 
 def test_a_machine_without_history_says_how_to_begin(bare: Shell) -> None:
@@ -161,8 +167,8 @@ def test_a_machine_without_history_says_how_to_begin(bare: Shell) -> None:
 
 def test_the_dearest_sessions_are_shown_by_handle_and_title(read_once: Shell) -> None:
     printed = read_once("chronicle", "cost", *ALL).out
-    dearest = cost(read_once, *ALL)["by_session"][0]["session"]
-    (listed,) = (each for each in read_once("list", "--all", "--json").json() if each["uid"] == dearest)
+    dearest = cost(read_once, *ALL)["by_session"][0]["uid"]
+    (listed,) = (each for each in read_once("list", "--all", "--json").json()["sessions"] if each["uid"] == dearest)
     (line,) = (each for each in printed.splitlines() if dearest.startswith(each.split(" ")[0]) and each.split(" ")[0])
     assert str(listed["title"] or listed["first_prompt"])[:20] in line
 
@@ -195,7 +201,9 @@ def summarised(bare: Shell) -> Shell:
     assert bare("ingest").code == 0
     took = Tokens(input=700, output=90, cache_read=5)
     with open_store(bare.store) as store:
-        (first, second, *_) = (store.session(each["uid"]) for each in bare("list", "--all", "--json").json())
+        (first, second, *_) = (
+            store.session(each["uid"]) for each in bare("list", "--all", "--json").json()["sessions"]
+        )
         for session, usd in ((first, 0.0008), (second, 0.0011), (second, None)):
             last = max(turn.last_seq for turn in store.turns(session))
             new = NewCompaction(after_seq=last, summary=f"It is done. {usd}", agent="claude", tokens=took, cost_usd=usd)
@@ -215,19 +223,20 @@ def test_what_summaries_took_is_a_part_of_the_sums_of_its_own(summarised: Shell,
     by = () if "cost" in command else ("--by", "agent")
     found = summarised(*command, *by, "--json").json()
     groups = found["groups" if by else "by_agent"]
-    made = found["summaries"]
-    assert (made["summaries"], made["low_usd"], made["cost_kind"]) == (3, pytest.approx(0.0019), "lower bound")
-    for kind in ("low_usd", *(f"{each}_tokens" if by else each for each in KINDS)):
-        parts = [each[kind] for each in (*groups, made)]
-        assert sum(each or 0 for each in parts) == pytest.approx(found["total"][kind])
-    assert found["total"]["turns"] == sum(each["turns"] for each in groups)
+    made = found["summary_sums"]
+    assert (made["summary_count"], made["low_usd"], made["cost_kind"]) == (3, pytest.approx(0.0019), "lower bound")
+    assert sum(each["low_usd"] or 0 for each in (*groups, made)) == pytest.approx(found["sums"]["low_usd"])
+    for kind in KINDS:
+        parts = [each["tokens"][kind] for each in (*groups, made)]
+        assert sum(each or 0 for each in parts) == found["sums"]["tokens"][kind]
+    assert found["sums"]["turn_count"] == sum(each["turn_count"] for each in groups)
 
 
 def test_the_sql_of_a_cost_report_counts_summaries(summarised: Shell) -> None:
     found, asked = cost(summarised, *ALL), queries(summarised, *ALL)
-    for part in ("total", "summaries"):
+    for part, key in (("total", "sums"), ("summaries", "summary_sums")):
         (returned,) = answer(summarised, asked[part])
-        assert sums(returned) == sums(found[part])
+        assert sums(returned) == sums(found[key])
 
 
 def test_summaries_have_a_line_and_what_is_not_known_of_them_is_said(summarised: Shell) -> None:
@@ -237,6 +246,6 @@ def test_summaries_have_a_line_and_what_is_not_known_of_them_is_said(summarised:
 
 
 def test_a_summary_counts_in_the_time_in_which_it_was_made(summarised: Shell) -> None:
-    assert cost(summarised, "--since", "2020-01-01", "--until", "2021-01-01")["summaries"]["summaries"] == 0
+    assert cost(summarised, "--since", "2020-01-01", "--until", "2021-01-01")["summary_sums"]["summary_count"] == 0
     made = cost(summarised, "--since", "1h")
-    assert (made["summaries"]["summaries"], made["total"]["turns"]) == (3, 0)
+    assert (made["summary_sums"]["summary_count"], made["sums"]["turn_count"]) == (3, 0)

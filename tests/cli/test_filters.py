@@ -49,7 +49,7 @@ def test_a_role_is_one_that_a_search_knows() -> None:
 def uids(shell: Shell, *options: str) -> set[str]:
     done = shell("list", "--all", "--subagents", "--json", *options)
     assert done.code == 0, done.err
-    return {each["uid"] for each in done.json()}
+    return {each["uid"] for each in done.json()["sessions"]}
 
 
 def rows(shell: Shell, sql: str) -> set[tuple[str, ...]]:
@@ -70,14 +70,14 @@ def test_a_tool_chooses_the_sessions_with_a_call_of_it_and_those_above(read_once
 
 
 def test_a_status_chooses_the_sessions_that_a_list_shows_with_it(read_once: Shell) -> None:
-    listed = read_once("list", "--all", "--subagents", "--json").json()
+    listed = read_once("list", "--all", "--subagents", "--json").json()["sessions"]
     shown = {status: {each["uid"] for each in listed if each["outcome"] == status} for status in Outcome}
     assert shown[Outcome.COMPLETED]
     assert {status: uids(read_once, "--status", str(status)) for status in Outcome} == shown
 
 
 def test_a_project_chooses_the_sessions_that_a_list_shows_with_its_name(read_once: Shell) -> None:
-    listed = read_once("list", "--all", "--subagents", "--json").json()
+    listed = read_once("list", "--all", "--subagents", "--json").json()["sessions"]
     names = {each["project"] for each in listed}
     assert len(names) > 1
     for name in names:
@@ -101,7 +101,7 @@ def test_an_export_and_a_restore_hold_what_the_filter_lets_through_with_its_suba
     written = [json.loads(line) for line in (tmp_path / "out.json").read_text("utf-8").splitlines()]
     assert {each["uid"] for each in written if each["type"] == "session"} == wanted
     done = read_once("restore", "--all", "--agent", "claude", "--to", tmp_path / "logs", "--json")
-    assert {each["session"] for each in done.json()} <= wanted
+    assert {each["uid"] for each in done.json()["logs"]} <= wanted
 
 
 @pytest.mark.parametrize("command", [("export", "--format", "json", "-o", "-"), ("restore", "--to", "out")])
@@ -126,10 +126,10 @@ def test_files_that_nobody_reads_are_restored_with_what_the_filter_lets_through(
     unknown.parent.mkdir(parents=True, exist_ok=True)
     unknown.write_bytes(b'{"kind": "of no agent"}\n')
     assert machine("ingest").code == 0
-    unread = {each["uid"] for each in machine("list", "--all", "--unread", "--json").json()} - uids(machine)
+    unread = {each["uid"] for each in machine("list", "--all", "--unread", "--json").json()["sessions"]} - uids(machine)
     done = machine("restore", "--all", "--agent", "claude", "--to", tmp_path / "logs", "--json")
     assert unread
-    assert unread <= {each["session"] for each in done.json()}
+    assert unread <= {each["uid"] for each in done.json()["logs"]}
 
 
 def test_the_earlier_meaning_of_model_in_a_report_is_refused(read_once: Shell) -> None:
@@ -150,7 +150,7 @@ def test_the_folder_of_a_project_chooses_its_worktrees_and_what_began_below_it(b
         log.parent.mkdir(parents=True, exist_ok=True)
         log.write_text(json.dumps(record) + "\n", "utf-8")
     assert bare("ingest").code == 0
-    listed = {each["uid"]: each["cwd"] for each in bare("list", "--all", "--json").json()}
+    listed = {each["uid"]: each["cwd"] for each in bare("list", "--all", "--json").json()["sessions"]}
     assert {listed[each] for each in uids(bare, "--project", str(tool))} == {str(tool / "src")}
     assert {listed[each] for each in uids(bare, "--project", "/gone/tool/")} == {*wanted[1:]}
 

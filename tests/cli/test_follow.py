@@ -101,7 +101,7 @@ def follow(bare: Shell, log: Path) -> Iterator[Callable[..., Shown]]:
 
 
 def uid(shell: Shell) -> str:
-    found: str = shell("list", "--all", "--json").json()[0]["uid"]
+    found: str = shell("list", "--all", "--json").json()["sessions"][0]["uid"]
     return found
 
 
@@ -236,9 +236,9 @@ def test_in_json_each_line_is_one_thing_that_came(log: Path, follow: Callable[..
     assert shown.end() == 0
     head, *rest = shown.json()
     assert (list(head), len(head["turns"])) == (["session", "turns", "compactions"], 1)
-    assert [next(iter(each)) for each in rest] == ["event", "event", "turn", "event", "event", "turn"]
-    assert [each["event"]["seq"] for each in rest if "event" in each] == [1, 2, 3, 4]
-    assert (rest[2]["turn"]["prompt"], rest[5]["turn"]["outcome"]) == ("Where?", "completed")
+    assert [next(iter(each)) for each in rest] == ["events", "events", "turns", "events", "events", "turns"]
+    assert [each["events"][0]["seq"] for each in rest if "events" in each] == [1, 2, 3, 4]
+    assert (rest[2]["turns"][0]["prompt"], rest[5]["turns"][0]["outcome"]) == ("Where?", "completed")
 
 
 def test_nothing_that_a_log_says_acts_on_the_terminal(log: Path, follow: Callable[..., Shown]) -> None:

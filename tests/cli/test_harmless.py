@@ -195,7 +195,7 @@ class Hostile:
         return b"".join(came).decode("utf-8", "surrogateescape")
 
     def sessions(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self("list", "--all", "--json").stdout)
+        found: list[dict[str, Any]] = json.loads(self("list", "--all", "--json").stdout)["sessions"]
         return found
 
 
@@ -386,7 +386,7 @@ def test_the_machine_is_as_hostile_as_it_should_be(prepared: Hostile) -> None:
     run = json.loads(prepared("show", "S1", "--json").stdout)
     assert run["session"]["name"] == f"name {EVIL_NAME}"
     assert run["turns"][0]["prompt"] == f"go {EVIL_NAME}"
-    (waits,) = json.loads(prepared("queue", "list", "--json").stdout)
+    (waits,) = json.loads(prepared("queue", "list", "--json").stdout)["prompts"]
     assert waits["text"] == f"later {EVIL_NAME}"
 
 

@@ -56,7 +56,7 @@ def test_a_store_with_impossible_times_is_listed_shown_and_searched(bare: Shell,
         db.execute("update sessions set last_active = ?1", (ms,))
         db.execute("update turns set started = ?1, ended = ?1, duration_ms = 9223372036854775807", (ms,))
         db.execute("update events set at = ?1", (ms,))
-    (session,) = bare("list", "--all", "--json").json()
+    (session,) = bare("list", "--all", "--json").json()["sessions"]
     assert session["last_active"] is None
     for command in (["list", "--all"], ["show", session["uid"]], ["show", session["uid"], "--json"],
                     ["search", "the"], ["tree", session["uid"]], ["context", session["uid"]],

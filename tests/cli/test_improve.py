@@ -130,8 +130,8 @@ def test_a_command_that_never_works_is_replaced_by_the_one_that_did(wrong_comman
     report = wrong_command.report()
     assert [each["text"] for each in report["proposals"]] == [SENTENCE]
     (finding,) = report["findings"]
-    assert (finding["rule"], finding["seen_in"]) == ("mistake", 2)
-    assert [(each["seq"], each["words"]) for each in finding["evidence"]] == [(4, "pytest"), (4, "pytest")]
+    assert (finding["rule"], finding["session_count"]) == ("mistake", 2)
+    assert [(each["seq"], each["text"]) for each in finding["evidence"]] == [(4, "pytest"), (4, "pytest")]
 
 
 def test_one_session_is_no_habit(repository: Repository) -> None:
@@ -211,7 +211,7 @@ def test_a_path_that_the_session_then_wrote_was_no_mistake(repository: Repositor
 def test_a_run_that_phrased_a_report_is_no_session_of_work(repository: Repository) -> None:
     repository.session(("Fix it", edited(repository.bare)))
     repository.session((prompt_for("a stand-up", "- one", mark="5f2a"), ran("ls")))
-    assert repository.report()["sessions"] == 1
+    assert repository.report()["session_count"] == 1
 
 
 def test_checks_that_fail_round_after_round_are_a_loop(repository: Repository) -> None:
@@ -256,7 +256,7 @@ def test_a_loop_is_proposed_with_the_sessions_in_which_the_message_came_back(rep
     repository.session(("go", one, edited(bare), other, edited(bare), ran("npm run lint")))
     (proposal,) = repository.report()["proposals"]
     assert "again in 3 sessions" in proposal["text"]
-    assert (proposal["seen_in"], repository.rules()) == (3, {"loop": 4})
+    assert (proposal["session_count"], repository.rules()) == (3, {"loop": 4})
 
 
 def test_a_check_that_passes_in_between_ends_a_loop(repository: Repository) -> None:
@@ -391,7 +391,7 @@ def test_other_repositories_are_only_read_if_they_are_named(wrong_command: Repos
     elsewhere = wrong_command.bare
     elsewhere.cwd = tmp_path / "other"
     elsewhere.cwd.mkdir()
-    assert elsewhere("chronicle", "improve", *ALL, "--json").json()["sessions"] == 0
+    assert elsewhere("chronicle", "improve", *ALL, "--json").json()["session_count"] == 0
     report = elsewhere("chronicle", "improve", *ALL, "--json", "--repo", str(wrong_command.root)).json()
     assert [each["text"] for each in report["proposals"]] == [SENTENCE]
     assert (report["file"], report["diff"]) == (None, None)
@@ -447,7 +447,7 @@ def test_a_report_is_printed_with_the_handle_of_each_record(
 ) -> None:
     wrong_command.committed("CLAUDE.md")
     evidence = wrong_command.report()["findings"][0]["evidence"]
-    first, second = sorted(each["session"][:12] for each in evidence)
+    first, second = sorted(each["uid"][:12] for each in evidence)
     done = wrong_command.improve(*form)
     assert (done.code, done.err) == (0, "")
     assert done.out == expected.format(first=first, second=second, diff=DIFF)

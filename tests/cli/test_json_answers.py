@@ -92,7 +92,8 @@ def test_a_run_that_is_stopped_is_named(bench: Bench) -> None:
     with Going(bench, {"say": "so far"}):
         stopped = answer(bench, "cancel", "S1")
     assert stopped == {
-        "uid": uid(bench), "label": "S1", "was_running": True, "was_summarising": False, "dropped": 0, "queued": 0,
+        "uid": uid(bench), "label": "S1", "was_running": True, "was_summarising": False, "dropped_count": 0,
+        "queued_count": 0,
     }  # fmt: skip
 
 
@@ -113,10 +114,10 @@ def test_a_moved_folder_is_named_with_the_number_of_its_sessions(bench: Bench) -
     bench.backstory("ingest")
     old, new = bench.project, bench.project.rename(bench.root / "new")
     moved = answer(bench, "project", "move", str(old), str(new), cwd=new)
-    assert (moved["moved"]["from"], moved["moved"]["to"], moved["sessions"]) == (str(old), str(new), 1)
-    assert answer(bench, "project", "move", str(old), "--undo", cwd=new)["undone"]["from"] == str(old)
+    assert (moved["moved"]["from"], moved["moved"]["to"], moved["session_count"]) == (str(old), str(new), 1)
+    assert answer(bench, "project", "move", str(old), "--undo", cwd=new)["moved"]["from"] == str(old)
 
 
 def test_what_is_removed_is_named_by_its_uids(two_turns: Bench) -> None:
     removed = uid(two_turns)
-    assert answer(two_turns, "rm", "S1", "--yes") == {"uids": [removed], "prompts": [], "copies": []}
+    assert answer(two_turns, "rm", "S1", "--yes") == {"uids": [removed], "dropped_prompts": [], "copies": []}

@@ -53,12 +53,12 @@ def content(path: Path) -> dict[str, dict[str, object]]:
 
 def test_what_one_machine_exports_another_one_imports(read_once: Shell, other: Shell, file: Path) -> None:
     done = other("import", "--trust", file)
-    count = len(read_once("list", "--all", "--json").json())
+    count = len(read_once("list", "--all", "--json").json()["sessions"])
     assert (done.code, done.err) == (0, "")
     assert done.out.endswith("new sessions.\n")
     assert differences(content(read_once.store), content(other.store)) == []
     assert other("verify").code == 0
-    assert len(other("list", "--all", "--json").json()) == count
+    assert len(other("list", "--all", "--json").json()["sessions"]) == count
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_every_session_is_restored_and_shown_alike(read_once: Shell, other: Shel
     ours, theirs = (_files(tmp_path / name) for name in ("ours", "theirs"))
     assert ours
     assert ours == theirs
-    for each in read_once("list", "--all", "--json").json():
+    for each in read_once("list", "--all", "--json").json()["sessions"]:
         for command in ("tree", "context", "show"):
             assert read_once(command, each["uid"]).out == other(command, each["uid"]).out
 
@@ -274,7 +274,7 @@ def test_options_that_do_not_go_together_are_refused(read_once: Shell, words: tu
 
 def test_markdown_of_all_is_that_of_each(read_once: Shell) -> None:
     shown = read_once("export", "--all", "--format", "md", "-o", "-").out
-    for each in read_once("list", "--all", "--json").json():
+    for each in read_once("list", "--all", "--json").json()["sessions"]:
         assert read_once("show", each["uid"], "--md").out in shown
 
 

@@ -66,9 +66,9 @@ def test_what_search_calls_a_session_names_it_in_every_folder(bench: Bench) -> N
 def test_what_ps_calls_a_session_that_begins_names_it_in_every_folder(bench: Bench) -> None:
     with Going(bench, {"say": "x"}):
         (line,) = bench.backstory("ps", cwd=bench.root / "nowhere").stdout.splitlines()
-        (run,) = json.loads(bench.backstory("ps", "--json").stdout)
+        (run,) = json.loads(bench.backstory("ps", "--json").stdout)["runs"]
         found = {shown(bench, line.split()[0], each)["uid"] for each in everywhere(bench)}
-    assert found == {run["session"]}
+    assert found == {run["uid"]}
 
 
 def test_a_new_session_that_runs_is_listed_in_every_folder(bench: Bench) -> None:
@@ -76,8 +76,8 @@ def test_a_new_session_that_runs_is_listed_in_every_folder(bench: Bench) -> None
     process = bench.start("run", "-n", "-a", "claude", "Where", script=[{"say": "x"}, {"wait_for": "never"}], cwd=other)
     assert process.stdout is not None
     process.stdout.readline()
-    uid = json.loads(bench.backstory("ps", "--json").stdout)[0]["session"]
-    listed = json.loads(bench.backstory("list", "--all", "--json", cwd=bench.root / "nowhere").stdout)
+    uid = json.loads(bench.backstory("ps", "--json").stdout)["runs"][0]["uid"]
+    listed = json.loads(bench.backstory("list", "--all", "--json", cwd=bench.root / "nowhere").stdout)["sessions"]
     assert [each["uid"] for each in listed].count(uid) == 1
     assert shown(bench, uid[:12], bench.root / "nowhere")["uid"] == uid
 

@@ -59,7 +59,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 def listed(shell: Shell, *options: str) -> list[str]:
     done = shell("list", "--all", "--json", *options)
     assert done.code == 0, done.err
-    return [each["native_id"] for each in done.json()]
+    return [each["native_id"] for each in done.json()["sessions"]]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_the_sessions_that_fit_are_listed_in_the_order_that_is_asked_for(
 )  # fmt: skip
 def test_a_filter_means_the_same_sessions_to_search(shell: Shell, options: list[str]) -> None:
     hits = shell("search", "--json", *options).json()["hits"]
-    listed_uids = {each["uid"] for each in shell("list", "--all", "--json", *options).json()}
+    listed_uids = {each["uid"] for each in shell("list", "--all", "--json", *options).json()["sessions"]}
     assert {each["uid"] for each in hits} == listed_uids != set()
 
 
@@ -136,7 +136,9 @@ def test_a_session_is_found_by_the_name_that_it_was_given_and_no_longer_by_its_p
 
 
 def test_json_has_the_tokens_that_a_session_is_sorted_by(shell: Shell) -> None:
-    assert [each["tokens"] for each in shell("list", "--all", "--json", "--sort", "tokens").json()] == [901, 153, 6]
+    assert [
+        each["total_tokens"] for each in shell("list", "--all", "--json", "--sort", "tokens").json()["sessions"]
+    ] == [901, 153, 6]
 
 
 def test_the_rest_of_a_sorted_list_is_counted(shell: Shell) -> None:
@@ -146,7 +148,7 @@ def test_the_rest_of_a_sorted_list_is_counted(shell: Shell) -> None:
 
 
 def test_the_title_in_json_is_what_a_screen_shows(shell: Shell) -> None:
-    listed = shell("list", "--all", "--json").json()
+    listed = shell("list", "--all", "--json").json()["sessions"]
     shown = [line.split("\t")[2] for line in shell("list", "--all").out.splitlines()]
     assert [each["title"] for each in listed] == shown
     assert {"Count the geese", "Mend the 100% Heron"} <= {*shown}

@@ -199,7 +199,7 @@ def test_characters_are_counted_and_not_bytes(bench: Bench) -> None:
     for n in (1, 2):
         ran = bench.run(f"prompt {n}", {"say": "東京" * 1_000}, {"result": True})
         assert "summar" not in ran.stderr
-    (found,) = json.loads(bench.backstory("list", "--json").stdout)
+    (found,) = json.loads(bench.backstory("list", "--json").stdout)["sessions"]
     assert 4_000 < found["context_used"] < 4_500
 
 
@@ -236,9 +236,9 @@ def test_a_history_and_a_summary_that_hold_our_tags_stay_history(bench: Bench) -
 
 def test_a_turn_that_crashed_or_was_cancelled_has_its_badge_and_counts_in_the_whole(bench: Bench) -> None:
     bench.run("prompt 1", *LONG)
-    first = json.loads(bench.backstory("list", "--json").stdout)[0]
+    first = json.loads(bench.backstory("list", "--json").stdout)["sessions"][0]
     bench.run("prompt 2", {"say": "half"}, {"signal": 9})
-    found = json.loads(bench.backstory("list", "--json").stdout)[0]
+    found = json.loads(bench.backstory("list", "--json").stdout)["sessions"][0]
     assert (found["outcome"], found["low_usd"]) == ("crashed", first["cost_usd"])
     assert found["duration_ms"] > first["duration_ms"]
     assert found["context_used"] is None or found["context_used"] > 1_500
@@ -261,7 +261,7 @@ def foreign(bench: Bench, request: pytest.FixtureRequest) -> Iterator[tuple[Benc
         with bench.store as store:
             store.close()
         change(bench, "update turns set agent = 'ah'")
-    (found,) = json.loads(bench.backstory("list", "--all", "--json").stdout)
+    (found,) = json.loads(bench.backstory("list", "--all", "--json").stdout)["sessions"]
     yield bench, found["uid"]
 
 
@@ -410,4 +410,4 @@ def test_closed_during_a_summary_before_a_run_nothing_is_run(
     process.communicate(timeout=60)
     assert process.returncode != 0
     assert not any("prompt 6" in each for each in told(long))
-    assert json.loads(long.backstory("ps", "--json").stdout) == []
+    assert json.loads(long.backstory("ps", "--json").stdout)["runs"] == []

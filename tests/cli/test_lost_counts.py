@@ -160,7 +160,7 @@ def said_of_cost(session: Lacking) -> str:
 
 
 def test_no_command_says_that_a_total_is_whole_which_lacks_a_count(home: Shell) -> None:
-    listed = told_of(printed(home, "list", "--all", "--json", "-n", "0"))
+    listed = told_of(printed(home, "list", "--all", "--json", "-n", "0")["sessions"])
     assert listed.keys() == {*SESSIONS}
     for session, each in listed.items():
         assert (each["cost_kind"], each["turns_with_partial_tokens"]) == (said_of_cost(session), session.lacks_tokens)
@@ -172,7 +172,7 @@ def test_no_command_says_that_a_total_is_whole_which_lacks_a_count(home: Shell) 
 
 def the_others_say_the_same(home: Shell) -> None:
     counted = printed(home, "stats", "--all", "--json", "--by", "agent")
-    for each in (counted["total"], *counted["groups"]):
+    for each in (counted["sums"], *counted["groups"]):
         of_it = [session for session in SESSIONS if session.agent == each.get("agent", session.agent)]
         assert each["turns_with_partial_tokens"] == sum(session.lacks_tokens for session in of_it)
         kinds = {said_of_cost(session) for session in of_it}

@@ -142,11 +142,11 @@ def test_programs_are_told_the_same_as_json(bare: Shell) -> None:
     assert said["file"] == f"{bare.home}/.copilot/mcp-config.json"
     assert (said["command"], said["env"]) == (PYTHON, {"BACKSTORY_HOME": str(bare.home / "backstory")})
     (edit,) = said["edits"]
-    assert "\n".join(edit["added"]) == (bare.home / ".copilot/mcp-config.json").read_text().rstrip()
+    assert "\n".join(edit["added_lines"]) == (bare.home / ".copilot/mcp-config.json").read_text().rstrip()
     again = bare("mcp", "install", "copilot", "--json").json()
     assert (again["action"], again["written"], again["edits"]) == ("none", False, [])
     gone = bare("mcp", "uninstall", "copilot", "--json").json()
-    assert (gone["action"], gone["written"], gone["edits"][0]["removed"]) == ("remove", True, edit["added"])
+    assert (gone["action"], gone["written"], gone["edits"][0]["removed_lines"]) == ("remove", True, edit["added_lines"])
 
 
 def test_a_project_is_its_worktree_and_what_a_person_must_know_is_said(bare: Shell) -> None:
@@ -354,7 +354,7 @@ def test_the_commands_of_the_skill_find_and_read_what_it_says_they_do(read_once:
     for line in commands_taught():
         if line[0] == "show":
             words = [
-                hit["session"] if word == "SESSION" else f"@{hit['seq']}" if word[0] == "@" else word for word in line
+                hit["label"] if word == "SESSION" else f"@{hit['seq']}" if word[0] == "@" else word for word in line
             ]
             done = read_once(*words)
             assert (done.code, bool(done.out)) == (0, True), line

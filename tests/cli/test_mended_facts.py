@@ -86,11 +86,11 @@ def test_sums_as_json_say_that_an_earlier_version_counted_until_the_next_ingest(
 
 def test_a_command_that_acts_counts_anew_when_its_work_is_done(bare: Shell) -> None:
     home = home_of(bare, "zero-after-a-copied-past")
-    uid = home("list", "--all", "--json").json()[0]["uid"]
+    uid = home("list", "--all", "--json").json()["sessions"][0]["uid"]
     told = home("rename", uid, "named")
     assert (told.code, "1 session is counted by the rules of this version now" in told.err) == (0, True)
     assert turns(home) == FAULTS["zero-after-a-copied-past"][1]
-    assert home("list", "--all", "--json").json()[0]["name"] == "named"
+    assert home("list", "--all", "--json").json()["sessions"][0]["name"] == "named"
     assert SAID not in home("stats").err
 
 

@@ -36,7 +36,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def listed(bench: Bench, *words: str) -> dict[str, Any]:
-    (found,) = json.loads(bench.backstory("list", "--json", *words).stdout)
+    (found,) = json.loads(bench.backstory("list", "--json", *words).stdout)["sessions"]
     return dict(found)
 
 
@@ -117,10 +117,10 @@ def test_a_run_whose_runner_was_killed_is_counted_when_it_is_stored(
     process.kill()
     process.communicate(timeout=60)
     gate.touch()
-    until(lambda: [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)] == ["waiting"])
+    until(lambda: [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)["runs"]] == ["waiting"])
     bench.backstory(*words, script=LONG)
-    first = json.loads(bench.backstory("list", "--json").stdout)[-1]
-    assert first["turns"] == 2
+    first = json.loads(bench.backstory("list", "--json").stdout)["sessions"][-1]
+    assert first["turn_count"] == 2
     context = json.loads(bench.backstory("context", "S1", "--json").stdout)["context"]
     assert first["context_used"] == len(context) + 2
 

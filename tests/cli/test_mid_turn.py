@@ -285,7 +285,7 @@ def killed_while_summarised(bench: Bench, root: Path) -> None:
 def is_over(bench: Bench) -> bool:
     """Whether nothing runs any more, nor waits to be continued."""
     left = [file for file in (bench.home / "compactions").iterdir() if file.name.endswith(".continue")]
-    return not left and json.loads(bench.backstory("ps", "--json").stdout) == []
+    return not left and json.loads(bench.backstory("ps", "--json").stdout)["runs"] == []
 
 
 def continues_sent(bench: Bench) -> int:
@@ -336,7 +336,7 @@ def test_killed_before_the_partial_turn_was_stored_it_is_stored_and_continued(be
         lambda: any((folder / "cancelled").exists() for folder in bench.spools()),
     )
     gate.touch()
-    until(lambda: [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)] == ["waiting"])
+    until(lambda: [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)["runs"]] == ["waiting"])
     assert TAKEN_UP in bench.backstory("rename", "S1", "called so", script=script).stderr
     until(lambda: is_over(bench))
     holds_each_once(bench)
@@ -355,7 +355,7 @@ def test_killed_while_it_is_continued_it_is_stored_and_not_continued_again(bench
     killed(bench, scripts(tmp_path / "never") | {AUTO_CONTINUE: slow}, begun.exists)
     assert TAKEN_UP not in bench.backstory("rename", "S1", "called so", script=scripts(tmp_path / "never")).stderr
     gate.touch()
-    until(lambda: [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)] == ["waiting"])
+    until(lambda: [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)["runs"]] == ["waiting"])
     assert TAKEN_UP not in bench.backstory("rename", "S1", "again", script=scripts(tmp_path / "never")).stderr
     bench.backstory("ingest")
     holds_each_once(bench)

@@ -140,8 +140,9 @@ def test_json_has_what_was_moved_and_what_stays(filled: Shell) -> None:
     told = filled("migrate-home", "--json", old(filled), new(filled)).json()
 
     assert told == {
-        "from": str(old(filled)), "to": str(new(filled)), "moved": ["store.db"], "skipped": ["folders.seen"],
-        "left": ["mine.txt"], "symlink": False, "served": [], "set": f"export BACKSTORY_HOME={new(filled)}",
+        "from": str(old(filled)), "to": str(new(filled)), "moved_paths": ["store.db"],
+        "skipped_paths": ["folders.seen"], "left_paths": ["mine.txt"], "symlink": False, "served": [],
+        "set": f"export BACKSTORY_HOME={new(filled)}",
         "bytes": (new(filled) / "store.db").stat().st_size,
     }  # fmt: skip
 
@@ -170,7 +171,7 @@ def test_with_a_link_servers_go_on_and_nothing_is_said_of_them(filled: Shell) ->
 
 
 def test_where_there_is_another_store_the_command_it_names_makes_one_of_both(filled: Shell) -> None:
-    before = filled("list", "--all", "--json").json()
+    before = filled("list", "--all", "--json").json()["sessions"]
     filled("ingest", "-a", "codex", BACKSTORY_HOME=str(new(filled)))
 
     refused = filled("migrate-home", old(filled), new(filled))
@@ -182,7 +183,7 @@ def test_where_there_is_another_store_the_command_it_names_makes_one_of_both(fil
     )  # fmt: skip
 
     assert done.returncode == 0, done
-    after = filled("list", "--all", "--json", BACKSTORY_HOME=str(new(filled))).json()
+    after = filled("list", "--all", "--json", BACKSTORY_HOME=str(new(filled))).json()["sessions"]
     assert sorted(each["uid"] for each in after) == sorted(each["uid"] for each in before)
 
 

@@ -103,7 +103,7 @@ def test_two_names_of_a_command_do_the_same(bench: Bench, words: list[str], same
 def test_a_prompt_is_queued_by_either_name(bench: Bench) -> None:
     for words in (["queue", "add"], ["followup"]):
         assert bench.backstory(*words, "--no-run", "-S", "S1", " ".join(words)).returncode == 0
-    listed = json.loads(bench.backstory("queue", "list", "--json").stdout)
+    listed = json.loads(bench.backstory("queue", "list", "--json").stdout)["prompts"]
     assert [(each["kind"], each["text"]) for each in listed] == [("followup", "queue add"), ("followup", "followup")]
 
 

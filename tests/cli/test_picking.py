@@ -46,7 +46,8 @@ def put(shell: Shell, *prompts: str, begin: int = 0) -> None:
 
 
 def uid_of(shell: Shell, prompt: str) -> str:
-    found: str = next(each["uid"] for each in shell("list", "--all", "--json").json() if each["first_prompt"] == prompt)
+    listed = shell("list", "--all", "--json").json()["sessions"]
+    found: str = next(each["uid"] for each in listed if each["first_prompt"] == prompt)
     return found
 
 

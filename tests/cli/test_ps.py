@@ -57,7 +57,7 @@ def test_a_run_is_shown_with_its_time_its_call_and_its_prompt(bench: Bench) -> N
         narrow = seen(bench, "ps", width=40)
         assert len(narrow) == 2
         assert max(map(columns, narrow)) <= 60
-        pid = json.loads(bench.backstory("ps", "--json").stdout)[0]["pid"]
+        pid = json.loads(bench.backstory("ps", "--json").stdout)["runs"][0]["pid"]
         assert str(pid) not in line
         assert seen(bench, "ps", "-v")[1].strip().startswith(f"pid {pid} · run by ")
         fields = bench.backstory("ps").stdout.rstrip("\n").split("\t")

@@ -42,8 +42,8 @@ def test_each_prompt_has_its_record_and_what_came_of_all_of_them_follows(bare: S
     log = Log().turn("Fix the parser", EDIT, TESTS, LONG_COMMIT, PULL).turn("thanks", answer="Shall I merge it?")
     found = of(bare, log)
     assert [(each["seq"], each["prompt"]) for each in found["prompts"]] == [(1, "Fix the parser"), (11, "thanks")]
-    assert (found["files"], found["commits"]) == (["src/a.py"], 1)
-    kept = [(each["kind"], each["name"], each["seq"]) for each in found["kept"]]
+    assert (found["paths"], found["commits"]) == (["src/a.py"], 1)
+    kept = [(each["kind"], each["text"], each["seq"]) for each in found["results"]]
     # Of a commit whose message no word of the command says, git does.
     assert kept == [("commit", "1a2b3c4 Fix the parser", 6), ("pull request", PULL[2], 8)]
     assert [(each["kind"], each["ok"]) for each in found["checks"]] == [("test", True)]
@@ -52,7 +52,7 @@ def test_each_prompt_has_its_record_and_what_came_of_all_of_them_follows(bare: S
         "asked: Shall I merge it?",
         "Shall I merge it?",
     )
-    assert found["command"] == ["backstory", "resume", found["session"][:12]]
+    assert found["command"] == ["backstory", "resume", found["uid"][:12]]
     # That is the record, as show has it.
     assert "thanks" in bare("show", SESSION, "@11").out
 
@@ -141,4 +141,4 @@ def test_its_sql_returns_its_numbers(bare: Shell) -> None:
     printed = bare("chronicle", "recap", SESSION, "--explain").out
     query = printed.split("-- turns\n")[1].split("-- cost\n")[0]
     (row,) = bare("sql", "--json", query).json()["rows"]
-    assert row[:2] == [found["session"], 2]
+    assert row[:2] == [found["uid"], 2]

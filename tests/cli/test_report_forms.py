@@ -31,7 +31,7 @@ def standup(bare: Shell, *words: str) -> dict[str, Any]:
 
 
 def titles(bare: Shell, *words: str) -> list[str]:
-    return sorted(item["asked"] for place in standup(bare, *words, *DAY)["places"] for item in place["items"])
+    return sorted(item["asked"] for place in standup(bare, *words, *DAY)["places"] for item in place["sessions"])
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_file_that_was_only_read_is_not_what_a_session_is_about(bare: Shell) -
 
 def test_words_narrow_the_cost_with_the_sql_that_explains_it(two: Shell) -> None:
     def total(*words: str) -> int:
-        return int(two("chronicle", "cost", "--json", *words, *DAY, TZ="UTC").json()["total"]["output"] or 0)
+        return int(two("chronicle", "cost", "--json", *words, *DAY, TZ="UTC").json()["sums"]["tokens"]["output"] or 0)
 
     assert (total(), total("parser"), total("prices")) == (3000, 2000, 0)
     printed = two("chronicle", "cost", "--explain", "parser", *DAY, TZ="UTC").out
@@ -135,19 +135,19 @@ def test_an_agent_phrases_a_report_in_a_run_of_its_own(two: Shell, tmp_path: Pat
     assert "default" in words
     assert "bypassPermissions" not in words
     assert "skip-permissions" not in words
-    listed: list[dict[str, Any]] = two("list", "--json").json()
-    assert [(each["number"], each["agents"], each["turns"]) for each in listed] == [("S1", ["claude"], 1)]
+    listed: list[dict[str, Any]] = two("list", "--json").json()["sessions"]
+    assert [(each["number"], each["agents"], each["turn_count"]) for each in listed] == [("S1", ["claude"], 1)]
 
 
 def test_a_run_that_phrased_a_report_is_in_no_later_report_but_that_of_costs(two: Shell, tmp_path: Path) -> None:
     since = ("--since", "2026-05-04")
     assert phrased(two, tmp_path, "standup", *DAY)[0] == 0
-    found = [item["asked"] for place in standup(two, *since)["places"] for item in place["items"]]
+    found = [item["asked"] for place in standup(two, *since)["places"] for item in place["sessions"]]
     assert sorted(found) == ["Compute costs", "Fix the parser"]
-    assert two("chronicle", "cost", "--json", *since, TZ="UTC").json()["total"]["turns"] == 3
+    assert two("chronicle", "cost", "--json", *since, TZ="UTC").json()["sums"]["turn_count"] == 3
     for name in ("tips", "cost-tips"):
         report = two("chronicle", name, "--json", *since, TZ="UTC").json()
-        assert (report["turns"], report["sessions"]) == (2, 2)
+        assert (report["turn_count"], report["session_count"]) == (2, 2)
 
 
 def test_a_recap_of_no_named_session_passes_over_a_run_that_phrased_a_report(bare: Shell, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_what_history_says_stays_between_marks_that_it_cannot_know(bare: Shell, 
 def test_no_agent_runs_unless_it_is_asked_for(two: Shell, tmp_path: Path) -> None:
     for words in (("standup", *DAY), ("cost", *DAY), ("search", "parser")):
         assert two("chronicle", *words, TZ="UTC").code == 0
-    assert two("list", "--json").json() == []
+    assert two("list", "--json").json()["sessions"] == []
 
 
 def test_an_empty_report_is_given_to_no_agent(two: Shell, tmp_path: Path) -> None:
@@ -200,10 +200,10 @@ def test_a_report_has_one_form(two: Shell, both: tuple[str, ...]) -> None:
 
 def test_a_search_groups_sessions_by_repository_with_the_command_that_continues_each(two: Shell) -> None:
     done = two("chronicle", "search", "parser", "--json").json()
-    ((place, found),) = [(place["project"], each) for place in done["places"] for each in place["found"]]
-    assert (done["sessions"], place) == (1, "/p")
-    assert (found["seq"], found["scope"], found["hits"]) == (1, "prompt", 1)
-    assert found["command"] == ["backstory", "resume", found["holder"]]
+    ((place, found),) = [(place["project"], each) for place in done["places"] for each in place["sessions"]]
+    assert (done["session_count"], place) == (1, "/p")
+    assert (found["seq"], found["scope"], found["hit_count"]) == (1, "prompt", 1)
+    assert found["command"] == ["backstory", "resume", found["holder_label"]]
 
 
 @pytest.mark.parametrize("words", [("standup", *DAY), ("search", "parser")])
@@ -212,7 +212,7 @@ def test_a_worktree_that_an_agent_made_stands_under_its_project(bare: Shell, wor
     Log(OTHER, cwd="/p/.claude/worktrees/fix").turn("Test the parser").put(bare)
     assert bare("ingest").code == 0
     places = bare("chronicle", *words, "--json", TZ="UTC").json()["places"]
-    assert [(each["project"], len(each.get("items") or each.get("found"))) for each in places] == [("/p", 2)]
+    assert [(each["project"], len(each["sessions"])) for each in places] == [("/p", 2)]
 
 
 def test_the_family_says_in_whole_sentences_what_each_report_is(bare: Shell) -> None:
@@ -233,7 +233,7 @@ def test_where_this_project_has_no_sessions_only_options_that_there_are_are_name
 
 def test_the_count_of_a_search_is_that_of_its_sql(two: Shell) -> None:
     for words in ("parser", "done", "compute costs"):
-        count = two("chronicle", "search", words, "--json").json()["sessions"]
+        count = two("chronicle", "search", words, "--json").json()["session_count"]
         query = two("chronicle", "search", words, "--explain").out.rpartition("\n-- ")[2].partition("\n")[2]
         assert two("sql", "--json", query.rstrip("\n;")).json()["rows"][0][0] == count > 0
 

@@ -98,8 +98,8 @@ class Home(Shell):
 
     def told(self) -> Any:
         """What a person reads of all sessions."""
-        listed = self("list", "--all", "--json").json()
-        return [(each["uid"], each["turns"], each["events"], each["cost_usd"]) for each in listed]
+        listed = self("list", "--all", "--json").json()["sessions"]
+        return [(each["uid"], each["turn_count"], each["event_count"], each["cost_usd"]) for each in listed]
 
     def generations(self) -> list[int]:
         with open_store(self.store, shared=True) as store:
@@ -393,7 +393,8 @@ def test_no_command_is_given_for_a_session_that_nobody_trusted(home: Home, tmp_p
     stranger, uid = Shell(tmp_path / "stranger"), home.uid()
     at = "--store", copy
     found = [
-        stranger(*at, "list", "--all", "--json").json()[0], stranger(*at, "show", "--json", uid).json()["session"],
+        stranger(*at, "list", "--all", "--json").json()["sessions"][0],
+        stranger(*at, "show", "--json", uid).json()["session"],
         stranger(*at, "search", "--json", "heron").json()["hits"][0],
     ]  # fmt: skip
     assert [(each["from_elsewhere"], each["native_id"], each["resume_command"]) for each in found] == [
@@ -422,7 +423,7 @@ def test_an_id_that_is_no_id_starts_nothing(home: Home) -> None:
     home.read()
     done = home("resume", home.uid(bad))
     assert done.code == 64
-    listed = home("list", "--json").json()
+    listed = home("list", "--json").json()["sessions"]
     assert {each["native_id"]: each["resume_command"] for each in listed}[bad] is None
 
 
@@ -593,13 +594,13 @@ def test_without_the_client_nothing_is_put_back(home: Home) -> None:
 
 def test_without_words_it_is_the_session_that_show_shows(home: Home) -> None:
     uid = home("show", "--json").json()["session"]["uid"]
-    assert home("resume", "--json").json()["session"] == uid
+    assert home("resume", "--json").json()["uid"] == uid
 
 
 def test_the_agents_own_id_and_command_are_given(home: Home) -> None:
     expected = (ID, ["claude", "--resume", ID])
     for found in (
-        home("list", "--json").json()[0], home("show", "--json", home.uid()).json()["session"],
+        home("list", "--json").json()["sessions"][0], home("show", "--json", home.uid()).json()["session"],
         home("search", "--json", "heron").json()["hits"][0],
     ):  # fmt: skip
         assert (found["native_id"], found["resume_command"]) == expected
@@ -618,7 +619,7 @@ def test_what_no_client_continues_is_not_said_to_be_resumable(home: Home) -> Non
     AH_CASES["first"][0](home.cwd / ".ah" / ah_files.file_name("first"))
     home.environ["PWD"] = str(home.cwd)
     home.read()
-    ah, *_ = (each["uid"] for each in home("list", "--all", "--json").json() if each["agents"] == ["ah"])
+    ah, *_ = (each["uid"] for each in home("list", "--all", "--json").json()["sessions"] if each["agents"] == ["ah"])
     assert home("resume", "--print", ah).code != 0
     for uid in (ah, home.uid(f"{ID}/{CHILD}")):
         shown = home("show", uid)

@@ -172,7 +172,7 @@ def test_the_list_tells_every_end_from_every_other(all_ends: Bench) -> None:
     screen = on_a_terminal(all_ends, 100, words=("list",), NO_COLOR="1").splitlines()
     marked = sorted((line.split()[1], line.split()[0]) for line in screen if " S" in line[:4])
     assert marked == [(number, mark) for number, mark, _ in ENDS]
-    found = json.loads(all_ends.backstory("list", "--json").stdout)
+    found = json.loads(all_ends.backstory("list", "--json").stdout)["sessions"]
     told = {each["number"]: (each["outcome"], each["completed"]) for each in found}
     assert told == {number: (outcome, outcome == "completed") for number, _, outcome in ENDS}
 
@@ -191,7 +191,7 @@ def test_a_session_has_a_badge_of_its_own_while_it_runs(bench: Bench) -> None:
         assert listed.stdout.split("\t")[6] == "running"
         assert " ● S1  first" in on_a_terminal(bench, 100, words=("list",), NO_COLOR="1")
         assert "1 running: backstory ps" in listed.stderr
-        assert json.loads(bench.backstory("list", "--json").stdout)[0]["outcome"] is None
+        assert json.loads(bench.backstory("list", "--json").stdout)["sessions"][0]["outcome"] is None
     assert bench.backstory("list").stdout.split("\t")[6] == "completed"
 
 
@@ -273,7 +273,8 @@ def test_what_was_refused_is_told_with_the_option_that_allows_it(
 def test_what_was_refused_is_a_list_in_json(bench: Bench) -> None:
     done = bench.run("go", {"say": "No."}, denied(EDIT, BASH), options=("--json",))
     assert json.loads(done.stdout.splitlines()[-1])["refused"] == [
-        {"tool": "Edit", "input": {"file_path": "calc.py"}}, {"tool": "Bash", "input": {"command": "pytest -q"}}
+        {"tool_name": "Edit", "input": {"file_path": "calc.py"}},
+        {"tool_name": "Bash", "input": {"command": "pytest -q"}}
     ]  # fmt: skip
     assert json.loads(bench.run("go", GOOD, options=("--json",)).stdout.splitlines()[-1])["refused"] == []
 

@@ -174,8 +174,8 @@ def test_json_says_where_each_match_stands(talks: Shell) -> None:
     hit = talks("search", "worn", "--json").json()["hits"][0]
     (start, end) = hit["marks"][0]
     assert hit["snippet"][start:end] == "worn"
-    assert {"kind", "part", "number", "name", "title", "branch", "repository", "parent"} <= set(hit)
-    assert (hit["number"], hit["kind"], hit["parent"]) == ("S1", "UserMessage", None)
+    assert {"kind", "part", "number", "name", "title", "branch", "repository", "parent_uid"} <= set(hit)
+    assert (hit["number"], hit["kind"], hit["parent_uid"]) == ("S1", "UserMessage", None)
 
 
 def test_without_a_terminal_nothing_is_coloured(talks: Shell) -> None:
@@ -270,7 +270,7 @@ def test_every_hit_has_a_title_or_how_its_session_begins(talks: Shell) -> None:
 
 def test_sessions_and_hits_are_counted_by_their_names(talks: Shell) -> None:
     assert talks("search", "gasket", "--json").json()["totals"] == {
-        "sessions": 2, "hits": 4, "near_sessions": 0, "at_least": False,
+        "session_count": 2, "hit_count": 4, "near_sessions": 0, "at_least": False,
     }  # fmt: skip
     assert talks("search", "gasket", "-n", "1").err == "1 of 2 sessions (4 hits) · more: --limit 4\n"
 

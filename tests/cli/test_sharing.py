@@ -148,7 +148,7 @@ def test_no_secret_is_in_an_export(planted: Shell, tmp_path: Path, options: list
         assert leaked(file.read_bytes()) == [], file
         with closing(sqlite3.connect(file)) as db:
             assert db.execute("pragma integrity_check").fetchone() == ("ok",)
-    reports = done.json() if isinstance(done.json(), list) else [done.json()]
+    reports = done.json().get("exports", [done.json()])
     assert sum(report["masked"]["github-token"] for report in reports) > 5
     assert "github-token" in done.err
 
@@ -227,7 +227,7 @@ def test_the_outline_names_prompts_decisions_and_commits_with_their_records(bare
         ("commit", 5, 1, "0123abc Make it green"),
         ("prompt", 7, 2, "Thanks"),
     ]
-    assert told["session"]["turns"] == 2
+    assert told["session"]["turn_count"] == 2
     assert "masked" not in told
     assert bare("show", CLAUDE, "--outline", "--json", "--redact").json()["masked"] == {}
 

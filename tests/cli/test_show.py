@@ -282,7 +282,7 @@ def test_the_summary_of_a_task_is_shown_once(bare: Shell) -> None:
     shutil.copytree(log.parent, bare.home / ".copilot/session-state" / log.parent.name)
     assert bare("ingest").code == 0
     said = "Created loop1.txt, loop2.txt, and loop3.txt in the current directory"
-    uid = json.loads(bare("list", "--all", "--json").out)[0]["uid"]
+    uid = json.loads(bare("list", "--all", "--json").out)["sessions"][0]["uid"]
     assert bare("show", uid).out.count(said) == 1
     assert bare("show", uid, "--full").out.count(said) > 1
 

@@ -19,7 +19,7 @@ def shown(shell: Shell, *then: bytes) -> str:
     result = {"type": "tool_result", "tool_use_id": "t1", "content": REFUSED, "is_error": True}
     path.write_bytes(b"\n".join([records.user("go"), records.assistant(call), records.user([result]), *then, b""]))
     assert shell("ingest").code == 0
-    (session,) = shell("list", "--all", "--json").json()
+    (session,) = shell("list", "--all", "--json").json()["sessions"]
     return shell("show", session["uid"]).out
 
 

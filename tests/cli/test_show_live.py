@@ -39,7 +39,7 @@ def files(root: Path) -> Iterator[tuple[str, int, int]]:
 def test_a_run_that_goes_on_is_shown_behind_what_is_stored(bench: Bench) -> None:
     bench.run("Where does the heron nest?", {"say": "In the reeds."}, GOOD)
     with Going(bench, {"say": "Looking."}, {"tool": "ls"}) as going:
-        pid = json.loads(bench.backstory("ps", "--json").stdout)[0]["pid"]
+        pid = json.loads(bench.backstory("ps", "--json").stdout)["runs"][0]["pid"]
         lines = shown(bench).splitlines()
         assert lines[-1].strip() == f"… still running (process {pid})"
         order = ["In the reeds.", "── turn 2", "❯ Where now?", "Looking.", "● Bash ls", "done", "still running"]
@@ -66,10 +66,10 @@ def test_in_json_a_live_turn_and_its_events_say_so(bench: Bench) -> None:
         told = json.loads(shown(bench, "--json"))
         stored, live = told["turns"]
         assert "live" not in stored
-        assert (live["number"], live["live"], live["prompt"], live["outcome"]) == (2, "running", "Where now?", None)
+        assert (live["turn"], live["live"], live["prompt"], live["outcome"]) == (2, "running", "Where now?", None)
         assert isinstance(live["pid"], int)
-        assert live["uid"] == bench.spools()[0].name
-        assert [(each["seq"], each.get("live", False), each["turn"], each["kind"]) for each in told["events"]] == [
+        assert live["turn_uid"] == bench.spools()[0].name
+        assert [(each["seq"], each.get("is_live", False), each["turn"], each["kind"]) for each in told["events"]] == [
             (1, False, 1, "UserMessage"), (2, False, 1, "AssistantText"), (3, False, 1, "Complete"),
             (None, True, 2, "UserMessage"), (None, True, 2, "AssistantText"),
         ]  # fmt: skip
@@ -79,7 +79,7 @@ def test_the_turn_of_a_live_run_is_counted_once(bench: Bench) -> None:
     bench.run("first", {"say": "one"}, GOOD)
     with Going(bench, {"say": "two"}):
         told = json.loads(shown(bench, "--json"))
-        assert (told["session"]["turns"], len(told["turns"])) == (2, 2)
+        assert (told["session"]["turn_count"], len(told["turns"])) == (2, 2)
         assert " · 2 turns" in shown(bench)
 
 

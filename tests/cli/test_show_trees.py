@@ -18,7 +18,7 @@ def file_of(shell: Shell) -> AhFile:
 def shown(shell: Shell) -> list[tuple[str, str]]:
     """The heads of turns, and what was said in them, in order."""
     assert shell("ingest").code == 0
-    (session,) = shell("list", "--all", "--json").json()
+    (session,) = shell("list", "--all", "--json").json()["sessions"]
     return re.findall(r"^── (turn \d+).*$|^@\d+ +(?:❯ )?(.*?)$", shell("show", session["uid"]).out, re.MULTILINE)
 
 

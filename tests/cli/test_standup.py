@@ -28,7 +28,7 @@ DAY = ("--since", "2026-05-04", "--until", "2026-05-04")
 def reported(bare: Shell, *words: str) -> list[dict[str, Any]]:
     done = bare("chronicle", "standup", "--json", *(words or DAY), TZ="UTC")
     assert done.code == 0, done.err
-    return [item | {"place": place} for place in done.json()["places"] for item in place["items"]]
+    return [item | {"place": place} for place in done.json()["places"] for item in place["sessions"]]
 
 
 def queries(shell: Shell, *words: str) -> dict[str, str]:
@@ -222,7 +222,7 @@ def test_files_outside_the_project_stand_apart_from_its_own(bare: Shell) -> None
     found = item(
         bare, Log().turn("go", EDIT, ("Write", {"file_path": "/q/a.py", "content": "a"}, "ok", False), scratch)
     )
-    assert (found["files"], found["files_elsewhere"]) == (["src/a.py"], ["/q/a.py"])
+    assert (found["paths"], found["paths_elsewhere"]) == (["src/a.py"], ["/q/a.py"])
     assert "Files: src/a.py · 1 file elsewhere" in bare("chronicle", "standup", *DAY, TZ="UTC").out
 
 
@@ -235,7 +235,7 @@ def test_files_are_shown_below_the_project_also_after_it_was_moved(bare: Shell) 
     moved = bare("project", "move", str(old), str(new))
     assert moved.code == 0, moved.err
     (found,) = reported(bare)
-    assert (found["files"], found["files_elsewhere"]) == (["src/a.py"], [])
+    assert (found["paths"], found["paths_elsewhere"]) == (["src/a.py"], [])
 
 
 def test_a_turn_that_the_person_stopped_is_stuck_until_the_next_one_is_answered(bare: Shell) -> None:
@@ -248,8 +248,8 @@ def test_a_turn_that_the_person_stopped_is_stuck_until_the_next_one_is_answered(
 def test_an_item_says_what_was_asked_what_came_of_it_and_what_it_cost(bare: Shell) -> None:
     log = Log().turn("Fix the parser", EDIT, TESTS, COMMIT, PULL).turn("thanks", answer="Shall I merge it?")
     found = item(bare, log)
-    assert (found["asked"], found["turns"], found["asked_at"]) == ("Fix the parser", 2, "2026-05-04T10:00:01.000Z")
-    assert (found["files"], found["commits"]) == (["src/a.py"], 1)
+    assert (found["asked"], found["turn_count"], found["asked_at"]) == ("Fix the parser", 2, "2026-05-04T10:00:01.000Z")
+    assert (found["paths"], found["commits"]) == (["src/a.py"], 1)
     assert [(each["kind"], each["ok"]) for each in found["checks"]] == [("test", True)]
     assert ("pr", "2026-05-04T10:00:08.000Z") in [(each["type"], each["as_of"]) for each in found["refs"]]
     assert found["low_usd"] == pytest.approx(6 * (500 * 5 + 1000 * 25) / 1e6)
@@ -260,7 +260,7 @@ def test_only_turns_of_the_time_count_and_what_came_after_it_does_not(bare: Shel
     log = Log().turn("before", EDIT, at="2026-05-03T10").turn("in it", at="2026-05-04T10")
     log.turn("after", COMMIT, at="2026-05-05T10")
     found = item(bare, log)
-    assert (found["asked"], found["turns"], found["files"], found["commits"]) == ("in it", 1, [], 0)
+    assert (found["asked"], found["turn_count"], found["paths"], found["commits"]) == ("in it", 1, [], 0)
     # The edit of the day before is not committed at the end of this one.
     assert found["status"] == "in progress"
 
@@ -283,7 +283,7 @@ def test_what_was_done_in_copied_turns_is_of_the_session_that_it_was_done_in(bar
     (forked.parent / f"{OTHER}.jsonl").write_text(forked.read_text().replace(f'"{SESSION}"', f'"{OTHER}"'))
     forked.write_text(whole)
     assert bare("ingest").code == 0
-    found = {each["asked"]: (each["files"], each["turns"], each["status"]) for each in reported(bare)}
+    found = {each["asked"]: (each["paths"], each["turn_count"], each["status"]) for each in reported(bare)}
     assert found == {"go": (["src/a.py"], 1, "in progress"), "and explain it": ([], 1, "done")}
 
 
@@ -317,14 +317,14 @@ def test_it_is_about_the_last_day_unless_told(bare: Shell) -> None:
 @pytest.mark.parametrize("words", [(), ("--agent", "claude"), ("--until", "2026-06-01"), ("--here",)])
 def test_each_number_that_sql_can_return_is_what_its_sql_returns(read_once: Shell, words: tuple[str, ...]) -> None:
     asked = ("chronicle", "standup", "--since", "2020-01-01", *words)
-    found = [item for place in read_once(*asked, "--json").json()["places"] for item in place["items"]]
+    found = [item for place in read_once(*asked, "--json").json()["places"] for item in place["sessions"]]
     rows = {part: answer(read_once, query) for part, query in queries(read_once, *asked).items()}
-    assert {each["session"]: each["turns"] for each in found} == {row["uid"]: row["turns"] for row in rows["turns"]}
+    assert {each["uid"]: each["turn_count"] for each in found} == {row["uid"]: row["turns"] for row in rows["turns"]}
     costs = {row["uid"]: row["low_usd"] for row in rows["cost"]}
-    assert {each["session"]: each["low_usd"] for each in found} == {
-        each["session"]: pytest.approx(costs[each["session"]]) for each in found
+    assert {each["uid"]: each["low_usd"] for each in found} == {
+        each["uid"]: pytest.approx(costs[each["uid"]]) for each in found
     }
-    refs = [(each["session"], ref["type"], ref["value"]) for each in found for ref in each["refs"]]
+    refs = [(each["uid"], ref["type"], ref["value"]) for each in found for ref in each["refs"]]
     assert sorted(refs) == sorted((row["uid"], row["ref_type"], row["ref_value"]) for row in rows["refs"])
 
 

@@ -66,7 +66,7 @@ def stats(bare: Shell, *words: str, **environ: str) -> dict[str, Any]:
 
 
 def tokens(figures: dict[str, Any]) -> list[int]:
-    return [figures[f"{kind}_tokens"] or 0 for kind in KINDS]
+    return [figures["tokens"][kind] or 0 for kind in KINDS]
 
 
 def logged_tokens(names: tuple[str, ...]) -> dict[str, Counter[str]]:
@@ -91,21 +91,21 @@ def logged_tokens(names: tuple[str, ...]) -> dict[str, Counter[str]]:
 
 
 def test_the_sum_of_all_is_the_sum_of_what_list_shows(read_once: Shell) -> None:
-    listed = read_once("list", "--all", "--json").json()
-    total = stats(read_once)["total"]
-    assert total["sessions"] == len(listed)
+    listed = read_once("list", "--all", "--json").json()["sessions"]
+    total = stats(read_once)["sums"]
+    assert total["session_count"] == len(listed)
     assert total["low_usd"] == math.fsum(each["low_usd"] or 0 for each in listed)
     # A fork holds copies of its original's turns, which list shows in both.
-    assert 0 < total["turns"] < sum(each["turns"] for each in listed)
+    assert 0 < total["turn_count"] < sum(each["turn_count"] for each in listed)
 
 
 def test_one_session_costs_what_list_says_to_the_last_digit(bare: Shell) -> None:
     each = [turn(f"t{n}", f"2026-05-01T10:00:{n:02}.000Z", output=1009 * n + 7) for n in range(40)]
     put(bare, *(said for records in each for said in records))
     assert bare("ingest").code == 0
-    (listed,) = bare("list", "--all", "--json").json()
-    total = stats(bare)["total"]
-    same = ("cost_usd", "cost_kind", "low_usd", "duration_ms", "turns")
+    (listed,) = bare("list", "--all", "--json").json()["sessions"]
+    total = stats(bare)["sums"]
+    same = ("cost_usd", "cost_kind", "low_usd", "duration_ms", "turn_count")
     assert [total[name] for name in same] == [listed[name] for name in same]
     assert total["cost_kind"] == "computed"
 
@@ -120,13 +120,17 @@ def test_tokens_of_a_day_are_those_that_the_logs_hold(read_once: Shell) -> None:
 @pytest.mark.parametrize("by", ["day", "project", "model", "agent", "branch"])
 def test_groups_add_up_to_the_whole(read_once: Shell, by: str) -> None:
     found = stats(read_once, "--by", by)
-    groups, total = found["groups"], found["total"]
+    groups, total = found["groups"], found["sums"]
     assert len(groups) > 1
     assert [sum(column) for column in zip(*map(tokens, groups), strict=True)] == tokens(total)
-    assert sum(each["turns"] for each in groups) == total["turns"]
+    assert sum(each["turn_count"] for each in groups) == total["turn_count"]
     assert sum(each["duration_ms"] or 0 for each in groups) == total["duration_ms"]
     assert math.fsum(each["low_usd"] or 0 for each in groups) == pytest.approx(total["low_usd"])
-    assert max(each["sessions"] for each in groups) <= total["sessions"] <= sum(each["sessions"] for each in groups)
+    assert (
+        max(each["session_count"] for each in groups)
+        <= total["session_count"]
+        <= sum(each["session_count"] for each in groups)
+    )
 
 
 def test_a_copy_of_a_turn_counts_once(bare: Shell) -> None:
@@ -135,22 +139,26 @@ def test_a_copy_of_a_turn_counts_once(bare: Shell) -> None:
     copied = [each | {"sessionId": SECOND} for each in first]
     put(bare, *copied, *turn("t2", "2026-05-02T10:00:00.000Z", session=SECOND), session=SECOND)
     assert bare("ingest").code == 0
-    total = stats(bare)["total"]
-    assert (total["sessions"], total["turns"], tokens(total)) == (2, 2, [1000, 2000, 0, 0])
-    days = {each["day"]: (each["sessions"], each["turns"]) for each in stats(bare, "--by", "day")["groups"]}
+    total = stats(bare)["sums"]
+    assert (total["session_count"], total["turn_count"], tokens(total)) == (2, 2, [1000, 2000, 0, 0])
+    days = {each["day"]: (each["session_count"], each["turn_count"]) for each in stats(bare, "--by", "day")["groups"]}
     assert days == {"2026-05-01": (2, 1), "2026-05-02": (1, 1)}
 
 
 def test_what_a_subagent_used_counts_and_its_turns_do_not(bare: Shell) -> None:
     bare.put("claude/with-a-helper", "claude/helper")
     assert bare("ingest").code == 0
-    total = stats(bare)["total"]
-    (parent,) = bare("list", "--all", "--json").json()
-    assert (total["sessions"], total["turns"], total["duration_ms"]) == (1, parent["turns"], parent["duration_ms"])
+    total = stats(bare)["sums"]
+    (parent,) = bare("list", "--all", "--json").json()["sessions"]
+    assert (total["session_count"], total["turn_count"], total["duration_ms"]) == (
+        1,
+        parent["turn_count"],
+        parent["duration_ms"],
+    )
     own = bare("show", parent["uid"], "--json").json()["turns"]
     logged = sum(logged_tokens(("claude/with-a-helper", "claude/helper")).values(), Counter[str]())
     assert tokens(total) == [logged[kind] for kind in KINDS]
-    assert total["output_tokens"] > sum(each["tokens"]["output"] or 0 for each in own)
+    assert total["tokens"]["output"] > sum(each["tokens"]["output"] or 0 for each in own)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +179,7 @@ def test_a_day_begins_at_midnight_where_the_person_is(bare: Shell, at: str, zone
     assert bare("ingest").code == 0
     (group,) = stats(bare, "--by", "day", TZ=zone)["groups"]
     assert group["day"] == day
-    assert stats(bare, "--since", day, "--until", day, TZ=zone)["total"]["turns"] == 1
+    assert stats(bare, "--since", day, "--until", day, TZ=zone)["sums"]["turn_count"] == 1
 
 
 def test_since_and_until_choose_turns_by_when_they_began(bare: Shell) -> None:
@@ -184,9 +192,9 @@ def test_since_and_until_choose_turns_by_when_they_began(bare: Shell) -> None:
     assert bare("ingest").code == 0
     since, until = ("--since", "2026-05-02"), ("--until", "2026-05-02")
     chosen = ((), since, until, (*since, *until))
-    assert [stats(bare, *words, TZ="UTC")["total"]["output_tokens"] for words in chosen] == [321, 320, 21, 20]
-    before = stats(bare, "--since", "2026-06-01")["total"]
-    assert (before["sessions"], before["turns"], before["output_tokens"]) == (0, 0, None)
+    assert [stats(bare, *words, TZ="UTC")["sums"]["tokens"]["output"] for words in chosen] == [321, 320, 21, 20]
+    before = stats(bare, "--since", "2026-06-01")["sums"]
+    assert (before["session_count"], before["turn_count"], before["tokens"]["output"]) == (0, 0, None)
 
 
 def test_turns_without_a_time_have_no_day_and_are_in_no_time(bare: Shell) -> None:
@@ -194,22 +202,22 @@ def test_turns_without_a_time_have_no_day_and_are_in_no_time(bare: Shell) -> Non
     put(bare, *turn("t2", "2026-05-02T10:00:00.000Z", session=SECOND), session=SECOND)
     assert bare("ingest").code == 0
     found = stats(bare, "--by", "day")
-    assert [(each["day"], each["turns"]) for each in found["groups"]] == [("2026-05-02", 1), (None, 1)]
+    assert [(each["day"], each["turn_count"]) for each in found["groups"]] == [("2026-05-02", 1), (None, 1)]
     assert found["undated_turns"] == 0
     since = stats(bare, "--since", "2026-01-01")
-    assert (since["total"]["turns"], since["undated_turns"]) == (1, 1)
+    assert (since["sums"]["turn_count"], since["undated_turns"]) == (1, 1)
     report = bare("chronicle", "cost", "--since", "2026-01-01", "--json").json()
-    assert (report["total"]["turns"], report["undated_turns"]) == (1, 1)
+    assert (report["sums"]["turn_count"], report["undated_turns"]) == (1, 1)
     assert "1 turn without a time left out." in bare("stats", "--all", "--since", "2026-01-01").err
 
 
 def test_what_is_not_known_is_said_and_is_not_nothing(bare: Shell) -> None:
     put(bare, *turn("t1", "2026-05-01T10:00:00.000Z", model="nobody-knows"))
     assert bare("ingest").code == 0
-    total = stats(bare)["total"]
+    total = stats(bare)["sums"]
     assert (total["cost_usd"], total["low_usd"], total["cost_kind"]) == (None, None, "unknown")
     assert (total["turns_without_cost"], total["turns_without_tokens"]) == (1, 0)
-    assert total["cache_write_tokens"] in (None, 0)
+    assert total["tokens"]["cache_write"] in (None, 0)
     shown = bare("stats", "--all")
     assert "Cost      –" in shown.out and "$" not in shown.out
     assert "Not counted, because unknown: cost of 1 turn." in shown.err
@@ -220,7 +228,7 @@ def test_a_cost_of_which_only_bounds_are_known_is_shown_between_them(bare: Shell
     answer["message"] |= {"stop_reason": None, "content": [{"type": "text", "text": "x" * 300_000}]}
     put(bare, prompt, answer)
     assert bare("ingest").code == 0
-    total = stats(bare)["total"]
+    total = stats(bare)["sums"]
     assert (total["cost_kind"], total["cost_usd"]) == ("lower bound", None)
     assert total["low_usd"] == pytest.approx(0.0275) and total["high_usd"] == pytest.approx(2.5025)
     assert "$0.03–$2.50" in bare("stats", "--all").out
@@ -234,14 +242,19 @@ def test_calls_are_counted_by_tool(bare: Shell) -> None:
     rows = bare("sql", "--json", asked).json()
     expected = {tuple(each.values()) if isinstance(each, dict) else tuple(each) for each in rows.get("rows", rows)}
     assert {(each["tool"], each["calls"], each["failed_calls"]) for each in found["groups"]} == expected
-    assert found["total"]["calls"] == sum(each["calls"] for each in found["groups"]) > 0
+    assert found["sums"]["calls"] == sum(each["calls"] for each in found["groups"]) > 0
 
 
 def test_without_a_store_there_is_nothing_and_it_is_said(bare: Shell) -> None:
     done = bare("stats")
     assert (done.code, done.out) == (0, "") and "Nothing was imported yet" in done.err
-    total = stats(bare)["total"]
-    assert (total["sessions"], total["turns"], total["output_tokens"], total["cost_usd"]) == (0, 0, None, None)
+    total = stats(bare)["sums"]
+    assert (total["session_count"], total["turn_count"], total["tokens"]["output"], total["cost_usd"]) == (
+        0,
+        0,
+        None,
+        None,
+    )
     assert bare("stats", "--line").out == "today 0 sessions · 0 turns\n"
 
 
@@ -255,7 +268,7 @@ def test_the_line_is_about_today_and_reads_no_logs(bare: Shell) -> None:
     put(bare, *turn("t2", now, session=SECOND), session=SECOND)
     assert bare("stats", "--line").out.startswith("today 1 session ")
     # What the other forms count they first import.
-    assert stats(bare)["total"]["sessions"] == 2
+    assert stats(bare)["sums"]["session_count"] == 2
     assert bare("stats", "--line").out.startswith("today 2 sessions · 2 turns ")
 
 
@@ -268,8 +281,8 @@ def test_the_line_takes_nothing_that_is_not_of_today(bare: Shell, words: list[st
 def test_only_this_projects_sessions_count_unless_all_are_asked_for(bare: Shell) -> None:
     put(bare, *turn("t1", "2026-05-01T10:00:00.000Z"))
     assert bare("ingest").code == 0
-    assert bare("stats", "--json").json()["total"]["sessions"] == 0
-    assert stats(bare)["total"]["sessions"] == 1
+    assert bare("stats", "--json").json()["sums"]["session_count"] == 0
+    assert stats(bare)["sums"]["session_count"] == 1
 
 
 def test_a_pipe_gets_whole_numbers_and_no_bars(read_once: Shell) -> None:
@@ -331,8 +344,8 @@ def test_a_count_that_could_not_be_kept_makes_sums_lower_bounds_and_is_no_zero(b
     lost[1]["message"]["usage"] = {"input_tokens": 10**23, "output_tokens": -1}
     put(bare, *lost)
     assert bare("ingest").code == 0
-    total = stats(bare)["total"]
-    assert (total["input_tokens"], total["output_tokens"]) == (None, None)
+    total = stats(bare)["sums"]
+    assert (total["tokens"]["input"], total["tokens"]["output"]) == (None, None)
     assert (total["low_usd"], total["cost_kind"], total["turns_without_cost"]) == (None, "unknown", 1)
     assert "– in, – out" in bare("show", "-S", FIRST).out
     kinds = json.loads(bare("sql", "--json", "select tokens_kind, cost_kind from usage").out)
@@ -341,8 +354,8 @@ def test_a_count_that_could_not_be_kept_makes_sums_lower_bounds_and_is_no_zero(b
     ]  # fmt: skip
     put(bare, *turn("t2", "2026-05-02T10:00:00.000Z", session=SECOND), session=SECOND)
     assert bare("ingest").code == 0
-    total = stats(bare)["total"]
-    assert (total["input_tokens"], total["turns_with_partial_tokens"]) == (500, 1)
+    total = stats(bare)["sums"]
+    assert (total["tokens"]["input"], total["turns_with_partial_tokens"]) == (500, 1)
     assert (total["cost_usd"], total["cost_kind"]) == (None, "lower bound")
     said = bare("stats", "--all")
     assert "Tokens are at least these: some of 1 turn are not known." in said.err
@@ -367,7 +380,7 @@ def test_a_group_with_a_count_that_could_not_be_kept_is_a_lower_bound_and_anothe
     _, first, second, total = bare("stats", "--all", "--by", "day").out.splitlines()
     assert ("≥ 7" in first, "≥" in second, "≥ 500" in total, "≥ 1,007" in total) == (True, False, True, True)
     cost = json.loads(bare("chronicle", "cost", "--since", "2026-01-01", "--json").out)
-    assert [each["turns_with_partial_tokens"] for each in (cost["total"], *cost["by_day"])] == [1, 1, 0]
+    assert [each["turns_with_partial_tokens"] for each in (cost["sums"], *cost["by_day"])] == [1, 1, 0]
 
 
 def test_a_list_says_of_which_turns_not_all_tokens_are_known_and_that_a_sum_is_at_least_the_rest(bare: Shell) -> None:
@@ -377,7 +390,7 @@ def test_a_list_says_of_which_turns_not_all_tokens_are_known_and_that_a_sum_is_a
     put(bare, *turn("t2", "2026-05-01T09:00:00.000Z"), *lost, *nothing)
     put(bare, *turn("t4", "2026-05-02T10:00:00.000Z", session=SECOND), session=SECOND)
     assert bare("ingest").code == 0
-    listed = bare("list", "--all", "--json").json()
+    listed = bare("list", "--all", "--json").json()["sessions"]
     assert [each["turns_with_partial_tokens"] for each in listed] == [0, 2]
     assert bare("show", "-S", FIRST, "--json").json()["session"]["turns_with_partial_tokens"] == 2
     groups = stats(bare, "--by", "day")["groups"]

@@ -98,11 +98,11 @@ def test_explain_says_what_the_summary_stands_for(bare: Shell, told: Path) -> No
     assert states == ["summarised", "summarised", "sent", "sent", "sent"]
     assert f"A summary of {len(SUMMARY):,} characters, by claude, stands for all up to @4" in done.err
     given = json.loads(bare("context", "S1", "--explain", "--json", "--db", told).out)
-    assert given["summary"]["after_seq"] == 4
+    assert given["compaction"]["after_seq"] == 4
     assert [each["state"] for each in given["explained"]] == states
     assert [each["sent"] for each in given["explained"]] == [False, False, True, True, True]
     undo(told)
-    assert json.loads(bare("context", "S1", "--json", "--db", told).out)["summary"] is None
+    assert json.loads(bare("context", "S1", "--json", "--db", told).out)["compaction"] is None
     assert "summarised" not in bare("context", "S1", "--explain", "--db", told).err
 
 

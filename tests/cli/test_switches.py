@@ -44,7 +44,10 @@ def ok(shell: Shell, *words: str, **environ: str) -> str:
 
 
 def projects(shell: Shell) -> dict[str, str]:
-    return {each["uid"]: each["project"] for each in json.loads(ok(shell, "list", "--all", "--subagents", "--json"))}
+    return {
+        each["uid"]: each["project"]
+        for each in json.loads(ok(shell, "list", "--all", "--subagents", "--json"))["sessions"]
+    }
 
 
 # index.repositories ---------------------------------------------------------------------------------------------
@@ -94,7 +97,7 @@ def test_search_says_how_many_it_does_not_cover_and_when_a_reindex_is_due(filled
     ok(filled, "reindex")
     after = filled("search", "work")
 
-    listed = json.loads(ok(filled, "list", "--all", "--json"))
+    listed = json.loads(ok(filled, "list", "--all", "--json"))["sessions"]
     missing = sum(not each["project"].endswith("claude-tools/work") for each in listed)
     told = filled("search", "work", "--json").json()
     assert (told["not_covered"], told["outdated"]) == (missing, False)
@@ -121,7 +124,7 @@ def test_a_report_of_a_search_says_it_too(filled: Shell) -> None:
 def test_no_report_says_that_a_session_edited_nothing_which_is_not_covered(filled: Shell) -> None:
     ok(filled, "ingest")
     recaps = {uid: json.loads(ok(filled, "chronicle", "recap", uid, "--json")) for uid in projects(filled)}
-    edited = next(uid for uid, told in recaps.items() if told["files"])
+    edited = next(uid for uid, told in recaps.items() if told["paths"])
     put(filled, "index.repositories", "no/such")
     ok(filled, "reindex")
 

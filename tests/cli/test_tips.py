@@ -52,9 +52,9 @@ def test_five_tips_are_printed_unless_all_are_asked_for(habitual: Shell) -> None
 def test_cost_tips_are_those_about_costs_with_the_same_total_as_the_cost_report(habitual: Shell) -> None:
     report = tips(habitual, *MAY, "--full", name="cost-tips")
     assert {each["pattern"] for each in report["tips"]} == {"contexts", "caches", "models", "rereads"}
-    cost = habitual("chronicle", "cost", "--json", *MAY, TZ="UTC").json()["total"]
+    cost = habitual("chronicle", "cost", "--json", *MAY, TZ="UTC").json()["sums"]
     assert report["low_usd"] == pytest.approx(cost["low_usd"])
-    assert (report["turns"], report["sessions"]) == (cost["turns"], cost["sessions"])
+    assert (report["turn_count"], report["session_count"]) == (cost["turn_count"], cost["session_count"])
 
 
 def test_every_line_of_evidence_names_a_session_that_commands_take(habitual: Shell) -> None:
@@ -83,7 +83,7 @@ def test_the_rules_are_explained_also_where_nothing_was_found(bare: Shell) -> No
 
 
 def test_filters_choose_the_sessions(habitual: Shell) -> None:
-    assert tips(habitual, *MAY, "--all", "--agent", "codex")["turns"] == 0
+    assert tips(habitual, *MAY, "--all", "--agent", "codex")["turn_count"] == 0
     first = tips(habitual, "--since", "2026-05-07", "--until", "2026-05-09", "--all")
     assert {each["pattern"] for each in first["tips"]} <= PATTERNS - {"contexts", "caches", "models"}
     about = tips(habitual, *MAY, "importer", "--all")
@@ -101,7 +101,7 @@ def test_a_fork_repeats_nothing_that_counts(habitual: Shell, tmp_path: Path) -> 
         path.with_name(f"{name}.jsonl").write_text(copied)
     assert shell("ingest").code == 0
     copy, plain = (tips(each, *MAY, "--all") for each in (shell, habitual))
-    assert copy["turns"] == plain["turns"]
+    assert copy["turn_count"] == plain["turn_count"]
     counts = [{each["pattern"]: each["count"] for each in report["tips"]} for report in (copy, plain)]
     assert counts[0] == counts[1]
 
@@ -118,9 +118,9 @@ def test_recorded_logs_without_habits_have_no_tips_and_the_same_costs_as_elsewhe
     assert (done.code, done.out) == (0, "")
     assert done.err.startswith("No tips yet from ")
     facts = tips(read_once, *ever, name="cost-tips")
-    total = read_once("chronicle", "cost", "--json", *ever).json()["total"]
+    total = read_once("chronicle", "cost", "--json", *ever).json()["sums"]
     assert facts["tips"] == []
-    assert (facts["low_usd"], facts["turns"]) == (pytest.approx(total["low_usd"]), total["turns"])
+    assert (facts["low_usd"], facts["turn_count"]) == (pytest.approx(total["low_usd"]), total["turn_count"])
 
 
 def test_where_nothing_recurs_a_sentence_says_so(bare: Shell) -> None:

@@ -58,7 +58,8 @@ def ok(bench: Bench, *words: str, **how: Any) -> subprocess.CompletedProcess[str
 
 
 def rows(bench: Bench, *words: str) -> Any:
-    return json.loads(ok(bench, *words, "--json").stdout)
+    found = json.loads(ok(bench, *words, "--json").stdout)
+    return found["branches"] if words[0] == "branches" else found
 
 
 def go(bench: Bench, *words: str, answer: str = "ok", given: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -295,8 +296,8 @@ def test_a_session_read_from_a_log_is_carried_on_by_one_of_our_own_with_its_whol
     assert [(row["prompt"], row["depth"]) for row in before["turns"]] == [("root", 0), ("left", 1), ("right", 1)]
     assert "S1 continues " in ok(bench, "checkout", "@4").stderr
     after = rows(bench, "tree")
-    assert (after["session"], after["current"]["seq"]) == ("S1", 4)
-    assert [row["uid"] for row in after["turns"]] == [row["uid"] for row in before["turns"]]
+    assert (after["label"], after["follows"]["seq"]) == ("S1", 4)
+    assert [row["turn_uid"] for row in after["turns"]] == [row["turn_uid"] for row in before["turns"]]
     go(bench, "on from the left")
     assert "answer left" in bench.sent()
     assert "answer right" not in bench.sent()
@@ -336,7 +337,7 @@ def test_a_branch_is_found_by_whatever_it_is_called(forked: Bench, name: str) ->
     assert rows(forked, "branches")[1]["name"] == name
     assert max(map(len, ok(forked, "branches").stdout.splitlines())) <= 100
     ok(forked, "checkout", name)
-    assert rows(forked, "tree")["current"]["seq"] == 6
+    assert rows(forked, "tree")["follows"]["seq"] == 6
 
 
 @pytest.mark.parametrize("name", ["", " ", "@3", "12"])
@@ -361,7 +362,7 @@ def test_removing_asks_and_without_an_answer_changes_nothing(forked: Bench) -> N
 def test_a_removed_branch_is_gone_from_the_tree_and_comes_back(forked: Bench) -> None:
     assert ok(forked, "branch", "rm", "@8", "--yes").stdout == "removed 1 turn from @7 on\n"
     assert prompts(forked) == ["first", "second"]
-    assert rows(forked, "tree")["current"]["seq"] == 2
+    assert rows(forked, "tree")["follows"]["seq"] == 2
     removed = rows(forked, "tree", "--removed")["turns"]
     assert [(row["prompt"], row["removed"] is not None) for row in removed] == [
         ("first", False), ("second", False), ("third", True),
@@ -516,7 +517,7 @@ def test_the_agents_own_log_does_not_bring_a_pruned_run_back(forked: Bench) -> N
     ok(forked, "branch", "rm", f"@{forked.store.turns(1)[-1].first_seq}", "--yes")
     ok(forked, "branch", "prune", "--yes")
     ok(forked, "ingest")
-    assert [row["number"] for row in json.loads(ok(forked, "list", "--all", "--json").stdout)] == ["S1"]
+    assert [row["number"] for row in json.loads(ok(forked, "list", "--all", "--json").stdout)["sessions"]] == ["S1"]
     assert prompts(forked) == ["first", "second", "third"]
 
 

@@ -37,7 +37,7 @@ def test_an_agent_that_nobody_knows_is_refused_with_the_nearest(
 
 def test_a_known_agent_without_sessions_is_an_empty_list(read_once: Shell) -> None:
     done = read_once("list", "--all", "-a", "copilot", "--json")
-    assert (done.code, done.json()) == (0, [])
+    assert (done.code, done.json()["sessions"]) == (0, [])
     assert read_once("search", "-a", "copilot", "file").code == 1
 
 

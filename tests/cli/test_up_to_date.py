@@ -98,7 +98,7 @@ def test_a_mistake_in_a_filter_is_told_before_anything_is_taken_in(shell: Shell)
 def test_what_is_wrong_with_it_is_a_word_on_stderr_and_the_list_is_printed(shell: Shell) -> None:
     (shell.store.parent / "config.toml").write_text("[ingest]\nauto = 3\n")
     done = shell("list", "--all", "--json")
-    assert (done.code, [each["native_id"] for each in done.json()]) == (0, [FIRST])
+    assert (done.code, [each["native_id"] for each in done.json()["sessions"]]) == (0, [FIRST])
     assert done.err.startswith("New logs were not read: ")
 
 

@@ -146,7 +146,9 @@ def test_a_session_begun_in_a_linked_worktree_is_listed_in_the_main_one(bench: B
     linked = bench.root / "linked"
     subprocess.run([*git, "worktree", "add", "-q", str(linked)], check=True)
     bench.run("over there", GOOD, cwd=linked)
-    assert [each["first_prompt"] for each in json.loads(ok(bench, "list", "--json").stdout)] == ["over there"]
+    assert [each["first_prompt"] for each in json.loads(ok(bench, "list", "--json").stdout)["sessions"]] == [
+        "over there"
+    ]
 
 
 def prompts_of(bench: Bench) -> dict[str, list[str]]:

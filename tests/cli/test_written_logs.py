@@ -85,7 +85,7 @@ class Home(Shell):
 
     @property
     def uid(self) -> str:
-        return str(self("list", "--all", "--json").json()[0]["uid"])
+        return str(self("list", "--all", "--json").json()["sessions"][0]["uid"])
 
     def files(self) -> dict[str, bytes]:
         """All files of the agents, and notes of ours."""
@@ -156,7 +156,7 @@ def test_a_row_leads_the_client_to_the_log_and_a_copy_of_the_database_is_kept(ho
 def test_what_was_written_is_read_like_any_log(home: Home) -> None:
     said = home.export("--write")
     home("ingest")
-    listed = home("list", "--all", "--json").json()
+    listed = home("list", "--all", "--json").json()["sessions"]
     assert said["native_id"] in {each["native_id"] for each in listed} or len(listed) == 1
 
 
@@ -318,7 +318,7 @@ def test_what_was_written_is_taken_back_with_its_folders_and_its_row(home: Home)
     home.threads()
     before = home.files()
     said = home.export("--write")
-    assert home.export("--undo")["removed"] == [said["log"]]
+    assert home.export("--undo")["removed_paths"] == [said["log"]]
     after = home.files()
     after.pop(f"backstory/{FOLDER}/state_5.sqlite.before")
     assert set(after) == set(before)

@@ -137,6 +137,6 @@ def test_what_permissions_refuse_is_listed_at_the_end_of_the_run(machine: Machin
     out, err, code = machine.end(machine.start(line, [{"tools": [edit]}, {"text": "I could not."}]))
     assert code == 0, err
     refused = json.loads(out.splitlines()[-1])["refused"]
-    assert refused == [{"tool": edit["name"], "input": given if agent == "claude" else {}}]
+    assert refused == [{"tool_name": edit["name"], "input": given if agent == "claude" else {}}]
     assert not (machine.work / "notes.txt").exists()
     machine.check()

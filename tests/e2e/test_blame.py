@@ -53,13 +53,13 @@ def test_what_a_real_client_edits_and_commits_in_a_run_is_its_turns(machine: Mac
     (session,) = machine.store.sessions()
     report = blame(machine, f"{agent}1.py")
     (run,) = report["files"][0]["runs"]
-    assert (run["first"], run["last"], run["evidence"], run["session"]) == (1, 3, "wrote it", session.uid)
+    assert (run["first"], run["last"], run["strength"], run["uid"]) == (1, 3, "wrote it", session.uid)
     assert "Count the birds" in machine.ask(run["show"].removeprefix("backstory "))
     found = blame(machine, "HEAD")
     assert [(each["path"], each["wrote"], each["without_session"]) for each in found["files"]] == [
         (f"{agent}1.py", 3, 0)
     ]
-    assert [(each["session"], each["is_maker"]) for each in found["sessions"]] == [(session.uid, True)]
+    assert [(each["uid"], each["is_maker"]) for each in found["sessions"]] == [(session.uid, True)]
     machine.check()
 
 
@@ -76,7 +76,7 @@ def test_files_and_commits_of_clients_that_ran_on_their_own(machine: Machine, ag
     told, commits = [], []
     for number in range(FILES):
         (file,) = blame(machine, f"{agent}{number}.py")["files"]
-        told.append([(run["first"], run["last"], run["evidence"], run["title"]) for run in file["runs"]])
+        told.append([(run["first"], run["last"], run["strength"], run["title"]) for run in file["runs"]])
         found = blame(machine, f"HEAD~{FILES - number}")
         makers = [each["title"] for each in found["sessions"] if each["is_maker"]]
         here = next(each for each in found["files"] if each["path"] == f"{agent}{number}.py")

@@ -49,7 +49,7 @@ def test_a_fork_in_another_agent_is_sent_the_history_up_to_there_and_the_whole_t
     assert told(machine) == {HERON, REEDS, BADGER}
     turns = {turn.prompt: turn for turn in machine.store.turns(machine.store.sessions()[0])}
     assert turns[BADGER].parent_uid == turns[OTTER].parent_uid == turns[HERON].uid
-    branches = json.loads(machine.ask("branches --json"))
+    branches = json.loads(machine.ask("branches --json"))["branches"]
     assert sorted((each["agent"], each["current"]) for each in branches) == [("claude", False), ("codex", True)]
     at = ends(machine)
     tree = machine.ask("tree")

@@ -57,7 +57,7 @@ def test_a_session_that_grows_too_long_is_summarised_by_itself(machine: Machine,
     shown = machine.ask("show --full")
     assert all(shown.count(f"word-{n} ") + shown.count(f"word-{n}\n") == 20_000 for n in (1, 2, 3))
     machine.ask("ingest")
-    assert len(json.loads(machine.ask("list --all --json"))) == 1
+    assert len(json.loads(machine.ask("list --all --json"))["sessions"]) == 1
     machine.ask("search 'older part of a coding session'", code=NO_HITS)
     assert not list((machine.root / "home").rglob("*answer*"))
     machine.check()
@@ -102,5 +102,5 @@ def test_a_turn_that_outgrows_its_context_is_stopped_summarised_and_continued(ma
     holds_each_once()
     machine.ask("ingest")
     holds_each_once()
-    assert len(json.loads(machine.ask("list --all --json"))) == 1
+    assert len(json.loads(machine.ask("list --all --json"))["sessions"]) == 1
     machine.check()

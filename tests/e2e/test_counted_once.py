@@ -23,13 +23,13 @@ GOES_ON = {
     "codex": "echo '{0}' | codex exec {1} --skip-git-repo-check - > /dev/null 2>&1",
 }
 RESUMED = {"claude": "--resume {0}", "codex": "resume {0}"}
-ADDED = ("turns", "sessions", "output_tokens")
+ADDED = ("turn_count", "session_count")
 
 
 def sums(machine: Machine) -> dict[str, Any]:
     """What ``stats`` counts of everything."""
     machine.ask("ingest")
-    found: dict[str, Any] = json.loads(machine.ask("stats --all --json"))["total"]
+    found: dict[str, Any] = json.loads(machine.ask("stats --all --json"))["sums"]
     return found
 
 
@@ -44,12 +44,13 @@ def gone_on(machine: Machine, agent: str, native_id: str, prompt: str) -> None:
 
 def newest(machine: Machine) -> dict[str, Any]:
     """The session that was last active."""
-    found: list[dict[str, Any]] = json.loads(machine.ask("list --all --json"))
+    found: list[dict[str, Any]] = json.loads(machine.ask("list --all --json"))["sessions"]
     return max(found, key=lambda each: str(each["last_active"]))
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> list[int]:
-    return [after[name] - before[name] for name in ADDED]
+    tokens = after["tokens"]["output"] - before["tokens"]["output"]
+    return [*(after[name] - before[name] for name in ADDED), tokens]
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -63,14 +64,14 @@ def test_one_more_prompt_in_the_other_client_is_one_turn_more(machine: Machine, 
     twice = sums(machine)
     continued = newest(machine)
     assert difference(alone, twice) == [1, 1, 17]
-    assert (continued["relation"], continued["parent"], continued["turns"]) == ("continuation", uid, 1)
+    assert (continued["relation"], continued["parent_uid"], continued["turn_count"]) == ("continuation", uid, 1)
 
     back = written(machine, continued["uid"], agent)
     assert sums(machine) == twice
     gone_on(machine, agent, back, LAST)
     thrice = sums(machine)
     assert difference(twice, thrice) == [1, 1, 17]
-    assert newest(machine)["parent"] == continued["uid"]
+    assert newest(machine)["parent_uid"] == continued["uid"]
     assert len(json.loads(machine.ask("search heron --all-hits --json"))["hits"]) == 1
 
     # A store that is made anew reads the logs in another order.

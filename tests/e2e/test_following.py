@@ -45,8 +45,8 @@ def test_a_real_client_is_followed(machine: Machine, agent: str, environ: str) -
     machine.ask("ingest")
     shown = json.loads(machine.ask(f"show --json {session.uid}"))
     lines = [json.loads(line) for line in (machine.work / "followed").read_text("utf-8").splitlines()]
-    events: list[dict[str, Any]] = [each["event"] for each in lines if "event" in each]
+    events: list[dict[str, Any]] = [each["events"][0] for each in lines[1:] if "events" in each]
     assert events == shown["events"]
     assert [each for each in lines if "remark" in each] == []
-    turns = [each["turn"]["number"] for each in lines[1:] if "turn" in each]
+    turns = [each["turns"][0]["turn"] for each in lines[1:] if "turns" in each]
     assert turns == [2, 2], "one line where it begins, one where its end is known"

@@ -71,7 +71,7 @@ def test_a_run_has_what_the_agents_own_log_tells(machine: Machine, agent: str) -
         assert list(times.values()) == logged_times(machine, turn.uid)
         assert list(times) == ["Step-0.", "Step-1.", ANSWER]
     assert told(machine.store) == told(machine.home_store)
-    (listed,) = json.loads(machine.ask("list --json"))
+    (listed,) = json.loads(machine.ask("list --json"))["sessions"]
     assert (listed["cost_usd"] or 0) > 0
     assert listed["cost_kind"] == ("computed" if agent == "codex" else "exact")
     machine.check()
@@ -116,9 +116,9 @@ def test_after_a_native_resume_nothing_is_shown_twice(machine: Machine, agent: s
     (turn,) = machine.store.turns(1)
     machine.do(f"{RESUMED[agent].format(turn.native_id)} > /dev/null 2>&1", {"text": "Marten-4404."})
     machine.ask("ingest")
-    newer, ours = json.loads(machine.ask("list --all --json"))
-    assert (ours["number"], ours["turns"], newer["turns"]) == ("S1", 1, 1)
-    assert newer["parent"] == ours["uid"]
+    newer, ours = json.loads(machine.ask("list --all --json"))["sessions"]
+    assert (ours["number"], ours["turn_count"], newer["turn_count"]) == ("S1", 1, 1)
+    assert newer["parent_uid"] == ours["uid"]
     for text, session in ((ANSWER, ours), ("kestrel", newer), ("Marten-4404", newer)):
         hits = json.loads(machine.ask(f"search --json {text}"))
         assert (hits["total"], [hit["uid"] for hit in hits["hits"]]) == (1, [session["uid"]])
@@ -129,5 +129,5 @@ def test_after_a_native_resume_nothing_is_shown_twice(machine: Machine, agent: s
     head = json.loads(machine.ask(f"show --json {newer['uid']}"))
     assert [each["shown_in"] for each in head["turns"]] == [ours["uid"], None]
     assert {each["turn"] for each in head["events"]} <= {None, 2}
-    assert head["turns"][1]["parent"] == turn.uid
+    assert head["turns"][1]["parent_turn_uid"] == turn.uid
     machine.check()

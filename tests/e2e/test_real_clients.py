@@ -72,7 +72,7 @@ def test_the_agents_own_logs_of_runs_make_no_second_session(machine: Machine) ->
     assert report["logs_read"] >= 2
     assert report["errors"] == []
     assert report["unknown_records"] == {}
-    listed = json.loads(machine.ask("list --all --json"))
+    listed = json.loads(machine.ask("list --all --json"))["sessions"]
     assert [each["number"] for each in listed] == ["S1"]
 
 
@@ -100,7 +100,7 @@ def looked(machine: Machine, agent: str) -> Looked:
     process = machine.start(f'$B run -a {agent} "{PROMPTS["claude"]}" > /dev/null', [answer])
     logs = [machine.root / "home/.claude/projects", machine.root / "home/.codex/sessions"]
     until(lambda: any(b"heron" in path.read_bytes() for each in logs for path in each.rglob("*.jsonl")))
-    during = [*look(), json.loads(machine.ask("ps --json"))]
+    during = [*look(), json.loads(machine.ask("ps --json"))["runs"]]
     machine.end(process)
     return Looked(*during, *look())
 

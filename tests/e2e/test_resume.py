@@ -45,7 +45,7 @@ def began(machine: Machine, agent: str) -> dict[str, Any]:
     """A session of the agent's own, read; as it is listed."""
     machine.do(f"{FIRST[agent]} > /dev/null 2>&1", ANSWERED)
     machine.ask("ingest")
-    (session,) = json.loads(machine.ask("list --json"))
+    (session,) = json.loads(machine.ask("list --json"))["sessions"]
     return dict(session)
 
 
@@ -79,8 +79,8 @@ def test_a_session_whose_log_was_deleted_goes_on_with_its_whole_history(machine:
     assert log.read_bytes().startswith(data)
     assert log.stat().st_mode & 0o777 == 0o600
     machine.ask("ingest")
-    (after,) = json.loads(machine.ask("list --json"))
-    assert (after["uid"], after["turns"]) == (session["uid"], 2)
+    (after,) = json.loads(machine.ask("list --json"))["sessions"]
+    assert (after["uid"], after["turn_count"]) == (session["uid"], 2)
     assert json.loads(machine.ask("search --json In-the-reeds-1181"))["total"] == 1
     assert [each.generation for each in machine.home_store.logs()] == [1]
     assert machine.home_store.verify().problems == []
@@ -115,8 +115,8 @@ def test_a_project_that_moved_is_resumed_where_it_is_now(machine: Machine) -> No
     (again,) = logs(machine, "claude")
     assert again.parent != log.parent
     machine.ask("ingest")
-    (after,) = json.loads(machine.ask("list --json --all"))
-    assert (after["uid"], after["turns"]) == (session["uid"], 2)
+    (after,) = json.loads(machine.ask("list --json --all"))["sessions"]
+    assert (after["uid"], after["turn_count"]) == (session["uid"], 2)
 
 
 def test_a_log_that_codex_compressed_and_lost_is_put_back_plain_with_its_row(machine: Machine) -> None:
@@ -127,7 +127,7 @@ def test_a_log_that_codex_compressed_and_lost_is_put_back_plain_with_its_row(mac
     packed.write_bytes(zstandard.compress(data))
     log.unlink()
     machine.ask("ingest")
-    (session,) = json.loads(machine.ask("list --json"))
+    (session,) = json.loads(machine.ask("list --json"))["sessions"]
     packed.unlink()
     database = machine.root / "home/.codex/state_5.sqlite"
     with closing(sqlite3.connect(database)) as db, db:
@@ -142,8 +142,8 @@ def test_a_log_that_codex_compressed_and_lost_is_put_back_plain_with_its_row(mac
     said = resumed(machine, "codex", session["uid"])
     assert [each.strip() for each in said if each.strip() in (SAID, NEXT)] == [SAID, NEXT]
     machine.ask("ingest")
-    (after,) = json.loads(machine.ask("list --json"))
-    assert (after["uid"], after["turns"]) == (session["uid"], 2)
+    (after,) = json.loads(machine.ask("list --json"))["sessions"]
+    assert (after["uid"], after["turn_count"]) == (session["uid"], 2)
 
 
 def test_an_archived_session_of_codex_is_led_back_and_archived_again_by_undo(machine: Machine) -> None:
@@ -176,7 +176,7 @@ def test_a_session_that_its_client_has_open_is_not_resumed(machine: Machine, age
     process = machine.start(f"{FIRST[agent]} > /dev/null 2>&1", [turn, ANSWERED])
     until(busy.exists)
     machine.ask("ingest")
-    (session,) = json.loads(machine.ask("list --json"))
+    (session,) = json.loads(machine.ask("list --json"))["sessions"]
     subprocess.run(["sh", "-c", AGED], env=machine.environ(), check=True)
     err = machine.ask(f"restore --in-place {session['uid']}", code=75)
     go.touch()

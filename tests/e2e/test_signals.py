@@ -144,7 +144,7 @@ def send(pid: int, number: signal.Signals) -> None:
 def is_stored_once(machine: Machine) -> str:
     """The outcome of the one turn that there must be, with its prompt and its end."""
     for listed in ("before", "after"):
-        (shown,) = json.loads((machine.root / "tmp" / f"{listed}.json").read_text())
+        (shown,) = json.loads((machine.root / "tmp" / f"{listed}.json").read_text())["sessions"]
         assert shown["number"] == "S1"
     (session,) = machine.store.sessions()
     first, *more = machine.store.turns(session)

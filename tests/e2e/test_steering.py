@@ -63,9 +63,9 @@ def test_a_running_agent_is_told_with_its_next_request_and_the_next_run_that_it_
 def is_no_second_turn_in_the_agents_log(machine: Machine) -> None:
     report = json.loads(machine.ask("ingest --json"))
     assert (report["errors"], report["unknown_records"]) == ([], {})
-    (listed,) = json.loads(machine.ask("list --all --json"))
-    assert (listed["number"], listed["turns"]) == ("S1", 1)
-    assert [each["turns"] for each in json.loads(machine.ask("list --all --json --helpers"))] == [1]
+    (listed,) = json.loads(machine.ask("list --all --json"))["sessions"]
+    assert (listed["number"], listed["turn_count"]) == ("S1", 1)
+    assert [each["turn_count"] for each in json.loads(machine.ask("list --all --json --helpers"))["sessions"]] == [1]
     machine.check()
 
 
@@ -87,7 +87,7 @@ def test_words_that_come_during_the_last_answer_are_answered_by_the_same_process
     assert [event.content for event in said] == [PROMPT, STEER]
     report = json.loads(machine.ask("ingest --json"))
     assert report["unknown_records"] == {}
-    assert [each["turns"] for each in json.loads(machine.ask("list --all --json"))] == [1]
+    assert [each["turn_count"] for each in json.loads(machine.ask("list --all --json"))["sessions"]] == [1]
     machine.check()
 
 

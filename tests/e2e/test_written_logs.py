@@ -37,7 +37,7 @@ def begun(machine: Machine, agent: str, *turns: dict[str, Any]) -> str:
     """The uid of a session of the agent's own, read."""
     machine.do(BEGUN[agent].format(FIRST), *(turns or [ANSWER]))
     machine.ask("ingest")
-    (session,) = json.loads(machine.ask("list --json"))
+    (session,) = json.loads(machine.ask("list --json"))["sessions"]
     return str(session["uid"])
 
 
@@ -88,7 +88,7 @@ def test_a_session_goes_to_the_other_agent_and_back_with_all_that_was_said(machi
     there = written(machine, uid, "codex")
     gone_on(machine, "codex", there["native_id"])
     machine.ask("ingest")
-    listed = json.loads(machine.ask("list --json"))
+    listed = json.loads(machine.ask("list --json"))["sessions"]
     continued = max(listed, key=lambda each: each["last_active"])
     back = written(machine, continued["uid"], "claude")
     request = gone_on(machine, "claude", back["native_id"], "And the fox?")
@@ -101,7 +101,7 @@ def test_a_session_goes_to_the_other_agent_and_back_with_all_that_was_said(machi
 @pytest.mark.parametrize(("agent", "target"), [("claude", "claude"), ("claude", "codex")])
 def test_a_log_up_to_a_record_holds_nothing_behind_it(machine: Machine, agent: str, target: str) -> None:
     uid = begun(machine, agent)
-    native_id = json.loads(machine.ask("list --json"))[0]["native_id"]
+    native_id = json.loads(machine.ask("list --json"))["sessions"][0]["native_id"]
     gone_on(machine, agent, native_id, "Forget-the-heron-99.")
     machine.ask("ingest")
     turns = json.loads(machine.ask(f"tree {uid} --json"))["turns"]
@@ -202,7 +202,7 @@ def test_whatever_a_recorded_session_holds_makes_requests_that_a_service_takes(m
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(case(f"{agent}/{name}"))
     machine.ask("ingest")
-    listed = json.loads(machine.ask("list --all --json"))
+    listed = json.loads(machine.ask("list --all --json"))["sessions"]
     logs = [written(machine, each["uid"], OTHER[agent], f"--cwd {machine.work}") for each in listed]
     assert len(logs) == len(listed) == len(SAMPLE[agent])
     lines = [GOES_ON[OTHER[agent]].format(NEXT, each["native_id"]) for each in logs]

@@ -777,7 +777,7 @@ def test_the_command_says_what_it_wrote(machine: Machine, target: Path) -> None:
     done = CliRunner().invoke(cli, [*args, "--json", SESSION])
     told = json.loads(done.stdout)
     assert (told["format"], told["file"], told["exact"], told["left_out"]) == ("copilot", str(target), False, 0)
-    assert (told["rows"]["sessions"], told["rows"]["turns"], told["bytes"]) == (1, 1, target.stat().st_size)
+    assert (told["row_counts"]["sessions"], told["row_counts"]["turns"], told["bytes"]) == (1, 1, target.stat().st_size)
     assert isinstance(CliRunner().invoke(cli, [*args, "--all"]).exception, FileInTheWay)
     assert CliRunner().invoke(cli, args).exit_code == 2
 

@@ -382,7 +382,7 @@ def test_the_command_says_what_it_wrote_and_what_it_left_out(store: Store, targe
     args = ["--store", str(store.path), "export", "--all", "--format", "azs"]
     done = CliRunner().invoke(cli, [*args, "--json", "-o", str(target)])
     told = json.loads(done.stdout)
-    assert (told["format"], told["rows"]["sessions"], told["reduced"]["thoughts"]) == ("azs", 1, 1)
+    assert (told["format"], told["row_counts"]["sessions"], told["reduced"]["thoughts"]) == ("azs", 1, 1)
     again = CliRunner().invoke(cli, [*args, "-o", str(target.with_name("two.azs"))])
     assert "This format has no place for 1 thought," in again.stderr
     assert "thoughts" not in again.stdout

@@ -472,8 +472,8 @@ def test_a_session_that_cannot_be_told_keeps_no_other_from_being_written(machine
     machine.store.close()
     args = ["--store", str(machine.store_path), "export", "--format", "ah", "-o", str(target), "--all", "--json"]
     done = CliRunner().invoke(cli, args)
-    whole, missing = sorted(json.loads(done.stdout), key=lambda each: "reason" in each)
-    assert (done.exit_code, whole["rows"]["messages"], missing["session"]) == (1, 6, damaged.uid)
+    whole, missing = sorted(json.loads(done.stdout)["exports"], key=lambda each: "reason" in each)
+    assert (done.exit_code, whole["row_counts"]["messages"], missing["uid"]) == (1, 6, damaged.uid)
     assert damaged.uid in done.stderr
     assert only_file(target) == Path(whole["file"])
 
@@ -631,8 +631,8 @@ def test_the_command_writes_a_file_for_each_session(machine: Machine, target: Pa
     machine.store.close()
     args = ["--store", str(machine.store_path), "export", "--format", "ah", "-o", str(target)]
     done = CliRunner().invoke(cli, [*args, "--json", "s"])
-    (told,) = json.loads(done.stdout)
-    assert (told["format"], told["file"], told["rows"]["messages"]) == ("ah", str(only_file(target)), 6)
+    (told,) = json.loads(done.stdout)["exports"]
+    assert (told["format"], told["file"], told["row_counts"]["messages"]) == ("ah", str(only_file(target)), 6)
     assert isinstance(CliRunner().invoke(cli, [*args, "--all"]).exception, FileInTheWay)
     assert CliRunner().invoke(cli, [*args, "--all", "--exact"]).exit_code == 2
 

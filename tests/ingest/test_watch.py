@@ -228,7 +228,7 @@ def test_what_lies_beside_a_log_is_kept_when_it_changes(machine: Machine, follow
     machine.write(claude_log(session), lines(prompt("alpha", session)))
     following = follow()
     machine.write(claude_log(session).with_suffix("") / "tool-results" / "long.txt", b"what was too long for the log")
-    until(lambda: any(each["by_agent"].get("claude", {}).get("companions_read") for each in following.told))
+    until(lambda: any(figures["companions_read"] for each in following.told for figures in each["by_agent"]))
     with open_store(following.store) as store:
         (log,) = store.logs()
         assert [kept.name for kept in store.ask(sidecars.of_log, log.id)] == [f"{session}/tool-results/long.txt"]

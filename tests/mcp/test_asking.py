@@ -87,7 +87,7 @@ def test_what_comes_with_the_question_counts_more_than_an_agent_above(machine: H
 def test_a_run_of_ours_is_known_by_its_variable(machine: History) -> None:
     from backstory.runs.spool import SPOOLS, Run, Spool
 
-    listed = machine.shell("list", "--all", "--json").json()
+    listed = machine.shell("list", "--all", "--json").json()["sessions"]
     (uid,) = [each["uid"] for each in listed if each["native_id"] == MINE]
     run = Run(turn_uid="01TURN", session_uid=uid, store="", agent="claude", prompt="p", cwd="/", started=0)
     Spool.begin(machine.shell.home / "backstory" / SPOOLS, run, "p")

@@ -45,8 +45,13 @@ def ok(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout
 
 
+LISTS = {"list": "sessions", "ps": "runs", "queue": "prompts", "project": "moves"}
+
+
 def rows(bench: Bench, *words: str, cwd: Path | None = None) -> Any:
-    return json.loads(ok(bench.backstory(*words, "--json", cwd=cwd)))
+    """The rows of a command that lists; what another prints is whole."""
+    printed = json.loads(ok(bench.backstory(*words, "--json", cwd=cwd)))
+    return printed[LISTS[words[0]]] if words[0] in LISTS else printed
 
 
 def prompts(bench: Bench, *words: str, cwd: Path | None = None) -> list[str]:
@@ -130,7 +135,7 @@ def test_texts_of_a_moved_project_stay_as_they_were_said(bench: Bench) -> None:
 def test_a_moved_project_is_searched_here_once_it_was_acted_in(ran: Bench) -> None:
     ok(moved(ran).run("beta", GOOD))
     found = rows(ran, "search", "--here", "alpha")
-    assert [each["session"] for each in found["hits"]] == [rows(ran, "list")[0]["uid"][:12]]
+    assert [each["label"] for each in found["hits"]] == [rows(ran, "list")[0]["uid"][:12]]
 
 
 def test_a_prompt_that_waited_while_its_project_was_moved_runs_in_the_new_folder(ran: Bench) -> None:
@@ -195,7 +200,7 @@ def test_a_bare_repository_that_was_moved_keeps_its_sessions(bench: Bench) -> No
     moved(bench, "new.git")
     ok(bench.run("beta", GOOD))
     (session,) = rows(bench, "list", "--path", "./src")
-    assert (session["turns"], session["cwd"]) == (2, str(bench.project))
+    assert (session["turn_count"], session["cwd"]) == (2, str(bench.project))
 
 
 def test_a_folder_outside_git_that_was_moved_keeps_its_sessions(bench: Bench) -> None:
@@ -204,7 +209,7 @@ def test_a_folder_outside_git_that_was_moved_keeps_its_sessions(bench: Bench) ->
     below = moved(bench).project / "src"
     below.mkdir()
     ok(bench.run("beta", GOOD, cwd=below))
-    assert [each["turns"] for each in rows(bench, "list", cwd=below)] == [2]
+    assert [each["turn_count"] for each in rows(bench, "list", cwd=below)] == [2]
 
 
 def test_a_moved_store_says_where_it_is_only_once(ran: Bench) -> None:
@@ -263,7 +268,7 @@ def test_a_store_on_another_machine_works_after_one_trust(ran: Bench, alone: boo
                   ["queue", "run"], ["branch", "name", "y"], ["ingest"], ["reindex"], ["verify"]):  # fmt: skip
         ok(there.backstory(*words, script=[GOOD]))
     (session,) = rows(there, "list", "--path", "./src")
-    assert (session["turns"], session["cwd"]) == (3, str(there.project))
+    assert (session["turn_count"], session["cwd"]) == (3, str(there.project))
 
 
 def test_what_was_held_for_a_session_goes_with_it(ran: Bench) -> None:
@@ -295,7 +300,7 @@ def test_a_store_that_is_brought_back_from_home_knows_where_its_project_was(ran:
     ran.store.path.unlink()
     assert "brought back" in ran.run("gamma", GOOD).stderr
     (session,) = rows(ran, "list", "--path", "./src")
-    assert (session["turns"], session["cwd"]) == (3, str(ran.project))
+    assert (session["turn_count"], session["cwd"]) == (3, str(ran.project))
 
 
 def test_a_copied_folder_outside_git_works_after_one_trust(ran: Bench) -> None:
@@ -303,7 +308,7 @@ def test_a_copied_folder_outside_git_works_after_one_trust(ran: Bench) -> None:
     shutil.copytree(ran.project / ".backstory", elsewhere / ".backstory")
     ran.project = elsewhere
     ok(ran.run("beta", GOOD, options=("--trust",)))
-    assert [(each["turns"], each["cwd"]) for each in rows(ran, "list", "--path", "./src")] == [(2, str(elsewhere))]
+    assert [(each["turn_count"], each["cwd"]) for each in rows(ran, "list", "--path", "./src")] == [(2, str(elsewhere))]
 
 
 def test_both_copies_of_a_project_show_their_own_folder(ran: Bench) -> None:
@@ -482,7 +487,7 @@ def test_sums_by_project_count_a_moved_one_once(renamed: Bench) -> None:
     ok(renamed.backstory("ingest"))
     ok(renamed.backstory("project", "move", "../project", "."))
     found = rows(renamed, "stats", "--by", "project")
-    assert [(each["project"], each["sessions"]) for each in found["groups"]] == [(str(renamed.project), 2)]
+    assert [(each["project"], each["session_count"]) for each in found["groups"]] == [(str(renamed.project), 2)]
 
 
 def test_a_folder_that_the_old_one_is_a_link_to_can_be_its_new_one(renamed: Bench) -> None:
@@ -559,7 +564,7 @@ def test_a_moved_project_in_a_folder_that_cannot_be_written_is_still_read(ran: B
     moved(ran)
     with read_only(ran.project / ".backstory"):
         done = ran.backstory("list", "--path", "./src", "--json", limit=without_power)
-    assert [each["cwd"] for each in json.loads(ok(done))] == [str(ran.project)]
+    assert [each["cwd"] for each in json.loads(ok(done))["sessions"]] == [str(ran.project)]
 
 
 def test_a_move_that_was_told_already_leaves_nothing_to_do(ran: Bench) -> None:

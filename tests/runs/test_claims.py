@@ -190,7 +190,9 @@ def test_the_log_of_a_run_that_goes_on_is_read_when_the_run_is_stored(bench: Ben
     own_log(bench, "first")
     during = bench.backstory("ingest")
     assert during.stdout.startswith("Up to date: ")
-    assert [each["number"] for each in json.loads(bench.backstory("list", "--all", "--json").stdout)] == ["S1"]
+    assert [each["number"] for each in json.loads(bench.backstory("list", "--all", "--json").stdout)["sessions"]] == [
+        "S1"
+    ]
     gate.touch()
     process.communicate()
     after = bench.backstory("ingest")

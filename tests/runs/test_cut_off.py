@@ -54,7 +54,7 @@ def killed_with_its_agent(bench: Bench) -> None:
     assert process.stdout.readline() == "first word\n"
     process.kill()
     process.communicate()
-    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)["runs"]
     os.kill(row["pid"], signal.SIGKILL)
     until(lambda: not is_alive(row["pid"]))
 

@@ -128,7 +128,7 @@ def test_an_interrupt_is_heard_while_nobody_reads_the_output(bench: Bench, daemo
     script = [daemonizing(daemon, "time.sleep(600)"), {"long": 300_000}, {"endless": True}]
     process = bench.start("run", "-a", "claude", "go", script=script)
     until(lambda: held_bytes(process) > HELD_BYTES)
-    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)["runs"]
     process.send_signal(signal.SIGINT)
     try:
         until(lambda: not is_alive(row["pid"]))
@@ -609,8 +609,8 @@ def test_one_that_is_moved_while_its_agent_works_is_one_session_everywhere(bench
     assert process.returncode == 0, err
     assert bench.backstory("ingest", cwd=moved).returncode == 0
     for folder in (moved, elsewhere):
-        listed = json.loads(bench.backstory("list", "--all", "--json", cwd=folder).stdout)
-        assert [(each["number"], each["turns"]) for each in listed] == [("S1", 2)]
+        listed = json.loads(bench.backstory("list", "--all", "--json", cwd=folder).stdout)["sessions"]
+        assert [(each["number"], each["turn_count"]) for each in listed] == [("S1", 2)]
     with open_store(bench.home / "store.db", shared=True) as home:
         assert prompts(home, home.sessions()[0]) == ["first", "second"]
     assert (bench.project.exists(), bench.spools()) == (False, [])

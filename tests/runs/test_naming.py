@@ -73,7 +73,7 @@ def test_a_name_of_a_session_that_a_log_owns_is_carried_on(bench: Bench) -> None
     log.write_bytes(case("claude/tools"))
     shell("ingest")
     path = str(bench.home / "store.db")
-    (uid,) = [each["uid"] for each in shell("list", "--all", "--json").json()]
+    (uid,) = [each["uid"] for each in shell("list", "--all", "--json").json()["sessions"]]
     shell("rename", uid, "theirs")
     done = bench.run("Go on", GOOD, options=("--name", "theirs", "--store", path))
     assert done.returncode == 0, done.stderr

@@ -63,7 +63,7 @@ def heard(bench: Bench) -> list[str]:
 
 
 def waits(bench: Bench) -> list[tuple[str, str]]:
-    listed = json.loads(bench.backstory("queue", "list", "--json").stdout)
+    listed = json.loads(bench.backstory("queue", "list", "--json").stdout)["prompts"]
     return [(each["kind"], each["text"]) for each in listed]
 
 
@@ -128,7 +128,7 @@ def test_a_followup_goes_to_the_agent_model_and_folder_it_asks_for(bench: Bench,
     elsewhere = bench.project / "elsewhere"
     elsewhere.mkdir()
     bench.backstory("followup", "-a", "claude", "-m", "small", "--cwd", "elsewhere", "there")
-    (row,) = json.loads(bench.backstory("queue", "list", "--json").stdout)
+    (row,) = json.loads(bench.backstory("queue", "list", "--json").stdout)["prompts"]
     assert row["options"] == {"agent": "claude", "model": "small", "cwd": str(elsewhere)}
     busy.end()
     assert "small" in bench.argv()
@@ -244,7 +244,7 @@ def test_a_followup_that_cannot_be_started_is_named_to_those_who_come_behind_it(
     gone = bench.project / "gone"
     gone.mkdir()
     bench.backstory("followup", "--no-run", "--cwd", "gone", "there")
-    (row,) = json.loads(bench.backstory("queue", "list", "--json").stdout)
+    (row,) = json.loads(bench.backstory("queue", "list", "--json").stdout)["prompts"]
     gone.rmdir()
     for options in [(), ("--wait",)]:
         refused = bench.run("second", GOOD, options=options)
@@ -312,7 +312,7 @@ def test_one_who_waits_for_what_another_process_ran_is_told_its_end_as_json(benc
     assert [each["kind"] for each in events] == ["Init", "AssistantText", "Complete"]
     told = events[-1]
     assert (told["outcome"], told["success"], told["tools"], told["cost_usd"]) == ("completed", True, 0, 0.04)
-    assert told["turn"] == bench.store.turns(1)[-1].uid
+    assert told["turn_uid"] == bench.store.turns(1)[-1].uid
 
 
 @pytest.mark.parametrize("queued", [[], ["between"]], ids=["nothing waits", "something waits"])
@@ -498,7 +498,7 @@ def test_words_that_become_a_followup_are_run_as_the_run_that_they_were_for(benc
     assert process.stdout is not None
     process.stdout.readline()
     bench.backstory("steer", "look left")
-    (row,) = json.loads(bench.backstory("queue", "list", "--json").stdout)
+    (row,) = json.loads(bench.backstory("queue", "list", "--json").stdout)["prompts"]
     asked = {name: row["options"][name] for name in ("agent", "model", "cwd")}
     assert asked == {"agent": "claude", "model": "big", "cwd": str(elsewhere)}
     go.touch()
@@ -772,12 +772,12 @@ def test_the_id_of_words_is_a_uuid_of_version_8_and_always_the_same() -> None:
 def test_what_waits_is_listed_dropped_and_cleared(bench: Bench, busy: Busy) -> None:
     for n in range(3):
         bench.backstory("followup", f"then {n}")
-    listed = json.loads(bench.backstory("queue", "list", "--json").stdout)
-    assert [(each["session"], each["text"]) for each in listed] == [("S1", f"then {n}") for n in range(3)]
+    listed = json.loads(bench.backstory("queue", "list", "--json").stdout)["prompts"]
+    assert [(each["label"], each["text"]) for each in listed] == [("S1", f"then {n}") for n in range(3)]
     dropped = bench.backstory("queue", "drop", "--json", listed[1]["id"][-8:].lower())
-    assert [each["text"] for each in json.loads(dropped.stdout)] == ["then 1"]
+    assert [each["text"] for each in json.loads(dropped.stdout)["prompts"]] == ["then 1"]
     assert waits(bench) == [("followup", "then 0"), ("followup", "then 2")]
-    assert [each["text"] for each in json.loads(bench.backstory("queue", "clear", "--json").stdout)] == [
+    assert [each["text"] for each in json.loads(bench.backstory("queue", "clear", "--json").stdout)["prompts"]] == [
         "then 0", "then 2",
     ]  # fmt: skip
     assert waits(bench) == []
@@ -797,8 +797,8 @@ def test_a_followup_that_is_run_waits_no_more(bench: Bench) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     assert waits(bench) == []
-    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
-    assert (row["state"], row["prompt"], row["queued"]) == ("running", "second", 0)
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)["runs"]
+    assert (row["state"], row["prompt"], row["queued_count"]) == ("running", "second", 0)
     assert "number" not in bench.backstory("followup", "third").stderr
     assert "number 2 in the queue" in bench.backstory("followup", "fourth").stderr
     assert "Dropped" in bench.backstory("queue", "clear").stderr
@@ -828,8 +828,8 @@ def test_nothing_more_is_run_in_a_session_that_is_removed_while_it_runs(bench: B
 
 def test_ps_tells_who_runs_a_session_and_how_much_waits(bench: Bench, busy: Busy) -> None:
     bench.backstory("followup", "second")
-    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
-    assert (row["state"], row["queued"]) == ("running", 1)
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)["runs"]
+    assert (row["state"], row["queued_count"]) == ("running", 1)
     assert (row["owner"]["pid"], row["owner"]["host"]) == (busy.process.pid, os.uname().nodename)
     assert "(1 waiting)" in bench.backstory("ps").stdout
     assert str(row["pid"]) in bench.backstory("ps", "-v").stdout
@@ -838,8 +838,8 @@ def test_ps_tells_who_runs_a_session_and_how_much_waits(bench: Bench, busy: Busy
 def test_ps_tells_what_waits_for_a_session_that_does_not_run(bench: Bench) -> None:
     bench.run("first", GOOD)
     bench.backstory("followup", "--no-run", "second")
-    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
-    assert (row["state"], row["queued"], row["owner"]) == ("queued", 1, None)
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)["runs"]
+    assert (row["state"], row["queued_count"], row["owner"]) == ("queued", 1, None)
 
 
 # killed at every step -------------------------------------------------------------------------------------------------
@@ -1041,7 +1041,7 @@ def test_the_row_of_another_host_that_went_silent_does_not_refuse(bench: Bench, 
 def test_a_row_that_a_dead_process_left_is_nobodys_though_its_id_was_given_again(bench: Bench) -> None:
     bench.run("first", GOOD)
     leave_owner(bench, os.uname().nodename, now_ms())
-    assert json.loads(bench.backstory("ps", "--json").stdout) == []
+    assert json.loads(bench.backstory("ps", "--json").stdout)["runs"] == []
     assert bench.run("second", GOOD).returncode == 0
     assert not queue_file(bench).exists()
 
@@ -1139,7 +1139,7 @@ def test_who_cannot_queue_a_text_is_told_whose_fault_it_is_and_how_to_repeat_it(
     assert "Your text is not lost" in err
     repeated(queued, err)
     assert waits(queued) == [("followup", "second"), ("followup", "-- it's third")]
-    assert json.loads(queued.backstory("queue", "list", "--json").stdout)[-1]["options"]["model"] == "big"
+    assert json.loads(queued.backstory("queue", "list", "--json").stdout)["prompts"][-1]["options"]["model"] == "big"
 
 
 def test_a_long_text_that_cannot_be_queued_is_kept_in_a_file(queued: Bench) -> None:
@@ -1352,7 +1352,7 @@ def test_cancel_without_a_session_stops_none_of_several(bench: Bench, busy: Busy
 
 
 def test_a_new_session_that_runs_is_called_the_same_everywhere(bench: Bench, busy: Busy) -> None:
-    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)["runs"]
     assert row["number"] == "S1"
     assert bench.backstory("ps").stdout.startswith("S1\t")
     assert bench.backstory("list").stdout.split("\t")[1:4] == ["S1", "first", "claude"]
@@ -1365,8 +1365,8 @@ def test_a_new_session_that_runs_is_called_the_same_everywhere(bench: Bench, bus
 
 def test_ps_of_a_session_lists_that_one_alone(bench: Bench, busy: Busy) -> None:
     bench.store.create_session("later", worktree=bench.project)
-    (of_all,) = json.loads(bench.backstory("ps", "--json").stdout)
-    (of_one,) = json.loads(bench.backstory("ps", "S1", "--json").stdout)
-    assert of_one["turn"] == of_all["turn"]
+    (of_all,) = json.loads(bench.backstory("ps", "--json").stdout)["runs"]
+    (of_one,) = json.loads(bench.backstory("ps", "S1", "--json").stdout)["runs"]
+    assert of_one["turn_uid"] == of_all["turn_uid"]
     assert (bench.backstory("ps", "-S", "later").stdout, bench.backstory("ps", "S9").returncode) == ("", 66)
     busy.end()

@@ -156,9 +156,9 @@ def test_killing_backstory_does_not_hurt_the_answer_and_the_next_command_has_it(
     assert process.stdout.readline() == "first\n"
     process.kill()
     process.communicate()
-    assert [json.loads(bench.backstory("ps", "--json").stdout)[0]["state"]] == ["running"]
+    assert [json.loads(bench.backstory("ps", "--json").stdout)["runs"][0]["state"]] == ["running"]
     go.touch()
-    until(lambda: json.loads(bench.backstory("ps", "--json").stdout)[0]["state"] == "waiting")
+    until(lambda: json.loads(bench.backstory("ps", "--json").stdout)["runs"][0]["state"] == "waiting")
     bench.run("and now?", GOOD)
     turns = bench.store.turns(1)
     assert [(turn.prompt, turn.outcome) for turn in turns] == [("go", "completed"), ("and now?", "completed")]
@@ -254,8 +254,8 @@ def test_json_lines_end_with_the_outcome(bench: Bench) -> None:
     done = bench.run("go", {"say": "hi"}, {"tool": "ls"}, GOOD, options=("--json",))
     *events, last = [json.loads(line) for line in done.stdout.splitlines()]
     assert [event["kind"] for event in events] == ["AssistantText", "ToolCall", "ToolResult"]
-    assert {name: last[name] for name in ("kind", "session", "outcome", "tools")} == {
-        "kind": "Complete", "session": "S1", "outcome": "completed", "tools": 1,
+    assert {name: last[name] for name in ("kind", "label", "outcome", "tools")} == {
+        "kind": "Complete", "label": "S1", "outcome": "completed", "tools": 1,
     }  # fmt: skip
 
 
@@ -309,7 +309,7 @@ def test_what_was_run_is_found_and_shown(bench: Bench) -> None:
     shown = bench.backstory("show", "S1")
     assert "❯ Where does the heron nest?" in shown.stdout
     assert "In the reeds." in shown.stdout
-    listed = json.loads(bench.backstory("list", "--json").stdout)
+    listed = json.loads(bench.backstory("list", "--json").stdout)["sessions"]
     assert [(each["number"], each["completed"], each["agents"]) for each in listed] == [("S1", True, ["claude"])]
     context = bench.backstory("context", "S1", "--explain")
     assert "## User\nWhere does the heron nest?" in context.stdout
@@ -317,7 +317,10 @@ def test_what_was_run_is_found_and_shown(bench: Bench) -> None:
 
 
 def listed(bench: Bench) -> list[str]:
-    return [each["number"] or each["uid"] for each in json.loads(bench.backstory("list", "--all", "--json").stdout)]
+    return [
+        each["number"] or each["uid"]
+        for each in json.loads(bench.backstory("list", "--all", "--json").stdout)["sessions"]
+    ]
 
 
 @pytest.mark.parametrize("is_read_first", [True, False])
@@ -446,7 +449,7 @@ def test_killed_at_random_moments_a_run_always_ends_up_stored_once(bench: Bench)
             process.wait(timeout=noise.uniform(0.0, 0.5))
         process.kill()
         process.communicate()
-    until(lambda: all(row["state"] == "waiting" for row in json.loads(bench.backstory("ps", "--json").stdout)))
+    until(lambda: all(row["state"] == "waiting" for row in json.loads(bench.backstory("ps", "--json").stdout)["runs"]))
     bench.run("the last", GOOD)
     store = bench.store
     prompts = [turn.prompt for session in store.sessions() for turn in store.turns(session)]

@@ -30,13 +30,13 @@ def printed(bench: Bench, *words: str) -> Any:
 
 def test_a_run_and_its_own_log_count_once(bench: Bench) -> None:
     bench.run("first", {"say": "the heron answer 0"}, GOOD)
-    before = printed(bench, "stats", "--all")["total"]
+    before = printed(bench, "stats", "--all")["sums"]
     own_log(bench, "first")
     bench.backstory("ingest")
-    after = printed(bench, "stats", "--all")["total"]
-    assert (before["sessions"], before["turns"], before["cost_usd"]) == (1, 1, 0.04)
-    assert {name: after[name] for name in ("sessions", "turns", "cost_usd", "duration_ms")} == {
-        name: before[name] for name in ("sessions", "turns", "cost_usd", "duration_ms")
+    after = printed(bench, "stats", "--all")["sums"]
+    assert (before["session_count"], before["turn_count"], before["cost_usd"]) == (1, 1, 0.04)
+    assert {name: after[name] for name in ("session_count", "turn_count", "cost_usd", "duration_ms")} == {
+        name: before[name] for name in ("session_count", "turn_count", "cost_usd", "duration_ms")
     }
 
 
@@ -44,12 +44,12 @@ def test_a_log_gone_on_with_by_hand_adds_only_what_follows_the_run(bench: Bench)
     bench.run("first", {"say": "the heron answer 0"}, GOOD)
     own_log(bench, "first", "by hand")
     bench.backstory("ingest")
-    listed, total = printed(bench, "list", "--all"), printed(bench, "stats", "--all")["total"]
-    assert (total["sessions"], total["turns"]) == (2, 2)
-    assert total["turns"] == sum(each["turns"] for each in listed)
+    listed, total = printed(bench, "list", "--all")["sessions"], printed(bench, "stats", "--all")["sums"]
+    assert (total["session_count"], total["turn_count"]) == (2, 2)
+    assert total["turn_count"] == sum(each["turn_count"] for each in listed)
     assert total["low_usd"] == math.fsum(each["low_usd"] or 0 for each in listed)
-    here = printed(bench, "stats")["total"]
-    assert (here["turns"], here["low_usd"]) == (total["turns"], total["low_usd"])
+    here = printed(bench, "stats")["sums"]
+    assert (here["turn_count"], here["low_usd"]) == (total["turn_count"], total["low_usd"])
 
 
 def test_a_run_of_an_agent_that_names_no_model_is_not_free(bench: Bench) -> None:
@@ -58,10 +58,10 @@ def test_a_run_of_an_agent_that_names_no_model_is_not_free(bench: Bench) -> None
     program.write_text(NAMES_NO_MODEL)
     program.chmod(0o755)
     bench.backstory("run", "-a", "codex", "second")
-    total = printed(bench, "stats")["total"]
-    assert (total["turns"], total["input_tokens"], total["output_tokens"]) == (2, 2110, 95)
+    total = printed(bench, "stats")["sums"]
+    assert (total["turn_count"], total["tokens"]["input"], total["tokens"]["output"]) == (2, 2110, 95)
     assert (total["cost_kind"], total["cost_usd"], total["low_usd"]) == ("lower bound", None, 0.04)
-    (listed,) = printed(bench, "list")
+    (listed,) = printed(bench, "list")["sessions"]
     assert (listed["cost_kind"], listed["low_usd"]) == ("lower bound", 0.04)
 
 
@@ -82,8 +82,8 @@ def test_what_ingest_and_reindex_print_is_what_sql_counts_also_where_runs_have_l
         "sessions": own, "turns": f"turns where not is_copy and session_id in (select id from {own})",
         "files": "session_files", "refs": "session_refs", "checkpoints": "checkpoints", "events": "events",
     }  # fmt: skip
-    assert {name: done[name] for name in counts} == {
+    assert {name: done["counts"][name] for name in counts} == {
         name: answer(bench, f"select count(*) from {rows}") for name, rows in counts.items()
     }
-    assert (done["sessions"], done["turns"]) == (1, 1)
+    assert (done["counts"]["sessions"], done["counts"]["turns"]) == (1, 1)
     assert "complete: 1 session, 1 turn, " in bench.backstory("reindex").stdout

@@ -73,7 +73,9 @@ def ok(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[st
 
 
 def rows(bench: Bench, *words: str) -> Any:
-    return json.loads(ok(bench.backstory(*words, "--json")).stdout)
+    found = json.loads(ok(bench.backstory(*words, "--json")).stdout)
+    lists = {"list": "sessions", "ps": "runs", "queue": "prompts"}
+    return found[lists[words[0]]] if words[0] in lists else found
 
 
 def machine(bench: Bench) -> Store:
@@ -363,7 +365,7 @@ def test_a_new_session_with_a_turn_of_ours_is_not_taken(here: Clone) -> None:
 
 def test_its_names_name_nothing(clone: Clone) -> None:
     change(clone.store.path, "update sessions set name = 'release'")
-    assert rows(clone, "list")[0]["name"] == "S1"
+    assert rows(clone, "list")[0]["name"] is None
     assert clone.backstory("show", "release").returncode == 66
 
 

@@ -86,7 +86,7 @@ def test_a_run_that_cannot_be_stored_waits_and_is_named_and_stops_no_other(bench
     (error,) = json.loads(read.stdout)["errors"]
     assert error["path"] == str(spool)
     assert "not this one" in error["reason"]
-    (waiting,) = json.loads(bench.backstory("ps", "--json").stdout)
+    (waiting,) = json.loads(bench.backstory("ps", "--json").stdout)["runs"]
     assert (waiting["state"], waiting["prompt"], waiting["folder"]) == ("waiting", "guilty", str(spool))
     assert "not this one" in waiting["problem"]
     assert "not this one" in bench.backstory("ps").stderr
@@ -186,8 +186,8 @@ def test_a_spool_that_does_not_say_whose_it_is_is_named_and_stops_nothing(bench:
     for told in (listed, shown):
         assert f"{folder} holds a run whose run.json cannot be read" in told.stderr
     assert "Nothing is running" not in shown.stderr
-    (row,) = json.loads(bench.backstory("ps", "--json").stdout)
-    assert (row["state"], row["session"], row["turn"], row["folder"]) == ("unreadable", None, "0" * 26, str(folder))
+    (row,) = json.loads(bench.backstory("ps", "--json").stdout)["runs"]
+    assert (row["state"], row["uid"], row["turn_uid"], row["folder"]) == ("unreadable", None, "0" * 26, str(folder))
     assert (folder / "stdout").read_bytes() == b"precious"
 
 
@@ -195,7 +195,7 @@ def test_a_spool_that_was_never_finished_is_not_named(bench: Bench) -> None:
     bench.run("first", {"say": "one"}, {"result": True})
     (bench.home / SPOOLS / ("0" * 26)).mkdir(mode=0o700, parents=True)
     assert "cannot be read" not in bench.backstory("list").stderr
-    assert json.loads(bench.backstory("ps", "--json").stdout) == []
+    assert json.loads(bench.backstory("ps", "--json").stdout)["runs"] == []
 
 
 @pytest.fixture

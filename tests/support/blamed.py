@@ -80,7 +80,7 @@ def of_lines(report: Any) -> list[str]:
     found: list[str] = []
     for run in file["runs"]:
         title = f" {run['title']}" if run["title"] else ""
-        found += [f"{run['evidence']}{title}"] * (run["last"] - run["first"] + 1)
+        found += [f"{run['strength']}{title}"] * (run["last"] - run["first"] + 1)
     return found
 
 

@@ -76,7 +76,7 @@ class Going:
 
 
 def states(bench: Bench) -> list[str]:
-    return [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)]
+    return [each["state"] for each in json.loads(bench.backstory("ps", "--json").stdout)["runs"]]
 
 
 def state(pid: int) -> str:

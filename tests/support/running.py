@@ -82,4 +82,4 @@ def start_and_leave(bench: Bench, prompt: str, *script: dict[str, Any]) -> None:
 
 
 def until_over(bench: Bench) -> None:
-    until(lambda: all(row["state"] == "waiting" for row in json.loads(bench.backstory("ps", "--json").stdout)))
+    until(lambda: all(row["state"] == "waiting" for row in json.loads(bench.backstory("ps", "--json").stdout)["runs"]))

@@ -204,7 +204,7 @@ def test_a_listed_session_is_a_value_and_json(place: Place) -> None:
     with pytest.raises(AttributeError):
         listed.turns = 3  # type: ignore[misc]
     told = json.loads(json.dumps(as_json(listed), default=str))
-    assert (told["uid"], told["number"], told["name"], told["turns"]) == (uid, "S1", "builds", 1)
+    assert (told["uid"], told["number"], told["name"], told["turn_count"]) == (uid, "S1", "builds", 1)
     assert (told["outcome"], told["completed"], told["conflict"]) == ("completed", True, False)
 
 

@@ -318,15 +318,15 @@ def test_events_are_the_documented_lines_of_json(here: Here) -> None:
         is_asked=True, refused=(call,), permissions=Permissions.ASK, context_chars=3, context_max=4,
     )  # fmt: skip
     assert as_json(Queued(session="S1", prompt=prompt, position=2, is_running=True)) == [
-        {"kind": "Queued", "session": "S1", "uid": "S", "turn": "T", "what": "steer", "position": 2}
+        {"kind": "Queued", "uid": "S", "label": "S1", "turn_uid": "T", "what": "steer", "position": 2}
     ]
     assert as_json(Started(session=session, number=1, agent="claude")) == []
     assert as_json(Started(session=session, number=1, agent="claude", prompt=prompt)) == [
-        {"kind": "UserMessage", "content": "hi", "turn": "T"}
+        {"kind": "UserMessage", "content": "hi", "turn_uid": "T"}
     ]
     assert as_json(Steered(message=UserMessage(content="hi")))[0]["content"] == "hi"
     assert [as_json(each) for each in (SessionAwaited(session="S1"), Notice("x"), Shown([], "a part"))] == [[], [], []]
     (line,) = as_json(ended)
-    assert {"kind": "Complete", "session": "S1", "turn": "T", "success": True, "tools": 2}.items() <= line.items()
-    assert line["refused"] == [{"tool": "Edit", "input": {"a": 1}}]
+    assert {"kind": "Complete", "label": "S1", "turn_uid": "T", "success": True, "tools": 2}.items() <= line.items()
+    assert line["refused"] == [{"tool_name": "Edit", "input": {"a": 1}}]
     assert (line["context_chars"], line["context_max"]) == (3, 4)

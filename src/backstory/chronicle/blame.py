@@ -15,6 +15,7 @@ from backstory.chronicle.report import Cell, Report, Section, Tone, facts, row, 
 from backstory.derive import written_lines
 from backstory.derive.authorship import SECOND_MS, TimedEdit, is_telling, written_by_edits
 from backstory.derive.git_values import UNCOMMITTED, BlamedLine
+from backstory.ids import session_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -466,7 +467,7 @@ def as_json(found: Blame) -> dict[str, Any]:
     commit = found.commit
     return {
         "kind": found.kind,
-        "name": found.name,
+        "target": found.name,
         "commit": None if commit is None else _commit_as_json(commit),
         "trailers": [
             _act_as_json(each.act, found)
@@ -495,8 +496,8 @@ def _file_as_json(file: BlamedFile, report: Blame) -> dict[str, Any]:
         "likely": file.count(Strength.LIKELY),
         "without_session": file.count(Strength.NONE),
         "runs": [
-            {"first": run.first, "last": run.last, "evidence": run.credit.evidence, "because": run.credit.because,
-             "commit": run.commit} | _act_as_json(run.credit.act, report)
+            {"first": run.first, "last": run.last, "strength": run.credit.evidence, "because": run.credit.because,
+             "hash": run.commit} | _act_as_json(run.credit.act, report)
             for run in file.runs
         ],
     }  # fmt: skip
@@ -504,10 +505,10 @@ def _file_as_json(file: BlamedFile, report: Blame) -> dict[str, Any]:
 
 def _act_as_json(act: Act | None, report: Blame) -> dict[str, Any]:
     if act is None:
-        return dict.fromkeys(("session", "title", "agent", "turn_seq", "seq", "at", "subagent", "show"))
+        return dict.fromkeys(("uid", "label", "title", "agent", "turn_seq", "seq", "at", "subagent_uid", "show"))
     session = report.sessions.get(act.uid)
     return {
-        "session": act.uid, "title": session.heading if session else None, "agent": act.agent,
-        "turn_seq": act.turn_seq, "seq": act.seq, "at": iso(act.at), "subagent": act.subagent,
+        **session_keys(act.uid, session.label if session else None), "title": session.heading if session else None,
+        "agent": act.agent, "turn_seq": act.turn_seq, "seq": act.seq, "at": iso(act.at), "subagent_uid": act.subagent,
         "show": show_command(act, report.sessions),
     }  # fmt: skip

@@ -11,7 +11,8 @@ from backstory.bounds import UNKNOWN, counted, duration, iso
 from backstory.chronicle.report import Count, Report, ReportTable, Section, facts
 from backstory.chronicle.window import window_words
 from backstory.derive.pricing import CostKind, shown_as
-from backstory.workspace.history.stats import used
+from backstory.ids import session_keys
+from backstory.workspace.history.stats import used, used_as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -181,15 +182,15 @@ def as_json(found: CostReport) -> dict[str, Any]:
     return {
         "since": iso(found.query.wanted.since),
         "until": iso(found.query.wanted.until),
-        "total": _figures(total),
-        "summaries": {"summaries": found.summaries.turns} | _used(found.summaries),
+        "sums": _figures(total),
+        "summary_sums": {"summary_count": found.summaries.turns} | used_as_json(found.summaries),
         **{
             f"by_{by}": [_key(by, each) | _figures(each.figures) for each in groups]
             for by, groups in found.groups.items()
         },
         "exact_usd": total.reported_usd,
         "computed_usd": total.computed_usd,
-        "unknown_turns": total.without_cost,
+        "turns_without_cost": total.without_cost,
         "undated_turns": found.undated,
         "counted_earlier": found.is_counted_earlier,
     }
@@ -197,26 +198,17 @@ def as_json(found: CostReport) -> dict[str, Any]:
 
 def _key(by: By, group: StatsGroup) -> dict[str, Any]:
     place = {"project": group.key.project} if by == "repository" else {}
-    return {by: group.key.value} | place
+    key = group.key.value
+    # A group of a session is named as every session is.
+    if by == "session":
+        return (session_keys(key) if key else {"uid": None, "label": None}) | place
+    return {by: key} | place
 
 
 def _figures(figures: Figures) -> dict[str, Any]:
     return {
-        "sessions": figures.sessions,
-        "turns": figures.turns,
-        **_used(figures),
+        "session_count": figures.sessions,
+        "turn_count": figures.turns,
+        **used_as_json(figures),
         "turns_with_partial_tokens": figures.partial_tokens,
-    }
-
-
-def _used(figures: Figures) -> dict[str, Any]:
-    return {
-        "input": figures.input,
-        "output": figures.output,
-        "cache_read": figures.cache_read,
-        "cache_write": figures.cache_write,
-        "cost_usd": figures.cost.usd,
-        "cost_kind": figures.cost.kind,
-        "low_usd": figures.cost.low_usd,
-        "high_usd": figures.cost.high_usd,
     }

@@ -14,6 +14,7 @@ from backstory.chronicle.progress import line
 from backstory.chronicle.proposals import proposals, unified_diff, with_lines
 from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, facts, row
 from backstory.chronicle.window import window_words
+from backstory.ids import session_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -166,7 +167,7 @@ def as_json(found: Improvements) -> dict[str, Any]:
     return {
         "since": iso(found.wanted.since),
         "until": iso(found.wanted.until),
-        "sessions": found.sessions,
+        "session_count": found.sessions,
         "file": found.file or None,
         "file_reason": found.why or None,
         "proposals": [
@@ -181,12 +182,13 @@ def _finding_as_json(finding: FrictionFinding) -> dict[str, Any]:
     return {
         "rule": finding.rule,
         "about": finding.about,
-        "seen_in": finding.sessions,
+        "session_count": finding.sessions,
         "evidence": [_evidence_as_json(each) for each in finding.evidence],
     }
 
 
 def _evidence_as_json(each: FrictionEvidence) -> dict[str, Any]:
     return {
-        "session": each.session_uid, "seq": each.seq, "at": iso(each.at), "words": each.words, "reason": each.reason,
+        **session_keys(each.session_uid), "seq": each.seq, "at": iso(each.at), "text": each.words,
+        "reason": each.reason,
     }  # fmt: skip

@@ -188,11 +188,11 @@ def _is_absolute(path: str) -> bool:
 def results_as_json(results: Results) -> dict[str, Any]:
     """Return results of work by the names that reports share."""
     return {
-        "files": results.files,
-        "files_elsewhere": results.elsewhere,
+        "paths": results.files,
+        "paths_elsewhere": results.elsewhere,
         "commits": results.commits,
         "checks": [
-            {"kind": each.kind, "command": each.command, "ok": each.ok, "seq": each.seq, "at": iso(each.at)}
+            {"kind": each.kind, "command_line": each.command, "ok": each.ok, "seq": each.seq, "at": iso(each.at)}
             for each in results.checks
         ],
     }

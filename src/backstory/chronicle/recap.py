@@ -28,6 +28,8 @@ from backstory.chronicle.progress import (
 from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, facts, row, rows
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.naming import NO_PROMPT
+from backstory.derive.pricing import cost_as_json
+from backstory.ids import session_keys
 from backstory.model import Relation
 
 if TYPE_CHECKING:
@@ -271,7 +273,7 @@ def as_json(found: Recap) -> dict[str, Any]:
     """A report as ``report recap --json`` prints it."""
     session, progress = found.session, found.progress
     return {
-        "session": session.uid,
+        **session_keys(session.uid, session.label),
         "title": session.heading,
         "agents": session.agents,
         "repository": session.repository,
@@ -285,20 +287,18 @@ def as_json(found: Recap) -> dict[str, Any]:
             for each in found.summaries
         ],
         **results_as_json(found.results),
-        "kept": [
-            {"kind": each.kind, "seq": each.seq, "at": iso(each.at), "name": each.name, "command": each.command}
+        "results": [
+            {"kind": each.kind, "seq": each.seq, "at": iso(each.at), "text": each.name, "command_line": each.command}
             for each in found.kept
         ],
         "refs": [ref_as_json(each) for each in found.refs],
-        "cost_usd": session.cost.usd,
-        "cost_kind": session.cost.kind,
-        "low_usd": session.cost.low_usd,
+        **cost_as_json(session.cost),
         "status": progress.status if progress else None,
         "reason": progress.reason if progress else None,
         "open": progress.open if progress else None,
         "answer": found.answer,
         "subagents": [
-            {"session": each.uid, "title": each.title, "turns": each.turns, "outcome": each.outcome}
+            session_keys(each.uid) | {"title": each.title, "turn_count": each.turns, "outcome": each.outcome}
             for each in found.subagents
         ],
         "command": found.goes_on,
@@ -307,6 +307,6 @@ def as_json(found: Recap) -> dict[str, Any]:
 
 def _prompt_as_json(prompt: Prompt) -> dict[str, Any]:
     return {
-        "number": prompt.number, "seq": prompt.seq, "at": iso(prompt.at), "prompt": prompt.text, "agent": prompt.agent,
+        "turn": prompt.number, "seq": prompt.seq, "at": iso(prompt.at), "prompt": prompt.text, "agent": prompt.agent,
         "outcome": prompt.outcome, "live": prompt.state, "rewound": prompt.is_rewound, "shown_in": prompt.shown_in,
     }  # fmt: skip

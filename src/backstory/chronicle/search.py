@@ -12,6 +12,7 @@ from backstory.bounds import counted, iso, local
 from backstory.chronicle.explain import quoted, sessions_with_subagents
 from backstory.chronicle.progress import goes_on
 from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, facts, row
+from backstory.ids import session_keys
 from backstory.store.intake.coverage import Coverage
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def as_json(found: SearchReport) -> dict[str, Any]:
         "query": found.query.text,
         "since": iso(found.query.since),
         "until": iso(found.query.until),
-        "sessions": found.total,
+        "session_count": found.total,
         "near_sessions": found.near,
         "truncated": found.truncated,
         "relaxed": found.relaxed,
@@ -165,7 +166,7 @@ def as_json(found: SearchReport) -> dict[str, Any]:
             {
                 "repository": place.name or None,
                 "project": place.project,
-                "found": [_found_as_json(each) for each in place.found],
+                "sessions": [_found_as_json(each) for each in place.found],
             }
             for place in found.places
         ],
@@ -175,14 +176,14 @@ def as_json(found: SearchReport) -> dict[str, Any]:
 def _found_as_json(found: FoundSession) -> dict[str, Any]:
     session = found.session
     return {
-        "session": session.uid,
+        **session_keys(session.uid, session.label),
         "title": session.heading,
         "agents": session.agents,
         "branch": session.branch,
         "last_active": iso(session.last_active),
-        "hits": found.hits,
+        "hit_count": found.hits,
         "near": found.near,
-        "holder": found.holder,
+        "holder_label": found.holder,
         "seq": found.seq,
         "scope": found.scope,
         "snippet": found.snippet,

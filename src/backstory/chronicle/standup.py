@@ -25,6 +25,8 @@ from backstory.chronicle.progress import (
 )
 from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, facts, row, rows
 from backstory.chronicle.window import window_words
+from backstory.derive.pricing import cost_as_json
+from backstory.ids import session_keys
 from backstory.workspace.history.stats import StatsQuery
 
 if TYPE_CHECKING:
@@ -159,7 +161,7 @@ def as_json(found: Standup) -> dict[str, Any]:
                 "repository": place.name or None,
                 "project": place.project,
                 "branch": place.branch,
-                "items": [_item_as_json(each) for each in place.items],
+                "sessions": [_item_as_json(each) for each in place.items],
             }
             for place in found.places
         ],
@@ -169,7 +171,7 @@ def as_json(found: Standup) -> dict[str, Any]:
 def _item_as_json(item: Item) -> dict[str, Any]:
     session, cost = item.session, item.cost
     return {
-        "session": session.uid,
+        **session_keys(session.uid, session.label),
         "title": session.heading,
         "agents": session.agents,
         "status": item.progress.status,
@@ -177,11 +179,9 @@ def _item_as_json(item: Item) -> dict[str, Any]:
         "open": item.progress.open,
         "asked": item.asked,
         "asked_at": iso(item.asked_at),
-        "turns": item.turns,
+        "turn_count": item.turns,
         "outcome": item.outcome,
         **results_as_json(item.results),
         "refs": [ref_as_json(each) for each in item.refs],
-        "cost_usd": cost.usd if cost else None,
-        "cost_kind": cost.kind if cost else None,
-        "low_usd": cost.low_usd if cost else None,
+        **cost_as_json(cost),
     }

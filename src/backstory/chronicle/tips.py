@@ -22,6 +22,7 @@ from backstory.chronicle.progress import line
 from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, row, rows
 from backstory.chronicle.window import window_words
 from backstory.derive.pricing import CENT_USD, CostKind, shown_as
+from backstory.ids import session_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -187,8 +188,8 @@ def as_json(found: TipsReport) -> dict[str, Any]:
     return {
         "since": iso(found.wanted.since),
         "until": iso(found.wanted.until),
-        "turns": found.turns,
-        "sessions": found.looked_at,
+        "turn_count": found.turns,
+        "session_count": found.looked_at,
         "tips": [_finding_as_json(each) for each in found.findings],
         "left_out": found.left_out,
     } | (
@@ -196,9 +197,9 @@ def as_json(found: TipsReport) -> dict[str, Any]:
         if facts is None
         else {
             "low_usd": facts.low_usd,
-            "unknown_turns": facts.unknown_turns,
-            "cache_read": facts.cache_read,
-            "all_input": facts.all_input,
+            "turns_without_cost": facts.unknown_turns,
+            "cache_read_tokens": facts.cache_read,
+            "all_input_tokens": facts.all_input,
             "subagents_usd": facts.subagents_usd,
         }
     )
@@ -210,7 +211,7 @@ def _finding_as_json(finding: Tip) -> dict[str, Any]:
         "problem": finding.problem,
         "action": finding.action,
         "count": finding.count,
-        "sessions": finding.sessions,
+        "session_count": finding.sessions,
         "estimated_usd": finding.usd,
         "estimated_ms": finding.ms,
         "evidence": [_evidence_as_json(each) for each in finding.evidence],
@@ -219,8 +220,8 @@ def _finding_as_json(finding: Tip) -> dict[str, Any]:
 
 def _evidence_as_json(evidence: TipEvidence) -> dict[str, Any]:
     return {
-        "session": evidence.session,
-        "context": evidence.context,
+        **session_keys(evidence.session),
+        "holder_uid": evidence.context,
         "seqs": evidence.seqs,
         "text": evidence.text,
         "estimated_usd": evidence.usd,

@@ -110,7 +110,9 @@ def _as_json(change: SettingsChange, *, is_written: bool) -> dict[str, Any]:
         "file": str(change.path),
         "action": change.action,
         "written": is_written,
-        "edits": [{"line": each.line, "removed": each.removed, "added": each.added} for each in change.edits],
+        "edits": [
+            {"line": each.line, "removed_lines": each.removed, "added_lines": each.added} for each in change.edits
+        ],
         "remarks": change.remarks,
     }
 

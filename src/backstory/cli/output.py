@@ -30,7 +30,6 @@ from backstory.lazy import lazy_regex
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from backstory.derive.pricing import Cost
     from backstory.store import Session
 
 
@@ -384,11 +383,6 @@ def room_for(widths: Sequence[int], flexible: int) -> int:
 def session_name(session: Session) -> str:
     """Return the name of a session for a sentence."""
     return session.shown_number or session.uid[:12]
-
-
-def cost_as_json(cost: Cost) -> dict[str, Any]:
-    """Return a turn's cost for JSON."""
-    return {"cost_usd": cost.usd, "cost_kind": cost.kind, "low_usd": cost.low_usd, "high_usd": cost.high_usd}
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct, field
@@ -79,6 +79,13 @@ def _dollars(usd: float) -> str:
     if usd >= CENT_USD or usd == 0:
         return f"${usd:,.2f}"
     return f"${usd:.3f}" if usd >= CENT_USD / 20 else "<$0.001"
+
+
+def cost_as_json(cost: Cost | None) -> dict[str, Any]:
+    """Return the keys by which all JSON gives a cost; None: nothing is said of one."""
+    if cost is None:
+        return dict.fromkeys(("cost_usd", "cost_kind", "low_usd", "high_usd"))
+    return {"cost_usd": cost.usd, "cost_kind": cost.kind, "low_usd": cost.low_usd, "high_usd": cost.high_usd}
 
 
 _MARKS: dict[str, str] = {"computed": "~", "lower bound": "≥ "}

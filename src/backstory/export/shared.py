@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.bounds import iso
+from backstory.derive.pricing import cost_as_json
+from backstory.ids import session_keys
 
 if TYPE_CHECKING:
     from backstory.derive.pricing import Cost
@@ -72,14 +74,14 @@ class OutlinePoint(Struct, frozen=True, kw_only=True):
 def session_as_json(session: SharedSession) -> dict[str, Any]:
     """The head of ``show --outline --json``."""
     return {
-        "uid": session.uid,
+        **session_keys(session.uid),
         "title": session.title,
         "agents": session.agents,
         "project": session.project,
         "branch": session.branch,
         "started": iso(session.started),
-        "turns": len(session.turns),
-        "cost_usd": session.cost.low_usd if session.cost.usd is None else session.cost.usd,
+        "turn_count": len(session.turns),
+        **cost_as_json(session.cost),
     }
 
 

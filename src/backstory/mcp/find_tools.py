@@ -182,7 +182,7 @@ def _hit(hit: Excerpt, labels: dict[str, str], answer: ToolAnswer, excerpt: str)
         answer.begun(session.shown_title or "(no prompt)", HIT_TITLE_CHARS),
     ]  # fmt: skip
     return {
-        "session": labels[session.uid],
+        "label": labels[session.uid],
         "seq": hit.stored.seq,
         "from": answer.shown(" · ".join(filter(None, facts))),
         "text": answer.shown(f"{hit.scope}: {excerpt}"),
@@ -190,7 +190,7 @@ def _hit(hit: Excerpt, labels: dict[str, str], answer: ToolAnswer, excerpt: str)
 
 
 def _hit_lines(hit: dict[str, Any]) -> str:
-    return f"{hit['session']} @{hit['seq']} · {hit['from']}\n   {hit['text']}"
+    return f"{hit['label']} @{hit['seq']} · {hit['from']}\n   {hit['text']}"
 
 
 def _session_words(session: Session, label: str, answer: ToolAnswer) -> str:

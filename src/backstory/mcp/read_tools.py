@@ -72,7 +72,7 @@ class GetSession(McpTool, frozen=True, kw_only=True):
         read = history.around(history.find(self.session), self.at, self.before, self.after)
         label, answer = history.label(read.located), ToolAnswer(self.max_chars)
         head = answer.shown(_head_line(read, label, answer))
-        answer.add_field("session", head, head)
+        answer.add_field("head", head, head)
         if not self.at:
             prompts = [answer.shown(each) for each in _prompt_lines(read, answer)]
             answer.add_field("prompts", [each.strip() for each in prompts], "\n".join(prompts))

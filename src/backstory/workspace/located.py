@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+
+from backstory.ids import LABEL_LENGTH, session_keys
 
 if TYPE_CHECKING:
     from backstory.store import Session, Store
@@ -20,4 +22,9 @@ class LocatedSession(Struct, frozen=True):
     @property
     def label(self) -> str:
         """The name of the session in a sentence and on a command line: its number, else the start of its uid."""
-        return self.session.shown_number or self.session.uid[:12]
+        return self.session.shown_number or self.session.uid[:LABEL_LENGTH]
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The keys by which JSON names it."""
+        return session_keys(self.session.uid, self.label)

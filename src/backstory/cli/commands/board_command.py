@@ -85,7 +85,8 @@ def _list_boards(app: App, *, as_json: bool) -> None:
     store = app.home_store
     found = [(key, len(boarding.items(store, key))) for key in boarding.boards(store)]
     if as_json:
-        output.json([{"repository": key.repository, "branch": key.branch, "items": items} for key, items in found])
+        boards = [{"repository": key.repository, "branch": key.branch, "item_count": items} for key, items in found]
+        output.json({"boards": boards})
         return
     rows = [(key.repository, key.branch, str(items)) for key, items in found]
     for line in output.table(rows, flexible=0, heads=("REPOSITORY", "BRANCH", "ITEMS")) if rows else ():
@@ -140,7 +141,7 @@ def _add(
     added = board.add(name, content, description=readable(description), agent=agent)
     given.stored()
     if as_json:
-        output.json(rules.as_json(added.item) | {"is_new": added.is_new, "items": added.items})
+        output.json(rules.as_json(added.item) | {"is_new": added.is_new, "item_count": added.items})
     else:
         done = "Added" if added.is_new else "Updated"
         count = f"{added.items} item{'s' * (added.items != 1)}"
@@ -209,7 +210,7 @@ def _prune(app: App, keep: int, repo: str | None, branch: str | None, as_json: b
     gone = board.prune(keep)
     left = len(board.items())
     if as_json:
-        output.json({"removed": [rules.as_json(each) for each in gone], "items": left})
+        output.json({"removed_items": [rules.as_json(each) for each in gone], "item_count": left})
         return
     for each in gone:
         output.data(each.name)

@@ -57,7 +57,7 @@ def name_branch(app: App, name: str, point: str | None, wanted: str | None, as_j
     output.talk(f"The branch with @{to.seq} is now called {output.one_line(name, TEXT_COLUMNS)!r}.")
     talk_late("Named", late)
     if as_json:
-        output.json({**_keys(found), "name": name, "seq": to.seq})
+        output.json({**found.keys, "name": name, "seq": to.seq})
 
 
 @command.command("unname")
@@ -78,7 +78,7 @@ def unname_branch(app: App, name: str, wanted: str | None, as_json: bool) -> Non
     output.talk(f"No branch is called {output.one_line(name, TEXT_COLUMNS)!r} any more.")
     talk_late("Unnamed", late)
     if as_json:
-        output.json({**_keys(found), "unnamed": name})
+        output.json({**found.keys, "unnamed": name})
 
 
 @command.command("rm")
@@ -109,7 +109,7 @@ def rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> No
     copy_decisions(app, own, "Removed")
     leaf = own.store.leaf(own.session)
     if as_json:
-        output.json({"session": own.label, **_keys(own), "removed": removed, "seq": None if leaf is None else leaf.seq})
+        output.json({**own.keys, "removed_turns": removed, "seq": None if leaf is None else leaf.seq})
         return
     output.data(f"removed {removed} turn{'s' * (removed != 1)} from @{doomed[0].first_seq} on")
     output.talk(f"{own.label} continues at @{leaf.seq}." if leaf is not None else f"{own.label} has no turns left.")
@@ -136,7 +136,7 @@ def restore(app: App, point: str | None, wanted: str | None, as_json: bool) -> N
     measure(app.workspace, found.store, found.session)
     if as_json:
         leaf = found.store.leaf(found.session)
-        output.json({**_keys(found), "restored": back.value, "seq": None if leaf is None else leaf.seq})
+        output.json({**found.keys, "restored": back.value, "seq": None if leaf is None else leaf.seq})
     else:
         output.data(f"restored {back.value} turn{'s' * (back.value != 1)}")
     talk_late("Restored", back.late)
@@ -167,15 +167,10 @@ def prune(app: App, yes: bool, wanted: str | None, as_json: bool) -> None:
     with locked(app, found.session.uid, found.label):
         late = _decide(app, found, lambda store, session: store.prune_turns(session)).late
     if as_json:
-        output.json({**_keys(found), "deleted": len(gone)})
+        output.json({**found.keys, "deleted": len(gone)})
     else:
         output.data(f"deleted {_count(gone)}")
     talk_late("Deleted", late)
-
-
-def _keys(found: LocatedSession) -> dict[str, str]:
-    """The keys by which JSON names a session."""
-    return {"uid": found.session.uid, "label": found.label}
 
 
 def _print_leaf(found: LocatedSession, uid: str) -> None:

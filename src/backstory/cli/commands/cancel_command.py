@@ -41,7 +41,8 @@ def command(app: App, session: str | None, clear: bool, as_json: bool) -> None:
     if as_json:
         output.json(
             {
-                "uid": located.session.uid, "label": located.label, "was_running": cancelled.was_running,
-                "was_summarising": cancelled.was_summarising, "dropped": cancelled.dropped, "queued": cancelled.left,
+                **located.keys, "was_running": cancelled.was_running,
+                "was_summarising": cancelled.was_summarising, "dropped_count": cancelled.dropped,
+                "queued_count": cancelled.left,
             }
         )  # fmt: skip

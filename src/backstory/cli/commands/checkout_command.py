@@ -53,7 +53,7 @@ def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
     measure(app.workspace, own.store, own.session)
     copy_decisions(app, own, "Switched")
     if as_json:
-        output.json({"session": own.label, "uid": session.uid, "seq": to.point.seq, "turn": to.point.uid})
+        output.json(own.keys | {"seq": to.point.seq, "turn_uid": to.point.uid})
     else:
         output.data(f"Switched to @{to.point.seq}{_last_message(own, to.point)}")
 
@@ -64,8 +64,8 @@ def _go_to(app: App, located: LocatedSession, *, as_json: bool) -> None:
     own.store.choose_session(own.session, app.worktree)
     leaf = own.store.leaf(own.session)
     if as_json:
-        at = {"seq": leaf.seq if leaf else None, "turn": leaf.uid if leaf else None}
-        output.json({"session": own.label, "uid": own.session.uid, **at})
+        at = {"seq": leaf.seq if leaf else None, "turn_uid": leaf.uid if leaf else None}
+        output.json(own.keys | at)
     else:
         title = output.one_line(own.session.shown_title, TEXT_COLUMNS)
         output.data(f"Switched to {own.label} {title}".strip())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -111,10 +111,10 @@ def _show_plan(located: LocatedSession, plan: CompactionPlan, *, as_json: bool) 
     if as_json:
         output.json(
             {
-                "uid": located.session.uid, "chars": plan.chars, "limit": plan.limit, "is_due": plan.is_due,
+                **located.keys, "chars": plan.chars, "limit": plan.limit, "is_due": plan.is_due,
                 "after_seq": plan.boundary.after_seq if plan.boundary else None,
-                "summarized": plan.boundary.summarized if plan.boundary else 0,
-                "kept": plan.boundary.kept if plan.boundary else 0,
+                "summarized_exchanges": plan.boundary.summarized if plan.boundary else 0,
+                "kept_exchanges": plan.boundary.kept if plan.boundary else 0,
             }
         )  # fmt: skip
         return
@@ -136,7 +136,7 @@ def _show(app: App, located: LocatedSession, *, as_json: bool) -> None:
     compactor = Compactor(app.workspace, located.store, located.session)
     retention = () if found is None else compactor.retention(found)
     if as_json:
-        output.json(None if found is None else msgspec.to_builtins(found) | {"retention": retention})
+        output.json({"summary": None} if found is None else _in_force(found) | {"retention": retention})
     elif found is None:
         output.talk(f"{located.label} has no summary.")
     else:
@@ -145,6 +145,11 @@ def _show(app: App, located: LocatedSession, *, as_json: bool) -> None:
             output.talk(f"Of what it covers it still names {kept}.")
         by = found.agent or "its agent" if found.id is None or found.agent else "another program"
         output.talk(f"It covers everything up to @{found.after_seq}, and was written by {by}.")
+
+
+def _in_force(summary: compactions.Compaction) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(summary)
+    return {"compaction_id": found.pop("id")} | found
 
 
 def _undo(app: App, located: LocatedSession, *, as_json: bool) -> None:

@@ -36,7 +36,7 @@ def _list(app: App, as_json: bool) -> None:
     # Those that can be run are those with a program.
     rows = [_row(app, setting) for setting in app.config.every_setting(agents.with_part("run"))]
     if as_json:
-        output.json(rows)
+        output.json({"settings": rows})
     for row in [] if as_json else rows:
         _print_setting(row)
     wrong = next((row for row in rows if row["wrong"]), None)

@@ -18,6 +18,7 @@ from backstory.cli.views import sharing, text_export
 from backstory.cli.views.native_log_view import LogRequest, native_formats, show_native_log, show_undone
 from backstory.errors import NoSessionHere, StoreNotFound
 from backstory.export import exporting
+from backstory.ids import session_keys
 from backstory.workspace.history.sessions import SessionFilter
 
 if TYPE_CHECKING:
@@ -150,9 +151,16 @@ def _refuse_combinations(form: str, target: Path, *, exact: bool, no_bytes: bool
         raise click.UsageError("--json describes the file; with -o - that goes to stdout itself. Use one of the two.")
 
 
+def _as_json(done: exporting.WrittenFile | exporting.NotWritten) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(done)
+    if isinstance(done, exporting.NotWritten):
+        return session_keys(found.pop("session")) | found
+    return {"row_counts": found.pop("rows")} | found
+
+
 def _print_one(written: exporting.WrittenFile, *, as_json: bool) -> None:
     if as_json:
-        output.json(msgspec.to_builtins(written))
+        output.json(_as_json(written))
     else:
         _print([written], as_json=False)
 
@@ -192,7 +200,7 @@ def _print(done: Sequence[exporting.WrittenFile | exporting.NotWritten], *, as_j
     """Print what was written; exits with 1 if a session was not."""
     missing = [each for each in done if isinstance(each, exporting.NotWritten)]
     if as_json:
-        output.json(msgspec.to_builtins(done))
+        output.json({"exports": [_as_json(each) for each in done]})
     for each in done:
         if isinstance(each, exporting.WrittenFile) and not as_json:
             output.data(f"{each.file}  {output.size(each.bytes)}")

@@ -140,7 +140,10 @@ def _as_json(report: IngestReport) -> dict[str, Any]:
     return {
         **{name: report.total(name) for name in figures},
         "unknown_records": report.unknown_records,
-        "by_agent": report.by_agent,
+        "by_agent": [
+            {"agent": agent} | {name: getattr(each, name) for name in each.__struct_fields__}
+            for agent, each in report.by_agent.items()
+        ],
         "errors": report.errors,
         "not_understood": report.not_understood,
     }

@@ -83,7 +83,7 @@ def command(
     page = app.reader.sessions(wanted, Page(limit=limit, sort=sort))
     report_runs(app.reader)
     if as_json:
-        output.json([sessions.as_json(each) for each in page.sessions])
+        output.json(sessions.page_as_json(page))
     else:
         report_elsewhere(app)
         if not everywhere:

@@ -41,11 +41,11 @@ def _move(app: App, old: str, new: str | None, undo: bool, as_json: bool) -> Non
         taken = moving.undo(app.workspace, before)
         output.talk(output.one_liner(f"The sessions of {taken.old} are listed there again, not in {taken.new}."))
         if as_json:
-            output.json({"undone": moving.as_json(taken)})
+            output.json({"moved": moving.as_json(taken), "undone": True})
         return
     moved = moving.move(app.workspace, before, app.cwd / readable(new))
     if as_json:
-        output.json({"moved": moving.as_json(moved), "sessions": moved.sessions})
+        output.json({"moved": moving.as_json(moved), "session_count": moved.sessions, "undone": False})
     if not moved.sessions:
         output.talk(output.one_liner(f"Nothing to do: the sessions of {moved.old} are listed in {moved.new}."))
         return
@@ -62,7 +62,7 @@ def _moves(app: App, as_json: bool) -> None:
 
     found = moving.moved(app.workspace)
     if as_json:
-        output.json([moving.as_json(each) for each in found])
+        output.json({"moves": [moving.as_json(each) for each in found]})
     for each in [] if as_json else found:
         output.data("\t".join([each.old, each.new, output.local(each.at)]))
     if not found:

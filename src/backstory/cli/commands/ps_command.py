@@ -37,7 +37,7 @@ def command(app: App, session: str | None, is_verbose: bool, as_json: bool) -> N
     only = None if session is None else app.workspace.resolve(session).session.uid
     runs = app.workspace.scheduler.runs(only)
     if as_json:
-        output.json([run_list.as_json(run) for run in runs])
+        output.json({"runs": [run_list.as_json(run) for run in runs]})
         return
     if not runs:
         output.talk("Nothing is running.")

@@ -41,7 +41,7 @@ def list_(app: App, session: str | None, as_json: bool) -> None:
     """List queued prompts, of SESSION or of this project, in order."""
     listed = _queue(app).listed(_named(app, session))
     if as_json:
-        output.json([prompt_queue.as_json(each) for each in listed])
+        output.json({"prompts": [prompt_queue.as_json(each) for each in listed]})
         return
     if not listed:
         output.talk("The queue is empty.")
@@ -161,7 +161,7 @@ def _named(app: App, session: str | None) -> LocatedSession | None:
 def _print_dropped(dropped: list[ListedPrompt], *, as_json: bool) -> None:
     """Print what was taken out, so that it can be queued again."""
     if as_json:
-        output.json([prompt_queue.as_json(each) for each in dropped])
+        output.json({"prompts": [prompt_queue.as_json(each) for each in dropped]})
         return
     for each in dropped:
         prompt = each.prompt

@@ -11,6 +11,7 @@ from backstory.cli import output
 from backstory.cli.options import json_option, store_option
 from backstory.cli.trusting import says_off
 from backstory.errors import SqlTooSlow, StoreNotFound
+from backstory.ids import session_keys
 from backstory.workspace.stores.importing import Machine, derive_all
 
 if TYPE_CHECKING:
@@ -87,12 +88,12 @@ def _in_a_line(done: Reindexed, found: dict[str, int | None], problems: list[str
 def _as_json(done: Reindexed, counts: dict[str, int | None], report: IngestReport | None) -> dict[str, Any]:
     return {
         "complete": not done.failed and not (report and report.errors),
-        **counts,
+        "counts": counts,
         "sessions_derived": done.sessions,
         "sessions_gone": done.gone,
         "logs_read": report.total("logs_read") if report else 0,
         "errors": [
             *({"path": each.path, "reason": each.reason} for each in (report.errors if report else ())),
-            *({"session": each.session, "reason": each.reason} for each in done.failed),
+            *(session_keys(each.session) | {"reason": each.reason} for each in done.failed),
         ],
     }

@@ -35,5 +35,5 @@ def command(app: App, session: str | None, name: str | None, wanted: str | None,
     late = app.workspace.rename(found, name)
     output.talk(f"{found.label} is now called {name!r}.")
     if as_json:
-        output.json({"uid": found.session.uid, "label": found.label, "name": name or None})
+        output.json(found.keys | {"name": name or None})
     talk_late("Renamed", late)

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from backstory.cli import output
 from backstory.cli.options import chosen_sessions, filter_options, json_option, sessions_argument, store_option
 from backstory.cli.trusting import trust_option
 from backstory.errors import BackstoryError, RestoreIncomplete, StoreNotFound
 from backstory.export.restore import Restored, RestoredFile, Restoring
+from backstory.ids import session_keys
 from backstory.workspace.history.sessions import SessionFilter
 
 if TYPE_CHECKING:
@@ -122,10 +122,22 @@ def _restore(app: App, named: Sequence[tuple[Store, Session]], target: Path, *, 
     _show(done, as_json=as_json)
 
 
+def _as_json(done: Restored) -> dict[str, Any]:
+    import msgspec
+
+    found: dict[str, Any] = msgspec.to_builtins(done)
+    beside = [_named(each) for each in found.pop("companions")]
+    return session_keys(found.pop("session")) | _named(found) | {"companions": beside}
+
+
+def _named(file: dict[str, Any]) -> dict[str, Any]:
+    return {"path" if name == "written" else name: value for name, value in file.items()}
+
+
 def _show(done: Sequence[Restored], *, as_json: bool) -> None:
     """Print what was restored. Raises RestoreIncomplete."""
     if as_json:
-        output.json([msgspec.to_builtins(each) for each in done])
+        output.json({"logs": [_as_json(each) for each in done]})
     else:
         _print(done)
     failures = _failures(done)

@@ -134,7 +134,7 @@ def _print(resumption: Resumption, words: list[str], given: list[str], at: str |
 
 def _as_json(resumption: Resumption, words: list[str]) -> dict[str, Any]:
     return {
-        "session": resumption.located.session.uid,
+        **resumption.located.keys,
         "agent": resumption.agent,
         "native_id": resumption.native_id,
         "folder": str(resumption.folder),
@@ -156,7 +156,7 @@ def _undo(
         return
     done = at_work.undo(found)
     if as_json:
-        output.json({"session": found.session.uid, "removed": [each.path for each in done.files]})
+        output.json(found.keys | {"removed_paths": [each.path for each in done.files]})
         return
     for each in done.files:
         output.data(output.one_liner(each.path))

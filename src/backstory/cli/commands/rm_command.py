@@ -9,6 +9,7 @@ import click
 from backstory.cli import output
 from backstory.cli.options import json_option, sessions_argument, store_option
 from backstory.cli.trusting import is_agreed, may_act, talk_late, trust_option
+from backstory.ids import session_keys
 from backstory.workspace.runs.unsent import drop_unsent
 from backstory.workspace.stores.removing import Removal
 
@@ -49,8 +50,8 @@ def command(app: App, sessions: tuple[str, ...], yes: bool, copies: bool, as_jso
     removed = removal.perform(app.home, report)
     unsent = drop_unsent(app.home, removal.uids)
     if as_json:
-        copies_left = [{"uid": each.uid, "label": each.label, "turns": each.shared} for each in removal.remaining]
-        output.json({"uids": list(removal.uids), "prompts": removed.prompts, "copies": copies_left})
+        left = [session_keys(each.uid, each.label) | {"turn_count": each.shared} for each in removal.remaining]
+        output.json({"uids": list(removal.uids), "dropped_prompts": removed.prompts, "copies": left})
     talk(removal, removed, unsent)
 
 

@@ -21,7 +21,7 @@ from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import results_below_calls, with_answers, with_interruptions, without_repeats
 from backstory.derive.naming import NO_PROMPT, short_model
 from backstory.errors import TurnNotFound
-from backstory.ids import may_be_written
+from backstory.ids import may_be_written, session_keys
 from backstory.model import Relation
 from backstory.workspace.history import entries, sessions
 from backstory.workspace.history import transcript as turns
@@ -150,11 +150,14 @@ def _before(
         return
     stored = [each for each in transcript.turns if each.live is None]
     yield output.encoded(_head_as_json(transcript, stored))
-    yield from (output.encoded({"event": entries.event_as_json(each)}) for each in events)
+    yield from (output.encoded({"events": [entries.event_as_json(each)]}) for each in events)
 
 
 def _head_as_json(transcript: Transcript, shown: Sequence[ListedTurn]) -> dict[str, Any]:
-    children = [{"uid": child.uid, "relation": child.relation, "turns": child.turns} for child in transcript.children]
+    children = [
+        session_keys(child.uid) | {"relation": child.relation, "turn_count": child.turns}
+        for child in transcript.children
+    ]
     session = sessions.as_json(transcript.session) | {"children": children}
     summaries = [each for each in transcript.summaries if _is_in(each, shown)]
     return {"session": session, "turns": [turns.as_json(each) for each in shown], "compactions": summaries}
@@ -176,7 +179,7 @@ def _show_record(
     if as_json:
         events = [entries.event_as_json(each) for each in record]
         compactions = record_view.summaries_at(found, seq)
-        output.json({"uid": found.session.uid, "seq": seq, "events": events, "compactions": compactions})
+        output.json(found.keys | {"seq": seq, "events": events, "compactions": compactions})
         return
     if not any(record_view.text_of(each.event).strip() for each in record):
         output.talk(f"@{seq} has nothing to show: {', '.join(each.outline.kind for each in record)}")

@@ -91,9 +91,9 @@ def _json_lines(grown: Grown, begun: set[int], *, full: bool) -> Iterator[str]:
     new = [each for each in grown.turns if each.number not in begun]
     begun |= {each.number for each in new}
     values: list[dict[str, Any]] = [{"remark": grown.remark}] if grown.remark else []
-    values += ({"turn": turns.as_json(each)} for each in new)
-    values += ({"event": following_as_json(each, full=full)} for each in grown.events)
-    values += ({"turn": turns.as_json(each)} for each in grown.ended)
+    values += ({"turns": [turns.as_json(each)]} for each in new)
+    values += ({"events": [following_as_json(each, full=full)]} for each in grown.events)
+    values += ({"turns": [turns.as_json(each)]} for each in grown.ended)
     return map(output.encoded, values)
 
 

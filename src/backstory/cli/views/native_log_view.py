@@ -109,7 +109,7 @@ def show_undone(app: App, session: str, asked: LogRequest) -> None:
     found = app.workspace.resolve(session)
     done = native_exports(app).undo(found, asked.form, point_of(found, asked.at))
     if asked.as_json:
-        output.json({"session": found.session.uid, "removed": [each.path for each in done.files]})
+        output.json(found.keys | {"removed_paths": [each.path for each in done.files]})
         return
     for each in done.files:
         output.data(output.one_liner(each.path))
@@ -132,7 +132,7 @@ def plan_as_json(plan: NativePlan, words: list[str], *, is_there: bool) -> dict[
     from backstory.workspace.clients.native_export import report_as_json
 
     return {
-        "session": plan.located.session.uid,
+        **plan.located.keys,
         "agent": plan.agent,
         "native_id": plan.native_id,
         "written": is_there,

@@ -82,7 +82,7 @@ def print_records(app: App, found: LocatedSession, *, as_json: bool) -> None:
     branch = app.reader.path(found)
     if as_json:
         seq = branch.point.seq if branch.point else None
-        head = {"session": found.session.shown_number, "uid": found.session.uid, "seq": seq}
+        head = found.keys | {"seq": seq}
         output.json_lines(head, "records", map(records.as_json, branch.records))
         return
     if branch.point is None:
@@ -108,7 +108,7 @@ def print_branches(app: App, found: LocatedSession, *, as_json: bool) -> None:
     """Print the branches of a session, the most recently active first."""
     listed = app.reader.branches(found)
     if as_json:
-        output.json([targets.as_json(each) for each in listed])
+        output.json(found.keys | {"branches": [targets.as_json(each) for each in listed]})
         return
     if not listed:
         output.talk(f"{found.label} has no branches.")

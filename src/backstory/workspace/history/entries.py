@@ -125,7 +125,7 @@ def live_event_as_json(event: Event, turn: int, *, full: bool) -> dict[str, Any]
     from backstory.conversation.compact import compact_event
     from backstory.derive.index_text import char_len
 
-    head = {"seq": None, "part": None, "turn": turn, "at": None, "kind": event.kind, "live": True}
+    head = {"seq": None, "part": None, "turn": turn, "at": None, "kind": event.kind, "is_live": True}
     return _with_fields(head | {"char_len": char_len(event)}, event if full else compact_event(event))
 
 

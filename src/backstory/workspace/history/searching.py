@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from backstory.ask.search import BY_SCORE, ROLES
 from backstory.bounds import counted, iso
 from backstory.errors import IndexOff
+from backstory.ids import session_keys
 from backstory.lazy import lazy_module
 from backstory.search.query import Findings, find, find_exact, find_listed, find_pattern
 from backstory.store import Filter
@@ -223,8 +224,8 @@ def as_json(result: SearchAnswer) -> dict[str, Any]:
         "outdated": result.coverage.is_outdated,
         "instead": dict(findings.instead),
         "totals": {
-            "sessions": findings.sessions,
-            "hits": findings.events,
+            "session_count": findings.sessions,
+            "hit_count": findings.events,
             "near_sessions": findings.near,
             "at_least": findings.at_least,
         },
@@ -236,16 +237,15 @@ def hit_as_json(found: Excerpt, labels: dict[str, str]) -> dict[str, Any]:
     """One hit, likewise."""
     session = found.session
     return {
-        "session": labels[session.uid],
-        "uid": session.uid,
+        **session_keys(session.uid, labels[session.uid]),
         "number": session.shown_number,
-        "name": session.name,
+        "name": session.name or None,
         "title": found.shown.shown_title or session.shown_title,
-        "agent": ", ".join(session.agents),
+        "agents": session.agents,
         "project": session.project,
         "repository": session.repository,
         "branch": session.branch,
-        "parent": found.shown.uid if found.shown.uid != session.uid else None,
+        "parent_uid": found.shown.uid if found.shown.uid != session.uid else None,
         "at": iso(found.stored.at),
         "seq": found.stored.seq,
         "part": found.stored.part,

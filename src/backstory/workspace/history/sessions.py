@@ -10,8 +10,9 @@ from msgspec import Meta, Struct
 
 from backstory.bounds import INTEGER_MAX, iso
 from backstory.derive.naming import main_folder
-from backstory.derive.pricing import UNKNOWN
+from backstory.derive.pricing import UNKNOWN, cost_as_json
 from backstory.errors import BackstoryError, CursorUnknown, UnknownValue
+from backstory.ids import session_keys
 from backstory.lazy import lazy_regex
 from backstory.store.tables.session_filter import ListFilter
 from backstory.store.tables.sessions import Position, Sort
@@ -236,12 +237,17 @@ def listed(
     )
 
 
+def page_as_json(page: SessionPage) -> dict[str, Any]:
+    """A list of sessions as ``list --json`` prints it."""
+    return {"sessions": [as_json(each) for each in page.sessions], "total": page.total, "has_more": page.has_more}
+
+
 def as_json(session: ListedSession) -> dict[str, Any]:
     """A session as ``list --json`` and ``show --json`` print it."""
     return {
+        **session_keys(session.uid, session.label),
         "number": session.number,
-        "uid": session.uid,
-        "name": session.name or session.number or session.heading,
+        "name": session.name or None,
         "title": session.heading or None,
         "first_prompt": session.first_prompt,
         "agents": session.agents,
@@ -251,16 +257,14 @@ def as_json(session: ListedSession) -> dict[str, Any]:
         "cwd": session.cwd,
         "created": session.created,
         "last_active": iso(session.last_active),
-        "turns": session.turns,
-        "events": session.events,
+        "turn_count": session.turns,
+        "event_count": session.events,
         "completed": session.completed,
         "outcome": session.outcome,
         "duration_ms": session.duration_ms,
-        "tokens": session.tokens,
+        "total_tokens": session.tokens,
         "turns_with_partial_tokens": session.partial_tokens,
-        "cost_usd": session.cost.usd,
-        "cost_kind": session.cost.kind,
-        "low_usd": session.cost.low_usd,
+        **cost_as_json(session.cost),
         "last_duration_ms": session.last_duration_ms,
         "last_cost_usd": session.last_cost.usd,
         "context_used": None if session.meter is None else session.meter.used,
@@ -271,7 +275,7 @@ def as_json(session: ListedSession) -> dict[str, Any]:
         "resume_command": None
         if session.elsewhere
         else resume_command(session.agents, session.native_id, session.number),
-        "parent": session.parent_uid,
+        "parent_uid": session.parent_uid,
         "relation": session.relation,
         "from_elsewhere": session.elsewhere is not None,
         "conflict": session.is_conflict,

@@ -11,8 +11,10 @@ from backstory.ask import costs
 from backstory.ask import stats as stored_stats
 from backstory.ask.stats import By, StatsQuestion
 from backstory.bounds import iso
+from backstory.derive.pricing import cost_as_json
 from backstory.derive.tally import Figures, GroupKey, Tally
 from backstory.lazy import lazy_module
+from backstory.model import tokens_as_json
 from backstory.store.file import migrate
 
 if TYPE_CHECKING:
@@ -182,9 +184,9 @@ def as_json(stats: Stats) -> dict[str, Any]:
         "by": by,
         "since": iso(query.wanted.since),
         "until": iso(query.wanted.until),
-        "total": figures_as_json(stats.total),
+        "sums": figures_as_json(stats.total),
         "groups": [_key_as_json(by, each.key) | figures_as_json(each.figures) for each in stats.groups],
-        "summaries": _summaries_as_json(stats.summaries),
+        "summary_sums": _summaries_as_json(stats.summaries),
         "undated_turns": stats.undated,
         "counted_earlier": stats.is_counted_earlier,
     }
@@ -192,26 +194,17 @@ def as_json(stats: Stats) -> dict[str, Any]:
 
 def _summaries_as_json(figures: Figures) -> dict[str, Any]:
     return {
-        "summaries": figures.turns,
-        "sessions": figures.sessions,
-        **_used_as_json(figures),
+        "summary_count": figures.turns,
+        "session_count": figures.sessions,
+        **used_as_json(figures),
         "summaries_without_tokens": figures.without_tokens,
         "summaries_without_cost": figures.without_cost,
     }
 
 
-def _used_as_json(figures: Figures) -> dict[str, Any]:
-    cost = figures.cost
-    return {
-        "input_tokens": figures.input,
-        "output_tokens": figures.output,
-        "cache_read_tokens": figures.cache_read,
-        "cache_write_tokens": figures.cache_write,
-        "cost_usd": cost.usd,
-        "cost_kind": cost.kind,
-        "low_usd": cost.low_usd,
-        "high_usd": cost.high_usd,
-    }
+def used_as_json(figures: Figures) -> dict[str, Any]:
+    """Tokens and cost of some turns, by the names of all JSON."""
+    return {"tokens": tokens_as_json(figures), **cost_as_json(figures.cost)}
 
 
 def _key_as_json(by: By | None, key: GroupKey) -> dict[str, Any]:
@@ -225,9 +218,9 @@ def _key_as_json(by: By | None, key: GroupKey) -> dict[str, Any]:
 def figures_as_json(figures: Figures) -> dict[str, Any]:
     """The figures of some turns; null where nothing is known."""
     return {
-        "sessions": figures.sessions,
-        "turns": figures.turns,
-        **_used_as_json(figures),
+        "session_count": figures.sessions,
+        "turn_count": figures.turns,
+        **used_as_json(figures),
         "duration_ms": figures.duration_ms,
         "turns_without_tokens": figures.without_tokens,
         "turns_with_partial_tokens": figures.partial_tokens,
@@ -245,7 +238,7 @@ def tools_as_json(stats: ToolStats) -> dict[str, Any]:
             "calls": each.calls,
             "failed_calls": each.failed,
             "calls_without_result": each.without_result,
-            "sessions": each.sessions,
+            "session_count": each.sessions,
         }
         for each in stats.tools
     ]
@@ -253,11 +246,11 @@ def tools_as_json(stats: ToolStats) -> dict[str, Any]:
         "by": "tool",
         "since": iso(wanted.since),
         "until": iso(wanted.until),
-        "total": {
+        "sums": {
             "calls": sum(each.calls for each in stats.tools),
             "failed_calls": sum(each.failed for each in stats.tools),
             "calls_without_result": sum(each.without_result for each in stats.tools),
-            "sessions": stats.sessions,
+            "session_count": stats.sessions,
         },
         "groups": tools,
         "counted_earlier": stats.is_counted_earlier,

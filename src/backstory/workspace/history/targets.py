@@ -141,7 +141,7 @@ def as_json(branch: Branch) -> dict[str, Any]:
         "name": branch.names[0] if branch.names else None,
         "names": branch.names,
         "seq": branch.seq,
-        "turn": turn.uid,
+        "turn_uid": turn.uid,
         "prompt": turn.prompt,
         "depth": branch.depth,
         "agent": turn.agent,

@@ -10,7 +10,7 @@ from backstory import agents
 from backstory.ask import costs as stored_costs
 from backstory.ask.costs import of_turn, price_table
 from backstory.bounds import iso
-from backstory.derive.pricing import UNKNOWN
+from backstory.derive.pricing import UNKNOWN, cost_as_json
 from backstory.errors import AgentUnusable, UnknownAgent
 from backstory.lazy import lazy_module
 from backstory.runs.spool import RUNNING, WAITING, list_spools
@@ -160,11 +160,11 @@ def as_json(listed: ListedTurn) -> dict[str, Any]:
     """A turn as ``show --json`` prints it; of a live one also its state, and no place among the records."""
     turn, cost = listed.turn, listed.cost
     fields = {
-        "number": listed.number,
-        "uid": turn.uid,
+        "turn": listed.number,
+        "turn_uid": turn.uid,
         "seq": turn.first_seq if listed.live is None else None,
         "last_seq": turn.last_seq if listed.live is None else None,
-        "parent": turn.parent_uid,
+        "parent_turn_uid": turn.parent_uid,
         "parent_seq": turn.parent_seq,
         "agent": turn.agent,
         "model": turn.model,
@@ -177,11 +177,8 @@ def as_json(listed: ListedTurn) -> dict[str, Any]:
         "api_latency_ms": turn.api_latency_ms,
         "tokens": turn.tokens,
         "tokens_source": turn.tokens_source,
-        "cost_usd": cost.usd,
+        **cost_as_json(cost),
         "cost_source": turn.cost_source,
-        "cost_kind": cost.kind,
-        "low_usd": cost.low_usd,
-        "high_usd": cost.high_usd,
     }
     if listed.live is not None:
         return fields | {"live": listed.live, "pid": listed.pid}

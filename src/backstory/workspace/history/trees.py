@@ -9,7 +9,7 @@ from msgspec import Struct
 from backstory.ask import costs as stored_costs
 from backstory.bounds import iso
 from backstory.conversation.tree import Tree, diff
-from backstory.derive.pricing import UNKNOWN, total
+from backstory.derive.pricing import UNKNOWN, cost_as_json, total
 from backstory.store.tables import branches as stored_branches
 from backstory.workspace.history.targets import branches
 
@@ -120,8 +120,8 @@ def _side(target: Target, tree: Tree[TreeTurn], alone: list[Span]) -> ComparedBr
 def head_as_json(tree: SessionTree) -> dict[str, Any]:
     """The session, and where its next prompt goes, as ``tree --json`` prints them."""
     session, current = tree.located.session, tree.current
-    at = None if current is None else {"turn": current.uid, "seq": current.seq}
-    return {"session": session.shown_number, "uid": session.uid, "name": session.shown_name, "current": at}
+    at = None if current is None else {"turn_uid": current.uid, "seq": current.seq}
+    return tree.located.keys | {"number": session.shown_number, "name": session.name or None, "follows": at}
 
 
 def turns_as_json(whole: SessionTree) -> Iterator[dict[str, Any]]:
@@ -131,10 +131,10 @@ def turns_as_json(whole: SessionTree) -> Iterator[dict[str, Any]]:
         tips = whole.tips.get(turn.uid, ())
         parent, cost = whole.tree.parent(turn.uid), whole.costs.get(turn.uid, UNKNOWN)
         yield {
-            "uid": turn.uid,
+            "turn_uid": turn.uid,
             "seq": turn.first_seq,
             "last_seq": turn.last_seq,
-            "parent": None if parent is None else parent.uid,
+            "parent_turn_uid": None if parent is None else parent.uid,
             "parent_seq": None if parent is None else turn.parent_seq,
             "depth": depths[turn.uid],
             "agent": turn.agent,
@@ -143,10 +143,7 @@ def turns_as_json(whole: SessionTree) -> Iterator[dict[str, Any]]:
             "started": iso(turn.started),
             "ended": iso(turn.ended),
             "outcome": turn.outcome,
-            "cost_usd": cost.usd,
-            "cost_kind": cost.kind,
-            "low_usd": cost.low_usd,
-            "high_usd": cost.high_usd,
+            **cost_as_json(cost),
             "current": whole.current is not None and whole.current.uid == turn.uid,
             "on_current_branch": turn.uid in whole.on_path,
             "leaf": next((each.number for each in tips if each.number is not None), None),
@@ -157,7 +154,7 @@ def turns_as_json(whole: SessionTree) -> Iterator[dict[str, Any]]:
 
 def comparison_as_json(comparison: Comparison) -> dict[str, Any]:
     """Two branches as ``diff --json`` prints them."""
-    fork = None if comparison.fork is None else {"turn": comparison.fork.uid, "seq": comparison.fork.seq}
+    fork = None if comparison.fork is None else {"turn_uid": comparison.fork.uid, "seq": comparison.fork.seq}
     return {"fork": fork, "left": _side_as_json(comparison.left), "right": _side_as_json(comparison.right)}
 
 
@@ -166,14 +163,11 @@ def _side_as_json(side: ComparedBranch) -> dict[str, Any]:
 
     located, point = side.target.located, side.target.point
     return {
-        "session": located.label,
-        "uid": located.session.uid,
+        **located.keys,
         "seq": point.seq,
-        "turn": point.uid,
-        "turns": [turn.uid for turn in side.turns],
+        "turn_uid": point.uid,
+        "turn_uids": [turn.uid for turn in side.turns],
         "records": [records.as_json(each) for each in side.records],
         "files": [{"path": name, "action": action} for name, action in side.files.items()],
-        "cost_usd": side.cost.usd,
-        "cost_kind": side.cost.kind,
-        "low_usd": side.cost.low_usd,
+        **cost_as_json(side.cost),
     }

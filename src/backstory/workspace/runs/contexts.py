@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from backstory.conversation.board import NO_OFFER, Offer
 from backstory.conversation.context import build_context, context_prefix, with_offer
+from backstory.ids import session_keys
 from backstory.store.tables import compactions
 
 if TYPE_CHECKING:
@@ -110,16 +111,16 @@ def _state(from_end: int, is_covered: bool, context: Context) -> State:
 def as_json(context: SessionContext) -> dict[str, Any]:
     """A context as ``context --json`` prints it."""
     fields = {
-        "uid": context.uid,
+        **session_keys(context.uid),
         "context": context.text,
         "chars": len(context.text),
         "prefix_chars": context.prefix_chars,
         "budget": context.budget,
-        "turns": context.turns,
+        "turn_count": context.turns,
         "turns_left_out": context.turns_left_out,
         "turns_in_brief": context.turns_in_brief,
         "results_left_out": context.results_left_out,
-        "summary": _summary_fields(context.summary),
+        "compaction": _summary_fields(context.summary),
         "board": list(context.board),
     }
     return fields if context.explained is None else fields | {"explained": context.explained}

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from backstory.bounds import iso
 from backstory.errors import NotQueued, SessionAmbiguous, SessionNotFound
+from backstory.ids import session_keys
 from backstory.runs.queued import queued_prompts
 from backstory.store.tables.queue import Queue, QueuedKind
 from backstory.workspace.runs.session_runs import SessionRuns
@@ -44,7 +45,7 @@ def as_json(listed: ListedPrompt) -> dict[str, Any]:
     """A queued prompt as ``queue list --json`` prints it."""
     prompt = listed.prompt
     return {
-        "id": prompt.uid, "kind": prompt.kind.value, "session": listed.session, "uid": prompt.session_uid,
+        "id": prompt.uid, "kind": prompt.kind.value, **session_keys(prompt.session_uid, listed.session),
         "text": prompt.content, "queued": iso(prompt.queued), "options": msgspec.to_builtins(prompt.options),
         "held": listed.is_held,
     }  # fmt: skip

@@ -11,6 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from backstory import model
+from backstory.derive.pricing import cost_as_json
+from backstory.ids import session_keys
 from backstory.runs.stream import Shown
 from backstory.store.tables.queue import QueuedKind
 
@@ -184,10 +186,10 @@ def as_json(event: RunEvent) -> list[dict[str, Any]]:
     """An event as the lines of ``run --json``, each whole. Parts of an answer, waiting and sentences are for people."""
     match event:
         case Queued(prompt=prompt):
-            names = {"kind": "Queued", "session": event.session, "uid": prompt.session_uid, "turn": prompt.uid}
+            names = {"kind": "Queued", **session_keys(prompt.session_uid, event.session), "turn_uid": prompt.uid}
             return [{**names, "what": prompt.kind, "position": event.position}]
         case Started(prompt=prompt) if prompt is not None:
-            return [{"kind": model.UserMessage.kind, "content": prompt.content, "turn": prompt.uid}]
+            return [{"kind": model.UserMessage.kind, "content": prompt.content, "turn_uid": prompt.uid}]
         case Shown():
             return [_event_fields(each) for each in event.events if not isinstance(each, model.Complete)]
         case Steered():
@@ -195,19 +197,23 @@ def as_json(event: RunEvent) -> list[dict[str, Any]]:
         case Ended():
             return [_ended_fields(event)]
         case Compacting():
-            names = {"kind": "Compacting", "session": event.session.shown_number or "", "uid": event.session.uid}
+            names = {"kind": "Compacting", **_keys(event.session)}
             return [{**names, "agent": event.agent, "step": event.step, "steps": event.steps}]
         case SummaryMade():
-            return [{"kind": "Compacted", "session": event.session.shown_number or "", **compacted_fields(event)}]
+            return [{"kind": "Compacted", **compacted_fields(event)}]
         case Continued():
-            return [{"kind": "Continued", "session": event.session.shown_number or "", "turn": event.stopped.uid}]
+            return [{"kind": "Continued", **_keys(event.session), "turn_uid": event.stopped.uid}]
     return []
+
+
+def _keys(session: Session) -> dict[str, Any]:
+    return session_keys(session.uid, session.shown_number)
 
 
 def compacted_fields(event: SummaryMade) -> dict[str, Any]:
     """Return the result of a compaction, as ``compact --json`` prints it."""
     return {
-        "uid": event.session.uid,
+        **_keys(event.session),
         "after_seq": event.after_seq,
         "summary": event.summary,
         "exchanges": event.exchanges,
@@ -229,19 +235,15 @@ def _ended_fields(event: Ended) -> dict[str, Any]:
     session, turn, cost = event.session, event.turn, event.cost
     fields = {
         "kind": model.Complete.kind,
-        "session": session.shown_number or session.uid,
-        "uid": session.uid,
-        "turn": turn.uid,
+        **_keys(session),
+        "turn_uid": turn.uid,
         "outcome": turn.outcome,
         "success": turn.outcome == model.Outcome.COMPLETED,
         "error": event.error,
         "agent": turn.agent,
         "model": turn.model,
         "duration_ms": turn.duration_ms,
-        "cost_usd": cost.usd,
-        "cost_kind": cost.kind,
-        "low_usd": cost.low_usd,
-        "high_usd": cost.high_usd,
+        **cost_as_json(cost),
         "tokens": turn.tokens,
         "tools": event.tools,
     }
@@ -251,6 +253,6 @@ def _ended_fields(event: Ended) -> dict[str, Any]:
         fields |= {"context_used": event.meter.used, "context_limit": event.meter.limit}
     if (whole := event.whole) is not None:
         fields |= {"session_duration_ms": whole.duration_ms, "session_cost_usd": whole.cost.usd}
-    refused = [{"tool": call.tool_name, "input": call.input} for call in event.refused]
+    refused = [{"tool_name": call.tool_name, "input": call.input} for call in event.refused]
     context = {"context_chars": event.context_chars, "context_max": event.context_max, "board": list(event.offered)}
     return {**fields, "refused": refused, **context}

@@ -11,6 +11,7 @@ import msgspec
 
 from backstory.bounds import iso
 from backstory.errors import BackstoryError
+from backstory.ids import session_keys
 from backstory.runs import compactor
 from backstory.runs.lock import host, is_held
 from backstory.runs.queued import queued_prompts
@@ -31,17 +32,17 @@ def as_json(run: ListedRun) -> dict[str, Any]:
     """A run as ``ps --json`` prints it."""
     owner = run.owner
     return {
-        "session": run.session,
+        **({"uid": None, "label": None} if run.session is None else session_keys(run.session, run.number)),
         "number": run.number,
         "name": run.name,
-        "turn": run.turn,
+        "turn_uid": run.turn,
         "agent": run.agent,
         "state": run.state,
         "pid": run.pid,
         "owner": None if owner is None else {
             "pid": owner.pid, "host": owner.host, "started": iso(owner.started), "heartbeat": iso(owner.heartbeat),
         },
-        "queued": run.queued,
+        "queued_count": run.queued,
         "started": iso(run.started),
         "cwd": run.cwd,
         "prompt": run.prompt,

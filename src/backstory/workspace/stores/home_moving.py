@@ -69,8 +69,8 @@ class MovedHome(Struct, frozen=True, kw_only=True):
 def as_json(moved: MovedHome) -> dict[str, Any]:
     """A move as ``migrate-home --json`` prints it."""
     return {
-        "from": str(moved.source), "to": str(moved.to), "moved": list(moved.moved), "bytes": moved.bytes,
-        "skipped": list(moved.skipped), "left": list(moved.left), "symlink": moved.is_link,
+        "from": str(moved.source), "to": str(moved.to), "moved_paths": list(moved.moved), "bytes": moved.bytes,
+        "skipped_paths": list(moved.skipped), "left_paths": list(moved.left), "symlink": moved.is_link,
         "served": [{"agent": agent, "path": path} for agent, path in moved.served],
     }  # fmt: skip
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import IO, TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
 
 from backstory.errors import StoreBusy, in_words, is_for_one_only
 from backstory.exchange import replication
 from backstory.exchange.imported import Came
+from backstory.ids import session_keys
 from backstory.ingest.import_folder import staging
 from backstory.ingest.json_import import Damaged, JsonImport
 from backstory.store.intake import ingesting
@@ -111,5 +111,9 @@ def _take(store: Store, staged: Staging, uid: str, path: Path, done: Imported) -
 
 def as_json(done: Imported) -> dict[str, object]:
     """Return the result as ``backstory import --json`` prints it."""
-    found: dict[str, object] = msgspec.to_builtins(done)
-    return found
+    return {
+        "file": done.file, "session_count": done.sessions, "has_bytes": done.bytes, "redacted": done.redacted,
+        "trusted": done.trusted, "came": done.came, "removed_count": done.removed, "board_items": done.board_items,
+        "failed": [session_keys(each.session) | {"reason": each.reason} for each in done.failed],
+        "damaged": done.damaged,
+    }  # fmt: skip

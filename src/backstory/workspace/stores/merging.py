@@ -24,6 +24,7 @@ from backstory.errors import (
     StoreNotFound,
 )
 from backstory.exchange import merging, replication
+from backstory.ids import session_keys
 from backstory.ingest.reindex import reindex
 from backstory.projects import git
 from backstory.projects.registry import file_at
@@ -81,13 +82,13 @@ def as_json(merged: Merged) -> dict[str, Any]:
         "other": _as_text(merged.other),
         "trusted": merged.is_trusted,
         "sessions": [_session_as_json(each) for each in merged.sessions],
-        "removed": merged.removed,
+        "removed_uids": merged.removed,
         "went_on_there": merged.plan.went_on,
         "went_on_here": merged.plan.stay,
-        "left_out": merged.plan.left_out,
+        "left_out_uids": merged.plan.left_out,
         "board_items": merged.board_items,
-        "queued": [
-            {"session": each.session_uid, "kind": str(each.kind), "prompt": each.content, "queued": iso(each.queued)}
+        "prompts": [
+            {**session_keys(each.session_uid), "kind": str(each.kind), "text": each.content, "queued": iso(each.queued)}
             for each in merged.queued
         ],
         "problems": merged.problems,
@@ -101,14 +102,16 @@ def _as_text(path: Path) -> str:
 
 def _session_as_json(session: MergedSession) -> dict[str, Any]:
     return {
-        "session": session.uid,
+        **session_keys(session.uid, None if session.number is None else f"S{session.number}"),
         "number": None if session.number is None else f"S{session.number}",
         "number_there": None if session.their_number is None else f"S{session.their_number}",
         "is_new": session.is_new,
         "turns_new": session.turns_new,
         "turns_replaced": session.turns_replaced,
         "turns_removed": session.turns_removed,
-        "records": [{"first_there": each.first, "last_there": each.last, "first": each.here} for each in session.moved],
+        "moved_records": [
+            {"first_there": each.first, "last_there": each.last, "first": each.here} for each in session.moved
+        ],
     }
 
 

@@ -1,0 +1,369 @@
+"""The one meaning of each key of JSON."""
+
+from __future__ import annotations
+
+TEXTS = """
+about: what a finding is about
+action: what is done: `add`, `update`, `remove`, `none` of settings; `create`, `edit`, `read`, `delete` of a file
+added_lines: the lines that an edit adds
+after_seq: the last record that a summary covers
+agent: the agent, by its name
+agents: the agents of a session, by name
+all_input_tokens: tokens of input, those from caches included
+answer: the last text of the model
+api_latency_ms: the time that the model took
+as_of: when it was named first, which is how old its state is
+as_text: records that are written as text
+asked: the last prompt that asked for work
+asked_at: when that was
+at: when it happened
+at_least: true where the counts are lower bounds
+author: who wrote it: a person of a commit, an agent of a board's item
+authored: when a commit was written
+because: why a line is likely that session's: `edit`, `trailer`, `hour`, `shell`
+board: the names of the board's items that a prompt is offered
+board_items: items of boards that came, changed or went
+boards: boards, each with `item_count`
+branch: the git branch
+branches: branches of a session's tree
+budget: the most characters that a context may have
+by: what groups are by
+by_agent: figures of each agent
+by_day: figures of each day
+by_model: figures of each model
+by_repository: figures of each repository
+by_session: figures of each session
+bytes: the length of a file or of what was moved
+bytes_after: the length of the stores afterwards
+bytes_before: the length of the stores before
+bytes_read: bytes of logs that were read
+cache_read: tokens that a cache gave
+cache_read_tokens: tokens of input that a cache gave, in all turns of the report
+cache_write: tokens that a cache took
+cache_write_1h: the part of `cache_write` that a cache holds for an hour
+calls: calls of a tool
+calls_without_result: calls whose result never came
+came: uids of imported sessions, by what was done with them
+changed: when an item was written last
+char_len: characters of the whole event
+chars: characters
+checked: how much was checked, by kind
+checks: the last run of tests, build and so on
+children: sessions that were begun from this one
+columns: the columns of a query
+command: a command as a list of words
+command_line: a command as it was typed
+commit: the commit that a report is about
+commits: how many commits were made
+committed: when a commit was committed
+compaction: the summary that a context begins with
+compaction_id: the number of a summary in its store
+compactions: summaries within what is shown
+companions: files beside a log
+companions_read: files beside logs that were new or changed
+complete: true if nothing failed
+completed: true if the last turn ended well
+computed_usd: the part of a cost that was computed from tokens
+conflict: true if the home store knows this uid from another place
+content: the text of a prompt or item
+context: the text that carries a session into a run
+context_chars: characters of the context that a run was sent
+context_limit: characters of context from which a summary is made
+context_max: the most characters of a context
+context_percent: `context_used` of `context_limit`, in percent
+context_used: characters of context since the last summary
+converted: records that are written in the agent's own form
+copies: sessions that hold copies of what was deleted
+copy: true if a hit is in a copied turn
+cost_kind: how a cost is known: `exact`, `computed`, `lower bound`, `included`, `unknown`
+cost_source: where a turn's cost is from
+cost_usd: the cost in dollars, where it is known
+count: how often: a tip's pattern; sessions begun since an item was written
+counted_earlier: true where an earlier version counted some of it
+counts: how many the store has of each kind; null where counting takes too long
+created: when it was made
+current: true of the turn or branch that the next prompt follows
+cwd: the folder that it ran in
+damaged: sessions of a file that are damaged
+day: the day of a group
+deleted: turns that are deleted for good
+depth: how many turns are before it on its branch
+description: the first line of an item
+diff: the change of a file
+dropped_count: queued prompts that were dropped
+dropped_prompts: queued prompts that were dropped with their sessions
+duration_ms: how long it took
+edits: the changes of a settings file
+elapsed_ms: how long a query took
+ended: when a turn ended
+env: the variables that a client gives the server
+error: why it failed
+errors: what could not be read, each with `reason`
+estimated_ms: about how much time a tip is worth
+estimated_usd: about how many dollars a tip is worth
+event_count: events of a session
+events: events, in order; of `show -f` one a line
+events_new: new events of an import
+evidence: the places where a finding shows
+exact: true if written byte for byte as the other tool does
+exact_usd: the part of a cost that agents reported
+exchanges: prompts with their answers that a summary covers
+explained: each turn of the branch, and whether it is sent; of `ingest` sentences
+exports: the files of an export of several sessions
+failed: sessions that were not imported, each with `reason`
+failed_calls: calls that failed
+fate: what a record becomes: `kept`, `converted`, `as_text`, `left_out`
+file: the path of a file that is read or written
+file_reason: why that file
+files: files, each with `path`
+findings: what went wrong more than once
+first: the first line or record of a range
+first_prompt: the first prompt
+first_seq: the first record of a result that is named
+folder: a folder
+follows: the record that the next prompt follows
+fork: where two branches part
+format: the form of an export
+found: the program of an agent
+from: the folder that was moved
+from_elsewhere: true if it came with a store that is not trusted
+gone_folders: folders that are gone, in which sessions wrote lines that no session here wrote
+groups: the same figures as `sums`, by group
+has_bytes: true if an export has the bytes of logs
+has_more: true if the list goes on
+hash: the hash of a commit
+heartbeat: when a runner last said that it lives
+held: true if it runs only when a person releases it
+high_usd: an estimate of what a lower bound may come to
+hit_count: how many hits there are
+hits: hits, the best first
+holder_label: the label of the session that holds the record
+holder_uid: the uid of the session that holds the records
+host: the host of a repository, or of a runner
+id: what `queue edit` and `queue drop` take
+in_force: true if contexts begin with this summary
+input: tokens of input; of a refused call what it was given
+instead: words that were searched for, by the word typed
+is_binary: true if a file is no text
+is_due: true if a summary is due
+is_generated: true if a file is generated
+is_live: true if an event is not stored yet
+is_log_there: true if the client's log is where it looks for it
+is_maker: true if the session made the commit
+is_merge: true if a commit has several parents
+is_new: true if it was not there before
+is_stored: true if a summary was stored
+item_count: items of a board
+items: items of a board
+items_max: the most items of a board
+kept: records that are written as they were
+kept_exchanges: exchanges that stay beside a summary
+key: the name of a setting, or of a commit's trailer
+kind: the kind: of an event, a prompt, a point, a check
+label: a session, as every command takes it
+largest_input: tokens of the largest request
+last: the last line of a range
+last_active: when it was last active
+last_cost_usd: the cost of the last turn
+last_duration_ms: how long the last turn took
+last_seq: the last record
+leaf: the number of a branch
+left: the first branch that is compared
+left_out: how many are left out
+left_out_uids: sessions that a merge left out
+left_paths: files that are not ours, so that they stayed
+likely: lines that are likely a session's
+limit: characters of context from which a summary is made
+line: the number of a line
+listed_new: new sessions, without subagents
+listed_updated: changed sessions, without subagents
+live: the state of a turn that runs, or waits to be stored
+log: the path of the log
+logs: the logs that were restored
+logs_read: logs that were read
+logs_seen: logs that were found
+low_usd: what a cost is at least, in dollars
+marks: where the words are in a snippet: start and end
+masked: how often something was masked, by its shape
+meaning: what a setting is for
+model: the model, as the agent names it
+moved: a folder that was moved
+moved_paths: files that were moved
+moved_records: records that have other numbers here
+moves: folders that were moved
+name: the name that a person gave it
+names: the names of a branch
+names_session: true if a trailer names a session
+native_id: the id that the agent gave it
+near: true if the words are there in another form only
+near_sessions: sessions with similar words
+not_covered: sessions that are not indexed yet
+not_read: logs of agents that are not read, by agent
+not_understood: logs that nobody understands, each with `reason`
+number: `S1`: the number of a session in its project
+number_there: its number in the other store
+ok: true if it is well
+on_current_branch: true of a turn that the next prompt follows, at once or not
+open: what is left to do
+options: the options of a queued prompt
+origin: what sets a setting
+original: where a log once was
+other: the other store
+outcome: how a turn ended: `completed`, `failed`, `cancelled`, `crashed`
+outdated: true if the index is of an earlier version
+output: tokens of output
+owner: the runner of a session
+parent_seq: the record of the turn that this one follows
+parent_turn_uid: the turn that this one follows
+parent_uid: the session that this one belongs to
+part: the part of its record
+path: the path of a file
+paths: files that were changed
+paths_elsewhere: files outside the project that were changed
+pattern: the pattern of a tip
+pid: a process
+places: repositories and folders, the last active first
+points: prompts, decisions and commits
+position: the place in a queue
+prefix_chars: characters before a prompt
+problem: why it could not be done
+problems: what is wrong, in sentences
+project: the folder of a project
+project_name: the name of a project on screens
+prompt: the prompt, as it was typed
+prompts: prompts: queued, or of a recap
+proposals: lines that an instruction file lacks
+query: the words that were searched for
+queued: when a prompt was queued
+queued_count: prompts that wait
+read_count: how often an item was read
+reason: why, in a sentence
+reasoning: tokens of thinking
+records: records, each with `seq`
+redacted: true if an export was masked
+reduced: what a form has no place for, and how often
+refs: pull requests, issues and commits that are named
+refused: calls that were refused
+relation: how a session belongs to its parent
+relaxed: true if fewer words were asked for
+remark: a sentence
+remarks: sentences
+removed: when a turn was removed
+removed_count: sessions that were removed
+removed_items: items that were removed
+removed_lines: the lines that an edit removes
+removed_turns: turns that were removed
+removed_uids: sessions that were removed
+report: what becomes of each record
+repository: the repository, as its remote names it
+restored: turns that were shown again
+results: commits and pull requests
+results_left_out: results that a context leaves out
+resume_command: the command that continues it, as a line
+retention: what a summary still names of what it covers
+rewound: true if the agent went back before it
+right: the second branch that is compared
+role: who speaks: `user`, `assistant`, `tool`
+row_counts: rows of a file, by kind
+rows: rows, each a list in the order of `columns`
+rule: the rule of a finding
+runs: runs; of a file ranges of lines
+scope: the kind of text of a hit; of settings `user` or `project`
+score: how well a hit fits
+sent: true if a turn is sent
+seq: a record: `@12` of a session
+seqs: records
+served: settings that still have the old folder
+session: a session
+session_cost_usd: the cost of all turns of the session
+session_count: how many sessions
+session_duration_ms: how long all turns of the session took
+sessions: sessions, each with `uid` and `label`
+sessions_derived: sessions that were derived again
+sessions_gone: sessions whose logs are gone
+sessions_new: new sessions, with subagents
+sessions_updated: changed sessions, with subagents
+set: the line for your shell
+settings: settings
+sha256: the hash of a file
+show: the command that shows the turn
+shown_in: the session that shows a copied turn
+since: the beginning of the time that was asked for
+skipped_paths: files that the new folder has already
+snippet: the text around a hit
+src: who wrote an item: `user` or `agent`
+started: when it began
+state: the state of a run
+status: whether work is done, open or stuck
+stop_reason: why the model stopped
+stopped: true if a search took too long
+store: the path of a store
+strength: how it is known who wrote lines: `wrote it`, `likely`, `no session`
+subagent_uid: the subagent whose record it is
+subagents: sessions that this one started
+subagents_usd: what subagents cost
+subject: the first line of a commit
+success: true if the turn ended well
+summaries: summaries of a session
+summaries_without_cost: summaries whose cost is unknown
+summaries_without_tokens: summaries whose tokens are unknown
+summarized_exchanges: exchanges that a summary covers
+summary: the text of a summary
+summary_count: how many summaries
+summary_sums: tokens and cost of summaries
+sums: the figures of all that was asked for
+symlink: true if a link was left in the old place
+target: the file, commit or pull request that was asked for
+text: a text
+tips: tips, those that cost most first
+title: the title in a line
+to: the folder it was moved to
+tokens: the tokens of a turn, or of several: `input`, `output`, `cache_read`, `cache_write`
+tokens_source: where a turn's tokens are from
+tool: the name of a tool
+tools: calls of tools
+total: how long the whole list is
+total_tokens: tokens read and written, caches included
+totals: how many there are
+trailers: lines of a commit's message that name an agent
+truncated: true if there is more
+trusted: true if it was trusted
+turn: a turn: its number in the session, from 1
+turn_count: how many turns
+turn_seq: the record of the turn's prompt
+turn_uid: the uid of a turn
+turn_uids: turns, by uid
+turns: turns, in order
+turns_in_brief: turns of which a context has a short form
+turns_left_out: turns that a context leaves out
+turns_new: turns that are new here
+turns_removed: turns that were removed here
+turns_replaced: turns that have a longer copy now
+turns_with_partial_tokens: turns of which a count is missing
+turns_without_cost: turns whose cost is unknown
+turns_without_duration: turns whose time is unknown
+turns_without_tokens: turns whose tokens are unknown
+type: `pr`, `issue` or `commit`
+uid: the uid of a session
+uids: sessions, by uid
+undated_turns: turns that were left out because they have no time
+undone: true if it was undone
+unknown_records: records that nobody understands, by kind
+unnamed: the name that was removed
+until: the end of the time that was asked for
+value: a value: of a setting, a trailer, a ref
+was_running: true if a run was stopped
+was_summarising: true if a summary was stopped
+went_on_here: sessions that went on here alone
+went_on_there: sessions that went on there alone
+what: what was queued: `steer` or `followup`
+why: why, in a few words
+without_session: lines that no session wrote
+words: the words that were typed, run or found
+written: true if the file is written
+wrong: why a setting cannot be used
+wrote: lines that a session wrote
+"""
+MEANINGS = dict(line.split(": ", 1) for line in TEXTS.strip().splitlines())
+UNSEEN = {"remark"}
+"""Keys that no small machine prints: ``show -f`` explains with it that it waits for another process."""
