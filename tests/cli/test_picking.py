@@ -36,13 +36,13 @@ def opened(shell: Shell, *words: str, **how: Any) -> OnTerminal:
     return OnTerminal(words, shell.cwd, shell.environ, **how)
 
 
-def put(shell: Shell, *prompts: str, begin: int = 0) -> None:
+def put(shell: Shell, *prompts: str, begin: int = 0, is_ingested: bool = True) -> None:
     for n, prompt in enumerate(prompts, begin):
         path = shell.home / claude_log(f"log-{n}")
         path.parent.mkdir(parents=True, exist_ok=True)
         records = (claude_line("user", f"u{n}", prompt), claude_line("assistant", f"a{n}", f"answer {n}"))
         path.write_bytes(lines(*(each.replace(b'"s"', f'"log-{n}"'.encode()) for each in records)))
-    assert shell("ingest").code == 0
+    assert not is_ingested or shell("ingest").code == 0
 
 
 def uid_of(shell: Shell, prompt: str) -> str:
@@ -148,6 +148,55 @@ def test_a_terminal_that_cannot_be_painted_gets_a_plain_list(birds: Shell) -> No
     with OnTerminal(["list", "--all", "--print"], birds.cwd, environ) as terminal:
         assert "TERM is dumb" in terminal.end()
         assert terminal.process.returncode == 2
+
+
+# backstory alone ------------------------------------------------------------------------------------------------------
+
+
+def test_backstory_alone_opens_the_picker_of_this_project(birds: Shell) -> None:
+    with opened(birds) as terminal:
+        terminal.until_seen("No sessions of work yet; the newest of every project:", "the heron")
+        terminal.type("answer")
+        terminal.until_seen("3 in texts")
+        terminal.type("\x1b")
+        assert terminal.ended() == (130, "")
+
+
+def test_backstory_alone_prints_the_newest_sessions_where_no_screen_can_be_painted(birds: Shell) -> None:
+    piped = birds()
+    assert (piped.code, piped.out, "No sessions of" in piped.err) == (0, "", True)
+    with OnTerminal([], birds.cwd, birds.environ | {"TERM": "dumb"}) as terminal:
+        assert terminal.end() == piped.err
+        assert terminal.process.returncode == 0
+
+
+def test_where_there_is_nothing_it_is_said_what_to_do(bare: Shell) -> None:
+    for words, code in (((), 0), (("list", "-i"), 130)):
+        with opened(bare, *words, width=400) as terminal:
+            shown = terminal.end()
+        assert (terminal.process.returncode, "\x1b[" in shown) == (code, False)
+        assert ("Nothing was imported yet" in shown, "backstory run PROMPT" in shown) == (True, True)
+
+
+def test_a_few_logs_are_imported_before_the_first_picker(bare: Shell) -> None:
+    put(bare, "the heron", is_ingested=False)
+    with opened(bare, "list", "--all", "-i") as terminal:
+        terminal.until_seen("the heron")
+        assert "Imported 1 log" in terminal.shown
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_many_logs_are_imported_if_a_person_agrees(bare: Shell, answer: str) -> None:
+    put(bare, f"the heron {'x' * 5_000_000}", is_ingested=False)
+    with opened(bare) as terminal:
+        terminal.until("Import them now? [y/N]: ")
+        terminal.type(f"{answer}\n")
+        if answer == "y":
+            terminal.until_seen("the heron", "Esc leave")
+            assert "1 session" in terminal.shown.partition(OPENED)[0]
+            return
+        assert "Nothing was imported yet" in terminal.end()
+    assert (terminal.process.returncode, bare.store.exists()) == (0, False)
 
 
 # what is hostile ------------------------------------------------------------------------------------------------------

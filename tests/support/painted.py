@@ -1,6 +1,6 @@
 """A terminal's screen, as far as the picker uses one: text at places, cleared lines, the other screen. Nothing else.
 
-A sequence that it does not know fails, so that none leaves the picker unseen.
+On the other screen a sequence that it does not know fails, so that none leaves the picker unseen.
 """
 
 from __future__ import annotations
@@ -59,15 +59,17 @@ class Painted:
                     self._lines = self._empty()
             case ("", "H"):
                 there = [int(each or 1) for each in numbers.split(";")]
-                self.at = there[0] - 1, there[1] - 1
+                self.at = min(there[0], self.rows) - 1, there[1] - 1
             case ("", "J"):
                 self._lines = self._empty()
             case ("", "K"):
                 self._lines[row] = [" "] * self.columns
             case ("", "m"):
                 self.styles.add(numbers)
-            case _:
+            case _ if self.modes.get("1049"):
                 raise AssertionError(f"an unknown sequence: {private}{numbers}{name}")
+            case _:
+                return
 
     def _put(self, text: str) -> None:
         row, column = self.at

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from backstory.ask import cost_bounds, costs
 from backstory.derive.naming import folded
@@ -175,3 +176,28 @@ def test_a_sort_that_there_is_not_is_refused_with_those_that_there_are(place: Pl
     place.talk(place.project_store, "one")
     with pytest.raises(UnknownValue, match=r"sort cannot be 'nope'.*cost, turns, time, tokens"):
         Reader(place).sessions(EVERYWHERE, Page(sort="nope"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", [5, 50])
+def test_a_page_is_read_in_the_order_of_the_index_however_small_it_is(place: Place, limit: int) -> None:
+    place.talk(place.home_store, "one")
+    db, asked = place.home_store.reader(), list[tuple[str, Any]]()
+
+    def noted(_: apsw.Cursor, sql: str, values: Any) -> bool:
+        asked.append((sql, values))
+        return True
+
+    db.exec_trace = noted
+    Reader(place).sessions(EVERYWHERE, Page(limit=limit))
+    db.exec_trace = None
+    ((sql, values),) = [each for each in asked if each[0].startswith("with keyed")]
+    plan = [str(row[3]) for row in db.execute(f"explain query plan {sql}", values)]
+    assert "SCAN s USING INDEX idx_sessions_active" in plan
+
+
+def test_a_page_whose_list_is_not_to_be_counted_is_the_same_page(place: Place) -> None:
+    for n in range(4):
+        place.talk(place.project_store, f"number {n}")
+    counted, other = (Reader(place).sessions(EVERYWHERE, Page(limit=2, counts=each)) for each in (True, False))
+    assert (counted.total, other.total) == (4, 2)
+    assert replace(other, total=4) == counted

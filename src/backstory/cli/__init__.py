@@ -183,7 +183,7 @@ def cli(
     or_run: bool,
     trust: bool,
 ) -> None:
-    """Run a command, send the messages of --steer and --followup, or list the newest sessions of this project."""
+    """Run a command, send the messages of --steer and --followup, or pick a session of this project."""
     from backstory.cli.app import App
 
     has_texts = bool(steer or followup)
@@ -204,9 +204,9 @@ def cli(
     elif ctx.invoked_subcommand is None:
         if name or wanted or or_run or trust:
             raise click.UsageError("--name, --session, --or-run and --trust need --steer or --followup here.")
-        from backstory.cli.commands.list_command import print_overview
+        from backstory.cli.commands.list_command import open_overview
 
-        print_overview(ctx.obj)
+        ctx.exit(open_overview(ctx.obj))
 
 
 def _current_folder() -> Path:

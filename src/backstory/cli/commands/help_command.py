@@ -225,7 +225,7 @@ def first_page(width: int) -> str:
     formatter.write_paragraph()
     with formatter.indentation():
         formatter.write_text(ABOUT)
-        formatter.write_text("Without a command: the newest sessions of this project.")
+        formatter.write_text("Without a command: pick a session of this project.")
     if formatter.width < SIDE_BY_SIDE_COLUMNS_LEAST:
         _write_groups(formatter, {title: {name: COMMANDS[name] for name in names} for title, names in FRONT.items()})
     else:

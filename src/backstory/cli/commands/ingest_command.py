@@ -54,6 +54,11 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, wat
     if watch:
         _follow(app, only, explain=explain, as_json=as_json)
         return
+    import_logs(app, only, explain=explain, as_json=as_json)
+
+
+def import_logs(app: App, only: Sequence[str] = (), *, explain: bool = False, as_json: bool = False) -> None:
+    """Import once, with a bar of progress, and print what was read."""
     others = {} if only else agents.logs_of_others(app.user_home)
     began = now_ms()
     report = app.workspace.ingest(_machine(app, only), output.talk, output.progress)

@@ -100,6 +100,19 @@ SESSIONS_SHOWN = 5
 NEXT_STEPS = ("all: backstory list", "find: backstory search WORDS", "help: backstory help")
 
 
+def open_overview(app: App) -> int:
+    """Open the picker for a person at a terminal, else print the newest sessions; returns the exit code."""
+    if not (sys.stdout.isatty() and output.can_paint()):
+        print_overview(app)
+        return 0
+    from backstory.cli.views.picking import pick
+
+    report_runs(app.reader)
+    report_elsewhere(app)
+    report_left_behind(app)
+    return pick(app, SessionFilter(), if_none=0)
+
+
 def print_overview(app: App) -> None:
     """Print the newest sessions of this project; where it has none why, and what to do."""
     app.bring_up_to_date()

@@ -93,7 +93,7 @@ def _status(state: State) -> str:
     waiting = "" if state.is_found and (state.is_listed or state.hits_only) else "…"
     if not state.words:
         return f"{place} · {waiting if state.total is None else output.counted(state.total, 'session')}"
-    hits = "" if state.found is None else f"{len(state.found.rows):,} in texts"
+    hits = "" if state.found is None else f"{len(state.found.rows):,}{'+' * state.found.has_more} in texts"
     titles = "" if state.hits_only or state.total is None else output.counted(state.total, "title")
     return " · ".join(filter(None, (place, titles, hits, waiting)))
 
@@ -195,6 +195,6 @@ def _preview(state: State) -> Iterator[str]:
 def _foot(state: State) -> str:
     if state.note:
         return output.style(output.one_line(state.note, state.columns), bold=True)
-    other = "this project" if state.is_everywhere else "every project"
+    other = "here" if state.is_everywhere else "all"
     keys = ("Enter show", "^R resume", "^O continue", f"Tab {other}", "F1 keys", "Esc leave")
     return output.style(next(output.fact_lines(keys, state.columns), ""), dim=True)

@@ -128,6 +128,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
     question: TextQuestion
     rows: tuple[PickRow, ...] = ()
+    has_more: bool = False
     note: str = ""
 
 

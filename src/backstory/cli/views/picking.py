@@ -59,6 +59,7 @@ NOTHING_CHOSEN = 130
 """As for everything that a person ended."""
 HITS_MOST = 50
 """The most hits that are listed."""
+EVERYWHERE = SessionFilter(everywhere=True)
 LOOK_S = 1.0
 """The time between two looks at whether a store changed."""
 PLAIN_UID = lazy_regex(r"[0-9A-Za-z]{8,64}")
@@ -84,15 +85,21 @@ def pick(
     sort: Sort | None = None,
     query: SearchQuery | None = None,
     prints: bool = False,
+    if_none: int = NOTHING_CHOSEN,
 ) -> int:
     """Let a person pick, then become the command for it; returns NOTHING_CHOSEN where nothing was picked.
 
     ``wanted``: the list, a title in which stands in the field. ``query``: hits alone are listed, of its text at first.
-    ``prints``: print the command instead. Raises what a first answer raises, before the screen is taken.
+    ``prints``: print the command instead. ``if_none``: returned where no session was ever imported, after saying what
+    to do. Raises what a first answer raises, before the screen is taken.
     """
     app.check_store()
     asked = Asked(app, wanted, sort, query)
     begun = _begun(asked, wanted, query)
+    if not begun.rows and not app.reader.count(EVERYWHERE):
+        if not _has_imported(app):
+            return if_none
+        begun = _begun(asked, wanted, query)
     with ExitStack() as held:
         terminal = held.enter_context(open_terminal(is_coloured=not app.environ.get("NO_COLOR")))
         ended = _picking(begun, terminal, held.enter_context(Background(asked, terminal.wake)))
@@ -103,6 +110,22 @@ def pick(
         _become(app, command)
     output.data(shlex.join(["backstory", *command]))
     return 0
+
+
+def _has_imported(app: App) -> bool:
+    """Import what there is for the first time, of much if a person agrees; False if there still is no session."""
+    is_behind = app.bring_up_to_date()
+    if is_behind and not app.reader.count(EVERYWHERE) and sys.stdout.isatty() and output.confirm("Import them now?"):
+        from backstory.cli.commands.ingest_command import import_logs  # once in the life of a store
+
+        import_logs(app)
+    if app.reader.count(EVERYWHERE):
+        return True
+    from backstory.cli.options import why_no_sessions
+
+    output.talk(why_no_sessions(app, EVERYWHERE))
+    output.talk("Help: backstory help")
+    return False
 
 
 def _begun(asked: Asked, wanted: SessionFilter, query: SearchQuery | None) -> State:
@@ -207,6 +230,9 @@ class Asked:
 
     def _listed(self, question: ListQuestion) -> Listed:
         wanted = replace(self._wanted, title=question.title or None, everywhere=question.everywhere)
+        if not wanted.everywhere and not wanted.is_narrow and not self.reader.count(wanted):
+            # To look for a page of them would be to look at every session of the machine.
+            return Listed(question=question)
         part = Page(limit=question.limit, after=question.after, before=question.before, sort=self._sort, counts=False)
         page = self.reader.sessions(wanted, part)
         now = self._app.workspace.now()
@@ -228,7 +254,7 @@ class Asked:
         answer = self.reader.search(replace(query, text=question.words, here=not question.everywhere), cancellation)
         now, hits = self._app.workspace.now(), answer.findings.excerpts
         rows = tuple(_hit_row(each, now) for each in hits if PLAIN_UID.fullmatch(each.session.uid))
-        return Found(question=question, rows=rows, note=_note(answer))
+        return Found(question=question, rows=rows, has_more=answer.findings.truncated, note=_note(answer))
 
     def _previewed(self, question: PreviewQuestion) -> Previewed:
         from backstory.cli.views import record_view  # the first screen is there without it

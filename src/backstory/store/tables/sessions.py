@@ -288,11 +288,12 @@ def _in_part(db: apsw.Connection, wanted: ListFilter, part: Part) -> list[tuple[
             values.append(at.last_active)
         elif is_range and not part.backwards:
             behind.append("last_active is null")
-    # What is counted of a session is counted of those on the page only.
+    # Counted are sessions on the page only. Of a limit that it knows to be small SQLite sorts all that there are.
     rows = db.execute(
         f"with keyed as (select s.id, {_SORTED_BY[part.sort] if part.sort else 'null'} as value, s.last_active, s.uid "
         f"from sessions s {_WITH_COST if part.bounds else ''} where {' and '.join(conditions)}), "
-        f"page as materialized (select * from keyed where {' and '.join(behind)} order by {order} limit ? offset ?) "
+        f"page as materialized (select * from keyed where {' and '.join(behind)} "
+        f"order by {order} limit ? + 0 offset ?) "
         f"select page.value, {_COLUMNS} from page cross join sessions s on s.id = page.id "
         "left join sessions p on p.id = s.parent_id "
         f"order by page.value {way}, s.last_active {way}, s.uid {way}",
