@@ -217,7 +217,7 @@ def test_without_any_session_it_is_said(bench: Bench) -> None:
     for command in (["tree"], ["scan"], ["branches"], ["checkout", "@1"], ["diff", "@1", "@2"]):
         done = bench.backstory(*command)
         assert done.returncode == 66
-        assert done.stderr.startswith("backstory: There is no session in ")
+        assert done.stderr.startswith("backstory: There are no sessions yet. ")
 
 
 def test_a_session_without_turns_has_nothing_to_list_which_is_no_failure(bench: Bench) -> None:
