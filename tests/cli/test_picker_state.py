@@ -221,6 +221,19 @@ def test_an_error_is_told_until_the_next_key() -> None:
     assert picked.lines[-1] == "3 logs are newer."
 
 
+def test_texts_that_cannot_be_searched_are_none_and_it_is_said_why() -> None:
+    picked = Picked(BIRDS, texts=lambda _: [row("hit", seq=1)]).press("heron")
+    asked = TextQuestion(words="heron", everywhere=False)
+    picked.now = state.answered(picked.now, Failed(question=asked, message="The index is off."))
+    assert (picked.listed, picked.now.is_found) == (["the heron"], True)
+    assert (picked.lines[-1], "0 in texts" in picked.lines[0]) == ("The index is off.", True)
+
+
+def test_a_field_has_an_end_however_much_is_pasted() -> None:
+    now = Picked(BIRDS).press("x" * 2_000_000, "y").now
+    assert (len(now.text), now.cursor) == (state.TEXT_MAX, state.TEXT_MAX)
+
+
 # the screen -----------------------------------------------------------------------------------------------------------
 
 
@@ -252,6 +265,22 @@ def test_a_line_of_the_list_has_what_there_is_room_for(columns: int) -> None:
     line = Picked(BIRDS, everywhere=True).resize(columns, 24).lines[1]
     project = ["acme/shop"] if columns >= 80 else []
     assert line.split() == [">", "✓", "yesterday", "claude", *project, "the", "heron"]
+
+
+def test_titles_stand_below_each_other_whatever_letters_are_before_them() -> None:
+    rows = [
+        PickRow(uid=f"{n:012}", title="TITLE", when=when, agent=agent, project=project)
+        for n, (when, agent, project) in enumerate(
+            [
+                ("yesterday", "claude", "acme/shop"),
+                ("1 Feb 2024", "codex", "レート制限"),
+                ("15:32", "エージェント", "🎉"),
+                ("", "", ""),
+            ]
+        )
+    ]
+    lines = Picked(rows, everywhere=True).resize(100, 24).lines[1:5]
+    assert len({output.columns(line[: line.index("TITLE")]) for line in lines}) == 1
 
 
 def test_a_match_is_seen_however_far_behind_it_stands() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import signal
 import termios
 from typing import TYPE_CHECKING
 
@@ -93,10 +94,12 @@ class Pty:
         self.ours, self.theirs = pty.openpty()
         self.terminal = Terminal(self.theirs, self.theirs, is_coloured=True)
 
-    def sent(self) -> str:
-        """What was sent since."""
-        os.set_blocking(self.ours, False)
-        return os.read(self.ours, 65536).decode()
+    def sent(self, end: str = "\x1b[?25h") -> str:
+        """What was sent since, to an end; by default to that of a painting."""
+        seen = b""
+        while not seen.endswith(end.encode()):
+            seen += os.read(self.ours, 65536)
+        return seen.decode()
 
 
 @pytest.fixture
@@ -117,7 +120,7 @@ def test_only_lines_that_differ_are_painted(opened: Pty) -> None:
 
 def test_nothing_of_a_line_acts_but_its_style(opened: Pty) -> None:
     with opened.terminal as terminal:
-        opened.sent()
+        opened.sent("\x1b[2J")
         terminal.paint(["\x1b[2J\x07\x9b1m\n\t\u202e" + output.style("x", fg="red"), "<4af0" * 5], 3)
         sent = opened.sent()
     assert r"\x1b[2J\x07\x9b1m  \u202e" in sent
@@ -133,7 +136,7 @@ def test_the_modes_are_given_back_also_after_a_fault(opened: Pty) -> None:
         assert termios.tcgetattr(opened.theirs) != before
         _ = 1 / 0
     assert termios.tcgetattr(opened.theirs) == before
-    assert opened.sent().endswith("\x1b[?25h\x1b[?1049l")
+    assert opened.sent("\x1b[?25h\x1b[?1049l")
 
 
 def test_what_was_typed_ahead_is_for_nobody_else(opened: Pty) -> None:
@@ -143,6 +146,16 @@ def test_what_was_typed_ahead_is_for_nobody_else(opened: Pty) -> None:
     os.set_blocking(opened.theirs, False)
     with pytest.raises(BlockingIOError):
         os.read(opened.theirs, 100)
+
+
+def test_another_size_ends_a_wait_and_has_every_line_painted_anew(opened: Pty) -> None:
+    with opened.terminal as terminal:
+        terminal.paint(["one", "two"], 0)
+        opened.sent()
+        signal.raise_signal(signal.SIGWINCH)
+        assert terminal.read(None) == []
+        terminal.paint(["one", "two"], 0)
+        assert re.findall("one|two", opened.sent()) == ["one", "two"]
 
 
 def test_a_wake_ends_a_wait_and_a_terminal_that_is_gone_ends_the_keys(opened: Pty) -> None:

@@ -27,6 +27,8 @@ NEWEST = 5
 """The number of sessions of every project that are listed where this one has none."""
 LETTERS_LEAST = 3
 """The fewest columns of letters that are looked for in texts: a word of Japanese has two letters."""
+TEXT_MAX = 1_000
+"""The most characters of the field: more can only be pasted by mistake."""
 PREFIX_MS = 120
 """After so long without a key the last word may be the beginning of one."""
 CHROME = 2
@@ -322,6 +324,8 @@ def answered(state: State, answer: Answer) -> State:
             return _settled(_keeping(state, replace(state, found=answer)))
         case Previewed() if answer.question == preview_question(state):
             return replace(state, preview=answer)
+        case Failed(question=TextQuestion() as asked) if state.looks_in_texts and _is_of(state, asked):
+            return _settled(replace(state, note=answer.message, found=Found(question=asked)))
         case Failed() | Noted():
             return replace(state, note=answer.message)
         case StoreChanged():
@@ -410,7 +414,8 @@ def _typing(edit: Callable[[str, str, str], tuple[str, str]]) -> Callable[[State
 
     def typed(state: State, key: Key) -> State:
         before, after = edit(state.text[: state.cursor], state.text[state.cursor :], key.text)
-        edited = replace(state, text=before + after, cursor=len(before))
+        before = before[:TEXT_MAX]
+        edited = replace(state, text=(before + after)[:TEXT_MAX], cursor=len(before))
         return edited if edited.words == state.words else _listing(edited)
 
     return typed

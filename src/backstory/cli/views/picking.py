@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -39,12 +40,12 @@ from backstory.cli.picker.state import (
 from backstory.cli.picker.terminal import open_terminal
 from backstory.cli.views.moments import OUTCOMES, RUNNING, origin_mark, when
 from backstory.derive.naming import NO_PROMPT
-from backstory.errors import BackstoryError, Cancelled
+from backstory.errors import BackstoryError, Cancelled, StoreBusy
 from backstory.lazy import lazy_regex
 from backstory.workspace.history.sessions import Page, SessionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import NoReturn
 
     from backstory.cli.app import App
@@ -102,7 +103,8 @@ def pick(
         begun = _begun(asked, wanted, query)
     with ExitStack() as held:
         terminal = held.enter_context(open_terminal(is_coloured=not app.environ.get("NO_COLOR")))
-        ended = _picking(begun, terminal, held.enter_context(Background(asked, terminal.wake)))
+        known = [each.question for each in (*begun.pages, begun.found) if each is not None]
+        ended = _picking(begun, terminal, held.enter_context(Background(asked, terminal.wake, known)))
     if ended.action is None or ended.row is None:
         return NOTHING_CHOSEN
     command = _command(ended.action, ended.row, ended.words if asked.marks_words else "", app.store_path)
@@ -205,6 +207,8 @@ class Asked:
         app.config.settings  # noqa: B018
         self._wanted = replace(wanted, title=None)
         self._query = query
+        self.token: object = self.reader.change_token()
+        """Taken before anything is read, so that no change is missed."""
         mode = "words" if query is None else query.mode.value
         self.marks_words, self.takes_prefix = mode != "regex", mode == "words"
         known, folder = app.workspace.project_names(), str(app.project_folder)
@@ -288,19 +292,23 @@ def _note(answer: SearchAnswer) -> str:
 
 
 class Background:
-    """Asks in threads while it lasts; ``wake`` is called for each answer. Of a kind only the last question counts."""
+    """Asks in threads while it lasts; ``wake`` is called for each answer. Of a kind only the last question counts.
 
-    def __init__(self, asked: Asked, wake: Callable[[], None]) -> None:
+    ``known``: questions that were answered already.
+    """
+
+    def __init__(self, asked: Asked, wake: Callable[[], None], known: Sequence[Question] = ()) -> None:
         self._asked, self._wake = asked, wake
         self._changed = threading.Condition()
-        self._last: dict[type[Question], Question] = {}
+        self._last: dict[type[Question], Question] = {type(each): each for each in known}
         self._waiting: dict[type[Question], Question] = {}
         self._answers: list[Answer | Exception] = []
         self._searched: TextQuestion | None = None
         self._cancellation: Cancellation | None = None
         self._is_over = False
-        self._change_token = asked.reader.change_token
-        self._token = self._change_token()
+        self._asks_again = False
+        """True after somebody held a store for too long."""
+        self._token = asked.token
         self._threads = [
             threading.Thread(target=self._work, args=(kinds,), daemon=True)
             for kinds in ((ListQuestion, PreviewQuestion), (TextQuestion, CountQuestion))
@@ -351,59 +359,52 @@ class Background:
         return [each for each in found if not isinstance(each, Exception)]
 
     def _work(self, kinds: Sequence[type[Question]]) -> None:
+        from backstory.workspace.history.searching import Cancellation  # the first screen is there without it
+
         looks = TextQuestion not in kinds
         if not looks:
-            self._guarded(lambda: [*self._asked.news()])
+            self._guarded(self._asked.news)
         while True:
             with self._changed:
-                is_any = self._changed.wait_for(
+                self._changed.wait_for(
                     lambda: self._is_over or any(kind in self._waiting for kind in kinds), LOOK_S if looks else None
                 )
                 if self._is_over:
                     return
                 question = next((self._waiting.pop(kind) for kind in kinds if kind in self._waiting), None)
                 if isinstance(question, TextQuestion):
-                    self._searched, self._cancellation = question, new_cancellation()
-                cancellation = self._cancellation
-            if question is not None:
-                self._guarded(lambda: [self._answer(question, cancellation)])  # noqa: B023 - called at once
-            elif not is_any:
-                self._guarded(lambda: [*self._changes()])
+                    self._searched, self._cancellation = question, Cancellation()
+            self._guarded(self._changes if question is None else partial(self._answers_to, question))
 
-    def _answer(self, question: Question, cancellation: Cancellation | None) -> Answer:
+    def _answers_to(self, question: Question) -> Iterator[Answer]:
         try:
-            return self._asked.answer(question, cancellation)
+            yield self._asked.answer(question, self._cancellation)
         except Cancelled:
-            raise
+            # Another one is asked already.
+            return
         except BackstoryError as refused:
-            return Failed(question=question, message=output.one_liner(str(refused)))
+            self._asks_again = self._asks_again or isinstance(refused, StoreBusy)
+            yield Failed(question=question, message=output.one_liner(str(refused)))
 
     def _changes(self) -> Iterator[StoreChanged]:
-        token = self._change_token()
-        if token != self._token:
-            self._token = token
+        token = self._asked.reader.change_token()
+        if token != self._token or self._asks_again:
+            self._token, self._asks_again = token, False
             yield StoreChanged()
 
-    def _guarded(self, ask: Callable[[], Sequence[Answer]]) -> None:
+    def _guarded(self, ask: Callable[[], Iterable[Answer]]) -> None:
         """Ask, and keep the answers; a fault is raised where they are taken."""
-        found: Sequence[Answer | Exception] = ()
+        found: Sequence[Answer | Exception]
         try:
-            found = ask()
-        except Cancelled:
-            pass
-        except Exception as failed:
-            found = (Noted(message=str(failed)),) if isinstance(failed, BackstoryError) else (failed,)
+            found = [*ask()]
+        except BackstoryError as refused:
+            found = [Noted(message=output.one_liner(str(refused)))]
+        except Exception as fault:
+            found = [fault]
         with self._changed:
             self._answers += found
         if found:
             self._wake()
-
-
-def new_cancellation() -> Cancellation:
-    """Return what ends a search."""
-    from backstory.workspace.history.searching import Cancellation  # the first screen is there without it
-
-    return Cancellation()
 
 
 def _goes_on(searched: TextQuestion, question: Question | None) -> bool:
