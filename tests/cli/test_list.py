@@ -173,3 +173,57 @@ def test_a_filter_that_cannot_be_read_is_refused(shell: Shell, words: list[str],
     done = shell("list", *words)
     assert done.code in (2, 64)
     assert why in done.err
+
+
+# titles of sessions whose first prompt says too little ----------------------------------------------------------------
+
+
+def small(name: str, *prompts: str, call: dict[str, Any] | None = None) -> bytes:
+    """A session of these prompts, and one call behind them."""
+    more = {"sessionId": name, "cwd": "/work/tool"}
+    found = [claude_line("user", f"{name}-{n}", prompt, **more) for n, prompt in enumerate(prompts)]
+    if call is not None:
+        said = {"role": "assistant", "content": [{"type": "tool_use", "id": f"{name}-c", **call}]}
+        found.append(claude_line("assistant", f"{name}-a", **more, message=said))
+    return lines(*found)
+
+
+READ = {"name": "Read", "input": {"file_path": "/work/tool/src/app.py"}}
+TITLES = {
+    "later": ("Mend the parser of dates", small("later", "ls", "go on", "Mend the parser of dates", call=READ)),
+    "file": ("ls · src/app.py", small("file", "ls", "go on", call=READ)),
+    "command": ("1 · make test", small("command", "1", call={"name": "Bash", "input": {"command": "make test"}})),
+    "nothing": ("Do the work.", small("nothing", "Do the work.")),
+    "enough": ("Count the geese", small("enough", "Count the geese", "Mend the parser of owls")),
+}
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    from tests.support.shell import Shell
+
+    home = tmp_path_factory.mktemp("short") / "home"
+    (home / CLAUDE_FOLDER).mkdir(parents=True)
+    for name, (_, data) in TITLES.items():
+        (home / CLAUDE_FOLDER / f"{name}.jsonl").write_bytes(data)
+    made = Shell(home)
+    assert made("ingest").code == 0
+    return made
+
+
+def test_a_title_is_the_first_prompt_that_says_enough_else_it_names_what_was_worked_on(short: Shell) -> None:
+    shown = {line.split("\t")[2] for line in short("list", "--all").out.splitlines()}
+    assert shown == {title for title, _ in TITLES.values()}
+    first = {each["title"]: each["first_prompt"] for each in short("list", "--all", "--json").json()["sessions"]}
+    assert (first["ls · src/app.py"], first["Mend the parser of dates"]) == ("ls", "ls")
+
+
+@pytest.mark.parametrize("name", TITLES)
+def test_a_title_is_the_same_on_every_face_and_is_what_a_filter_finds(short: Shell, name: str) -> None:
+    title = TITLES[name][0]
+    assert short("show", name, "--json").json()["session"]["title"] == title
+    (hit, *_) = short("search", "--repo", "tool", "--session", name, "--regex", ".", "--json").json()["hits"]
+    assert hit["title"] == title
+    assert title in short("report", "recap", name).out.splitlines()[0]
+    assert title in short("export", name, "--format", "md", "-o", "-").out
+    assert [line.split("\t")[2] for line in short("list", "--all", "--grep", title).out.splitlines()] == [title]

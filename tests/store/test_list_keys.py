@@ -11,7 +11,7 @@ import pytest
 
 from backstory.ask import cost_bounds, costs
 from backstory.exchange import replication
-from backstory.model import AssistantText, Tokens, UserMessage
+from backstory.model import AssistantText, Tokens, Tool, ToolCall, UserMessage
 from backstory.store import open_store
 from backstory.store.tables import compactions, sessions
 from backstory.store.tables.compactions import NewCompaction
@@ -195,6 +195,21 @@ def test_an_ingest_fills_open_keys_only_where_they_are_many(place: Place, monkey
     monkeypatch.setattr(cost_bounds, "OPEN_MAX", 2)
     cost_bounds.settle(store)
     assert check(store) == 3
+
+
+def test_a_title_that_names_what_was_worked_on_follows_calls_that_come_later(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = place.project_store
+    monkeypatch.setattr(cost_bounds, "OPEN_MAX", 0)
+    session = store.create_session()
+    store.append_events(session, [UserMessage(content="ls")])
+    cost_bounds.settle(store)
+    assert (check(store), titled(store, "app.py")) == (1, [])
+    store.append_events(session, [ToolCall(tool_name="Read", tool=Tool.READ, file_path="/w/src/app.py")])
+    assert titled(store, "ls · /w/src/app.py") == [session.uid]
+    cost_bounds.settle(store)
+    assert (check(store), titled(store, "app.py")) == (1, [session.uid])
 
 
 # stores of earlier versions -------------------------------------------------------------------------------------------

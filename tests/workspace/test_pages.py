@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from backstory.ask import cost_bounds, costs
-from backstory.derive.naming import folded
+from backstory.derive.naming import folded, says_enough
 from backstory.errors import CursorUnknown, UnknownValue
 from backstory.store.tables.session_filter import ListFilter
 from backstory.workspace.history.sessions import END, Page, SessionFilter
@@ -121,8 +121,12 @@ def expected(place: Place, title: str | None, sort: Sort | None) -> list[str]:
     return [each.uid for each in listed if title is None or folded(title) in folded(called(each))]
 
 
+def prompt_of(each: ListedSession) -> str:
+    return each.first_prompt if says_enough(each.first_prompt or "") and each.first_prompt else each.heading
+
+
 def called(each: ListedSession) -> str:
-    return each.name or ((each.title or "").strip(" ") and str(each.title)) or each.first_prompt or ""
+    return each.name or ((each.title or "").strip(" ") and str(each.title)) or prompt_of(each)
 
 
 def sorted_by(each: ListedSession, sort: Sort) -> float | None:

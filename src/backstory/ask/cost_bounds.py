@@ -72,7 +72,7 @@ def _with_subagents(own: dict[int, float], parents: Sequence[tuple[int, int]]) -
 
 PRICES = "list_prices"
 """In meta: the prices that the keys of lists were worked out by."""
-RULES = 1
+RULES = 2
 """Raised with the statements below: keys of another number do not count."""
 OPEN_MAX = 200
 """The most keys that stay open: these are worked out whenever they are asked for."""

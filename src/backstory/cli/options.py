@@ -339,7 +339,7 @@ def why_no_sessions(app: App, wanted: SessionFilter, elsewhere: str = "--all") -
             f"Nothing was imported yet: there is no store at {app.home_store.path}. `backstory ingest` imports logs of "
             f"{', '.join(agents.names())}; if there are none, `backstory run PROMPT` starts a session."
         )
-    if line := app.reader.nobody_has(wanted):
+    if wanted.is_narrow and (line := app.reader.nobody_has(wanted)):
         return line
     return app.workspace.why_none(wanted, elsewhere) or f"{store.path} has no sessions. Try: backstory ingest --explain"
 

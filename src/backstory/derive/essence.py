@@ -117,6 +117,17 @@ def essence(call: ToolCall) -> str:
     return call.file_path or _first_words(given) or _numbers(given)
 
 
+def subject(call: bytes) -> str:
+    """Return the file or the command of a call, given as the JSON of its event; '' for any other call."""
+    try:
+        found = msgspec.json.decode(call, type=dict[str, model.ToolCall]).get(model.ToolCall.kind)
+    except msgspec.DecodeError:
+        return ""
+    if found is None or (not found.file_path and found.tool != Tool.SHELL):
+        return ""
+    return found.file_path or essence(found)
+
+
 def is_path(call: ToolCall) -> bool:
     """Return True if the essence of a call is the path of one file."""
     return bool(call.file_path) and essence(call).startswith(call.file_path or "")

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 NO_PROMPT = "(no prompt)"
 """The title of a session in which nobody asked for anything: one that its agent continues by itself."""
+LETTERS_LEAST = 12
+"""A first prompt with fewer letters does not tell sessions apart: "ls", "1", "Do the work."."""
+WORDS_CHARS_MAX = 60
+"""The most characters of a command behind such a prompt."""
 SHORT_CHARS = 16
 """A line that is shorter says too little: what follows it is read with it."""
 _HANDED_OVER = lazy_regex(r"implement (?:the following|this) plan:?", re.IGNORECASE)
@@ -58,6 +62,30 @@ def short_model(model: str, agents: Iterable[str]) -> str:
 def _without_mark(line: str) -> str:
     found = _HEADING.fullmatch(line)
     return found.group(1) if found else line
+
+
+def says_enough(prompt: str) -> bool:
+    """Return True if a prompt has the letters that a title needs.
+
+    >>> says_enough("Do the work."), says_enough("Mend the parser")
+    (False, True)
+    """
+    # Nearly every prompt has them at its beginning.
+    return sum(map(str.isalpha, prompt[: 2 * LETTERS_LEAST])) >= LETTERS_LEAST or (
+        sum(map(str.isalpha, prompt)) >= LETTERS_LEAST
+    )
+
+
+def with_subject(prompt: str, subject: str, folder: str) -> str:
+    """A first prompt that says too little, with the first file or command of its session, as seen from its folder.
+
+    >>> with_subject("ls", "/w/tool/src/app.py", "/w/tool"), with_subject("1", "", "/w/tool")
+    ('ls · src/app.py', '1')
+    """
+    below = f"{folder.rstrip('/')}/" if folder else ""
+    words = " ".join(subject.removeprefix(below).split())
+    words = words if len(words) <= WORDS_CHARS_MAX else f"{words[: WORDS_CHARS_MAX - 1]}…"
+    return f"{headline(prompt)} · {words}" if words else prompt
 
 
 def title_of(name: str | None, title: str | None, first_prompt: str | None) -> str:

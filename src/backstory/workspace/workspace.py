@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from backstory.bounds import counted
 from backstory.derive.phrasing import phrases_report
 from backstory.errors import (
     BackstoryError,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from backstory.workspace.stores.up_to_date import Update
 
 NUMBERED = lazy_regex(r"[Ss][0-9]+")
+CHANGE = "change the filter, or import what is missing with `backstory ingest`"
+"""The remedy where a filter lets no session through."""
 PAGE = 20
 """The number of sessions in the first page that is read to find one."""
 TITLE_CHARS = 40
@@ -180,15 +183,22 @@ class Workspace(Place):
         return self.resolve(newest.uid) if newest else None
 
     def why_none(self, wanted: SessionFilter | None = None, elsewhere: str = "") -> str:
-        """Return which sessions were looked at where none fits; '' if there are none at all.
+        """Return which sessions were looked at where none fits, and what to do next; '' if there are none at all.
 
         ``wanted``: None for those of this project; ``elsewhere``: the option for other projects.
         """
-        from backstory.workspace.history import sessions
-        from backstory.workspace.history.unknown_values import why_none
+        from backstory.workspace.history.sessions import SessionFilter
 
-        here = self.project_key or str(self.project_folder)
-        return why_none(self.reader.count, wanted or sessions.SessionFilter(), here, elsewhere)
+        wanted, count = wanted or SessionFilter(), self.reader.count
+        total = count(SessionFilter(everywhere=True))
+        if not total or wanted.everywhere:
+            return f"None of {counted(total, 'session')} fits: {CHANGE}." if total else ""
+        here, of_project = self.project_key or self.project_folder, count(SessionFilter())
+        none = f"None of {counted(of_project, 'session')} of {here} fits" if of_project else f"No sessions of {here}"
+        if fitting := count(replace(wanted, everywhere=True)):
+            return f"{none}. {fitting:,} in other projects{f': {elsewhere}' if elsewhere else ''}"
+        others = f", and none of {total - of_project:,} in other projects" if total > of_project else ""
+        return f"{none}{others}{'' if of_project else ' fits'}: {CHANGE}."
 
     def target(self, words: str, session: LocatedSession | None = None) -> Target:
         """The record that is meant: @N, a branch's name or number, a session (where it stands), or SESSION@N.

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.store.file import values
+    from backstory.store.tables import sessions
 else:
+    sessions = lazy_module("backstory.store.tables.sessions")
     values = lazy_module("backstory.store.file.values")
 
 
@@ -298,6 +300,7 @@ _NO_LIST_KEYS = (
 def _prepare(db: apsw.Connection) -> None:
     db.cursor_factory = Cursor
     db.create_scalar_function("folded", lambda *title: naming.folded(*title), 1, deterministic=True)
+    db.create_scalar_function("saying", lambda *of: sessions.saying(db, *of), 2)
     # The timeout comes first: even reading a pragma needs a lock.
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     db.execute(f"pragma foreign_keys = 1; pragma trusted_schema = 0; pragma cache_size = -{CACHE_KIB}")

@@ -182,14 +182,15 @@ OUTCOME = (
     f"where session_id = s.id order by first_seq desc, id desc limit 1), '{Outcome.FAILED}'), '') end"
 )
 """The outcome of a session's last turn; NULL while that is open."""
+_PROMPTS = "select substr(prompt, 1, 200) from main.turns t where session_id = s.id and prompt <> '' order by "
 FIRST_PROMPT = (
-    "(select substr(prompt, 1, 200) from main.turns t where session_id = s.id and prompt <> '' order by "
-    "s.relation is 'subagent' and exists (select 1 from main.turns where uid = t.uid and session_id = s.parent_id), "
-    "first_seq, id limit 1)"
+    f"iif(s.relation is 'subagent', ({_PROMPTS}"
+    "exists (select 1 from main.turns where uid = t.uid and session_id = s.parent_id), first_seq, id limit 1), "
+    f"({_PROMPTS}first_seq, id limit 1))"
 )
 """The first prompt of a session. A subagent may have been given its parent's turns: its task is what comes behind."""
 _CALLED = "coalesce(nullif(s.name, ''), nullif(trim(s.title), ''))"
-HEADING = f"folded(cast(coalesce({_CALLED}, {FIRST_PROMPT}) as blob))"
+HEADING = f"folded(cast(coalesce({_CALLED}, saying(s.id, cast({FIRST_PROMPT} as blob))) as blob))"
 """The title of a session ``s`` as it is compared; as bytes, because a store may hold text that is not UTF-8."""
 _HAS_TITLE = (
     f"coalesce(iif(s.relation is '{Relation.SUBAGENT}' and s.parent_id is not null, null, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -29,14 +29,16 @@ from backstory.store.tables.session_filter import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import apsw
 
+    from backstory.derive import essence
     from backstory.store.intake import append, derived_tables
     from backstory.store.moves import Move, Moves
     from backstory.store.tables import event_rows, logs
 else:
+    essence = lazy_module("backstory.derive.essence")
     append = lazy_module("backstory.store.intake.append")
     derived_tables = lazy_module("backstory.store.intake.derived_tables")
     event_rows = lazy_module("backstory.store.tables.event_rows")
@@ -96,6 +98,8 @@ class Session(Struct, frozen=True, kw_only=True):
     """``cwd`` as it was recorded, if the folder was moved since."""
     shown: naming.ShownProject | None = None
     """Its project on screens, as the names of all projects were noted."""
+    saying: str | None = None
+    """The text for its title where its first prompt says too little; see ``sayings``."""
 
     @property
     def shown_number(self) -> str | None:
@@ -114,8 +118,8 @@ class Session(Struct, frozen=True, kw_only=True):
 
     @property
     def shown_title(self) -> str:
-        """The title in a line: its name, its agent's title for it, or its first prompt."""
-        return naming.title_of(self.name, self.title, self.first_prompt)
+        """The title in a line: its name, its agent's title for it, or the first prompt that says enough."""
+        return naming.title_of(self.name, self.title, self.saying or self.first_prompt)
 
     @property
     def shown_project(self) -> str:
@@ -192,7 +196,7 @@ _COLUMNS = (
     f"{FIRST_PROMPT}), s.elsewhere, s.root, "
     f"{OUTCOME}, "
     f"s.owner is (select value from meta where key = 'store_id'), {_TOKENS}, "
-    f"s.context_chars, s.context_limit, {_PARTIAL}, null, null"
+    f"s.context_chars, s.context_limit, {_PARTIAL}, null, null, null"
 )
 _COST = "iif(? or k.heading is null or c.id is not null, c.usd, k.most_usd)"
 _WITH_COST = (
@@ -299,7 +303,8 @@ def _in_part(db: apsw.Connection, wanted: ListFilter, part: Part) -> list[tuple[
         f"order by page.value {way}, s.last_active {way}, s.uid {way}",
         (*(part.bounds or ()), *values, part.limit, part.offset),
     )
-    found = ((value, _session(tuple(row))) for value, *row in rows)
+    keyed = [(value, _session(tuple(row))) for value, *row in rows]
+    found = zip((value for value, _ in keyed), _titled_by_sayings(db, [each for _, each in keyed]), strict=True)
     return [(Position(value, each.last_active, each.uid), each) for value, each in found]
 
 
@@ -339,7 +344,7 @@ def several(db: apsw.Connection, session_ids: Sequence[int]) -> list[Session]:
     rows = db.execute(
         f"select {_COLUMNS} {_FROM} where s.id in (select value from json_each(?))", (schema.json_list(session_ids),)
     )
-    return [_session(row) for row in rows]
+    return _titled_by_sayings(db, [_session(row) for row in rows])
 
 
 def counts(db: apsw.Connection, wanted: ListFilter) -> dict[str | None, int]:
@@ -392,7 +397,7 @@ def count(db: apsw.Connection) -> int:
 def get(db: apsw.Connection, session_id: int) -> Session:
     """The session with this id; raises SessionNotFound."""
     for row in db.execute(f"select {_COLUMNS} {_FROM} where s.id = ?", (session_id,)):
-        return _session(row)
+        return _titled_by_sayings(db, [_session(row)])[0]
     raise errors.SessionNotFound(str(session_id))
 
 
@@ -404,7 +409,7 @@ def children(db: apsw.Connection, session_id: int) -> list[Session]:
         f"and not {claims.HIDDEN} order by s.uid",
         parents,
     )
-    return [_session(row) for row in rows]
+    return _titled_by_sayings(db, [_session(row) for row in rows])
 
 
 def find(db: apsw.Connection, wanted: str, *, by_name: bool = True) -> int:
@@ -731,7 +736,76 @@ def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tupl
         f"and prompt <> '' order by first_seq, id limit 1) from sessions where {condition} order by uid limit ?",
         (value, CANDIDATES_SHOWN_MAX),
     )
-    return [(session_id, uid, naming.title_of(*named)[:CALLED_CHARS_MAX]) for session_id, uid, *named in rows]
+    short = {each: prompt for each, _, name, title, prompt in rows if _says_little(name, title, prompt) and prompt}
+    said = sayings(db, short)
+    return [
+        (session_id, uid, naming.title_of(name, title, said.get(session_id) or prompt)[:CALLED_CHARS_MAX])
+        for session_id, uid, name, title, prompt in rows
+    ]
+
+
+# titles ---------------------------------------------------------------------------------------------------------------
+
+
+CALLS_LOOKED_AT = 5
+"""The first calls of a session among which its first file or command is looked for."""
+
+
+def sayings(db: apsw.Connection, short: Mapping[int, str]) -> dict[int, str]:
+    """Return the texts for the titles of sessions whose first prompts, ``short`` by id, say too little.
+
+    That is the first later prompt that says enough; without one the first prompt, with the first file or command of the
+    session behind it.
+    """
+    if not short:
+        return {}
+    found, begun, calls, codecs = dict[int, str](), set[int](), dict[int, tuple[str, str]](), dict[int, Any]()
+    rows = fetch(
+        db, tuple[int, str, str | None, bytes | str | None, int, int], _SAID,
+        (schema.json_list(list(short)), CALLS_LOOKED_AT),
+    )  # fmt: skip
+    # Sorting here is less work than sorting in SQL, where the index has most of them in order.
+    for session_id, folder, prompt, call, *_ in sorted(rows, key=lambda row: (row[3] is not None, row[4:])):
+        if session_id in found or session_id in calls:
+            continue
+        if call is not None:
+            subject = essence.subject(turns.unpack_event(db, codecs, call))
+            calls.update({session_id: (subject, folder)} if subject else {})
+            continue
+        # What is before the first prompt is shown in another session.
+        begun.update([session_id] if prompt == short[session_id] else [])
+        if session_id in begun and naming.says_enough(prompt or ""):
+            found[session_id] = prompt or ""
+    return found | {each: naming.with_subject(short[each], *subject) for each, subject in calls.items()}
+
+
+def saying(db: apsw.Connection, session_id: object, prompt: object) -> object:
+    """Return the same for one session and its first prompt; a prompt that says enough is returned as it is."""
+    text = prompt.decode("utf-8", "replace") if isinstance(prompt, bytes) else prompt
+    if not isinstance(text, str) or not isinstance(session_id, int) or naming.says_enough(text):
+        return prompt
+    return sayings(db, {session_id: text}).get(session_id, text)
+
+
+_SAID = (
+    "select s.id, coalesce(s.cwd, ''), substr(t.prompt, 1, 200), null, t.first_seq, t.id from json_each(?1) j "
+    "cross join sessions s on s.id = j.value cross join turns t on t.session_id = s.id where t.prompt <> '' "
+    "union all select s.id, coalesce(s.cwd, ''), null, e.data, e.seq, e.part from json_each(?1) j "
+    "cross join sessions s on s.id = j.value cross join events e on e.id in (select id from events "
+    "where session_id = s.id and kind = 'ToolCall' order by seq, part limit ?2)"
+)
+"""The prompts of sessions, and their first calls."""
+
+
+def _says_little(name: str | None, title: str | None, prompt: str | None) -> bool:
+    return not (name or (title or "").strip() or naming.says_enough(prompt or ""))
+
+
+def _titled_by_sayings(db: apsw.Connection, found: list[Session]) -> list[Session]:
+    """The sessions, those whose title would say too little with a text that says more."""
+    short = {each.id: each.first_prompt for each in found if _says_little(each.name, each.title, each.first_prompt)}
+    said = sayings(db, {each: prompt for each, prompt in short.items() if prompt})
+    return [replace(each, saying=said[each.id]) if each.id in said else each for each in found] if said else found
 
 
 def _session(row: tuple[object, ...]) -> Session:

@@ -1,17 +1,11 @@
-"""The reason that no session is found: a value that none has, a project without one, a filter that none fits.
-
-An unknown agent or tool is refused.
-"""
+"""Filters whose value no session has: an unknown agent or tool is refused, of other values it is said."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from backstory import agents
 from backstory.ask import known_values
-from backstory.bounds import counted
 from backstory.errors import UnknownAgent, UnknownTool, nearest
 from backstory.workspace.history.sessions import SessionFilter
 
@@ -20,10 +14,6 @@ if TYPE_CHECKING:
 
     from backstory.store import Store
     from backstory.store.tables.session_filter import Selection
-
-
-CHANGE = "change the filter, or import what is missing with `backstory ingest`"
-"""The remedy where a filter lets no session through."""
 
 
 def check_agent(stores: Iterable[Store], name: str) -> None:
@@ -56,22 +46,3 @@ def nobody_has(stores: Sequence[Store], count: Callable[[SessionFilter], int], w
         near = nearest(value.rpartition("/")[2] if name == "path" else value, {*known, *short})
         return f"No session {words} {value!r}{f', nearest: {short.get(near, near)}' if near else ''}."
     return ""
-
-
-def why_none(count: Callable[[SessionFilter], int], wanted: SessionFilter, here: str, elsewhere: str) -> str:
-    """Return which sessions were looked at where none fits, and what to do next; '' if there is no session at all.
-
-    ``count``: how many sessions a list would have. ``here``: the name of the project that is asked about;
-    ``elsewhere``: the option for other projects, '' for none.
-    """
-    total = count(SessionFilter(everywhere=True))
-    if not total:
-        return ""
-    if wanted.everywhere:
-        return f"None of {counted(total, 'session')} fits: {CHANGE}."
-    of_project = count(SessionFilter())
-    none = f"None of {counted(of_project, 'session')} of {here} fits" if of_project else f"No sessions of {here}"
-    if fitting := count(replace(wanted, everywhere=True)):
-        return f"{none}. {fitting:,} in other projects{f': {elsewhere}' if elsewhere else ''}"
-    others = f", and none of {total - of_project:,} in other projects" if total > of_project else ""
-    return f"{none}{others}{'' if of_project else ' fits'}: {CHANGE}."
