@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Set
+    from collections.abc import Iterable, Iterator, Mapping, Set
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = ROOT / "src" / "backstory"
@@ -49,6 +49,12 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a module's syntax tree, found once for all that look through them."""
+    return tuple(ast.walk(tree(path)))
+
+
 def lines(path: Path) -> int:
     """The length of a module in lines."""
     return path.read_bytes().count(b"\n")
@@ -72,7 +78,7 @@ def long_functions(most: int) -> set[str]:
     return {
         f"{name(path)}.{node.name}"
         for path in MODULES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or node.lineno) - node.lineno + 1 > most
     }
@@ -80,9 +86,9 @@ def long_functions(most: int) -> set[str]:
 
 def imported(path: Path) -> set[str]:
     """The modules of ours that a module imports anywhere: at the top, inside a function, or for types alone."""
-    known = {name(each) for each in MODULES}
+    known = _known()
     found: set[str] = set()
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -94,6 +100,11 @@ def imported(path: Path) -> set[str]:
             found |= {str(each.value) for each in node.args if isinstance(each, ast.Constant)}
     ours = {each.removeprefix("backstory.") for each in found if each.startswith("backstory.")}
     return (ours & known) - {name(path)}
+
+
+@cache
+def _known() -> frozenset[str]:
+    return frozenset(map(name, MODULES))
 
 
 def circles() -> list[set[str]]:
@@ -132,7 +143,7 @@ def passing_methods(promised: Set[str]) -> set[str]:
     return {
         f"{name(path)}.{owner.name}.{method.name}"
         for path in COMMON
-        for owner in ast.walk(tree(path))
+        for owner in nodes(path)
         if isinstance(owner, ast.ClassDef)
         for method in owner.body
         if isinstance(method, ast.FunctionDef)
@@ -192,12 +203,12 @@ def listing_modules(columns: Set[str]) -> set[str]:
 
 @cache
 def _words(path: Path) -> frozenset[str]:
-    return frozenset(_all_words(tree(path)))
+    return frozenset(_all_words(nodes(path)))
 
 
-def _all_words(module: ast.Module) -> Iterator[str]:
-    docstrings = {node.value for node in ast.walk(module) if isinstance(node, ast.Expr)}
-    for node in ast.walk(module):
+def _all_words(module: Iterable[ast.AST]) -> Iterator[str]:
+    docstrings = {node.value for node in module if isinstance(node, ast.Expr)}
+    for node in module:
         if node in docstrings:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -213,7 +224,7 @@ def first_words() -> Counter[str]:
     texts = (
         node.value.value
         for path in MODULES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     )
     return Counter(text.split(maxsplit=1)[0] for text in texts if text.strip())
