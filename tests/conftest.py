@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -89,6 +90,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Have no garbage looked for in the tests themselves: they are most of what there is."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
