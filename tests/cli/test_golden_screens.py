@@ -16,6 +16,7 @@ from tests.support.screens import (
     SCREENS,
     WIDTHS,
     Machine,
+    picker,
     plain,
     screens,
     words_of_picture,
@@ -55,6 +56,10 @@ def test_the_first_ingest_is_as_it_was(first: tuple[Machine, str]) -> None:
     assert first[1] == golden(f"ingest-first-{PICTURE_COLUMNS}"), OTHER
 
 
+def test_the_picker_is_as_it_was(machine: Machine) -> None:
+    assert plain(picker(machine)) == golden(f"picker-{PICTURE_COLUMNS}"), OTHER
+
+
 def test_a_piped_list_is_as_it_was(machine: Machine) -> None:
     assert machine.piped("list", "--all") == golden("list-piped"), OTHER
 
@@ -67,7 +72,7 @@ def test_no_line_is_wider_than_the_terminal(machine: Machine, width: int) -> Non
         assert max(map(columns, lines)) <= width, name
 
 
-@pytest.mark.parametrize("name", [*SCREENS, "ingest-first"])
+@pytest.mark.parametrize("name", [*SCREENS, "ingest-first", "picker"])
 def test_a_picture_shows_the_screen_as_it_is(name: str) -> None:
     svg = (PICTURES / f"{name}.svg").read_text("utf-8")
     lines = ("".join(line.split()) for line in golden(f"{name}-{PICTURE_COLUMNS}").splitlines())
@@ -77,8 +82,9 @@ def test_a_picture_shows_the_screen_as_it_is(name: str) -> None:
 
 def test_every_file_is_of_a_screen() -> None:
     named = {f"{name}-{width}" for name in SCREENS for width in WIDTHS}
-    assert {path.stem for path in GOLDEN.iterdir()} == named | {f"ingest-first-{PICTURE_COLUMNS}", "list-piped"}
-    assert {path.stem for path in PICTURES.iterdir()} == {*SCREENS, *SESSION_SCREENS, "ingest-first"}
+    named |= {f"ingest-first-{PICTURE_COLUMNS}", f"picker-{PICTURE_COLUMNS}", "list-piped"}
+    assert {path.stem for path in GOLDEN.iterdir()} == named
+    assert {path.stem for path in PICTURES.iterdir()} == {*SCREENS, *SESSION_SCREENS, "ingest-first", "picker"}
 
 
 def test_colours_can_be_read_on_light_and_on_dark(machine: Machine) -> None:

@@ -19,6 +19,8 @@ class Painted:
         self.columns, self.rows = columns, rows
         self.modes: dict[str, bool] = {}
         self.styles: set[str] = set()
+        self._style = ""
+        self._styled: dict[tuple[int, int], str] = {}
         self._rest = b""
         self._lines: list[list[str]] = []
         self._main = self._empty()
@@ -64,8 +66,10 @@ class Painted:
                 self._lines = self._empty()
             case ("", "K"):
                 self._lines[row] = [" "] * self.columns
+                self._styled = {place: style for place, style in self._styled.items() if place[0] != row}
             case ("", "m"):
                 self.styles.add(numbers)
+                self._style = "" if numbers == "0" else f"{self._style}\x1b[{numbers}m"
             case _ if self.modes.get("1049"):
                 raise AssertionError(f"an unknown sequence: {private}{numbers}{name}")
             case _:
@@ -86,6 +90,7 @@ class Painted:
             place = min(column, self.columns - wide)
             if row < self.rows and place >= 0:
                 self._lines[row][place : place + wide] = [letter, *[""] * (wide - 1)]
+                self._styled[row, place] = self._style
             column = place + wide
         self.at = row, column
 
@@ -94,3 +99,10 @@ class Painted:
 
     def text(self) -> str:
         return "\n".join(self.lines())
+
+    def coloured(self) -> str:
+        """The text with the codes of its colours."""
+        rows = ([(cell, self._styled.get((n, at), "")) for at, cell in enumerate(line) if cell] for n, line in
+                enumerate(self._lines))  # fmt: skip
+        cells = ((f"{style}{cell}\x1b[0m" if style else cell for cell, style in row) for row in rows)
+        return "\n".join("".join(row).rstrip() for row in cells)

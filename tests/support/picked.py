@@ -138,9 +138,9 @@ class OnTerminal(Terminal):
 
     def __init__(
         self, words: Sequence[str], cwd: Path, environ: Mapping[str, str], *, width: int = 80, rows: int = 24,
-        is_copied: bool = True,
+        is_copied: bool = True, command: Sequence[str] = COMMAND,
     ) -> None:  # fmt: skip
-        super().__init__([*COMMAND, *words], cwd, environ, width=width, rows=rows, is_copied=is_copied)
+        super().__init__([*command, *words], cwd, environ, width=width, rows=rows, is_copied=is_copied)
         self.screen = Painted(width, rows)
         self.before = self.modes()
         self._fed = 0

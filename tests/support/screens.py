@@ -27,6 +27,7 @@ from backstory.projects.registry import KnownProjects
 from backstory.store import open_store
 from tests.support.clock import NOW
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lines
+from tests.support.picked import OnTerminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +38,9 @@ PICTURES = ROOT / "docs" / "screens"
 REGENERATE = "python -m tests.support.screens"
 WIDTHS = (40, 80, 100)
 PICTURE_COLUMNS = 100
+PICKER_LINES = 24
 SCREENS: dict[str, tuple[str, ...]] = {
-    "backstory": (),
+    "newest": (),
     "help": ("help",),
     "list": ("list",),
     "list-all": ("list", "--all"),
@@ -96,6 +98,16 @@ class Machine:
         # What replaced a bar of progress stands behind it.
         lasting = [line.rpartition(_LINE_CLEARED)[2] for line in lines_shown]
         return "\n".join(line for line in lasting if "━" not in line)
+
+    def picked(self, typed: str, *awaited: str, width: int = PICTURE_COLUMNS) -> str:
+        """The screen of the picker after something was typed, once these words are on it; colours included."""
+        environ = self.environ | {"NO_COLOR": ""}
+        command = (sys.executable, "-c", AT_NOW)
+        with OnTerminal([], self.project, environ, width=width, rows=PICKER_LINES, command=command) as terminal:
+            terminal.until_seen("Esc leave")
+            terminal.type(typed)
+            terminal.until_seen(*awaited)
+            return terminal.screen.coloured()
 
     def piped(self, *words: str) -> str:
         """What a command sends into a pipe."""
@@ -227,8 +239,15 @@ font-size: {char_height}px; line-height: {line_height}px;
 """As rich draws a terminal, without the fonts that it would have browsers fetch from a server."""
 
 
+def picker(machine: Machine) -> str:
+    """The screen of the picker that the golden file and the picture are of."""
+    return machine.picked("\trate lim", "2 titles", "6 in texts", "…so the rate limits of the old…", "And now?")
+
+
 def command_line(name: str) -> str:
     """What was typed for a screen."""
+    if name == "newest":
+        return "backstory < /dev/null"
     return " ".join(("backstory", *SCREENS[name]))
 
 
@@ -242,6 +261,9 @@ def made(machine: Machine) -> dict[Path, str]:
             files[GOLDEN / f"{name}-{width}.txt"] = plain(shown)
             if width == PICTURE_COLUMNS:
                 files[PICTURES / f"{name}.svg"] = picture(command_line(name), shown)
+    shown = picker(machine)
+    files[GOLDEN / f"picker-{PICTURE_COLUMNS}.txt"] = plain(shown)
+    files[PICTURES / "picker.svg"] = picture("backstory", shown)
     files[GOLDEN / "list-piped.txt"] = machine.piped("list", "--all")
     return files
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROMPT = "> "
 CHOSEN, OTHER = "> ", "  "
 GAP = "  "
-WHEN_COLUMNS, AGENT_COLUMNS, PROJECT_COLUMNS, WIDE_PROJECT_COLUMNS = 10, 8, 14, 24
+WHEN_COLUMNS, AGENT_COLUMNS, PROJECT_COLUMNS, WIDE_PROJECT_COLUMNS = 11, 8, 14, 24
 WHEN_FROM, AGENT_FROM, PROJECT_FROM, WIDE_FROM = 40, 60, 80, 140
 """The columns of a screen from which these have a place."""
 TITLE_SHARE = 0.4
@@ -120,7 +120,7 @@ def _heading(state: State) -> str:
     if state.newest and not state.words:
         return f"No sessions of {state.place} yet; the newest of every project:"
     if state.rows:
-        return state.found.note if state.found is not None and state.words else ""
+        return state.found.note if state.found is not None and state.is_settled else ""
     if not state.is_found or not (state.is_listed or (state.hits_only and state.words)):
         return ""
     where = "" if state.is_everywhere else " Tab looks in every project."

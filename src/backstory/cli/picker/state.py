@@ -215,6 +215,11 @@ class State(Struct, frozen=True, kw_only=True):
         return self.text.strip()
 
     @property
+    def marked(self) -> str:
+        """The words by which the hits were found, to be marked in a record."""
+        return self.words if self.found is None else self.found.question.words
+
+    @property
     def is_everywhere(self) -> bool:
         """True if every project's sessions are listed."""
         return self.everywhere or self.newest
@@ -254,6 +259,12 @@ class State(Struct, frozen=True, kw_only=True):
         return not self.looks_in_texts or (self.found is not None and _is_of(self, self.found.question))
 
     @property
+    def is_settled(self) -> bool:
+        """True if the hits are the last of what was typed: those of whole words may be of one that is not whole yet."""
+        last = prefixed(self.words) if self.takes_prefix and self.words != self.given else self.words
+        return bool(self.words) and self.found is not None and self.found.question.words == last
+
+    @property
     def list_lines(self) -> int:
         """The lines of the screen that rows are listed in."""
         left = max(self.lines - CHROME, 1)
@@ -289,7 +300,7 @@ def preview_question(state: State) -> PreviewQuestion | None:
     seq = row.seq
     if seq is None and state.words and state.found is not None:
         seq = next((hit.seq for hit in state.found.rows if hit.uid == row.uid), None)
-    words = "" if seq is None else state.words
+    words = "" if seq is None else state.marked
     return PreviewQuestion(uid=row.uid, seq=seq, words=words, columns=state.columns, version=state.version)
 
 

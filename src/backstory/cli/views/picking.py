@@ -107,7 +107,7 @@ def pick(
         ended = _picking(begun, terminal, held.enter_context(Background(asked, terminal.wake, known)))
     if ended.action is None or ended.row is None:
         return NOTHING_CHOSEN
-    command = _command(ended.action, ended.row, ended.words if asked.marks_words else "", app.store_path)
+    command = _command(ended.action, ended.row, ended.marked if asked.marks_words else "", app.store_path)
     if not prints:
         _become(app, command)
     output.data(shlex.join(["backstory", *command]))
