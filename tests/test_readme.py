@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.moving import PICTURE, READ_MS, Stage, find, pictured
+from tests.support.moving import REGENERATE as FILM_AGAIN
 from tests.support.stories import (
     PICTURES,
     README,
     REGENERATE,
     ROOT,
     Machine,
+    address,
+    addressed,
     illustrated,
     played,
     retold,
@@ -55,6 +59,20 @@ def test_output_that_is_not_true_is_replaced_and_nothing_else(tmp_path: Path) ->
     assert retold(text, Machine(tmp_path)) == text.replace("elsewhere", "~/cli")
 
 
+def test_the_address_of_the_repository_is_that_of_the_package() -> None:
+    assert addressed(TEXT, address()) == TEXT, REGENERATE
+    assert addressed("git clone REPOSITORY here", "https://example.com/b") == "git clone https://example.com/b here"
+
+
 def test_every_picture_of_a_screen_is_linked() -> None:
     assert illustrated(TEXT) == TEXT, f"Pictures came, went or have other titles: {REGENERATE}"
     assert [path.name for path in PICTURES.glob("*.svg") if f"({path.relative_to(ROOT)})" not in TEXT] == []
+
+
+def test_the_moving_picture_shows_what_is_printed_today(tmp_path: Path) -> None:
+    with Stage(tmp_path).film() as film:
+        find(film)
+    read = [frame for frame in film.frames if frame.ms >= READ_MS / 2]
+    shown = PICTURE.read_text("utf-8")
+    changed = [line for frame in read for line in frame.lines if pictured(line) not in shown]
+    assert (changed, len(read)) == ([], 4), f"Screens have changed. If that is meant: {FILM_AGAIN}"

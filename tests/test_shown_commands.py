@@ -25,8 +25,8 @@ OTHERS = (
     ("run", "-n", "-a", "claude", "hello"),
 )  # fmt: skip
 """The commands that nothing shows with its words, and a run whose agent is there."""
-LATE = ("branch", "config", "migrate-home", "optimize", "rm")
-"""Commands behind which another finds less."""
+LATE = [(each,) for each in ("branch", "config", "migrate-home", "optimize", "rm")]
+"""First words of commands behind which another finds less."""
 
 Words = tuple[str, ...]
 
@@ -45,7 +45,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> dict[Words, Typed]:
     """Every command, as it was typed on a machine of its own."""
     shown = by_words(chain(in_messages(), in_documents()))
     assert [each for words, each in shown.items() if "{" in "".join(words)] == [], "OPEN has no value for these"
-    wanted = sorted({*shown, *OTHERS}, key=lambda words: (words[0] in LATE or words[1:2] == ("rm",), words))
+    wanted = sorted({*shown, *OTHERS}, key=lambda words: (words[:1] in LATE or words[1:2] == ("rm",), words))
     done = type_all([*FIRST, *wanted], tmp_path_factory.mktemp("machine") / "home")
     return {tuple(each.words): each for each in done}
 

@@ -18,6 +18,7 @@ import struct
 import subprocess
 import sys
 import termios
+import tomllib
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,6 +35,7 @@ NOW = int(datetime(2026, 11, 22, 9, 30, tzinfo=UTC).timestamp() * 1000)
 """The day after the newest log, in ms since 1970."""
 WAIT_S = 120
 PROMPT = "$ "
+PLACE_OF_ADDRESS = "REPOSITORY"
 _BLOCK = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 _SCREENS = re.compile(r"(?<=^<!-- screens -->\n).*?(?=^<!-- end of screens -->$)", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'<text class="screen-title"[^>]*>([^<]*)<')
@@ -103,7 +105,7 @@ class Machine:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         script = f"{command}\npwd >{shlex.quote(str(self._folder))}"
         process = subprocess.Popen(
-            ["sh", "-c", script], cwd=self._folder.read_text().strip(), env=self._environ(),
+            ["sh", "-c", script], cwd=self._folder.read_text().strip(), env=self.environ(),
             stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
         )  # fmt: skip
         os.close(theirs)
@@ -120,16 +122,20 @@ class Machine:
         kept = [_CONTROL.sub("", line.rpartition(_LINE_CLEARED)[2]) for line in lines]
         return "\n".join(line.rstrip() for line in kept if _BAR not in line).strip("\n")
 
-    def _environ(self) -> dict[str, str]:
+    def environ(self) -> dict[str, str]:
         return {
             "HOME": str(self.home), "BACKSTORY_HOME": str(self.home / ".local/share/backstory"),
             "PATH": f"{self._bin}:{os.environ['PATH']}", "CLOCK": str(self._clock), "LC_ALL": "C.UTF-8", "TZ": "UTC",
             "TERM": "xterm-256color", "GIT_CONFIG_GLOBAL": os.devnull,
         }  # fmt: skip
 
+    def program(self, name: str) -> Path:
+        """Where a program of this machine is, which is on its PATH."""
+        return self._bin / name
+
     def _make_program(self, name: str, environ: dict[str, str], *words: str) -> None:
         settings = "".join(f"{key}={shlex.quote(value)} " for key, value in environ.items())
-        program = self._bin / name
+        program = self.program(name)
         program.write_text(f'#!/bin/sh\n{settings}exec {shlex.join([sys.executable, *words])} "$@"\n')
         program.chmod(0o755)
 
@@ -137,7 +143,7 @@ class Machine:
         source = folder / "cmd" / "entire" / "main.go"
         source.parent.mkdir(parents=True)
         source.write_text(_STALE)
-        subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True, env=self._environ())
+        subprocess.run(["git", "init", "-q", "-b", "main", str(folder)], check=True, env=self.environ())
 
 
 def stories(text: str) -> list[str]:
@@ -173,6 +179,18 @@ def illustrated(text: str) -> str:
         if title
     ]
     return _SCREENS.sub(lambda _: " ·\n".join(links) + "\n", text)
+
+
+def address() -> str | None:
+    """Return the address of the repository, if the package's metadata have one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    found: str | None = project.get("urls", {}).get("Repository")
+    return found
+
+
+def addressed(text: str, repository: str | None) -> str:
+    """Return a document with the address of the repository, where one is known, in its place."""
+    return text.replace(PLACE_OF_ADDRESS, repository) if repository else text
 
 
 def retold(text: str, machine: Machine) -> str:
