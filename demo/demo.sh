@@ -7,6 +7,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 cp -R "$here/home" "$work/home"
+# A log that was written just now could be open in its agent, so it would not be resumed.
+find "$work/home" -name '*.jsonl' -exec touch -t 202601010000 {} +
 HOME=$work/home
 BACKSTORY_HOME=$work/store
 # Nobody is asked to leave a pager.
@@ -26,9 +28,6 @@ find home -name '*.jsonl' -exec wc -c {} + | awk '$2 != "total" { size += $1; n+
 run ingest
 run ingest
 run list --all
-run search telemetry default --limit 3
-run search notes.txt --agent claude --limit 3
-run show 011ed182-7e99-4421-9c41-c873947f9fe6
 run rename 011ed182-7e99-4421-9c41-c873947f9fe6 'First steps'
 run restore --all --to "$work/out" --json >"$work/restored.json"
 printf '%s files written, compared with the originals: ' "$(grep -c '"sha256"' "$work/restored.json")"
@@ -52,4 +51,10 @@ run diff @9 @13
 cd "$work"
 run verify
 run backup "$work/copy.db"
+
+printf '\n\033[1mA day: find it, read it, go on with it, and see what it took.\033[0m\n'
+run search notes.txt beta --agent claude --limit 1
+run show 011ed182-7e99-4421-9c41-c873947f9fe6
+run resume 011ed182-7e99-4421-9c41-c873947f9fe6 --cwd "$work/project"
+run stats --all --by agent
 printf '\n\033[1mDone.\033[0m Everything was in %s, which is removed again. On your own logs: backstory ingest\n' "$work"
