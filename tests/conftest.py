@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from backstory.store import Store, open_store
+from tests import set_slow
 from tests.support import forked, in_memory
 from tests.support.clock import Clock
 from tests.support.counts import examples
@@ -85,9 +86,11 @@ def pytest_collection(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that has one of the slow fixtures is slow, and ``make quick`` leaves it out; the long ones come first."""
+    """Mark what is slow by its fixtures or by its time, which ``make quick`` leaves out; put the long ones first."""
+    measured = set_slow.slow()
     for item in items:
-        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
+        file, name = item.nodeid.split("::")[0], getattr(item, "originalname", item.name)
+        if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())) or name in measured.get(file, ()):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from backstory.store import Store
+from tests import set_slow
 from tests.fails_before import MENDED, ROOT
 from tests.support import house
 from tests.support.work import SHOWN, SmallMachine
@@ -172,7 +173,9 @@ def test_commands_call_no_more_modules_than_before(tmp_path: Path) -> None:
     assert {command: len(modules) for command, modules in called.items() if len(modules) > CALLED[command]} == {}
 
 
-def test_the_table_of_mended_faults_names_tests_that_are_there() -> None:
-    mended: dict[str, list[str]] = json.loads(MENDED.read_text("utf-8"))
-    named = {test.partition("[")[0].partition("::")[::2] for tests in mended.values() for test in tests}
+@pytest.mark.parametrize("table", [MENDED, set_slow.TABLE], ids=["mended faults", "slow tests"])
+def test_a_table_names_tests_that_are_there(table: Path) -> None:
+    told: dict[str, list[str]] = json.loads(table.read_text("utf-8"))
+    tests = [f"{file}::{name}" if table == set_slow.TABLE else name for file, names in told.items() for name in names]
+    named = {test.partition("[")[0].partition("::")[::2] for test in tests}
     assert [name for name in sorted(named) if f"def {name[1]}(" not in (ROOT / name[0]).read_text("utf-8")] == []
