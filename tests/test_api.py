@@ -13,6 +13,7 @@ import pytest
 
 import backstory
 from backstory.model import Complete, Event
+from tests.support.every import every
 
 API = Path(__file__).parent.parent / "docs" / "api.md"
 HEAVY = {
@@ -48,12 +49,12 @@ def test_the_examples_in_docstrings_are_true(module: str) -> None:
     assert doctest.testmod(importlib.import_module(module), optionflags=OPTIONS).failed == 0
 
 
-@pytest.mark.parametrize("name", [each for each in backstory.__all__ if each != "__version__"])
+@every("name", [each for each in backstory.__all__ if each != "__version__"])
 def test_every_name_is_there_and_says_what_it_is(name: str) -> None:
     assert (getattr(backstory, name).__doc__ or "").strip()
 
 
-@pytest.mark.parametrize("name", [each for each in backstory.__all__ if each != "__version__"])
+@every("name", [each for each in backstory.__all__ if each != "__version__"])
 def test_every_name_is_in_the_documentation(name: str) -> None:
     assert re.search(rf"`{name}\b", API.read_text("utf-8"))
 

@@ -23,6 +23,7 @@ from backstory import (
 )
 from backstory.conversation.tree import Point
 from backstory.store.file import erasing
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,7 +156,7 @@ def test_all_that_the_text_names_is_in_the_table_and_nothing_else() -> None:
     assert set(methods()) == set(CALLS)
 
 
-@pytest.mark.parametrize("name", table())
+@every("name", table())
 def test_the_table_says_what_is_returned(name: str) -> None:
     made = getattr(Store, name.removeprefix("Store.")) if name.startswith("Store.") else getattr(backstory, name)
     assert table()[name][0] == inspect.signature(made).return_annotation

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory import ids
+from tests.support.every import every
 
 IDENTITY_BITS = 80
 
@@ -136,7 +137,7 @@ def test_the_first_timestamp_of_a_log_is_its_time(head: bytes, ms: int) -> None:
     assert ids.first_timestamp_ms(head) == ms
 
 
-@pytest.mark.parametrize(
+@every(
     ("head", "ms"),
     [
         (b'{"timestamp":"1970-01-01T00:00:01Z"}', 1_000),
@@ -165,7 +166,7 @@ def test_a_timestamp_behind_the_first_64_kb_does_not_count() -> None:
     assert ids.first_timestamp_ms(b" " * (ids.HEAD_BYTES - len(stamp) + 1) + stamp) == 0
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "ms"),
     [
         ("1970-01-01T00:00:01.5Z", 1_500),
@@ -182,7 +183,7 @@ def test_times_are_read_as_logs_write_them(text: str | float, ms: int) -> None:
     assert ids.parse_time_ms(text) == ms
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [None, True, "", "soon", "1970-01-01T00:00:01", "1970-13-01T00:00:00Z", float("nan"), float("inf"), 1e18],
 )

@@ -13,6 +13,7 @@ import pytest
 
 from backstory.agents import names
 from tests.support import house
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -179,7 +180,7 @@ def test_git_is_started_in_one_place() -> None:
     assert {name(path) for path in MODULES if starts_git(path.read_text("utf-8"))} == {"backstory.projects.git_program"}
 
 
-@pytest.mark.parametrize(
+@every(
     "source",
     [
         'import subprocess\nsubprocess.run(["git", "status"])',

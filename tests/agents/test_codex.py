@@ -33,6 +33,7 @@ from backstory.model import (
     ToolResult,
     Unknown,
 )
+from tests.support.every import every
 from tests.support.reading import Told, told
 
 THREAD = "01a1ffee-6b92-7df0-8b28-4d7e241733fa"
@@ -660,7 +661,7 @@ def test_an_output_is_read_in_each_of_its_forms(output: Any, content: str) -> No
     assert (result.content, result.is_error) == (content, False)
 
 
-@pytest.mark.parametrize(
+@every(
     "output",
     [
         '{"output":"text","metadata":{"exit_code":2}}',

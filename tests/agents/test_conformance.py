@@ -16,6 +16,7 @@ from backstory.agents.turn_fold import TurnState
 from backstory.model import AssistantText, LogIdentity, Parsed, Unknown, UserMessage
 from tests.agents import example
 from tests.agents.example import AGENT, Logs, Reader
+from tests.support.every import every
 from tests.support.reading import cases, log_of
 from tests.support.streaming import STREAMS
 
@@ -102,7 +103,7 @@ VALUES = ("name", "title", "instruction_files", "keeps_trees")
 """What an agent says of itself; the rest are its parts."""
 
 
-@pytest.mark.parametrize("part", [each for each in AGENT.__struct_fields__ if each not in VALUES])
+@every("part", [each for each in AGENT.__struct_fields__ if each not in VALUES])
 def test_a_part_of_another_kind_is_refused_in_every_place(part: str) -> None:
     faults = part_faults(msgspec.structs.replace(CLAUDE, **{part: object()}))
     assert faults and all(fault.startswith(f"{part}: ") and fault.endswith("is missing") for fault in faults)

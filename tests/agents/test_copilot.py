@@ -35,6 +35,7 @@ from backstory.model import (
     Unknown,
     UserMessage,
 )
+from tests.support.every import every
 from tests.support.reading import Told, told
 
 SESSION = "514f3844-2975-44e4-a4d0-211fd59e36e9"
@@ -165,7 +166,7 @@ def test_the_folder_of_the_earliest_builds_is_a_place_where_it_is_there(tmp_path
     assert Databases().databases({}, tmp_path) == [tmp_path / ".copilot/session-store.db"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("path", "expected"),
     [
         (f"session-state/{SESSION}/events.jsonl", True),
@@ -357,7 +358,7 @@ def test_a_call_that_no_answer_asked_for_is_told_when_it_starts() -> None:
     assert isinstance(result, ToolResult) and result.tool_name == "bash"
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "tool"),
     [
         ("view", Tool.READ),
@@ -860,8 +861,8 @@ def test_a_number_out_of_all_bounds_is_left_out() -> None:
     assert said.events[-1][2] is None
 
 
-@pytest.mark.parametrize("data", [None, 3, "text", [], {"content": None}, {"content": [{"text": "a"}, 5, None]}])
-@pytest.mark.parametrize(
+@every("data", [None, 3, "text", [], {"content": None}, {"content": [{"text": "a"}, 5, None]}])
+@every(
     "type_",
     [
         "abort", "assistant.message", "assistant.reasoning", "hook.end", "session.compaction_complete",
@@ -895,7 +896,7 @@ def test_what_a_reader_keeps_stays_small() -> None:
 # what lies beside a log ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     [
         "workspace.yaml", "plan.md", "autopilot-objective.json", "checkpoints/index.md", "checkpoints/001-a.md",
@@ -956,7 +957,7 @@ def test_a_name_is_the_users_where_the_workspace_says_so(text: str, title: str |
     assert (found.title, found.is_title_given) == (title, is_given)
 
 
-@pytest.mark.parametrize(
+@every(
     ("given", "title"),
     [
         ("Fix it # later", "Fix it"),

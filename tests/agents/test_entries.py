@@ -15,6 +15,7 @@ from backstory.agents import json_text
 from backstory.agents.contract import ServerFile
 from backstory.agents.entries import added, entry_in, has_table, removed
 from backstory.agents.text_edit import NotEditable, TextEdit, applied
+from tests.support.every import every
 
 JSON = ServerFile(path=Path("x.json"), format="json", table="mcpServers")
 TOML = ServerFile(path=Path("x.toml"), format="toml", table="mcp_servers")
@@ -70,7 +71,7 @@ LAYOUTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", LAYOUTS)
+@every("case", LAYOUTS)
 def test_an_entry_is_laid_out_like_what_stands_around_it(case: str) -> None:
     text, wanted = LAYOUTS[case]
     edit = added(text, JSON, NAME, SMALL)
@@ -102,7 +103,7 @@ REMOVALS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REMOVALS)
+@every("case", REMOVALS)
 def test_an_entry_that_was_laid_out_anew_is_removed_with_its_comma(case: str) -> None:
     text, wanted = REMOVALS[case]
     assert applied(text, removed(text, JSON, NAME)) == wanted
@@ -159,7 +160,7 @@ def test_what_a_client_wrote_below_the_table_goes_with_it_and_nothing_else_does(
 # what is refused ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "file", "why"),
     [
         ("{", JSON, "cannot be read as JSON"),

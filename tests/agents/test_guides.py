@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from backstory import agents
 from backstory.agents.contract import GuidePart, NotRun
+from tests.support.every import every
 
 
 def guide(name: str) -> GuidePart:
@@ -14,7 +13,7 @@ def guide(name: str) -> GuidePart:
     return found
 
 
-@pytest.mark.parametrize(
+@every(
     ("agent", "tool", "words", "rule"),
     [
         ("claude", "Bash", ("git", "diff"), "Bash(git diff:*)"),
@@ -33,7 +32,7 @@ def test_a_rule_allows_no_more_than_it_must(agent: str, tool: str, words: tuple[
     assert guide(agent).allow_rule(tool, words) == rule
 
 
-@pytest.mark.parametrize(
+@every(
     ("agent", "output", "fate"),
     [
         ("claude", "The user doesn't want to proceed with this tool use. The tool use was", NotRun.REFUSED),

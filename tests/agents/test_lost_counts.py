@@ -14,6 +14,7 @@ from backstory.agents import bounded
 from backstory.agents.contract import Ending, Exit
 from backstory.derive.pricing import CostKind, Price, cost_of
 from backstory.model import PARTIAL
+from tests.support.every import every
 from tests.support.lost_counts import (
     AGENTS,
     COPILOT,
@@ -84,8 +85,8 @@ def test_a_sum_of_all_its_counts_is_whole(kind: str) -> None:
     assert (turn.tokens_source, turn.tokens.output, is_whole(turn)) == ("reported", 7, True)
 
 
-@pytest.mark.parametrize(("kind", "name"), [each for each in FIELDS if each[1].lower() in NEEDED])
-@pytest.mark.parametrize("others", [0, 1])
+@every(("kind", "name"), [each for each in FIELDS if each[1].lower() in NEEDED])
+@every("others", [0, 1])
 def test_no_sum_of_which_a_request_lacks_its_input_or_output_is_said_to_be_whole(
     kind: str, name: str, others: int
 ) -> None:
@@ -97,8 +98,8 @@ def test_no_sum_of_which_a_request_lacks_its_input_or_output_is_said_to_be_whole
     assert not is_whole(turn)
 
 
-@pytest.mark.parametrize("kind", LOGS)
-@pytest.mark.parametrize("left", [{}, {"reasoningTokens": 3, "cache_read_input_tokens": 1, "cached_input_tokens": 1}])
+@every("kind", LOGS)
+@every("left", [{}, {"reasoningTokens": 3, "cache_read_input_tokens": 1, "cached_input_tokens": 1}])
 def test_a_request_with_neither_input_nor_output_makes_what_is_known_a_part_and_alone_nothing(
     kind: str, left: dict[str, int]
 ) -> None:
@@ -149,8 +150,8 @@ def test_no_sum_of_a_run_that_lacks_a_count_is_said_to_be_whole(kind: str, name:
     assert (ending.tokens_source, is_whole(ending)) == (PARTIAL, False)
 
 
-@pytest.mark.parametrize(("kind", "name"), [each for each in RUNS if each[1] in NEEDED])
-@pytest.mark.parametrize("others", [0, 1])
+@every(("kind", "name"), [each for each in RUNS if each[1] in NEEDED])
+@every("others", [0, 1])
 def test_no_sum_of_a_run_without_input_or_output_is_said_to_be_whole(kind: str, name: str, others: int) -> None:
     usages = [dict(WHOLE[kind]) for _ in range(others + 1)]
     del usages[-1][name]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from backstory import agents
 from backstory.agents.jsonl import lines_of
 from backstory.model import RunFacts
+from tests.support.every import every
 from tests.support.reading import CASES
 from tests.support.streaming import STREAMS
 
@@ -41,7 +40,7 @@ def items(stream: list[tuple[int, bytes]], kind: str) -> list[int]:
     return [offset for offset, each in found if each.get("item", {}).get("type") == kind]
 
 
-@pytest.mark.parametrize(("agent", "name"), PAIRS)
+@every(("agent", "name"), PAIRS)
 def test_what_a_log_says_is_of_records_that_were_streamed(agent: str, name: str) -> None:
     stream, log = recorded(agent, name)
     found, offsets = facts(agent, stream, log), {offset for offset, _ in stream}

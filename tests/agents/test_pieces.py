@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.every import every
 from tests.support.reading import Told, case_name, case_told, cases, lines_of, log_of, told
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def test_a_log_read_in_pieces_says_the_same_as_read_whole(folder: Path, data: st
     assert case_told(folder, sorted(cuts)) == whole(folder)
 
 
-@pytest.mark.parametrize("folder", cases(), ids=case_name)
+@every("folder", cases(), ids=case_name)
 def test_a_log_read_line_by_line_says_the_same_as_read_whole(folder: Path) -> None:
     lines = len(lines_of(log_of(folder).read_bytes()))
     assert case_told(folder, range(1, lines)) == whole(folder)

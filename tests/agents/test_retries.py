@@ -10,6 +10,7 @@ import pytest
 from backstory.agents.claude import retries as claude
 from backstory.agents.codex import retries as codex
 from backstory.model import Retry
+from tests.support.every import every
 from tests.support.streaming import ran
 
 
@@ -17,7 +18,7 @@ def line(**record: Any) -> bytes:
     return json.dumps(record).encode()
 
 
-@pytest.mark.parametrize(
+@every(
     ("status", "error", "told"),
     [
         (None, "unknown", "no answer"),
@@ -44,7 +45,7 @@ def of_connection(code: str) -> dict[str, Any]:
 RATE_LIMIT = {"type": "error", "error": {"type": "rate_limit_error", "message": "Too many tokens."}}
 
 
-@pytest.mark.parametrize(
+@every(
     ("error", "told"),
     [
         (of_connection("ECONNREFUSED"), "no answer (connection refused)"),
@@ -67,7 +68,7 @@ STATUS = "unexpected status 529 <unknown status code>: Overloaded, url: http://1
 CUT = "stream disconnected before completion: Transport error: network error: error decoding response body"
 
 
-@pytest.mark.parametrize(
+@every(
     ("message", "attempt", "of", "told"),
     [
         ("Reconnecting... 1/5 (Connection failed: error sending request)", 1, 5, "no answer (connection failed)"),

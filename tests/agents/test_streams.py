@@ -32,6 +32,7 @@ from backstory.model import (
     ToolResult,
     Unknown,
 )
+from tests.support.every import every
 from tests.support.reading import CASES, case_told
 from tests.support.streaming import STREAMS, expectations, ran, recorded, runnable, runs, stream_reviewed
 
@@ -42,9 +43,14 @@ TOO_LONG = "Error: turn/start: turn/start failed: Input exceeds the maximum leng
 RESUMING = {"--resume", "-r", "--continue", "-c", "--fork-session", "--from-pr", "resume", "fork", "--last"}
 
 every_agent = pytest.mark.parametrize("agent", AGENTS)
-every_run = pytest.mark.parametrize(
-    "path", [path for agent in AGENTS for path in runs(agent)], ids=lambda path: f"{path.parent.name}/{path.stem}"
-)
+RUNS = [path for agent in AGENTS for path in runs(agent)]
+
+
+def run_name(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+of_every_run = every("path", RUNS, ids=run_name)
 
 
 def line(**fields: Any) -> bytes:
@@ -67,7 +73,7 @@ def piece(**event: Any) -> bytes:
 # recorded runs ------------------------------------------------------------------------------------------------
 
 
-@every_run
+@pytest.mark.parametrize("path", RUNS, ids=run_name)
 def test_a_recorded_run_says_what_a_person_saw_in_it(path: Path) -> None:
     agent = path.parent.name
     expected = expectations(agent)[1][path.stem]
@@ -75,13 +81,13 @@ def test_a_recorded_run_says_what_a_person_saw_in_it(path: Path) -> None:
     assert json.loads(json.dumps({"exit": expected["exit"], **reviewed})) == expected
 
 
-@every_run
+@of_every_run
 def test_no_record_of_a_recorded_run_is_unknown(path: Path) -> None:
     run = recorded(path.parent.name, path.stem)
     assert (run.unknown, run.all(Unknown)) == ({}, [])
 
 
-@every_run
+@of_every_run
 def test_a_line_read_alone_has_each_of_its_events_at_the_same_part(path: Path) -> None:
     agent = path.parent.name
     run = recorded(agent, path.stem)
@@ -91,7 +97,7 @@ def test_a_line_read_alone_has_each_of_its_events_at_the_same_part(path: Path) -
             assert alone[part].kind == event.kind
 
 
-@every_run
+@of_every_run
 def test_a_result_carries_the_name_and_path_of_its_call(path: Path) -> None:
     run = recorded(path.parent.name, path.stem)
     calls = {call.tool_use_id: call for call in run.all(ToolCall)}
@@ -105,7 +111,7 @@ def test_every_recorded_run_has_an_expectation_and_every_expectation_a_run(agent
     assert sorted(expectations(agent)[1]) == [path.stem for path in runs(agent)]
 
 
-@every_run
+@of_every_run
 def test_a_run_cut_off_anywhere_is_not_a_success(path: Path) -> None:
     lines = path.read_bytes().splitlines()
     for cut in range(len(lines)):
@@ -124,7 +130,7 @@ def texts(events: list[Any]) -> list[str]:
     return [event.text for event in events]
 
 
-@pytest.mark.parametrize("name", CLAUDE_PAIRS)
+@every("name", CLAUDE_PAIRS)
 def test_claudes_run_and_its_log_agree(name: str) -> None:
     run, log = recorded("claude", name), case_told(CASES / "claude" / name)
     assert texts(run.all(AssistantText)) == texts(log.all(AssistantText))
@@ -145,7 +151,7 @@ def test_the_client_says_which_files_a_command_changed() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["error-midway", "tool-errors", "tools", *IN_A_REPOSITORY])
+@every("name", ["error-midway", "tool-errors", "tools", *IN_A_REPOSITORY])
 def test_claudes_run_and_its_log_agree_on_tokens_and_cost(name: str) -> None:
     run, log = recorded("claude", name), case_told(CASES / "claude" / name)
     (turn,) = log.in_order()

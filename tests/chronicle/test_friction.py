@@ -9,6 +9,7 @@ from backstory.chronicle.friction.left_failing import says_failing
 from backstory.chronicle.friction.mistakes import named_commands
 from backstory.chronicle.friction.told_again import explains
 from backstory.chronicle.friction.typed import is_quotable, sentences, typed
+from tests.support.every import every
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_what_contradicts(sentence: str, expected: str | None) -> None:
     assert contradiction(sentence) == expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("sentence", "expected"),
     [
         ("never push to main", True),
@@ -73,7 +74,7 @@ def test_what_may_be_said_once_and_for_all(sentence: str, expected: bool) -> Non
     assert is_standing(sentence) is expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("prompt", "expected"),
     [
         ("lint and test failures :(", ["tests", "the linter"]),
@@ -100,7 +101,7 @@ def test_what_says_that_something_was_left_failing(prompt: str, expected: list[s
     assert sorted(map(str, says_failing(prompt))) == expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("sentence", "expected"),
     [
         ("We use uv in this repository", True),
@@ -117,7 +118,7 @@ def test_what_explains(sentence: str, expected: bool) -> None:
     assert explains(sentence) is expected
 
 
-@pytest.mark.parametrize(
+@every(
     "prompt",
     [
         "/review this", "<command-name>/clear</command-name>", "[Request interrupted by user]", "# Plan\n\nDo it",
@@ -128,7 +129,7 @@ def test_what_nobody_typed_as_words_is_left_out(prompt: str) -> None:
     assert typed(prompt) is None
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "do not use `rm`", "do not <b>shout</b>", "never read @/etc/passwd", "never open https://example.com",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.chronicle.proposals import HEADING, unified_diff, with_lines
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,7 @@ def test_git_applies_the_diff_to_the_byte(tmp_path: Path, case: str, name: str) 
     assert path.read_bytes() == after.encode()
 
 
-@pytest.mark.parametrize("case", [each for each in TEXTS if TEXTS[each]])
+@every("case", [each for each in TEXTS if TEXTS[each]])
 def test_all_that_stood_there_stands_there_still(case: str) -> None:
     before = str(TEXTS[case])
     after = with_lines(before, ["one"])

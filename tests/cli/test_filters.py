@@ -14,6 +14,7 @@ from backstory.model import Outcome
 from backstory.runs.spool import RUNNING
 from backstory.workspace import questions
 from tests.support import claude_records
+from tests.support.every import every
 from tests.support.shown_commands import commands
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ SESSIONS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*SESSIONS, *EVENTS])
+@every("name", [*SESSIONS, *EVENTS])
 def test_every_question_has_every_option_of_the_filter_with_the_same_words(name: str) -> None:
     command = dict(commands())[name]
     options = {each.opts[0]: each.help for each in command.params if isinstance(each, click.Option)}

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from backstory.cli.output import columns
+from tests.support.every import every
 from tests.support.screens import (
     GOLDEN,
     LONG_TITLE,
@@ -72,7 +73,7 @@ def test_no_line_is_wider_than_the_terminal(machine: Machine, width: int) -> Non
         assert max(map(columns, lines)) <= width, name
 
 
-@pytest.mark.parametrize("name", [*SCREENS, "ingest-first", "picker"])
+@every("name", [*SCREENS, "ingest-first", "picker"])
 def test_a_picture_shows_the_screen_as_it_is(name: str) -> None:
     svg = (PICTURES / f"{name}.svg").read_text("utf-8")
     lines = ("".join(line.split()) for line in golden(f"{name}-{PICTURE_COLUMNS}").splitlines())

@@ -24,6 +24,7 @@ from backstory.cli import COMMANDS, cli, output
 from backstory.derive import harmless
 from backstory.derive.harmless import clean, clean_json
 from tests.support import agent
+from tests.support.every import every
 from tests.support.machines import CLAUDE_FOLDER
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def acting(text: str) -> list[str]:
     return [each for each in text if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Zl", "Zp") and each not in STAYS]
 
 
-@pytest.mark.parametrize("letter", [*EVIL[:-6], "\ud800", "\udcff", "\u00ad", "\u2060", "\ufff9"], ids=ascii)
+@every("letter", [*EVIL[:-6], "\ud800", "\udcff", "\u00ad", "\u2060", "\ufff9"], ids=ascii)
 def test_what_acts_is_shown_as_an_escape(letter: str) -> None:
     shown = clean(f"a{letter}b")
     assert shown.isprintable()

@@ -11,6 +11,7 @@ import pytest
 
 from backstory.bounds import TIME_MAX_MS
 from backstory.cli.views.moments import heading_of, when, when_below_heading
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ def at(text: str) -> int:
 NOW = "2026-11-22T00:40:00"
 
 
-@pytest.mark.parametrize(
+@every(
     ("then", "said", "below", "heading"),
     [
         (NOW, "0 s ago", "0 s ago", "today"),

@@ -16,6 +16,7 @@ import pytest
 from backstory.cli import COMMANDS, cli
 from backstory.model import AssistantText, UserMessage
 from tests.support.bench import Bench
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,7 @@ def options(command: click.Command) -> set[str]:
 TAKING = [name for name, command in LEAVES.items() if arguments(command) & {"session", "sessions", "point", "left"}]
 
 
-@pytest.mark.parametrize("name", [*TAKING, *sorted(NOT_ONES_OF_ITS_OWN)])
+@every("name", [*TAKING, *sorted(NOT_ONES_OF_ITS_OWN)])
 def test_every_command_that_takes_a_session_takes_it_with_an_option(name: str) -> None:
     assert {"-S", "--session"} <= options(LEAVES[name])
 

@@ -17,6 +17,7 @@ from backstory.runs.process import MARKER
 from backstory.runs.spool import SPOOLS, Run, Spool
 from backstory.search.query import PATTERN_SECONDS_MAX, Findings, find, find_exact, find_pattern, words_of_pattern
 from backstory.store import Filter, Store, open_store
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from tests.support.shell import Shell
@@ -145,7 +146,7 @@ def test_a_pattern_that_never_ends_is_ended(store: Store) -> None:
     assert time.process_time() - started < PATTERN_SECONDS_MAX
 
 
-@pytest.mark.parametrize(
+@every(
     ("pattern", "words"),
     [
         ("rate limit", "limit*"), (r"\brate limit\b", "rate limit"), ("rate", ""), ("a|b", ""),
@@ -367,7 +368,7 @@ def at(year: int, month: int, day: int, hour: int = 0, minute: int = 0) -> int:
     return round(datetime(year, month, day, hour, minute, tzinfo=BERLIN).timestamp() * 1000)
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "begin", "end"),
     [
         ("today", at(2026, 11, 22), at(2026, 11, 23)),
@@ -398,7 +399,7 @@ def test_the_last_workday_is_before_today_and_of_no_weekend(today: int, workday:
     assert times.since("workday", NOW.replace(day=today)) == at(2026, 11, workday)
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "moment"),
     [
         ("now", at(2026, 11, 22, 15, 30)), ("2h", at(2026, 11, 22, 13, 30)), ("90 min ago", at(2026, 11, 22, 14)),
@@ -418,7 +419,7 @@ def test_a_moment_begins_and_ends_at_once(text: str, moment: int) -> None:
     assert times.since(text, NOW) == times.until(text, NOW) == moment
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "soon", "", " ", "13pm", "25:00", "feb 30", "2026-13", "2026-02-30", "0000",

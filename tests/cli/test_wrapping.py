@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.cli.output import clean, columns, one_line, spans, wrapped
+from tests.support.every import every
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "width", "lines"),
     [
         ("", 10, [""]),

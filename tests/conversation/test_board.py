@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from backstory.conversation.board import BoardItem, Src, cleaned, cleaned_line, is_name, proposed_name, to_prune
 from backstory.conversation.board_offer import CHARS_MAX, ITEMS_MAX, chosen, offer
 from backstory.conversation.context import CLOSE, OPEN, build_context_prompt, strip_context, with_offer
+from tests.support.every import every
 
 PROMPT = "Why do the checkout tests and/or src/payments.py fail? E.g. those."
 
@@ -100,7 +101,7 @@ def test_less_than_two_hundred_characters_of_a_note_are_not_offered() -> None:
     assert sorted(cut)[:2] == [0, 200]
 
 
-@pytest.mark.parametrize("letters", range(1, 12))
+@every("letters", range(1, 12))
 def test_a_note_is_cut_between_letters_and_each_of_its_lines_stays_quoted(letters: int) -> None:
     made = offer([item("checkout", f"{'x' * letters}\n\n" * 2_000)], PROMPT).text
     _, _, *quoted, cut, _ = made.split("\n")
@@ -130,8 +131,8 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("where", ["content", "description", "author"])
+@every("text", HOSTILE)
+@every("where", ["content", "description", "author"])
 def test_no_note_ends_the_context_or_speaks_as_we_do(text: str, where: str) -> None:
     made = offer([item("checkout", **{"content": "text"} | {where: text})], PROMPT).text
     first, *quoted, last = made.splitlines()
@@ -171,7 +172,7 @@ def test_these_are_names(name: str) -> None:
     assert is_name(name)
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "proposed"),
     [
         ("Build Notes", "build-notes"), ("build_notes", "build-notes"), ("-a-", "a"), ("a--b", "a-b"), ("", ""),

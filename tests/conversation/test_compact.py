@@ -22,6 +22,7 @@ from backstory.model import (
     event_from_json,
     event_to_json,
 )
+from tests.support.every import every
 
 
 def numbered(count: int, word: str = "line") -> str:
@@ -125,7 +126,7 @@ def test_everything_from_a_reminder_on_is_dropped() -> None:
 CODEX = "Chunk ID: 4d9db0\nWall time: 0.3796 seconds\nProcess exited with code {}\nOriginal token count: 7\nOutput:\n{}"
 
 
-@pytest.mark.parametrize(
+@every(
     ("tool", "content", "kept"),
     [
         (Tool.SHELL, CODEX.format(0, ""), ""),
@@ -245,12 +246,12 @@ KEPT_FIELDS = [
 ]
 
 
-@pytest.mark.parametrize(("tool_name", "fields"), KEPT_FIELDS, ids=[each[0] for each in KEPT_FIELDS])
+@every(("tool_name", "fields"), KEPT_FIELDS, ids=[each[0] for each in KEPT_FIELDS])
 def test_an_input_is_reduced_to_its_key_fields(tool_name: str, fields: list[str]) -> None:
     assert compact_input(tool_name, "", EVERYTHING) == {name: EVERYTHING[name] for name in fields}
 
 
-@pytest.mark.parametrize("tool_name", [name for name, _ in KEPT_FIELDS[:-1]] + ["Bash", "Edit", "Write"])
+@every("tool_name", [name for name, _ in KEPT_FIELDS[:-1]] + ["Bash", "Edit", "Write"])
 def test_the_input_of_a_lower_case_tool_is_reduced_alike(tool_name: str) -> None:
     assert compact_input(tool_name.lower(), "", EVERYTHING) == compact_input(tool_name, "", EVERYTHING)
 

@@ -17,6 +17,7 @@ from backstory.conversation.compaction import (
     threshold,
 )
 from backstory.conversation.context import CLOSE, OPEN
+from tests.support.every import every
 
 GOOD = "The parser in src/parse.py was rewritten because it lost escapes. " * 10
 
@@ -88,7 +89,7 @@ def test_a_good_summary_has_no_problem() -> None:
     assert problem_with(GOOD, []) is None
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "",

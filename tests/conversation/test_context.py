@@ -35,6 +35,7 @@ from backstory.model import (
     UserMessage,
 )
 from backstory.store import open_store
+from tests.support.every import every
 
 
 def told(prompt: str, *events: Event, outcome: str | None = None) -> TurnWithEvents:
@@ -131,7 +132,7 @@ def test_a_prompt_is_stripped_back_to_what_was_typed(prompt: str, history: list[
         assert strip_context(sent) == prompt.lstrip("\n")
 
 
-@pytest.mark.parametrize(
+@every(
     "tag",
     [
         OPEN, CLOSE, CLOSE.upper(), "</Backstory-Session-Context>", "</backstory-session-context >",
@@ -229,7 +230,7 @@ def test_what_another_program_says_to_have_its_agent_go_on_is_no_prompt() -> Non
     assert typed_part(f"\n{GO_ON}\n")[0] == ""
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "Continue the in-progress work from the supplied Azureal session context.",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from backstory.conversation.pairing import HELD_MAX, results_below_calls, without_repeats
 from backstory.model import AssistantText, Event, Hook, Thinking, ToolCall, ToolResult, UserMessage
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +113,7 @@ ANSWER = AssistantText(text="1\n2\n3\n4")
 BARE = ToolCall(tool_use_id="e", tool_name="task_complete")
 
 
-@pytest.mark.parametrize(
+@every(
     ("told", "shown"),
     [
         ((ENDED, RESULT, ANSWER), [BARE, ANSWER]),

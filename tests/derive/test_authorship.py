@@ -8,6 +8,7 @@ from backstory.derive.authorship import TimedEdit, is_telling, written_by_edits
 from backstory.derive.git_values import UNCOMMITTED, BlamedLine, FileChange
 from backstory.derive.written_lines import is_generated, is_version, of_path, written_by
 from backstory.model import ToolCall
+from tests.support.every import every
 
 
 def edit(at: int, old: str, new: str, **more: object) -> TimedEdit:
@@ -95,7 +96,7 @@ def test_what_is_not_committed_is_after_every_edit() -> None:
     assert written_by_edits(lines("alpha = 1", UNCOMMITTED), edits, {}, ()) == [0]
 
 
-@pytest.mark.parametrize("text", ["", "}", "});", "    else:", "return nil", "} else {", "try:", "---", "end"])
+@every("text", ["", "}", "});", "    else:", "return nil", "} else {", "try:", "---", "end"])
 def test_lines_that_say_little(text: str) -> None:
     assert not is_telling(text)
 

@@ -6,13 +6,14 @@ import pytest
 
 from backstory.derive.call_words import error_words, reading_words, script_words
 from backstory.model import ToolCall
+from tests.support.every import every
 
 
 def shell(command: str) -> ToolCall:
     return ToolCall(tool_name="Bash", tool="SHELL", input={"command": command})
 
 
-@pytest.mark.parametrize(
+@every(
     ("command", "words"),
     [
         ("cd x && go test -run A ./... 2>&1 | tail -5", ("go", "test")),
@@ -36,7 +37,7 @@ def test_a_tool_that_runs_no_commands_has_no_words() -> None:
     assert script_words(ToolCall(tool_name="Read", tool="READ", input={"command": "ls"})) == ()
 
 
-@pytest.mark.parametrize(
+@every(
     "command",
     [
         "git push", "git diff > a.txt", "ls; rm a", "cat a | tee b", "find . -delete", "sort -o a b",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from backstory.derive.checks import checks_in, head_of
 from backstory.derive.faults import fault_in
+from tests.support.every import every
 
 
-@pytest.mark.parametrize(
+@every(
     ("script", "expected"),
     [
         ("pytest -q", [("tests", "pytest")]),
@@ -42,7 +41,7 @@ def test_the_beginning_of_a_command_has_no_options_files_or_variables() -> None:
     assert head_of(["make", None, "test"]) == "make"
 
 
-@pytest.mark.parametrize(
+@every(
     ("script", "output", "expected"),
     [
         ("pytest -q", "bash: pytest: command not found", ("no such program", "pytest", "pytest")),

@@ -7,6 +7,7 @@ import pytest
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import Deed, commands_of, is_aside, succeeded, was_refused
 from backstory.model import ToolCall
+from tests.support.every import every
 
 TEST, BUILD, COMMIT, PR = DeedKind.TEST, DeedKind.BUILD, DeedKind.COMMIT, DeedKind.PULL_REQUEST
 
@@ -15,7 +16,7 @@ def kinds(command: str, tool: str = "SHELL") -> list[DeedKind]:
     return [each.kind for each in commands_of(ToolCall(tool_name="Bash", tool=tool, input={"command": command}))]
 
 
-@pytest.mark.parametrize(
+@every(
     ("command", "expected"),
     [
         ("pytest -q tests", [TEST]),
@@ -75,7 +76,7 @@ def test_what_a_command_does_is_known_by_its_words(command: str, expected: list[
     assert kinds(command) == expected
 
 
-@pytest.mark.parametrize(
+@every(
     "command",
     [
         "echo pytest", "cat tests/test.py", "grep -rn 'go test' .", "git commit --dry-run", "git log --grep commit",
@@ -121,7 +122,7 @@ def test_where_something_is_done_is_known_from_the_script_and_the_call(given: di
     assert deed.folder == expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("path", "expected"),
     [
         ("/tmp/a.py", True), ("/private/var/folders/x/T/a", True), ("/Users/a/.agent/plans/p.md", True),
@@ -133,7 +134,7 @@ def test_scratch_files_are_no_work_unless_the_project_lies_there(path: str, expe
     assert is_aside(path, ["/Users/a/p", "/tmp/work"]) is expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("is_error", "output", "expected"),
     [
         (True, "3 passed", None), (None, None, None), (False, None, True), (False, "12 passed in 3s", True),
@@ -158,7 +159,7 @@ def test_a_commit_was_made_if_git_says_so_whatever_failed_after_it() -> None:
     assert succeeded(commit, None, None) is None
 
 
-@pytest.mark.parametrize(
+@every(
     ("kind", "failed", "output", "expected"),
     [
         (COMMIT, False, "nothing to commit, working tree clean", False),
@@ -182,7 +183,7 @@ def test_of_a_script_its_output_says_which_of_its_commands_went_well(
     assert succeeded(Deed(kind=kind, text="x"), failed, output) is expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("script", "when_it_failed", "when_it_did_not"),
     [
         ("pytest", False, True), ("cd x && pytest -q\n", False, True), ("pytest && echo fine", False, True),

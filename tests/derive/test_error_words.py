@@ -19,6 +19,7 @@ from backstory.derive.error_words import (
     words,
 )
 from tests.support.clock import least_cpu_seconds
+from tests.support.every import every
 
 
 def test_the_examples_are_true() -> None:
@@ -69,7 +70,7 @@ def test_the_lines_that_tell_come_first() -> None:
     assert key_lines("") == [] == key_lines(" \n…\n")
 
 
-@pytest.mark.parametrize(
+@every(
     ("one", "other", "are_same"),
     [
         ("go test ./...", "cd /w && go test ./... 2>&1 | tail -50", True),
@@ -90,7 +91,7 @@ def test_which_commands_are_the_same(one: str, other: str, are_same: bool) -> No
     assert same_command(command_words(one), command_words(other)) == are_same
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "fails"),
     [
         ("--- FAIL: TestX", True), ("  FAILED tests/x.py::y", True), ("error: no such option", True),
@@ -115,7 +116,7 @@ def test_rare_words_leave_common_ones_out() -> None:
 PIECES = [*"a \t/0-\\'e\n", "a/", "0.", "Error", "a:1", "\n ", "0f", "a && ", "| ", "(1,", "0x", "1:", "/a", "a.", "~/"]
 
 
-@pytest.mark.parametrize("piece", PIECES)
+@every("piece", PIECES)
 def test_no_text_takes_long(piece: str) -> None:
     text = piece * (1_000_000 // len(piece))
 

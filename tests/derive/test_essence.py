@@ -16,6 +16,7 @@ from backstory.derive.essence import (
     words_of,
 )
 from backstory.model import KINDS, Event, Tool, ToolCall, ToolResult
+from tests.support.every import every
 
 PATCH = "*** Begin Patch\n*** Add File: new.md\n+# New\n*** Update File: notes.txt\n@@\n-alpha\n+beta\n*** End Patch"
 FIRST = "*** Begin Patch\n*** Add File: new.md\n+# New\n*** End Patch"
@@ -28,7 +29,7 @@ SAYS_NOTHING = {"Init", "Complete"}
 NOT_DRAWN_APART = {"ModelSwitch", "Unknown"}
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.kind)
+@every("kind", KINDS.values(), ids=lambda kind: kind.kind)
 def test_the_words_of_every_kind_of_event_have_what_it_holds(kind: type[Event]) -> None:
     texts = {name: f"<{name}>" for name in ("name", "tool_name", "content", "text", "message", "summary", "output")}
     held = {name: text for name, text in texts.items() if name in kind.__struct_fields__}
@@ -45,7 +46,7 @@ def call(name: str, tool: str = "", /, path: str | None = None, **given: Any) ->
     return ToolCall(tool_name=name, tool=tool, file_path=path, input=given)
 
 
-@pytest.mark.parametrize(
+@every(
     ("made", "words"),
     [
         (call("Bash", command="ls -l", description="Lists files"), "ls -l"),
@@ -138,7 +139,7 @@ def test_several_edits_and_patches_say_their_lines_in_order() -> None:
 OF_BOTH = [("", "new.md"), ("+", "# New"), ("", "notes.txt"), ("-", "alpha"), ("+", "beta")]
 
 
-@pytest.mark.parametrize(
+@every(
     "given",
     [
         {"patch": PATCH},
@@ -189,7 +190,7 @@ def test_terminal_codes_are_taken_out_of_what_was_written(text: str, plain: str)
     assert without_terminal_codes(text) == plain
 
 
-@pytest.mark.parametrize(
+@every(
     ("output", "is_error", "code"),
     [
         ("Exit code 2\nno such file", True, 2),

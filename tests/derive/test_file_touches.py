@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from backstory.derive.deriver import Deriver
 from backstory.derive.file_touches import Touch, place, resolve_touches, touches
 from backstory.model import KINDS, At, Tool, ToolCall, ToolResult, UserMessage
+from tests.support.every import every
 
 PATCH = """*** Begin Patch
 *** Add File: docs/new.md
@@ -92,12 +93,12 @@ TOOLS = [
 ]
 
 
-@pytest.mark.parametrize(("event", "expected"), TOOLS)
+@every(("event", "expected"), TOOLS)
 def test_a_tool_tells_what_it_touches(event: ToolCall, expected: list[tuple[str, str]]) -> None:
     assert told(event) == expected
 
 
-@pytest.mark.parametrize(
+@every(
     ("event", "to"),
     [
         (call("apply_patch", {"patch": PATCH}, Tool.EDIT), "src/c.py"),
@@ -163,7 +164,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("command", "expected"), COMMANDS)
+@every(("command", "expected"), COMMANDS)
 def test_a_shell_command_tells_only_what_is_sure(command: Any, expected: list[tuple[str, str]]) -> None:
     assert told(shell(command)) == expected
 
@@ -211,7 +212,7 @@ SETTLED = [
 ]
 
 
-@pytest.mark.parametrize(("event", "content", "is_error", "expected"), SETTLED)
+@every(("event", "content", "is_error", "expected"), SETTLED)
 def test_a_result_settles_what_its_call_touched(
     event: ToolCall, content: str, is_error: bool, expected: list[tuple[str, str]]
 ) -> None:
@@ -250,7 +251,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize(("path", "cwd", "root", "expected"), PLACES)
+@every(("path", "cwd", "root", "expected"), PLACES)
 def test_a_path_has_one_place(path: str, cwd: str | None, root: str | None, expected: tuple[str, str | None]) -> None:
     assert place(path, cwd, root) == expected
 

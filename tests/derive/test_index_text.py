@@ -37,6 +37,7 @@ from backstory.model import (
     Unknown,
     UserMessage,
 )
+from tests.support.every import every
 
 FOUND = [
     (UserMessage(content="hello"), (Scope.PROMPT, "hello"), 5),
@@ -60,7 +61,7 @@ FOUND = [
 SILENT: list[Event] = [Init(cwd="/a"), ModelSwitch(model="opus"), Complete(success=True), Unknown(type="odd")]
 
 
-@pytest.mark.parametrize(("event", "found", "length"), FOUND, ids=[each[0].kind for each in FOUND])
+@every(("event", "found", "length"), FOUND, ids=[each[0].kind for each in FOUND])
 def test_each_kind_is_searched_under_its_scope(event: Event, found: tuple[str, str], length: int) -> None:
     assert searchable(event) == found
     assert char_len(event) == length
@@ -137,7 +138,7 @@ def test_an_identifier_is_taken_apart_once() -> None:
     assert index_text("aB aB aB", Scope.PROMPT) == f"aB aB aB\n{as_parts('aB')}"
 
 
-@pytest.mark.parametrize(
+@every(
     ("word", "parts"),
     [
         ("getUserName", "get User Name"), ("HTTPServer", "HTTP Server"), ("parseHTTPHeader", "parse HTTP Header"),
@@ -153,7 +154,7 @@ def test_parts_hold_every_letter_in_order(word: str) -> None:
     assert "".join(identifier_parts(word)) in ("", word)
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "words"),
     [
         ("C++", ["Cplusplus"]),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.derive.naming import headline, project_name, title_of
+from tests.support.every import every
 
 PLAN = "Implement the following plan:\n\n"
 HEADLINES = [
@@ -30,7 +30,7 @@ HEADLINES = [
 ]
 
 
-@pytest.mark.parametrize(("prompt", "told"), HEADLINES)
+@every(("prompt", "told"), HEADLINES)
 def test_a_headline_is_the_first_line_that_says_what_a_prompt_is_about(prompt: str, told: str) -> None:
     assert headline(prompt) == told
 
@@ -63,6 +63,6 @@ PROJECTS = [
 ]
 
 
-@pytest.mark.parametrize(("known", "name"), PROJECTS)
+@every(("known", "name"), PROJECTS)
 def test_a_project_is_called_by_its_repository_else_by_its_folder(known: tuple[str | None, ...], name: str) -> None:
     assert project_name(*known) == name

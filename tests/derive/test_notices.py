@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from backstory.derive.essence import is_refusal, noted, why
+from tests.support.every import every
 
 
-@pytest.mark.parametrize(
+@every(
     ("message", "words"),
     [
         ("Connection error.", "Connection error."),

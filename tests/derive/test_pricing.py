@@ -22,6 +22,7 @@ from backstory.derive.pricing import (
     total,
 )
 from backstory.model import PARTIAL, Tokens
+from tests.support.every import every
 
 PRICE = Price(models=["m"], input=1, output=10, cache_read=0.1, cache_write=2)
 LONG = Price(models=["m"], input=1, output=10, cache_read=0.1, cache_write=2, cache_write_1h=3)
@@ -129,7 +130,7 @@ def test_a_sum_is_as_exact_as_the_least_of_its_parts() -> None:
     assert total([UNKNOWN]) == total([INCLUDED]) == total([]) == UNKNOWN
 
 
-@pytest.mark.parametrize(
+@every(
     "row",
     [
         {"models": ["m"], "input": -1, "output": 1},

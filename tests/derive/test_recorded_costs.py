@@ -10,6 +10,7 @@ import pytest
 from backstory.ask.costs import price_table
 from backstory.derive.pricing import cost_of
 from backstory.model import Tokens
+from tests.support.every import every
 from tests.support.streaming import STREAMS, recorded
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def dollars(tokens: Tokens, model: str | None) -> float | None:
     return cost_of(tokens, price_table().price("claude", model, DAY)).low_usd
 
 
-@pytest.mark.parametrize(("name", "result"), RECORDED, ids=[name for name, _ in RECORDED])
+@every(("name", "result"), RECORDED, ids=[name for name, _ in RECORDED])
 def test_what_the_client_says_its_models_used_costs_what_it_says(name: str, result: dict[str, Any]) -> None:
     costs = [dollars(of_model(used), model) for model, used in result["modelUsage"].items()]
     assert costs == [pytest.approx(used["costUSD"]) for used in result["modelUsage"].values()]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from backstory.derive.deriver import refs_in_call, refs_in_command
 from backstory.derive.text_refs import NAMES_MAX, WRITTEN_MAX, refs_in_text
 from backstory.model import Ref, Tool, ToolCall, ToolResult
+from tests.support.every import every
 
 SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b"
 
@@ -54,13 +55,13 @@ URLS = [
 ]
 
 
-@pytest.mark.parametrize(("url", "ref"), URLS)
-@pytest.mark.parametrize("around", ["{}", "see {}.", "[x]({})", "**{}**", '{{"url":"{}"}}', "{}\\nmore", "<{}>"])
+@every(("url", "ref"), URLS)
+@every("around", ["{}", "see {}.", "[x]({})", "**{}**", '{{"url":"{}"}}', "{}\\nmore", "<{}>"])
 def test_a_page_of_a_forge_is_a_ref(url: str, ref: Ref, around: str) -> None:
     assert refs_in_text(around.format(url)) == [ref]
 
 
-@pytest.mark.parametrize(
+@every(
     "url",
     [
         "https://github.com/o/r/pull/new/branch",
@@ -120,7 +121,7 @@ WORDS: list[tuple[str, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "named"), WORDS)
+@every(("text", "named"), WORDS)
 def test_clear_words_name_a_ref(text: str, named: list[str]) -> None:
     assert [f"{each.type} {each.value}" for each in refs_in_text(text)] == named
 
@@ -208,7 +209,7 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize(("repository", "text", "value"), OWN)
+@every(("repository", "text", "value"), OWN)
 def test_the_sessions_own_repository_is_left_out_of_values(repository: str | None, text: str, value: str) -> None:
     assert [each.value for each in refs_in_text(text, repository=repository)] == [value]
 
@@ -299,7 +300,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize(("command", "output", "named"), COMMANDS)
+@every(("command", "output", "named"), COMMANDS)
 def test_a_command_names_what_it_is_about_and_what_it_made(command: str, output: str, named: list[str]) -> None:
     assert [f"{each.type} {each.value}" for each in refs_in_command(command, output)] == named
 
@@ -330,7 +331,7 @@ CALLS: list[tuple[str, str, dict[str, Any], list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "tool", "given_", "named"), CALLS)
+@every(("name", "tool", "given_", "named"), CALLS)
 def test_a_call_names_by_its_arguments(name: str, tool: str, given_: dict[str, Any], named: list[str]) -> None:
     call = ToolCall(tool_name=name, tool=tool, input=given_)
     result = ToolResult(content="[main 1a2b3c4] x")
@@ -411,7 +412,7 @@ def test_a_trackers_key_is_an_issue(text: str) -> None:
     assert [(each.type, each.value) for each in refs_in_text(text)] == [("issue", "ENT-221")]
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     ["UTF-8", "SHA-256 and AES-128", "CVE-2024-1234", "ISO-8601", "GPT-4", "RFC-2119", "ent-221", "ENT-0", "E-2E-3",
      "x86-64", "FOO_BAR-1-2", "A-1", "ENT-221-fix"],

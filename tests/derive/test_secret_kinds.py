@@ -14,6 +14,7 @@ import pytest
 
 from backstory.derive.secrets import Redactor
 from tests.support.clock import least_cpu_seconds
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -120,7 +121,7 @@ def test_words_in_quotes_behind_a_variable_are_its_value(quote: str) -> None:
     assert Redactor().text(between) == between
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "NODE_ENV=production", "LANG=en_US.UTF-8", "KEYMAP=us-intl", "TOKENIZERS_PARALLELISM=false",

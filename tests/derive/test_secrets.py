@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from backstory.derive.secrets import Redactor
 from backstory.model import ToolCall, event_to_json
 from tests.support.clock import least_cpu_seconds
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,8 +58,8 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("shape", TOKENS)
-@pytest.mark.parametrize("place", PLACES)
+@every("shape", TOKENS)
+@every("place", PLACES)
 def test_a_token_is_masked_wherever_it_stands(shape: str, place: str) -> None:
     secret = TOKENS[shape]
     text = PLACES[place].format(secret)
@@ -67,8 +68,8 @@ def test_a_token_is_masked_wherever_it_stands(shape: str, place: str) -> None:
     assert redactor.counts == {shape.split()[0]: 1}
 
 
-@pytest.mark.parametrize("shape", TOKENS)
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\n    ", "\\\n", " │\n│ ", "\\n"], ids=repr)
+@every("shape", TOKENS)
+@every("end", ["\n", "\r\n", "\n    ", "\\\n", " │\n│ ", "\\n"], ids=repr)
 def test_a_token_that_a_line_s_end_cuts_is_one_token(shape: str, end: str) -> None:
     secret, name = TOKENS[shape], shape.split()[0]
     for cut in range(len("github_pat_") + 1, len(secret) - 1, 7):
@@ -85,7 +86,7 @@ def test_a_token_is_found_that_is_cut_in_its_first_letters() -> None:
         assert Redactor().text(f"key {secret[:cut]}\n{secret[cut:]}") == "key [github-token-1]"
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "masked"),
     [
         ("password=hunter22", "password=[password-1]"),
@@ -117,7 +118,7 @@ def test_what_a_name_or_its_place_tells_is_masked(text: str, masked: str) -> Non
     assert Redactor().text(text) == masked
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "commit 3f786850e387550fdab836ed7e6dc881de23001b",
@@ -288,7 +289,7 @@ def test_a_text_without_secrets_is_read_fast() -> None:
     assert least_cpu_seconds(lambda: redactor.text(text), most) < most
 
 
-@pytest.mark.parametrize(
+@every(
     "made",
     [
         lambda size: TOKENS["github-token"] + " " * size,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from backstory.derive import shell_parse
 from backstory.derive.shell_parse import simple_commands
+from tests.support.every import every
 
 WORDS = [
     ("cat a b", [["cat", "a", "b"]]),
@@ -42,7 +43,7 @@ WORDS = [
 ]
 
 
-@pytest.mark.parametrize(("script", "words"), WORDS)
+@every(("script", "words"), WORDS)
 def test_a_script_is_its_simple_commands(script: str, words: list[list[str | None]]) -> None:
     assert [each.words for each in simple_commands(script)] == words
 
@@ -60,7 +61,7 @@ REDIRECTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("script", "reads", "writes"), REDIRECTIONS)
+@every(("script", "reads", "writes"), REDIRECTIONS)
 def test_redirections_are_kept_apart_from_words(script: str, reads: list[str | None], writes: list[str | None]) -> None:
     first = simple_commands(script)[0]
     assert (first.reads, first.writes) == (reads, writes)
@@ -83,7 +84,7 @@ SURE = [
 ]
 
 
-@pytest.mark.parametrize(("script", "sure"), SURE)
+@every(("script", "sure"), SURE)
 def test_what_may_not_run_is_conditional(script: str, sure: list[str]) -> None:
     found = [each.words for each in simple_commands(script) if not each.conditional]
     assert [" ".join(map(str, words)) for words in found if words[0] == "rm"] == sure
@@ -106,7 +107,7 @@ FOLDERS = [
 ]
 
 
-@pytest.mark.parametrize(("script", "folder"), FOLDERS)
+@every(("script", "folder"), FOLDERS)
 def test_a_command_runs_where_cd_led(script: str, folder: str | None) -> None:
     (found,) = [each.folder for each in simple_commands(script) if each.words[0] == "cat"]
     assert found == folder

@@ -16,6 +16,7 @@ from backstory.derive.pricing import Cost, CostKind
 from backstory.export.markdown import HELD_MAX, document
 from backstory.export.safe_markdown import code, fenced, plain, prose, quoted, summary
 from backstory.export.shared import SharedEvent, SharedRef, SharedSession, SharedTurn
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -121,8 +122,8 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("kind", ["prompt", "answer", "output", "command", "tool", "title", "plan", "error"])
+@every("text", HOSTILE)
+@every("kind", ["prompt", "answer", "output", "command", "tool", "title", "plan", "error"])
 def test_no_text_breaks_out_of_its_place(text: str, kind: str) -> None:
     events = {
         "prompt": model.UserMessage(content=text), "answer": model.AssistantText(text=text),

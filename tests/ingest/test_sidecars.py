@@ -21,6 +21,7 @@ from backstory.ingest.sidecars import gather, reapply_sidecars
 from backstory.model import ToolResult
 from backstory.store.tables import sidecars as stored_sidecars
 from tests.support.clock import NOW
+from tests.support.every import every
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lies, lines, looked_up, restored
 
 if TYPE_CHECKING:
@@ -409,7 +410,7 @@ def test_a_helpers_result_may_stand_beside_its_parents_log(machine: Machine) -> 
     assert full_results(machine, child) == [WHOLE]
 
 
-@pytest.mark.parametrize(
+@every(
     ("below", "log"),
     [
         ("p/s/tool-results/b4.txt", "p/s.jsonl"),

@@ -10,9 +10,10 @@ import pytest
 
 from backstory.derive.naming import normalised
 from backstory.projects.git import keep_out_of_git, project_key, remote_url, repository_root, shared_root, store_path
+from tests.support.every import every
 
 
-@pytest.mark.parametrize(
+@every(
     ("url", "key"),
     [
         ("git@github.com:me/tool.git", "github.com/me/tool"),

@@ -31,6 +31,7 @@ from backstory.model import AssistantText, ToolCall, ToolResult, Unknown, UserMe
 from backstory.runs.runner import Request, Runner
 from backstory.runs.spool import Spool
 from backstory.store import open_store
+from tests.support.every import every
 from tests.support.memory import PROGRAM
 from tests.support.read_only import read_only, without_power
 from tests.support.reading import CASES, case_told
@@ -1003,7 +1004,7 @@ def tokens_in(turns: Sequence[Any]) -> Counter[str]:
     return Counter({name: sum(getattr(turn.tokens, name) or 0 for turn in turns) for name in names})
 
 
-@pytest.mark.parametrize(("agent", "name"), [(agent, name) for agent in ("claude", "codex") for name in pairs(agent)])
+@every(("agent", "name"), [(agent, name) for agent in ("claude", "codex") for name in pairs(agent)])
 def test_a_run_and_its_log_say_the_same_prompts_and_answers(agent: str, name: str) -> None:
     run, log = recorded(agent, name), case_told(CASES / agent / name)
     said, logged = [[each.text for each in told.all(AssistantText)] for told in (run, log)]
@@ -1013,7 +1014,7 @@ def test_a_run_and_its_log_say_the_same_prompts_and_answers(agent: str, name: st
     assert {each.content for each in run.all(UserMessage)} <= set(log.prompts())
 
 
-@pytest.mark.parametrize("name", pairs("claude"))
+@every("name", pairs("claude"))
 def test_claudes_run_and_its_log_say_the_same_calls_and_results(name: str) -> None:
     run, log = recorded("claude", name), case_told(CASES / "claude" / name)
     assert ends_with(
@@ -1026,7 +1027,7 @@ def test_claudes_run_and_its_log_say_the_same_calls_and_results(name: str) -> No
     )
 
 
-@pytest.mark.parametrize("name", pairs("codex"))
+@every("name", pairs("codex"))
 def test_codexs_logs_have_every_call_and_result_of_its_run(name: str) -> None:
     run = recorded("codex", name)
     # What a review's own thread calls is in that thread's log.
@@ -1046,7 +1047,7 @@ TOKENS_TOLD_BY_BOTH = [
 """Without attempts that failed (only a run counts those) and without more cached input than input (no real model's)."""
 
 
-@pytest.mark.parametrize(("agent", "name"), TOKENS_TOLD_BY_BOTH)
+@every(("agent", "name"), TOKENS_TOLD_BY_BOTH)
 def test_a_run_and_its_log_say_the_same_tokens(agent: str, name: str) -> None:
     turns = case_told(CASES / agent / name).in_order()
     ending = recorded(agent, name).ending

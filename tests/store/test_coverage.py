@@ -6,7 +6,6 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import apsw
-import pytest
 
 from backstory.model import AssistantText, Complete, UserMessage
 from backstory.store import Store, Workplace, open_store
@@ -15,6 +14,7 @@ from backstory.store.intake import coverage
 from backstory.store.intake.coverage import EVERYTHING, IndexRule, is_covered
 from backstory.store.tables import events, sessions
 from tests.support.derived import uids
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ OURS = IndexRule(repositories=("me/app",))
 SAID = [UserMessage(content="a prompt"), AssistantText(text="an answer"), Complete(success=True)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("pattern", "repository", "project", "is_meant"),
     [
         ("me/app", "me/app", "github.com/me/app", True),

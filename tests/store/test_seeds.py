@@ -14,6 +14,7 @@ import zstandard
 import backstory
 from backstory import AssistantText, Complete, ToolCall, ToolResult, UserMessage
 from backstory.model import KINDS
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -324,7 +325,7 @@ def test_the_length_kept_is_that_of_the_original(store: Store) -> None:
     assert [stored.char_len for stored in store.events(session)] == [5, 1_000]
 
 
-@pytest.mark.parametrize("name", ["open_store", "Store", "compact_event", *KINDS])
+@every("name", ["open_store", "Store", "compact_event", *KINDS])
 def test_the_api_is_reached_from_the_package(name: str) -> None:
     assert name in backstory.__all__
     assert getattr(backstory, name) is not None

@@ -16,6 +16,7 @@ from backstory.ask import readonly
 from backstory.ask.sql_scope import OF_SESSIONS, SqlScope, may_be_text, names_main
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, open_store, schema
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -225,7 +226,7 @@ def test_no_statement_returns_a_word_of_another_session(
         assert not any(word.lower() in str(found).lower() for word in secrets), sql
 
 
-@pytest.mark.parametrize(
+@every(
     ("sql", "names"),
     [
         ("select * from main.turns", True), ("select * from MAIN . turns", True), ("select 'main.turns'", False),

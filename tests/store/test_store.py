@@ -22,6 +22,7 @@ from backstory.store import Session, Store, open_store
 from backstory.store.file import backup, connection, migrate
 from backstory.store.intake import ingesting
 from backstory.store.tables import logs, sessions, turns
+from tests.support.every import every
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -693,7 +694,7 @@ def test_a_bulk_ends_in_an_index_that_is_whole(store: Store) -> None:
     assert store.verify().problems == []
 
 
-@pytest.mark.parametrize(
+@every(
     "error",
     [
         errors.SessionNotFound("x"),

@@ -14,6 +14,7 @@ import zstandard
 from backstory import errors
 from backstory.store import codec, open_store
 from tests.support.clock import NOW
+from tests.support.every import every
 from tests.support.machines import Machine, claude_log, conversation, lines, looked_up
 from tests.support.memory import PROGRAM
 
@@ -74,7 +75,7 @@ def test_foreign_content_beyond_the_bound_is_refused() -> None:
         codec.unpack_foreign(bomb(BOMB_BYTES))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@every("seed", range(40))
 def test_compressed_content_is_read_to_where_it_is_damaged(seed: int) -> None:
     dice = random.Random(seed)
     said = (dice.randbytes(dice.randint(0, 200_000)), b"over and over " * dice.randint(0, 50_000))[seed % 2]
