@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 ITEM_FIELDS = {
-    "repository", "branch", "src", "name", "description", "content", "author", "read_count", "count", "created",
+    "repository", "branch", "src", "name", "description", "content", "author", "read_count", "session_count", "created",
     "changed",
 }  # fmt: skip
 INVALID, FULL, NOT_FOUND, NOT_ALLOWED = 64, 65, 66, 77

@@ -128,6 +128,18 @@ def test_what_is_no_summary_is_asked_for_twice_and_not_stored(
     assert len(long.received.with_suffix(".told").read_text().splitlines()) == 5 + 2
 
 
+def test_the_json_of_a_summary_names_its_session_and_its_cost(long: Bench) -> None:
+    made = json.loads(long.backstory("compact", "--json", script=GOOD).stdout)
+    shown = json.loads(long.backstory("compact", "--show", "--json").stdout)
+    cost = ("cost_usd", "cost_kind", "low_usd", "high_usd")
+    assert [made[key] for key in cost] == [made["cost_usd"], "exact", made["cost_usd"], made["cost_usd"]]
+    assert [shown[key] for key in ("uid", "label", "tokens", *cost)] == [
+        made[key] for key in ("uid", "label", "tokens", *cost)
+    ]  # fmt: skip
+    undone = json.loads(long.backstory("compact", "--undo", "--json").stdout)
+    assert (undone["uid"], undone["label"], undone["undone"]) == (made["uid"], made["label"], True)
+
+
 def test_of_a_summary_in_steps_of_which_one_is_not_counted_nothing_is_summed(long: Bench) -> None:
     uncounted = {"type": "result", "subtype": "success", "is_error": False, "result": "done"}
     steps = {"prompt 1": [{"say": SUMMARY}, {"raw": json.dumps(uncounted)}], "": GOOD}

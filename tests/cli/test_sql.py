@@ -243,6 +243,12 @@ def test_the_document_s_python_runs(
     assert capsys.readouterr().out == printed
 
 
+@pytest.mark.parametrize("option", ["--schema", "--examples"])
+def test_what_is_text_only_is_refused_as_json(bare: Shell, option: str) -> None:
+    done = bare("sql", option, "--json")
+    assert (done.code, done.out) == (2, "")
+
+
 def test_the_schema_is_printed_without_a_store(bare: Shell) -> None:
     done = bare("sql", "--schema")
     assert done.code == 0

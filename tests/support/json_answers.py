@@ -101,6 +101,11 @@ def _settings(ask: JsonAnswers) -> None:
     ask("config", "set", "compaction.chars", "0")
     ask("config", "get", "compaction.chars")
     ask("config", "list")
+    config = ask.bench.home / "config.toml"
+    text = config.read_text("utf-8")
+    config.write_text(f"{text}\n[store]\nenabled = false\n", "utf-8")
+    ask("ingest")
+    config.write_text(text, "utf-8")
     for what in ("mcp", "skill"):
         ask(what, "install", "claude", "--scope", "user")
         ask(what, "uninstall", "claude", "--scope", "user")
@@ -111,6 +116,7 @@ def _logs(ask: JsonAnswers) -> None:
     project = ask.bench.project
     written = project / "a.py"
     written.write_text("b\n")
+    subprocess.run(["git", "-C", str(project), "remote", "add", "origin", "https://github.com/me/tool"], check=True)
     who = ("git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@example.com")
     edit = ("Edit", {"file_path": str(written), "old_string": "a", "new_string": "b"}, "done", False)
     for command in (("add", "a.py"), ("commit", "-qm", "Fix it\n\nCo-Authored-By: Claude <noreply@anthropic.com>")):
@@ -228,6 +234,7 @@ def _tree(ask: JsonAnswers) -> None:
     ask("tree", "unname", "other", "-S", "S1")
     ask("tree", "rm", f"@{second.first_seq}", "--yes", "-S", "S1")
     ask("tree", "S1", "--removed")
+    ask("tree", "S1", "--records")
     ask("tree", "restore", "-S", "S1")
     ask("tree", "rm", f"@{second.first_seq}", "--yes", "-S", "S1")
     ask("tree", "prune", "--yes", "-S", "S1")
@@ -250,6 +257,7 @@ def _files(ask: JsonAnswers) -> None:
     own, copy = project / ".backstory", root / "other"
     shutil.copytree(own, root / "earlier")
     ask.plainly("run", "-S", "S1", "-a", "claude", "only there", script=SAID)
+    ask.plainly("queue", "add", "--no-run", "-S", "S1", "waits there")
     own.rename(copy)
     (root / "earlier").rename(own)
     ask("merge", str(copy / "sessions.bks"), "--trust")

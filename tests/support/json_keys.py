@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import msgspec
 
 from backstory.model import KINDS
-from tests.support.json_meanings import MEANINGS
+from tests.support.json_meanings import MEANINGS, OF_NULL, UNSEEN
 from tests.support.shown_commands import ROOT
 
 if TYPE_CHECKING:
@@ -38,15 +38,31 @@ def paths(values: Values) -> dict[str, set[str]]:
 
 
 def uses(values: Values) -> dict[str, dict[str, set[str]]]:
-    """Return the commands that print each key, by its type, without the fields of events; null is of every type."""
+    """Return the commands that print each key, by its type, without the fields of events; of null ``null``."""
     found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for command, printed in values.items():
         for whole in printed:
             for path, value in _below(whole, "", in_events=False):
                 key = path.rpartition(".")[2]
                 found[key]["null" if value is None else TYPES[type(value)]].add(command)
-    return {key: {kind: where for kind, where in kinds.items() if kind != "null" or len(kinds) == 1}
-            for key, kinds in found.items()}  # fmt: skip
+    return {key: dict(kinds) for key, kinds in found.items()}
+
+
+def types(key: str, kinds: Iterable[str]) -> set[str]:
+    """Return the types of a key; null is of every type, and of a key that is null each time it is written down."""
+    return {*kinds} - {"null"} or {OF_NULL[key]}
+
+
+def objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object of a value but those whose keys are data."""
+    if isinstance(value, list):
+        for each in value:
+            yield from objects(each)
+    elif isinstance(value, dict):
+        yield value
+        for key, each in value.items():
+            if key not in MAPS:
+                yield from objects(each)
 
 
 def _below(value: Any, path: str, *, in_events: bool) -> Iterator[tuple[str, Any]]:
@@ -73,9 +89,11 @@ def _event_fields(value: Mapping[str, Any]) -> set[str]:
 def reference(values: Values) -> str:
     """Return docs/json.md."""
     lines = [*HEAD, "| key | type | meaning | commands |", "|---|---|---|---|"]
-    for key, kinds in sorted(uses(values).items()):
-        where = {command for each in kinds.values() for command in each}
-        lines.append(f"| `{key}` | {_type(key, kinds)} | {MEANINGS.get(key, '')} | {_named(where, len(values))} |")
+    rows = {key: (types(key, kinds), set().union(*kinds.values())) for key, kinds in uses(values).items()}
+    rows |= {key: ({kind}, set(where)) for key, (kind, *where) in UNSEEN.items()}
+    for key, (kinds, where) in sorted(rows.items()):
+        named = " or ".join(sorted(kinds))
+        lines.append(f"| `{key}` | {named} | {MEANINGS.get(key, '')} | {_named(where, len(values))} |")
     lines += [
         "",
         "## Events",
@@ -84,14 +102,16 @@ def reference(values: Values) -> str:
         "",
     ]
     for name, kind in KINDS.items():
-        lines.append(f"- `{name}`: {', '.join(f'`{each.encode_name}`' for each in msgspec.structs.fields(kind))}")
+        fields = (f"`{each.encode_name}` ({_type_of(each.type)})" for each in msgspec.structs.fields(kind))
+        lines.append(f"- `{name}`: {', '.join(fields)}")
+    lines += ["", *TAIL]
     return "\n".join(lines) + "\n"
 
 
-def _type(key: str, kinds: Iterable[str]) -> str:
-    """The type of a key; of one that was null each time, by its name."""
-    named = " or ".join(sorted(kinds))
-    return named if named != "null" else "number" if key.endswith(("_ms", "_seq", "_usd")) else "string"
+def _type_of(annotation: Any) -> str:
+    """The type of an event's field; ``any`` of one that holds what an agent wrote."""
+    named = (get_args(annotation) or (annotation,))[0] if get_origin(annotation) is not dict else dict
+    return TYPES.get(named, "any")
 
 
 def _named(where: set[str], commands: int) -> str:
@@ -136,9 +156,17 @@ HEAD = [
     "# JSON", "",
     "Written by `python -m tests.set_json_reference`, from what the commands print.", "",
     "A key has one meaning and one type in every command; it may be null where nothing is known. A session is `uid`",
-    "and `label`, which every command takes. A record is `seq`. A turn is `turn`, its number in the session, and",
-    "`turn_uid`.",
-    "A list has a name in an object, so that more can be added. `run`, `show -f` and `ingest --watch` print an object",
-    "a line. Times are ISO 8601, UTC. Keys are added in any release; the [changelog](../CHANGELOG.md) lists changes.",
-    "Of an error: [exit-codes.md](exit-codes.md). Of an export: [json-format.md](json-format.md).", "",
+    "and `label`, which every command takes; where several are only listed, it is their uids. A record is `seq`. A",
+    "turn is `turn`, its number in the session, or `turn_uid`, which is the same wherever it is copied.",
+    "A list has a name in an object, so that more can be added. `run`, `queue run`, `show -f` and `ingest --watch`",
+    "print an object a line. Times are ISO 8601, UTC. Keys are added in any release; the [changelog](../CHANGELOG.md)",
+    "lists changes. Of an error: [exit-codes.md](exit-codes.md). Of an export: [json-format.md](json-format.md).", "",
+]  # fmt: skip
+TAIL = [
+    "These fields are the event's own: the `input` of a call is what it was given, and `tokens.input` a count. `show`",
+    "puts `seq`, `part`, `turn`, `at` and `char_len` before them. Of a `Complete` it has what the agent reported; the",
+    "whole cost is its turn's.", "",
+    "`run` and `queue run` print lines of these kinds with the keys of the table: `Queued`, a prompt that waits;",
+    "`Compacting` and `Compacted`, a summary that is made, and that was made; `Continued`, a turn that goes on behind",
+    "it; `Complete`, the end of a turn with its session, tokens and cost.",
 ]  # fmt: skip

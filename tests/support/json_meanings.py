@@ -4,8 +4,9 @@ from __future__ import annotations
 
 TEXTS = """
 about: what a finding is about
-action: what is done: `add`, `update`, `remove`, `none` of settings; `create`, `edit`, `read`, `delete` of a file
+action: what is done: to settings `add`, `update`, `remove`, `none`; to a file `create`, `edit`, `read`, `delete`
 added_lines: the lines that an edit adds
+advice: what to do, where `SESSION` is any session of the evidence
 after_seq: the last record that a summary covers
 agent: the agent, by its name
 agents: the agents of a session, by name
@@ -77,8 +78,8 @@ copies: sessions that hold copies of what was deleted
 copy: true if a hit is in a copied turn
 cost_kind: how a cost is known: `exact`, `computed`, `lower bound`, `included`, `unknown`
 cost_source: where a turn's cost is from
-cost_usd: the cost in dollars, where it is known
-count: how often: a tip's pattern; sessions begun since an item was written
+cost_usd: the cost in dollars, where it is known; `low_usd` and `high_usd` are its bounds
+count: how often a tip's pattern was found
 counted_earlier: true where an earlier version counted some of it
 counts: how many the store has of each kind; null where counting takes too long
 created: when it was made
@@ -120,6 +121,7 @@ findings: what went wrong more than once
 first: the first line or record of a range
 first_prompt: the first prompt
 first_seq: the first record of a result that is named
+first_there: the first record of a range in the other store
 folder: a folder
 follows: the record that the next prompt follows
 fork: where two branches part
@@ -135,14 +137,16 @@ hash: the hash of a commit
 heartbeat: when a runner last said that it lives
 held: true if it runs only when a person releases it
 high_usd: an estimate of what a lower bound may come to
+history: a section of a summary
 hit_count: how many hits there are
 hits: hits, the best first
-holder_label: the label of the session that holds the record
-holder_uid: the uid of the session that holds the records
+holder_label: the same session, as every command takes it
+holder_uid: the session that holds the record: a subagent, or the same as `uid`
 host: the host of a repository, or of a runner
-id: what `queue edit` and `queue drop` take
+id: a queued prompt, as `queue edit` and `queue drop` take it; the `turn_uid` of the turn that it becomes
+important_files: a section of a summary
 in_force: true if contexts begin with this summary
-input: tokens of input; of a refused call what it was given
+input: tokens of input
 instead: words that were searched for, by the word typed
 is_binary: true if a file is no text
 is_due: true if a summary is due
@@ -167,10 +171,11 @@ last_active: when it was last active
 last_cost_usd: the cost of the last turn
 last_duration_ms: how long the last turn took
 last_seq: the last record
+last_there: its last record
 leaf: the number of a branch
 left: the first branch that is compared
 left_out: how many are left out
-left_out_uids: sessions that a merge left out
+left_out_uids: sessions, by uid, that a merge left out
 left_paths: files that are not ours, so that they stayed
 likely: lines that are likely a session's
 limit: characters of context from which a summary is made
@@ -192,16 +197,19 @@ moved_paths: files that were moved
 moved_records: records that have other numbers here
 moves: folders that were moved
 name: the name that a person gave it
+named: how many facts of a kind a summary still names, of `total`
 names: the names of a branch
 names_session: true if a trailer names a session
 native_id: the id that the agent gave it
 near: true if the words are there in another form only
 near_sessions: sessions with similar words
+next_steps: a section of a summary
 not_covered: sessions that are not indexed yet
 not_read: logs of agents that are not read, by agent
 not_understood: logs that nobody understands, each with `reason`
 number: `S1`: the number of a session in its project
 number_there: its number in the other store
+off: the setting by which nothing was done, as the home store is off
 ok: true if it is well
 on_current_branch: true of a turn that the next prompt follows, at once or not
 open: what is left to do
@@ -209,9 +217,11 @@ options: the options of a queued prompt
 origin: what sets a setting
 original: where a log once was
 other: the other store
+ours: true if `compact` made the summary
 outcome: how a turn ended: `completed`, `failed`, `cancelled`, `crashed`
 outdated: true if the index is of an earlier version
 output: tokens of output
+overview: a summary, or its first section
 owner: the runner of a session
 parent_seq: the record of the turn that this one follows
 parent_turn_uid: the turn that this one follows
@@ -226,7 +236,7 @@ places: repositories and folders, the last active first
 points: prompts, decisions and commits
 position: the place in a queue
 prefix_chars: characters before a prompt
-problem: why it could not be done
+problem: what is wrong, in a sentence
 problems: what is wrong, in sentences
 project: the folder of a project
 project_name: the name of a project on screens
@@ -243,23 +253,24 @@ records: records, each with `seq`
 redacted: true if an export was masked
 reduced: what a form has no place for, and how often
 refs: pull requests, issues and commits that are named
-refused: calls that were refused
+refused: calls that were refused, each with `tool_name` and `input` of a `ToolCall`
 relation: how a session belongs to its parent
 relaxed: true if fewer words were asked for
-remark: a sentence
+remark: a sentence for people: `show -f` waits for another process
 remarks: sentences
 removed: when a turn was removed
 removed_count: sessions that were removed
 removed_items: items that were removed
 removed_lines: the lines that an edit removes
+removed_paths: logs and files that were removed
 removed_turns: turns that were removed
-removed_uids: sessions that were removed
+removed_uids: sessions, by uid, that were removed
 report: what becomes of each record
 repository: the repository, as its remote names it
 restored: turns that were shown again
 results: commits and pull requests
 results_left_out: results that a context leaves out
-resume_command: the command that continues it, as a line
+resume_command: the command that continues it, as a list of words
 retention: what a summary still names of what it covers
 rewound: true if the agent went back before it
 right: the second branch that is compared
@@ -276,7 +287,7 @@ seqs: records
 served: settings that still have the old folder
 session: a session
 session_cost_usd: the cost of all turns of the session
-session_count: how many sessions
+session_count: how many sessions; of an item of a board, those that began since it was written
 session_duration_ms: how long all turns of the session took
 sessions: sessions, each with `uid` and `label`
 sessions_derived: sessions that were derived again
@@ -287,7 +298,7 @@ set: the line for your shell
 settings: settings
 sha256: the hash of a file
 show: the command that shows the turn
-shown_in: the session that shows a copied turn
+shown_in: the session, by uid, that shows a copied turn or what happened in it
 since: the beginning of the time that was asked for
 skipped_paths: files that the new folder has already
 snippet: the text around a hit
@@ -295,6 +306,8 @@ src: who wrote an item: `user` or `agent`
 started: when it began
 state: the state of a run
 status: whether work is done, open or stuck
+step: which part of a summary is made
+steps: how many parts a summary takes
 stop_reason: why the model stopped
 stopped: true if a search took too long
 store: the path of a store
@@ -314,6 +327,7 @@ summary_sums: tokens and cost of summaries
 sums: the figures of all that was asked for
 symlink: true if a link was left in the old place
 target: the file, commit or pull request that was asked for
+technical_details: a section of a summary
 text: a text
 tips: tips, those that cost most first
 title: the title in a line
@@ -322,7 +336,7 @@ tokens: the tokens of a turn, or of several: `input`, `output`, `cache_read`, `c
 tokens_source: where a turn's tokens are from
 tool: the name of a tool
 tools: calls of tools
-total: how long the whole list is
+total: how long the whole list is; how many there are
 total_tokens: tokens read and written, caches included
 totals: how many there are
 trailers: lines of a commit's message that name an agent
@@ -354,16 +368,32 @@ until: the end of the time that was asked for
 value: a value: of a setting, a trailer, a ref
 was_running: true if a run was stopped
 was_summarising: true if a summary was stopped
-went_on_here: sessions that went on here alone
-went_on_there: sessions that went on there alone
+went_on_here: sessions, by uid, that went on here alone
+went_on_there: sessions, by uid, that went on there alone
 what: what was queued: `steer` or `followup`
 why: why, in a few words
 without_session: lines that no session wrote
-words: the words that were typed, run or found
+words: the words of the query that the hit has, as they are written there
+work_done: a section of a summary
 written: true if the file is written
 wrong: why a setting cannot be used
 wrote: lines that a session wrote
 """
 MEANINGS = dict(line.split(": ", 1) for line in TEXTS.strip().splitlines())
-UNSEEN = {"remark"}
-"""Keys that no small machine prints: ``show -f`` explains with it that it waits for another process."""
+OF_NULL = {
+    "api_latency_ms": "number", "because": "string", "parent_uid": "string", "reasoning": "number",
+    "relation": "string", "shown_in": "string", "subagent_uid": "string",
+    "wrong": "string",
+}  # fmt: skip
+"""The types of keys that are null on a small machine."""
+_SECTIONS = ("ours", "overview", "history", "work_done", "technical_details", "important_files", "next_steps")
+UNSEEN = {
+    "remark": ("string", "show"),
+    "removed_paths": ("list", "export", "resume"),
+    **{each: ("boolean" if each == "ours" else "string", "report recap") for each in _SECTIONS},
+    **dict.fromkeys(("first_there", "last_there"), ("number", "merge")),
+    "named": ("number", "compact"),
+    "step": ("number", "run"),
+    "steps": ("number", "run"),
+}
+"""Keys that no small machine prints, with the type and the command of each."""

@@ -102,6 +102,13 @@ def of_turn(turn: Turn, prices: PriceTable) -> Cost:
     return cost_of(turn.tokens, price, source=turn.tokens_source, reported=turn.cost_usd, is_exact=is_exact)
 
 
+def of_summary(
+    prices: PriceTable, agent: str | None, model: str | None, at: str | None, tokens: Tokens, usd: float | None
+) -> Cost:
+    """Return the cost of making a summary: as its agent reported, else by what that took. ``at``: ISO 8601."""
+    return cost_of(tokens, prices.price(agent or "", model, at and at[:10]), reported=usd)
+
+
 def by_turn(db: apsw.Connection, prices: PriceTable, session_id: int) -> dict[str, Cost]:
     """The cost of each turn of a session, by its uid."""
     return {each.uid: each.cost for each in Costs(db, prices).turns(session_id)}

@@ -508,7 +508,8 @@ def _act_as_json(act: Act | None, report: Blame) -> dict[str, Any]:
         return dict.fromkeys(("uid", "label", "title", "agent", "turn_seq", "seq", "at", "subagent_uid", "show"))
     session = report.sessions.get(act.uid)
     return {
-        **session_keys(act.uid, session.label if session else None), "title": session.heading if session else None,
+        **session_keys(act.uid, session.label if session else None),
+        "title": (session.heading or None) if session else None,
         "agent": act.agent, "turn_seq": act.turn_seq, "seq": act.seq, "at": iso(act.at), "subagent_uid": act.subagent,
         "show": show_command(act, report.sessions),
     }  # fmt: skip

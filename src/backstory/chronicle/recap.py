@@ -274,7 +274,7 @@ def as_json(found: Recap) -> dict[str, Any]:
     session, progress = found.session, found.progress
     return {
         **session_keys(session.uid, session.label),
-        "title": session.heading,
+        "title": session.heading or None,
         "agents": session.agents,
         "repository": session.repository,
         "project": session.project,

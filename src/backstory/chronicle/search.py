@@ -33,10 +33,12 @@ class FoundSession(Struct, frozen=True, kw_only=True):
     """A session with its best hit. ``near``: it has the words in another way only. ``hits``: 0 where nobody counted.
 
     ``holder``: the handle of the session that holds the record ``seq``; another one where a subagent's is.
+    ``holder_uid``: its uid.
     """
 
     session: ListedSession
     holder: str
+    holder_uid: str
     seq: int
     scope: str
     snippet: str
@@ -106,8 +108,8 @@ def _sessions(reader: Reader, result: SearchAnswer) -> list[FoundSession]:
 
 def _found(session: ListedSession, hit: Excerpt, labels: Mapping[str, str]) -> FoundSession:
     return FoundSession(
-        session=session, holder=labels[hit.session.uid], seq=hit.stored.seq, scope=hit.scope, snippet=hit.snippet,
-        near=hit.near, hits=hit.events, command=goes_on(session),
+        session=session, holder=labels[hit.session.uid], holder_uid=hit.session.uid, seq=hit.stored.seq,
+        scope=hit.scope, snippet=hit.snippet, near=hit.near, hits=hit.events, command=goes_on(session),
     )  # fmt: skip
 
 
@@ -177,12 +179,13 @@ def _found_as_json(found: FoundSession) -> dict[str, Any]:
     session = found.session
     return {
         **session_keys(session.uid, session.label),
-        "title": session.heading,
+        "title": session.heading or None,
         "agents": session.agents,
         "branch": session.branch,
         "last_active": iso(session.last_active),
         "hit_count": found.hits,
         "near": found.near,
+        "holder_uid": found.holder_uid,
         "holder_label": found.holder,
         "seq": found.seq,
         "scope": found.scope,

@@ -172,7 +172,7 @@ def _item_as_json(item: Item) -> dict[str, Any]:
     session, cost = item.session, item.cost
     return {
         **session_keys(session.uid, session.label),
-        "title": session.heading,
+        "title": session.heading or None,
         "agents": session.agents,
         "status": item.progress.status,
         "reason": item.progress.reason,

@@ -209,7 +209,7 @@ def _finding_as_json(finding: Tip) -> dict[str, Any]:
     return {
         "pattern": finding.pattern,
         "problem": finding.problem,
-        "action": finding.action,
+        "advice": finding.action,
         "count": finding.count,
         "session_count": finding.sessions,
         "estimated_usd": finding.usd,
@@ -221,7 +221,7 @@ def _finding_as_json(finding: Tip) -> dict[str, Any]:
 def _evidence_as_json(evidence: TipEvidence) -> dict[str, Any]:
     return {
         **session_keys(evidence.session),
-        "holder_uid": evidence.context,
+        **{f"holder_{name}": value for name, value in session_keys(evidence.context).items()},
         "seqs": evidence.seqs,
         "text": evidence.text,
         "estimated_usd": evidence.usd,

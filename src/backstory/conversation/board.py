@@ -163,7 +163,7 @@ def as_json(item: BoardItem) -> dict[str, Any]:
         "content": item.content,
         "author": item.author,
         "read_count": item.read_count,
-        "count": item.count,
+        "session_count": item.count,
         "created": iso(item.created),
         "changed": iso(item.changed),
     }

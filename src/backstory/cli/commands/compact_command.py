@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from backstory.ask import costs
 from backstory.cli import output
 from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.trusting import may_act, trust_option
 from backstory.cli.views.summary_view import compacted_line, compacting_line, exchanges, kept_words, print_context
+from backstory.derive.pricing import cost_as_json
 from backstory.store.tables import compactions
 
 if TYPE_CHECKING:
@@ -136,7 +138,7 @@ def _show(app: App, located: LocatedSession, *, as_json: bool) -> None:
     compactor = Compactor(app.workspace, located.store, located.session)
     retention = () if found is None else compactor.retention(found)
     if as_json:
-        output.json({"summary": None} if found is None else _in_force(found) | {"retention": retention})
+        output.json(located.keys | _in_force(located, found) | {"retention": retention})
     elif found is None:
         output.talk(f"{located.label} has no summary.")
     else:
@@ -147,16 +149,20 @@ def _show(app: App, located: LocatedSession, *, as_json: bool) -> None:
         output.talk(f"It covers everything up to @{found.after_seq}, and was written by {by}.")
 
 
-def _in_force(summary: compactions.Compaction) -> dict[str, Any]:
+def _in_force(located: LocatedSession, summary: compactions.Compaction | None) -> dict[str, Any]:
+    if summary is None:
+        return {"summary": None}
+    prices = costs.price_table(located.store.prices_file)
+    cost = costs.of_summary(prices, summary.agent, summary.model, summary.created, summary.tokens, summary.cost_usd)
     found: dict[str, Any] = msgspec.to_builtins(summary)
-    return {"compaction_id": found.pop("id")} | found
+    return {"compaction_id": found.pop("id")} | found | cost_as_json(cost)
 
 
 def _undo(app: App, located: LocatedSession, *, as_json: bool) -> None:
     has_one = any(each.id is not None for each in located.store.ask(compactions.of_session, located.session.id))
     undone = _writable(app, located).undo() if has_one else None
     if as_json:
-        output.json({"undone": undone is not None, "after_seq": undone.after_seq if undone else None})
+        output.json(located.keys | {"undone": undone is not None, "after_seq": undone.after_seq if undone else None})
     elif undone is None:
         output.talk(f"{located.label} has no summary to take back.")
     else:

@@ -1,10 +1,10 @@
 """``backstory restore``: logs and their sidecars, byte for byte.
 
-``--json`` prints a list, each a log with:
+``--json`` prints ``logs``, each with:
 
-- ``session``: the uid of its session, and ``original``: where it was last seen;
-- ``written``: its path now, its ``bytes`` and ``sha256``; or ``error``: why it was not written (the others are null);
-- ``companions``: its sidecars, each with its ``name`` there, and ``written``, ``bytes``, ``sha256``, ``error``.
+- ``uid`` and ``label`` of its session, and ``original``: where it was last seen;
+- ``path``: where it is now, its ``bytes`` and ``sha256``; or ``error``: why it was not written (the others are null);
+- ``companions``: its sidecars, each with its ``name`` there, and ``path``, ``bytes``, ``sha256``, ``error``.
 """
 
 from __future__ import annotations

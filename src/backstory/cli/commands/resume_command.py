@@ -1,6 +1,6 @@
 """``backstory resume``: a session continues in its agent's own client.
 
-``--print --json`` prints ``session`` (its uid), ``agent``, ``native_id`` (the agent's own id), ``folder`` (where the
+``--print --json`` prints ``uid``, ``label``, ``agent``, ``native_id`` (the agent's own id), ``folder`` (where the
 client starts), ``command`` (its words), ``log`` (where the client looks) and ``is_log_there``. With another agent, up
 to a record, or for a session of our own runs, a log is written anew for the client.
 """

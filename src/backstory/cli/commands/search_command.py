@@ -3,13 +3,12 @@
 ``--json`` prints ``query``, ``total`` (events, with those that fit nearly), ``truncated`` (there is more), ``relaxed``
 (no event has every word), ``stopped`` (the time was up), ``not_covered`` (how many sessions index.repositories leaves
 out), ``outdated`` (the settings of the index changed since the last reindex), ``instead`` (words that occur nowhere,
-each with what was looked for in its place), ``totals`` and ``hits``. ``totals``: ``sessions`` that hold what was asked
-for, ``hits`` in them, ``near_sessions`` that hold it in another way only, and ``at_least``: whether there may be more.
+each with what was looked for in its place), ``totals`` and ``hits``. ``totals``: how many sessions hold what was asked
+for, how many hits they have, ``near_sessions`` that hold it in another way only, and ``at_least``: there may be more.
 Each hit has:
 
-- ``session`` (what every command takes for it in any folder: the start of its uid), ``uid``, ``number``, ``name``,
-  ``title`` (or how its first prompt begins), ``agent``, ``project``, ``repository``, ``branch`` of the session that
-  holds the event; ``parent``: the uid of the session whose helper it is;
+- ``uid``, ``label``, ``number``, ``name``, ``title`` (or how its first prompt begins), ``agents``, ``project``,
+  ``repository``, ``branch`` of the session that holds the event; ``parent_uid``: the session whose helper it is;
 - ``near``: it has what was asked for in another way only: other forms of the words, the parts of an identifier, the
   words in different events; ``words``: those of them that such a hit has, [] if it has all; ``copy``: it is in a copy
   of a turn that an older session, which was found too, has itself;

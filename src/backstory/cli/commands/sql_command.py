@@ -69,18 +69,6 @@ where search_index match 'deadlock' order by rank limit 10""",
 }
 
 
-def _print_schema(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        output.pages(_schema())
-        ctx.exit()
-
-
-def _print_examples(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        output.pages(f"-- {title}\n{sql};\n" for title, sql in EXAMPLES.items())
-        ctx.exit()
-
-
 @click.command("sql")
 @click.argument("sql", required=False)
 @click.option("--here", is_flag=True, help="Query this project's store instead of the home store.")
@@ -92,25 +80,25 @@ def _print_examples(ctx: click.Context, _param: click.Parameter, wanted: bool) -
     "--timeout", "timeout_s", metavar="SECONDS", type=click.FloatRange(min=0, min_open=True, max=86_400),
     default=TIMEOUT_S, show_default=True, help="The time limit.",
 )  # fmt: skip
-@click.option(
-    "--schema", is_flag=True, is_eager=True, expose_value=False, callback=_print_schema,
-    help="Print the views and their columns, each with its meaning.",
-)  # fmt: skip
-@click.option(
-    "--examples", is_flag=True, is_eager=True, expose_value=False, callback=_print_examples,
-    help="Print example queries.",
-)  # fmt: skip
+@click.option("--schema", "is_schema", is_flag=True, help="Print the views and their columns, each with its meaning.")
+@click.option("--examples", "is_examples", is_flag=True, help="Print example queries.")
 @store_option
 @click.pass_obj
 def command(
-    app: App, sql: str | None, here: bool, as_json: bool, as_csv: bool, as_markdown: bool, limit: int, timeout_s: float
-) -> None:
+    app: App, sql: str | None, here: bool, as_json: bool, as_csv: bool, as_markdown: bool, limit: int,
+    timeout_s: float, is_schema: bool, is_examples: bool,
+) -> None:  # fmt: skip
     """Query the store with one read-only SQL statement, given as the argument or on stdin.
 
     Views and columns: backstory sql --schema. Example queries: backstory sql --examples.
     """
     if as_json + as_csv + as_markdown > 1:
         raise click.UsageError("Use only one of --json, --csv and --md.")
+    if is_schema or is_examples:
+        if as_json:
+            raise click.UsageError("--schema and --examples print text: use them without --json.")
+        output.pages(_schema() if is_schema else (f"-- {title}\n{text};\n" for title, text in EXAMPLES.items()))
+        return
     if here and app.store_path:
         raise click.UsageError("Use only one of --here and --store.")
     store = app.project_store if here else app.home_store

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 BRIEF_READ = 3
 """The multiple of a context's room that is read, because turns that do not fit whole are in it in brief."""
 _ROWS = (
-    "select id, after_seq, summary, created, agent, model, cost_usd, duration_ms from compactions "
+    "select id, after_seq, summary, created, agent, model, cost_usd, duration_ms, "
+    "input_tokens, output_tokens, cache_read_tokens, cache_write_tokens from compactions "
     "where session_id = ? and undone = 0 order by after_seq, id"
 )
 _TOOK = "model, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd, duration_ms"
@@ -49,6 +50,8 @@ class Compaction(Struct, frozen=True, kw_only=True):
     """ISO 8601."""
     agent: str | None = None
     model: str | None = None
+    tokens: Tokens = field(default_factory=Tokens)
+    """What making it took."""
     cost_usd: float | None = None
     """The cost of making it, in USD, as its agent reported."""
     duration_ms: int | None = None
@@ -76,9 +79,11 @@ def of_session(db: apsw.Connection, session_id: int) -> list[Compaction]:
 
 def _stored(db: apsw.Connection, session_id: int) -> Iterator[Compaction]:
     names = ("id", "after_seq", "summary", "created", "agent", "model", "cost_usd", "duration_ms")
+    counts = ("input", "output", "cache_read", "cache_write")
     for row in db.execute(_ROWS, (session_id,)).fetchall():
         # Another program may have written anything.
-        found = msgspec.convert(dict(zip(names, row, strict=True)), Compaction)
+        took = dict(zip(counts, row[len(names) :], strict=True))
+        found = msgspec.convert(dict(zip(names, row[: len(names)], strict=True)) | {"tokens": took}, Compaction)
         if found.summary.strip():
             yield found
 

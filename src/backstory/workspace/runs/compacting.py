@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory import agents
+from backstory.ask import costs
+from backstory.bounds import iso
 from backstory.conversation import compaction
 from backstory.conversation.compaction import SUMMARY_CHARS_MAX, Boundary, Exchange, facts_of
 from backstory.conversation.context import build_summarized, rendered_blocks
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from backstory.conversation.compaction import KeptFacts
     from backstory.conversation.context import History
+    from backstory.derive.pricing import Cost
     from backstory.runs.answering import AgentAnswer
     from backstory.store import Session, Store
     from backstory.store.tables.compactions import Compaction
@@ -176,7 +179,7 @@ class Compactor:
             is_stored=is_stored,
             retention=compaction.retention(new.summary, facts_of(turns, touched)),
             tokens=spent.tokens,
-            cost_usd=spent.cost_usd,
+            cost=self._cost(new),
             model=new.model,
             duration_ms=new.duration_ms,
         )
@@ -219,6 +222,10 @@ class Compactor:
         if can_run and is_installed(last, settings.program_of(last), self._place.environ):
             return last
         return usual_agent(self._place, self._store, None, None)
+
+    def _cost(self, new: NewCompaction) -> Cost:
+        prices = costs.price_table(self._store.prices_file)
+        return costs.of_summary(prices, new.agent, new.model, iso(self._place.now()), new.tokens, new.cost_usd)
 
     def _touched(self, turns: Sequence[TurnWithEvents], up_to: int) -> dict[str, str]:
         spans = [Span(each.turn.uid, each.turn.first_seq, min(each.turn.last_seq, up_to)) for each in turns]

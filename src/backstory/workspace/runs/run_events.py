@@ -163,7 +163,7 @@ class SummaryMade(Struct, frozen=True, kw_only=True):
     is_stored: bool
     retention: tuple[KeptFacts, ...]
     tokens: Tokens
-    cost_usd: float | None
+    cost: Cost
     model: str | None = None
     duration_ms: int | None = None
 
@@ -219,7 +219,7 @@ def compacted_fields(event: SummaryMade) -> dict[str, Any]:
         "exchanges": event.exchanges,
         "is_stored": event.is_stored,
         "tokens": msgspec.to_builtins(event.tokens),
-        "cost_usd": event.cost_usd,
+        **cost_as_json(event.cost),
         "model": event.model,
         "duration_ms": event.duration_ms,
         "retention": msgspec.to_builtins(event.retention),
