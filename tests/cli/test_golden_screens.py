@@ -85,7 +85,8 @@ def test_every_file_is_of_a_screen() -> None:
     named = {f"{name}-{width}" for name in SCREENS for width in WIDTHS}
     named |= {f"ingest-first-{PICTURE_COLUMNS}", f"picker-{PICTURE_COLUMNS}", "list-piped"}
     assert {path.stem for path in GOLDEN.iterdir()} == named
-    assert {path.stem for path in PICTURES.iterdir()} == {*SCREENS, *SESSION_SCREENS, "ingest-first", "picker"}
+    pictures = {*SCREENS, *SESSION_SCREENS, "ingest-first", "picker", "moving"}
+    assert {path.stem for path in PICTURES.iterdir()} == pictures
 
 
 def test_colours_can_be_read_on_light_and_on_dark(machine: Machine) -> None:

@@ -71,6 +71,13 @@ def test_an_answer_to_a_list_that_nobody_wants_any_more_is_not_taken() -> None:
     assert state.answered(then, late) == then
 
 
+def test_a_list_is_not_counted_before_it_is_shown() -> None:
+    picked = Picked(BIRDS)
+    then = state.pressed(picked.now, Key("text", "stork"))
+    counted = state.answered(then, state.Counted(question=state.count_question(then), total=1))
+    assert (counted.total, state.answered(counted, picked.answer(then.wanted)).total) == (None, 1)
+
+
 def test_the_preview_is_at_the_place_of_the_hit_also_of_a_title() -> None:
     picked = Picked(BIRDS, texts=lambda _: [row("the heron", seq=9)])
     picked.press("heron")

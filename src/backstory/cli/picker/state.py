@@ -237,8 +237,10 @@ class State(Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int | None:
-        """The number of sessions in the whole list; None while that is not known."""
-        if self.pages and self.is_listed and not self.newest and not (self.has_more or self.pages[0].has_earlier):
+        """The number of sessions in the whole list; None while that is not known, or another list is still shown."""
+        if not self.is_listed:
+            return None
+        if not (self.newest or self.has_more or self.pages[0].has_earlier):
             return sum(len(page.rows) for page in self.pages)
         counted = self.counted
         return counted.total if counted is not None and counted.question == count_question(self) else None

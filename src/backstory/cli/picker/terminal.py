@@ -101,10 +101,6 @@ class Terminal:
             return None
         return self._keys.read(data) if data else None
 
-    def has_keys(self) -> bool:
-        """Return True if keys wait to be read."""
-        return bool(select.select([self._given], [], [], 0)[0])
-
     def paint(self, lines: Sequence[str], cursor: int) -> None:
         """Show these lines, and the cursor in this column of the first."""
         encoded = [output.for_screen(line, is_coloured=self._is_coloured).encode("utf-8", "replace") for line in lines]

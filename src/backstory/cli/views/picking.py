@@ -138,10 +138,9 @@ def _begun(asked: Asked, wanted: SessionFilter, query: SearchQuery | None) -> St
         everywhere=wanted.everywhere, place=asked.place, takes_prefix=asked.takes_prefix,
         is_narrow=replace(wanted, title=None).is_narrow, wanted=ListQuestion(title=text, everywhere=wanted.everywhere),
     )  # fmt: skip
-    while (first := next(state.questions(now), None)) is not None and not (now.is_listed or now.found):
-        if isinstance(first, PreviewQuestion):
-            break
-        now = state.answered(now, asked.answer(first))
+    while not (now.is_listed or now.found):
+        # Where this project has no sessions, the second answer is those of every one.
+        now = state.answered(now, asked.answer(next(state.questions(now))))
     return now
 
 
