@@ -1496,12 +1496,12 @@ class HomeNotWhole(BackstoryError):
 
 
 class HomeInUse(BackstoryError):
-    """Something works in the home, so it is not moved now. ``what``: a clause that names it."""
+    """Something works in the home or a store, so it is not moved or removed now. ``what``: a clause that names it."""
 
     exit_code = 75
 
-    def __init__(self, home: Path, what: str, until: str = "Wait until it is over") -> None:
-        super().__init__(f"{what}, so {home} was not moved. {until}, and repeat the command.")
+    def __init__(self, home: Path, what: str, until: str = "Wait until it is over", *, done: str = "moved") -> None:
+        super().__init__(f"{what}, so {home} was not {done}. {until}, and repeat the command.")
 
 
 class HomeHasStore(BackstoryError):

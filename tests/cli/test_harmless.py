@@ -338,6 +338,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "skill show": [()],
     "skill install": [("claude",), ("codex", "--json"), ("copilot", "--scope", "project"), (EVIL_NAME,)],
     "skill uninstall": [("claude",), (EVIL_NAME,)],
+    "uninstall": [(), ("--json",), (EVIL_NAME,)],
     "completion": [("bash",), (EVIL_NAME,)],
     "help": [(), ("search",), (EVIL_NAME,)],
 }  # fmt: skip

@@ -266,6 +266,7 @@ def _files(ask: JsonAnswers) -> None:
 def _last(ask: JsonAnswers) -> None:
     """What takes things away."""
     old, new = ask.bench.project, ask.bench.root / "moved"
+    ask("uninstall")
     ask("rm", LOG, "--yes")
     ask.bench.project = ask.shell.cwd = old.rename(new)
     ask("project", "move", str(old), str(new))

@@ -238,6 +238,7 @@ position: the place in a queue
 prefix_chars: characters before a prompt
 problem: what is wrong, in a sentence
 problems: what is wrong, in sentences
+program: the commands that remove the program itself
 project: the folder of a project
 project_name: the name of a project on screens
 prompt: the prompt, as it was typed
@@ -326,9 +327,11 @@ summary_count: how many summaries
 summary_sums: tokens and cost of summaries
 sums: the figures of all that was asked for
 symlink: true if a link was left in the old place
+taken_out: true for what was taken out now
 target: the file, commit or pull request that was asked for
 technical_details: a section of a summary
 text: a text
+things: what is ours on the machine
 tips: tips, those that cost most first
 title: the title in a line
 to: the folder it was moved to

@@ -25,6 +25,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(
 SESSION, AGENT = "S1", "claude"
 OPEN = {
     r"\{[^{}]*(session|label|uid|name|number|owner)[^{}]*\}": SESSION,
+    r"\{each\.kind\}": "mcp",
     r"\{agent\}|\{asked\.form\}": AGENT, r"\{model\}": "small", r"\{wanted\}": "edit", r"\{more\}|\{find\}": "",
     r"\{[^{}]*(seq|point)[^{}]*\}": "1",
     r"\{drop\}|\{prompt\.short_id\}": "ID", r"\{wanted\.about\}": "words",

@@ -69,6 +69,7 @@ GROUPS = {
         "mcp": "Let agents search your history: mcp install AGENT.",
         "skill": "Teach an agent without MCP to search history.",
         "migrate-home": "Move the home store, with all its files, to another folder.",
+        "uninstall": "List what is ours on this machine, and take it out.",
         "completion": "Print the completion script for a shell.",
         "help": "Show the help of a command; --all lists every command.",
     },

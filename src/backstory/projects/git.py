@@ -93,20 +93,42 @@ def store_path(root: Path) -> Path:
 
 
 def keep_out_of_git(folder: Path, name: str) -> None:
-    """Make git ignore ``name`` at a repository's root, by its exclude file: no file of the project changes."""
-    root = repository_root(folder)
-    if root is None or _is_bare(folder):
-        # The exclude file of a bare repository would hide folders of this name in its worktrees.
-        return
+    """Make git ignore ``name`` at a repository's root, by its exclude file: no file of the project changes.
+
+    A last line without its end stays one, so that ``without_excluded`` leaves the file as it was.
+    """
     try:
-        exclude = _common_dir(root / ".git") / "info" / "exclude"
-        known = exclude.read_text("utf-8") if exclude.exists() else ""
-        if f"/{name}/" not in known.splitlines():
+        exclude = exclude_file(folder)
+        known = exclude.read_text("utf-8") if exclude is not None and exclude.exists() else ""
+        if exclude is not None and f"/{name}/" not in known.splitlines():
             exclude.parent.mkdir(exist_ok=True)
             with exclude.open("a", encoding="utf-8") as file:
-                file.write(("" if known.endswith("\n") or not known else "\n") + f"/{name}/\n")
+                file.write(f"/{name}/\n" if known.endswith("\n") or not known else f"\n/{name}/")
     except (OSError, UnicodeDecodeError):
         return
+
+
+def exclude_file(folder: Path) -> Path | None:
+    """Return the exclude file of a folder's repository; None without one.
+
+    That of a bare repository would hide folders in its worktrees.
+    """
+    root = repository_root(folder)
+    return None if root is None or _is_bare(folder) else _common_dir(root / ".git") / "info" / "exclude"
+
+
+def without_excluded(data: bytes, name: str) -> bytes:
+    """The bytes of an exclude file without the line of ``keep_out_of_git``, as they were before it.
+
+    >>> without_excluded(b"*.o\\n/.tool/\\n", ".tool"), without_excluded(b"*.o\\n/.tool/", ".tool")
+    (b'*.o\\n', b'*.o')
+    """
+    line, lines = f"/{name}/".encode(), data.splitlines(keepends=True)
+    at = next((n for n in reversed(range(len(lines))) if lines[n].rstrip(b"\r\n") == line), None)
+    if at is None:
+        return data
+    before = b"".join(lines[:at])
+    return (before if lines[at].endswith(b"\n") else before.removesuffix(b"\n")) + b"".join(lines[at + 1 :])
 
 
 def current_branch(folder: Path) -> str | None:

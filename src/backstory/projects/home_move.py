@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from backstory.errors import BackstoryError, CannotWrite, DiskFull, HomeCopyDiffers, HomeInUse, HomeOfOther
+from backstory.errors import BackstoryError, CannotWrite, DiskFull, HomeCopyDiffers, HomeInUse, HomeOfOther, StoreBusy
 from backstory.projects.home_files import (
     COPYING,
     DATABASES,
@@ -190,6 +190,28 @@ def finish(move: HomeMove) -> None:
 
 
 # one file -------------------------------------------------------------------------------------------------------
+
+
+def remove_home(home: Path) -> list[str]:
+    """Remove all that is ours in a home, and the folder if nothing else is in it; return what else is.
+
+    Raises HomeInUse, CannotWrite.
+    """
+    with folder_held(home):
+        try:
+            settle_databases(home)
+        except StoreBusy as refused:
+            raise HomeInUse(home, "Another process has its store open", done="removed") from refused
+        except BackstoryError:
+            pass  # One that cannot be read can be removed all the same.
+        for unit in files_of(home).units:
+            _remove_unit(home, unit)
+        _remove_rest(home)
+        for name in (moves.MOVED_FROM,):
+            (home / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        home.rmdir()
+    return files_of(home).strangers
 
 
 def _entries(move: HomeMove) -> list[HomeFile]:

@@ -162,6 +162,8 @@ skill show
 skill show > SKILL.md
 migrate-home ~/.local/share/backstory ~/data/backstory
 migrate-home ~/.local/share/backstory ~/data/backstory --symlink
+uninstall
+uninstall mcp skill
 completion bash >> ~/.bashrc
 completion fish
 help search

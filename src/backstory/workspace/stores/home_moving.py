@@ -165,7 +165,7 @@ def _carry_over(move: HomeMove, progress: Progress, stack: ExitStack) -> None:
         home_move.check_space(move)
         moves.mark_target(move.to, move.source, move.kept)
         moving.begin()
-        _check_idle(move.source)
+        check_idle(move.source)
         try:
             home_move.settle_databases(move.source)
         except StoreBusy as refused:
@@ -224,20 +224,26 @@ def _check_link(move: HomeMove) -> None:
         )
 
 
-def _check_idle(home: Path) -> None:
-    """Raise HomeInUse while something works in the home that is not over at once."""
+def check_idle(home: Path, done: str = "moved", path: Path | None = None) -> None:
+    """Raise HomeInUse while something works in the home that is not over at once.
+
+    ``done``: what is then not done with ``path``, by default the home.
+    """
+    path = path or home
     for spool in list_spools(home / SPOOLS):
         if spool.is_alive:
             run = spool.run
             of = f" of session {run.session_uid}" if run is not None else ""
-            raise HomeInUse(home, f"A run{of} is alive ({spool.folder.name})", "Wait for it, or: backstory cancel")
+            raise HomeInUse(
+                path, f"A run{of} is alive ({spool.folder.name})", "Wait for it, or: backstory cancel", done=done
+            )
     for uid in compactor.under_way(home):
-        raise HomeInUse(home, f"Session {uid} is being summarised")
+        raise HomeInUse(path, f"Session {uid} is being summarised", done=done)
     for name in taken_locks(home / LOCKS):
         if name == WATCHING:
-            raise HomeInUse(home, "`backstory ingest --watch` follows logs", "End it")
-        raise HomeInUse(home, f"Session {name} is in use")
+            raise HomeInUse(path, "`backstory ingest --watch` follows logs", "End it", done=done)
+        raise HomeInUse(path, f"Session {name} is in use", done=done)
     if is_taken(home / IMPORT):
-        raise HomeInUse(home, "`backstory import` imports sessions")
+        raise HomeInUse(path, "`backstory import` imports sessions", done=done)
     for uid in open_clients(home / RESUMED):
-        raise HomeInUse(home, f"Session {uid} is open in its agent's own client", "Close it")
+        raise HomeInUse(path, f"Session {uid} is open in its agent's own client", "Close it", done=done)
