@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 COMMAND = (sys.executable, "-m", "backstory")
 MCP = "mcp"
 """The command whose SDK takes as much memory as all the rest: to copy a process takes longer the more it has."""
+PURE = ("backstory.derive.", "backstory.conversation.")
+"""Rooms whose functions return the same on every machine: what they remember is as good in any command."""
 CLONE, CLONE_PARENT = 56, 0x8000
 """The number of the system call on this kind of machine, and the flag for a child of the caller's parent."""
 UTF_8 = ("C.UTF-8", "en_US.UTF-8")
@@ -204,6 +206,7 @@ def _import_everything(*sdk: str) -> None:
 
     ``sdk``: also what needs the SDK of this name.
     """
+    import inspect
     import pkgutil
 
     import backstory
@@ -216,6 +219,9 @@ def _import_everything(*sdk: str) -> None:
             for expression in [each for each in named.values() if type(each) is LazyRegex]:
                 # The first use compiles it.
                 assert expression.search
+            for cached in [each for each in named.values() if hasattr(type(each), "cache_clear")]:
+                if module.name.startswith(PURE) and not inspect.signature(cached).parameters:
+                    cached()
     gc.collect()
     gc.freeze()
 

@@ -177,6 +177,9 @@ def _interpreter(words: list[str]) -> Iterator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _caches(_modules: int) -> list[Any]:
-    """Everything of ours that remembers what it returned."""
-    ours = [module for name, module in [*sys.modules.items()] if name.startswith("backstory")]
+    """Everything of ours that remembers what it returned, but in rooms that know nothing of a machine."""
+    ours = [
+        module for name, module in [*sys.modules.items()]
+        if name.startswith("backstory") and not name.startswith(forked.PURE)
+    ]  # fmt: skip
     return [each for module in ours for each in vars(module).values() if hasattr(type(each), "cache_clear")]
