@@ -31,6 +31,7 @@ from backstory.store import open_store
 from backstory.store.tables.queue import Options, Queue, QueuedKind, QueueOwner
 from backstory.workspace.runs.unsent import command_for
 from tests.support.counts import IS_LONG
+from tests.support.forked import COPIED
 from tests.support.read_only import read_only, without_power
 from tests.support.running import until
 
@@ -364,7 +365,7 @@ def test_one_who_breaks_off_as_soon_as_a_prompt_is_queued_takes_it_back(
     assert waits(bench) == []
 
 
-STAGED = """
+STAGED = f"""{COPIED}
 import importlib, sys, time
 from pathlib import Path
 place, reached, wanted, *words = sys.argv[1:]
@@ -380,6 +381,8 @@ def staged(*given, **named):
         time.sleep(0.005)
     return result
 setattr(owner, names[-1], staticmethod(staged) if hasattr(real, "__self__") else staged)
+for each in [each for each in sys.modules.values() if vars(each).get(names[-1]) is real]:
+    setattr(each, names[-1], staged)
 sys.argv = ["backstory", *words]
 from backstory.cli import main
 main()
@@ -844,7 +847,7 @@ def test_ps_tells_what_waits_for_a_session_that_does_not_run(bench: Bench) -> No
 
 # killed at every step -------------------------------------------------------------------------------------------------
 
-FAULTY = """
+FAULTY = f"""{COPIED}
 import importlib, os, sys
 place, when, *words = sys.argv[1:]
 module, _, names = place.partition(":")
@@ -859,6 +862,8 @@ def faulty(*given, **named):
     os.kill(os.getpid(), 9)
     return result
 setattr(owner, names[-1], staticmethod(faulty) if hasattr(real, "__self__") else faulty)
+for each in [each for each in sys.modules.values() if vars(each).get(names[-1]) is real]:
+    setattr(each, names[-1], faulty)
 sys.argv = ["backstory", *words]
 from backstory.cli import main
 main()
@@ -1084,7 +1089,7 @@ def test_a_project_that_is_removed_while_it_is_worked_in_is_not_made_again_by_a_
 
 # a queue that another process has locked ------------------------------------------------------------------------------
 
-HURRIED = """
+HURRIED = f"""{COPIED}
 import sys
 from backstory.store.file import waiting
 waiting.TOLD_S, waiting.PATIENCE_S = 0.0, float(sys.argv[1])

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 COMMAND = (sys.executable, "-m", "backstory")
 MCP = "mcp"
 """The command whose SDK takes as much memory as all the rest: to copy a process takes longer the more it has."""
+COPIED = "# This may run in a copy of a process that has imported all of backstory.\n"
+"""The first line of a program for ``python -c`` that may: what it replaces must be asked of its module or class."""
 PURE = ("backstory.derive.", "backstory.conversation.")
 """Rooms whose functions return the same on every machine: what they remember is as good in any command."""
 CLONE, CLONE_PARENT = 56, 0x8000
@@ -62,15 +65,18 @@ class Process(Popen[Any]):
             os.fsdecode(each): os.fsdecode(value) for each, value in (os.environ if env is None else env).items()
         }
         words = [os.fsdecode(word) for word in args] if isinstance(args, list) else []
-        request = json.dumps([words[len(COMMAND) :], variables, os.fsdecode(cwd or Path.cwd()), bool(new_session)])
+        is_program = words[:2] == [sys.executable, "-c"] and "".join(words[2:3]).startswith(COPIED)
+        program = words[2] if is_program else ""
+        request = json.dumps([words[3:], variables, os.fsdecode(cwd or Path.cwd()), bool(new_session), program])
         is_plain = (preexec_fn, executable, gid, gids, uid, umask, group) == (None, None, None, None, None, -1, -1)
         is_plain = is_plain and not pass_fds and not shell and len(request) < REQUEST_MAX // 8
-        if not is_plain or tuple(words[: len(COMMAND)]) != COMMAND or not _is_usual(variables):
+        is_ours = is_program or tuple(words[: len(COMMAND)]) == COMMAND
+        if not is_plain or not is_ours or not _is_usual(variables):
             super()._execute_child(self._started(args), executable, preexec_fn, *more)  # type: ignore[misc]
             return
         files = [own if own != -1 else number for number, own in enumerate((in_read, out_write, err_write))]
         try:
-            server = _server_of(os.getpid(), self._within, MCP in words[len(COMMAND) : len(COMMAND) + 1])
+            server = _server_of(os.getpid(), self._within, MCP in words[3:4])
             self.pid = server.copy(request, files)
         except OSError:
             # A machine that lets nobody copy a process this way is slower, and no worse.
@@ -144,8 +150,8 @@ def _server_of(_pid: int, within: tuple[str, ...], has_sdk: bool) -> _Server:
 # the process that is copied -----------------------------------------------------------------------------------------
 
 
-def _serve(number: int) -> None:
-    """Copy ourselves for each request, until nobody asks any more; a copy returns."""
+def _serve(number: int) -> str:
+    """Copy ourselves for each request, until nobody asks any more; a copy returns its program, if it has one."""
     here = socket.socket(fileno=number)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
@@ -160,8 +166,9 @@ def _serve(number: int) -> None:
         if pid == 0:
             ctypes.pythonapi.PyOS_AfterFork_Child()
             here.close()
-            _begin(given, *json.loads(data))
-            return
+            *how, program = json.loads(data)
+            _begin(given, *how, option="-c" if program else "-m")
+            return str(program)
         ctypes.pythonapi.PyOS_AfterFork_Parent()
         here.send(str(pid).encode())
         for each in given:
@@ -169,7 +176,7 @@ def _serve(number: int) -> None:
 
 
 def _begin(
-    given: array.array[int], words: list[str], variables: dict[str, str], folder: str, new_session: bool
+    given: array.array[int], words: list[str], variables: dict[str, str], folder: str, new_session: bool, *, option: str
 ) -> None:
     """Become a process with these standard files, arguments and variables."""
     if new_session:
@@ -183,9 +190,9 @@ def _begin(
     os.environ.update(variables)
     time.tzset()
     open_standard_files("surrogateescape" if "C.UTF-8" in variables.values() else "strict")
-    sys.argv = ["-m", *words]
+    sys.argv = [option, *words]
     sys.orig_argv = [*COMMAND, *words]
-    sys.path[0] = folder
+    sys.path[0] = folder if option == "-m" else ""
 
 
 def open_standard_files(errors: str) -> None:
@@ -228,10 +235,14 @@ def _import_everything(*sdk: str) -> None:
 
 if __name__ == "__main__":
     _import_everything(*sys.argv[2:])
-    _serve(int(sys.argv[1]))
+    program = _serve(int(sys.argv[1]))
     code: object = None
     try:
-        runpy.run_module("backstory", run_name="__main__", alter_sys=True)
+        if program:
+            main = sys.modules["__main__"] = types.ModuleType("__main__")
+            exec(compile(program, "<string>", "exec"), vars(main))
+        else:
+            runpy.run_module("backstory", run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         code = ended.code
     # To take everything apart that was imported takes longer than most commands.

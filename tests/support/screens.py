@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.projects.registry import KnownProjects
 from backstory.store import open_store
+from tests.support import forked
 from tests.support.clock import NOW
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lines
 from tests.support.picked import OnTerminal
@@ -53,11 +54,14 @@ SCREENS: dict[str, tuple[str, ...]] = {
 ROWS = 400
 """So many that nothing is paged."""
 LONG_TITLE = "Why does the importer " + "retry and retry " * 640 + "?"
-AT_NOW = f"""
+AT_NOW = f"""{forked.COPIED}
 import sys
 import backstory.cli.app as app
 sys.argv[0] = "backstory"
-app.now_ms = lambda: {NOW}
+real, now_ms = app.now_ms, lambda: {NOW}
+for name, module in [*sys.modules.items()]:
+    if name.startswith("backstory.cli") and vars(module).get("now_ms") is real:
+        module.now_ms = now_ms
 from backstory.cli import main
 main()
 """
