@@ -250,6 +250,7 @@ def _files(ask: JsonAnswers) -> None:
     ask("export", "S1", "--format", "claude", "--redact")
     ask("export", LOG, "--format", "ah", "-o", str(root / "ah"))
     ask("import", str(root / "one.jsonl"))
+    ask("import", str(_with_a_damaged_session(ask, root / "three.jsonl")))
     ask("restore", LOG, "--to", str(root / "restored"))
     ask("verify")
     ask("optimize")
@@ -261,6 +262,15 @@ def _files(ask: JsonAnswers) -> None:
     own.rename(copy)
     (root / "earlier").rename(own)
     ask("merge", str(copy / "sessions.bks"), "--trust")
+
+
+def _with_a_damaged_session(ask: JsonAnswers, file: Path) -> Path:
+    """An export of two sessions, of which the last lacks a turn."""
+    ask.plainly("export", LOG, "S1", "--format", "json", "-o", str(file))
+    lines = file.read_text("utf-8").splitlines(keepends=True)
+    lost = max(n for n, line in enumerate(lines) if json.loads(line)["type"] == "turn")
+    file.write_text("".join(lines[:lost] + lines[lost + 1 :]), "utf-8")
+    return file
 
 
 def _last(ask: JsonAnswers) -> None:

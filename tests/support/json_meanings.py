@@ -179,7 +179,7 @@ left_out_uids: sessions, by uid, that a merge left out
 left_paths: files that are not ours, so that they stayed
 likely: lines that are likely a session's
 limit: characters of context from which a summary is made
-line: the number of a line
+line: the number of a line in a file
 listed_new: new sessions, without subagents
 listed_updated: changed sessions, without subagents
 live: the state of a turn that runs, or waits to be stored
@@ -227,6 +227,7 @@ parent_seq: the record of the turn that this one follows
 parent_turn_uid: the turn that this one follows
 parent_uid: the session that this one belongs to
 part: the part of its record
+parts: the events of a record that has several, each with `fate`
 path: the path of a file
 paths: files that were changed
 paths_elsewhere: files outside the project that were changed
@@ -338,6 +339,7 @@ to: the folder it was moved to
 tokens: the tokens of a turn, or of several: `input`, `output`, `cache_read`, `cache_write`
 tokens_source: where a turn's tokens are from
 tool: the name of a tool
+tool_name: the tool of a call that was refused, as its agent names it
 tools: calls of tools
 total: how long the whole list is; how many there are
 total_tokens: tokens read and written, caches included
@@ -397,6 +399,8 @@ UNSEEN = {
     **dict.fromkeys(("first_there", "last_there"), ("number", "merge")),
     "named": ("number", "compact"),
     "step": ("number", "run"),
+    "tool_name": ("string", "queue run", "run"),
+    "parts": ("list", "export"),
     "steps": ("number", "run"),
 }
 """Keys that no small machine prints, with the type and the command of each."""

@@ -115,5 +115,10 @@ def as_json(done: Imported) -> dict[str, object]:
         "file": done.file, "session_count": done.sessions, "has_bytes": done.bytes, "redacted": done.redacted,
         "trusted": done.trusted, "came": done.came, "removed_count": done.removed, "board_items": done.board_items,
         "failed": [session_keys(each.session) | {"reason": each.reason} for each in done.failed],
-        "damaged": done.damaged,
+        "damaged": [_damaged_as_json(each) for each in done.damaged],
     }  # fmt: skip
+
+
+def _damaged_as_json(damaged: Damaged) -> dict[str, object]:
+    keys = session_keys(damaged.session) if damaged.session else {"uid": None, "label": None}
+    return keys | {"line": damaged.line, "reason": damaged.reason}
