@@ -20,9 +20,10 @@ from backstory.ingest.lock import ingest_lock
 from backstory.ingest.news import TimeBudget
 from backstory.store import Store
 from backstory.store.file import migrate
+from backstory.store.intake import rederiving
 from backstory.workspace.stores import up_to_date
 from backstory.workspace.stores.importing import Machine
-from backstory.workspace.stores.up_to_date import OUTDATED, UNDER_WAY, UNKNOWN
+from backstory.workspace.stores.up_to_date import OUTDATED, UNDER_WAY, UNKNOWN, conversion
 from backstory.workspace.workspace import Workspace
 from tests.support.clock import NOW
 from tests.support.machines import claude_log, content, conversation, lines
@@ -588,3 +589,14 @@ def test_the_five_thousand_folders_that_changed_last_are_looked_at(store: Store,
     for newer, found in ((4_999, {str(tmp_path / "log.jsonl"): "claude"}), (5_000, {})):
         folders = {"claude": {**{f"/nowhere/{n}": 2 for n in range(newer)}, str(tmp_path): 1}}
         assert news.look(store, folders, lambda *_: True, TimeBudget(60)).files == found
+
+
+@pytest.mark.parametrize(("logs", "time_"), [(1, "1 s"), (50 << 20, "4 s"), (3_600 << 20, "5 min")])
+def test_what_a_conversion_takes_follows_from_the_bytes_that_are_derived_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch, logs: int, time_: str
+) -> None:
+    with closing(place.workspace()) as workspace:
+        assert conversion(workspace.home_store) == ""
+        monkeypatch.setattr(rederiving, "left", lambda _: (1234, logs))
+        said = conversion(workspace.home_store)
+    assert said.startswith(f"1,234 sessions to convert: about {time_}, and up to ")

@@ -28,6 +28,12 @@ def sessions(db: apsw.Connection, *, only_stale: bool) -> list[int]:
     return [int(str(found)) for (found,) in rows]
 
 
+def left(db: apsw.Connection) -> tuple[int, int]:
+    """Return how many sessions have a log that an earlier version derived, and the bytes of these logs."""
+    found = "select count(distinct session_id), coalesce(sum(read_to), 0) from logs where derived < ?"
+    return fetch(db, tuple[int, int], found, (derived_tables.VERSION,))[0]
+
+
 def clear(db: apsw.Connection, session_id: int) -> None:
     """Remove what is derived of a session; its logs say that it is to be derived. Parts are numbered as today."""
     # First, because what is derived anew names events by today's numbers.

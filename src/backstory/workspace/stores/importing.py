@@ -30,7 +30,7 @@ from backstory.projects.registry import Verdict
 from backstory.store.intake import ingesting
 from backstory.store.tables import sessions
 from backstory.workspace.runs.running import count_context
-from backstory.workspace.stores.up_to_date import HOME_OFF, MORE, chosen_agents, soon_deleted
+from backstory.workspace.stores.up_to_date import HOME_OFF, MORE, chosen_agents, conversion, soon_deleted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -194,6 +194,8 @@ def _derive_stale(
     workspace: Place, report: Callable[[str], None], progress: Progress, is_over: Callable[[], bool] = lambda: False
 ) -> list[FailedSession]:
     """Derive again what an earlier version derived, here and in this project's store, if it is ours."""
+    if what := conversion(workspace.home_store):
+        report(f"An earlier version counted what is here. {what}.")
     done = derive_all(workspace, progress, only_stale=True, is_over=is_over)
     if done.sessions:
         count = "1 session is" if done.sessions == 1 else f"{done.sessions:,} sessions are"

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory import agents
+from backstory.bounds import counted, size
 from backstory.config import IngestSettings
 from backstory.errors import BackstoryError, StoreBusy, in_words
 from backstory.ingest import news
@@ -45,6 +46,10 @@ CPU_S = 0.15
 LOOK_S = 0.5
 """The time for counting logs that were never imported, also on a slow disk."""
 MORE = "backstory ingest"
+CONVERTED_BYTES_S = 12 * 1024 * 1024
+"""Bytes of logs that are derived again in a second, on a machine of today."""
+ROOM_TIMES = 3
+"""The most room that this takes meanwhile, in sizes of the store: the pages that change are written twice."""
 COUNTED_EARLIER = "An earlier version counted what is here, so sums may be other ones"
 OUTDATED = f"{COUNTED_EARLIER}, and new logs are not looked for: {MORE}"
 UNDER_WAY = f"New logs are not looked for while an ingest goes on, or after one was stopped: {MORE}"
@@ -91,7 +96,28 @@ def _counted_earlier(store: Store, remedy: str) -> tuple[str, ...]:
     except BackstoryError:
         # The command that reads meets the same, and says it.
         return ()
-    return (f"{COUNTED_EARLIER}: {remedy}",) if is_earlier else ()
+    return (f"{COUNTED_EARLIER}: {remedy}{_converts(store)}",) if is_earlier else ()
+
+
+def _converts(store: Store) -> str:
+    """The work that the remedy does, in brackets behind its name; '' for none."""
+    found = conversion(store)
+    return f" ({found})" if found else ""
+
+
+def conversion(store: Store) -> str:
+    """Return what is to be converted in a store of an earlier version, about how long that takes, and how much room.
+
+    '' where nothing takes time: tables are made at once.
+    """
+    from backstory.store.intake import rederiving  # mostly nothing is to be converted
+
+    sessions, logs = store.ask_or((0, 0), rederiving.left)
+    if not sessions:
+        return ""
+    seconds, room = max(round(logs / CONVERTED_BYTES_S), 1), ROOM_TIMES * store.path.stat().st_size
+    time_ = f"{seconds} s" if seconds < 100 else f"{round(seconds / 60)} min"
+    return f"{counted(sessions, 'session')} to convert: about {time_}, and up to {size(room)} of room meanwhile"
 
 
 def is_on(workspace: Place) -> bool:
@@ -156,7 +182,8 @@ class _Updating:
             # The command that reads meets the same, and says it.
             return Update(is_behind=True)
         if is_earlier:
-            return Update(remarks=(OUTDATED if is_automatic else f"{COUNTED_EARLIER}: {MORE}",), is_behind=True)
+            remark = OUTDATED if is_automatic else f"{COUNTED_EARLIER}: {MORE}"
+            return Update(remarks=(f"{remark}{_converts(self._store)}",), is_behind=True)
         if not is_ready:
             return Update(remarks=(UNDER_WAY,) if is_automatic else (), is_behind=True)
         folders = news.read(self._home, self._store)
