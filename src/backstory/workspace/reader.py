@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from backstory.derive.secrets import Redactor
     from backstory.export.shared import OutlinePoint, SharedSession
     from backstory.model import Event
-    from backstory.runs.live import LiveRun
     from backstory.store import Session, Store
     from backstory.store.intake.derived_tables import StoredCheckpoint
     from backstory.store.tables.session_filter import Selection
@@ -267,10 +266,6 @@ class Reader:
     def turns(self, located: LocatedSession) -> tuple[ListedTurn, ...]:
         """The turns of a session, in order, those of its live runs last."""
         return self.transcript(located).turns
-
-    def live(self, located: LocatedSession) -> tuple[LiveRun, ...]:
-        """The runs of a session that are not stored yet, each as far as it has come, the oldest first."""
-        return tuple(self.transcript(located).live.values())
 
     def outline(self, located: LocatedSession) -> tuple[OutlineEntry, ...]:
         """Every entry of a session, in order, by what is known without unpacking it."""

@@ -15,6 +15,7 @@ from backstory.cli import output
 from backstory.cli.report_options import about_one_place, print_report, print_where_there_is, wanted_by
 from backstory.cli.views.report_view import section_lines
 from backstory.errors import NotConfirmed, UncommittedChanges
+from backstory.projects import instruction_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -171,7 +172,7 @@ def apply(
     if not chosen:
         output.talk("Nothing was changed.")
         return
-    instructions.write(content_with(instructions, chosen))
+    instruction_file.write(instructions.file, content_with(instructions, chosen))
     output.talk(f"Added {output.counted(len(chosen), 'line')} to {instructions.file.target}. See: git diff")
 
 

@@ -46,10 +46,6 @@ class Instructions(Struct, frozen=True, kw_only=True):
         """Return the reason why git could not bring the file back as it is, as a clause; None if it could."""
         return uncommitted(self.root, self.file.target, environ)
 
-    def write(self, content: bytes) -> None:
-        """Replace the file, if it still is what was read. Raises as ``instruction_file.write``."""
-        instruction_file.write(self.file, content)
-
 
 def instructions_of(folder: Path, used: Iterable[Sequence[str]], name: str | None = None) -> Instructions:
     """The instructions of the repository that holds a folder. ``used``: the agents of each session of it.

@@ -67,23 +67,20 @@ class _Spent:
     """The sums of the answers for one summary; unknown if one of them is."""
 
     def __init__(self) -> None:
-        self._answers: list[AgentAnswer] = []
-
-    def add(self, answer: AgentAnswer) -> None:
-        self._answers.append(answer)
+        self.answers: list[AgentAnswer] = []
 
     @property
     def tokens(self) -> Tokens:
-        return reduce(Tokens.plus, (each.tokens for each in self._answers))
+        return reduce(Tokens.plus, (each.tokens for each in self.answers))
 
     @property
     def cost_usd(self) -> float | None:
-        known = [each.cost_usd for each in self._answers if each.cost_usd is not None]
-        return sum(known) if len(known) == len(self._answers) else None
+        known = [each.cost_usd for each in self.answers if each.cost_usd is not None]
+        return sum(known) if len(known) == len(self.answers) else None
 
     @property
     def model(self) -> str | None:
-        return next((each.model for each in reversed(self._answers) if each.model), None)
+        return next((each.model for each in reversed(self.answers) if each.model), None)
 
 
 class Compactor:
@@ -205,7 +202,7 @@ class Compactor:
         why = ""
         for _ in range(TRIES):
             answer = ask(question, self._place.environ)
-            spent.add(answer)
+            spent.answers.append(answer)
             why = answer.error or compaction.problem_with(answer.text, touched) or ""
             if not why:
                 return answer.text
