@@ -46,6 +46,10 @@ def session_id(number: int) -> str:
     return f"{number:08}-0000-4000-8000-000000000000"
 
 
+AGED = 1_750_000_000
+"""When the logs of the machine were written, in s since 1970."""
+
+
 class SmallMachine:
     """The sample logs, and many logs of a few lines, on a machine where backstory never ran."""
 
@@ -57,6 +61,9 @@ class SmallMachine:
         for number in range(SMALL_LOGS):
             self.log(number).parent.mkdir(parents=True, exist_ok=True)
             self.log(number).write_bytes(small_log(number))
+        # A folder that was written just now is looked at again, which is more work.
+        for path in (self.home, *self.home.rglob("*")):
+            os.utime(path, (AGED, AGED))
         agent.install(self.bin)
         self.environ = {
             "HOME": str(self.home), "BACKSTORY_HOME": str(root / "store"), "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT),

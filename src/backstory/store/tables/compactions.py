@@ -51,7 +51,7 @@ class Compaction(Struct, frozen=True, kw_only=True):
     agent: str | None = None
     model: str | None = None
     tokens: Tokens = field(default_factory=Tokens)
-    """What making it took."""
+    """Tokens of the run that made it."""
     cost_usd: float | None = None
     """The cost of making it, in USD, as its agent reported."""
     duration_ms: int | None = None
