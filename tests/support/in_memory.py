@@ -19,7 +19,7 @@ MOUNTS = Path("/proc/self/mounts")
 
 def mounted() -> Path | None:
     """A folder in memory until this process ends; None where nobody may mount one, or memory is short."""
-    if sys.platform != "linux" or os.geteuid() != 0 or psutil.virtual_memory().available < 2 * ROOM_BYTES:
+    if sys.platform != "linux" or os.geteuid() != 0 or psutil.virtual_memory().available < ROOM_BYTES:
         return None
     for folder in _abandoned():
         _unmount(folder)
