@@ -163,6 +163,9 @@ def test_a_store_in_use_by_a_run_is_refused(tmp_path: Path) -> None:
     for kind in ("store", "home"):
         refused = bench.backstory("uninstall", kind, "--yes")
         assert (refused.returncode, "is alive" in refused.stderr) == (IN_USE, True), refused.stderr
+        as_json = bench.backstory("uninstall", "store", "--yes", "--json")
+        assert not any(each["taken_out"] for each in json.loads(as_json.stdout)["things"])
+        assert json.loads(as_json.stderr.splitlines()[-1])["error"]["code"] == as_json.returncode == IN_USE
         assert "was not removed. Wait for it, or: backstory cancel" in refused.stderr
     (tmp_path / "go").touch()
     assert running.wait(timeout=60) == 0

@@ -59,10 +59,10 @@ def command(ctx: click.Context, names: tuple[str, ...], everything: bool, yes: b
         output.json({"things": [_as_json(each, removed) for each in things], "program": PROGRAM})
     else:
         _print(things, removed, is_list=not chosen)
-    for each in refused:
+    for each in refused[1:]:
         output.talk(str(each))
     if refused:
-        ctx.exit(refused[0].exit_code)
+        raise refused[0]
 
 
 def _machine(app: App, ctx: click.Context) -> MachineToLeave:
