@@ -462,13 +462,13 @@ def test_a_commit_has_its_files_and_its_lines_with_turns(place: Place) -> None:
 
 
 def test_a_commit_that_a_sessions_own_call_made_names_it_and_so_does_one_that_only_named_it(place: Place) -> None:
-    agent = place.agent().ask("Commit it").edit("a.py", "count * 3", "count * 4")
+    agent = place.agent().ask("Commit it to the branch").edit("a.py", "count * 3", "count * 4")
     commit = place.commit("Fourfold")
     agent.run("git commit -qam Fourfold && git log", f"[main {commit[:7]}] Fourfold\n 1 file changed")
-    place.agent(OTHER).ask("Look at it").run(f"git show {commit[:8]}", f"commit {commit}\n")
+    place.agent(OTHER).ask("Look at it once more").run(f"git show {commit[:8]}", f"commit {commit}\n")
     report = place.blame(commit)
     assert [(each["title"], each["is_maker"]) for each in report["sessions"]] == [
-        ("Commit it", True), ("Look at it", False),
+        ("Commit it to the branch", True), ("Look at it once more", False),
     ]  # fmt: skip
 
 
@@ -476,15 +476,15 @@ def test_a_commit_that_a_sessions_own_call_made_names_it_and_so_does_one_that_on
     "message", ["Tax\n\nClaude-Session: {}", "Tax\n\nCo-Authored-By: Claude <noreply@anthropic.com>\n"]
 )
 def test_a_trailer_names_the_session_whatever_wrote_the_lines(place: Place, message: str) -> None:
-    agent = place.agent().ask("Run a script").run("python make.py")
+    agent = place.agent().ask("Run a script of ours").run("python make.py")
     place.replace("a.py", "    return total\n", "    total *= 1.19\n    return total\n")
     commit = place.commit(message.format(agent.session))
-    found = "wrote it Run a script" if "Session" in message else HUMAN
+    found = "wrote it Run a script of ours" if "Session" in message else HUMAN
     report = place.blame("a.py")
     assert of_lines(report) == [HUMAN, HUMAN, found, HUMAN]
     (trailer,) = place.blame(commit)["trailers"]
     assert (trailer["agent"], trailer["names_session"]) == ("claude", "Session" in message)
-    assert (trailer["title"] == "Run a script") == ("Session" in message)
+    assert (trailer["title"] == "Run a script of ours") == ("Session" in message)
 
 
 def test_two_sessions_below_a_squashed_message_say_nothing_of_one_line(place: Place) -> None:
@@ -518,11 +518,11 @@ def test_a_pull_request_has_the_session_that_opened_it_before_those_that_name_it
     place.git("remote", "add", "origin", "git@github.com:o/r.git")
     place.agent(OTHER).ask("Look at PR #12 of ours").run("gh pr view 12", "https://github.com/o/r/pull/12")
     place.wait()
-    place.agent().ask("Open one").run("gh pr create --fill", "https://github.com/o/r/pull/12\n")
+    place.agent().ask("Open a pull request").run("gh pr create --fill", "https://github.com/o/r/pull/12\n")
     for words in ("#12", "o/r#12", "https://github.com/o/r/pull/12"):
         report = place.blame(words)
         found = [(each["title"], each["is_maker"]) for each in report["sessions"]]
-        assert found == [("Open one", True), ("Look at PR #12 of ours", False)], words
+        assert found == [("Open a pull request", True), ("Look at PR #12 of ours", False)], words
     assert place.blame("other/r#12")["sessions"] == []
     assert "No session here opened or names it" in place.shell("chronicle", "blame", "#99").out
 
@@ -620,11 +620,11 @@ def test_a_report_as_it_is_printed(place: Place, words: tuple[str, ...], name: s
 
 def test_a_pull_request_of_another_repository_is_found_where_that_was_worked_in(place: Place) -> None:
     place.git("remote", "add", "origin", "git@github.com:o/r.git")
-    place.agent().ask("Open one").run("gh pr create --fill", "https://github.com/o/r/pull/12\n")
+    place.agent().ask("Open a pull request").run("gh pr create --fill", "https://github.com/o/r/pull/12\n")
     assert place.shell("ingest").code == 0
     other = Place(place.shell, "other")
     place.shell.cwd = other.root
-    assert [each["title"] for each in place.blame("o/r#12")["sessions"]] == ["Open one"]
+    assert [each["title"] for each in place.blame("o/r#12")["sessions"]] == ["Open a pull request"]
     assert place.blame("#12")["sessions"] == []
 
 

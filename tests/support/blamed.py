@@ -79,7 +79,8 @@ def of_lines(report: Any) -> list[str]:
     (file,) = report["files"]
     found: list[str] = []
     for run in file["runs"]:
-        title = f" {run['title']}" if run["title"] else ""
+        # A short prompt is listed with the first file of its session.
+        title = f" {run['title'].partition(' · ')[0]}" if run["title"] else ""
         found += [f"{run['strength']}{title}"] * (run["last"] - run["first"] + 1)
     return found
 
