@@ -189,6 +189,13 @@ def test_no_function_answers_about_another_session(store: Store, scope: SqlScope
         assert "capybara" in str(answer(store, scope, f"select {function.format(seen)}"))
 
 
+def test_the_function_of_titles_tells_no_prompt_in_a_scope(store: Store, scope: SqlScope) -> None:
+    ((hidden,), *_) = store.execute_read_only(f"select id from sessions where name like '%{HIDDEN}%'").rows
+    for session in (hidden, min(scope.session_ids)):
+        with pytest.raises((errors.OnlyReading, errors.SqlWrong)):
+            answer(store, scope, f"select saying({session}, '1')")
+
+
 def test_texts_are_masked_before_anything_can_be_made_of_them(store: Store, scope: SqlScope) -> None:
     masked = SqlScope(session_ids=scope.session_ids, mask=lambda text: re.sub("(?i)capybara", "[x]", text))
     for view in VIEWS:

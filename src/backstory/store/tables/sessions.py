@@ -789,9 +789,9 @@ def saying(db: apsw.Connection, session_id: object, prompt: object) -> object:
 
 _SAID = (
     "select s.id, coalesce(s.cwd, ''), substr(t.prompt, 1, 200), null, t.first_seq, t.id from json_each(?1) j "
-    "cross join sessions s on s.id = j.value cross join turns t on t.session_id = s.id where t.prompt <> '' "
+    "cross join main.sessions s on s.id = j.value cross join main.turns t on t.session_id = s.id where t.prompt <> '' "
     "union all select s.id, coalesce(s.cwd, ''), null, e.data, e.seq, e.part from json_each(?1) j "
-    "cross join sessions s on s.id = j.value cross join events e on e.id in (select id from events "
+    "cross join main.sessions s on s.id = j.value cross join main.events e on e.id in (select id from main.events "
     "where session_id = s.id and kind = 'ToolCall' order by seq, part limit ?2)"
 )
 """The prompts of sessions, and their first calls."""
