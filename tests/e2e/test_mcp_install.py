@@ -48,7 +48,7 @@ def asking(agent: str) -> list[dict[str, Any]]:
     """A model that searches, reads the session that it found, and answers."""
     return [
         called(agent, "search_sessions", {"query": "heron"}),
-        called(agent, "get_session", {"session": r"{last:session\W+(01[0-9A-Z]{10})}"}),
+        called(agent, "get_session", {"session": r"{last:(?:label|uid)\W+(01[0-9A-Z]{10})}"}),
         {"text": "By the reeds."},
     ]
 

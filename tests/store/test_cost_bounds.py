@@ -165,12 +165,18 @@ def test_the_same_is_said_of_few_sessions_as_of_all(filled: Filled) -> None:
         assert [few.get(each) for each in wanted] == pytest.approx([bounds.get(each) for each in wanted])
 
 
+def add_title_functions(db: apsw.Connection) -> None:
+    """Add the functions of SQL that a store's own connections have."""
+    db.create_scalar_function("folded", lambda *title: naming.folded(*title), 1)
+    db.create_scalar_function("saying", lambda *of: sessions.saying(db, *of), 2)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_list_by_what_sessions_cost_at_most_is_the_same_with_keys_and_without(filled: Filled, seed: int) -> None:
     chance = random.Random(seed)
     fill(filled, chance)
     open_list = filled.by_cost()
-    filled.db.create_scalar_function("folded", lambda *title: naming.folded(*title), 1)
+    add_title_functions(filled.db)
     cost_bounds.fill(filled.db, filled.prices)
     assert filled.by_cost() == open_list
     filled.db.execute("update list_keys set heading = null where session_id % 3 = 0")
@@ -179,7 +185,7 @@ def test_a_list_by_what_sessions_cost_at_most_is_the_same_with_keys_and_without(
 
 def test_keys_by_other_prices_do_not_count(filled: Filled) -> None:
     fill(filled, random.Random(1))
-    filled.db.create_scalar_function("folded", lambda *title: naming.folded(*title), 1)
+    add_title_functions(filled.db)
     cost_bounds.fill(filled.db, PriceTable(OWN))
     assert cost_bounds.are_due(filled.db, filled.prices)
     others = filled.by_cost()
