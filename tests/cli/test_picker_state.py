@@ -34,6 +34,14 @@ def test_each_letter_narrows_the_list_by_title() -> None:
     assert picked.press("ctrl-u", "C", "R").listed == ["the crane"]
 
 
+def test_hits_of_a_beginning_stand_behind_those_of_the_whole_word_and_move_none_of_them() -> None:
+    whole, begun = [row("the hero", seq=7)], [row("many heroes", seq=3), row("the hero", seq=2)]
+    picked = Picked([], texts=lambda words: begun if words.endswith("*") else whole).press("hero")
+    assert [(each.title, each.seq) for each in picked.now.rows] == [("the hero", 7)]
+    picked.settle(state.PREFIX_MS)
+    assert [(each.title, each.seq) for each in picked.now.rows] == [("the hero", 7), ("many heroes", 3)]
+
+
 def test_texts_are_searched_from_three_letters_on_and_follow_the_titles() -> None:
     hit = row("something else", seq=7, snippet="a heron")
     picked = Picked(BIRDS, texts=lambda words: [hit, row("the heron", seq=2)] if "her" in words else [])

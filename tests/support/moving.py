@@ -349,10 +349,10 @@ def find(film: Film) -> None:
         film.press(TITLE_WORD[end - 1])
         film.until(f"> {TITLE_WORD[:end]}")
         film.take(KEY_MS)
-    film.until("1 title", "1 in texts", "@2 · turn")
+    film.until("1 title", "1 in texts", "@37 · turn")
     film.take(READ_MS // 2)
     film.press("\t")
-    film.until("every project", "1 title", "2 in texts", "@2 · turn")
+    film.until("every project", "1 title", "2 in texts", "@37 · turn")
     film.take()
 
 

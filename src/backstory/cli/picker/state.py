@@ -334,7 +334,7 @@ def answered(state: State, answer: Answer) -> State:
         case Counted() if answer.question == count_question(state):
             return replace(state, counted=answer)
         case Found() if state.looks_in_texts and _is_of(state, answer.question):
-            return _settled(_keeping(state, replace(state, found=answer)))
+            return _settled(_keeping(state, replace(state, found=_behind_whole_words(state.found, answer))))
         case Previewed() if answer.question == preview_question(state):
             return replace(state, preview=answer)
         case Failed(question=TextQuestion() as asked) if state.looks_in_texts and _is_of(state, asked):
@@ -344,6 +344,19 @@ def answered(state: State, answer: Answer) -> State:
         case StoreChanged():
             return _again(state)
     return state
+
+
+def _behind_whole_words(before: Found | None, found: Found) -> Found:
+    """Put the hits of a beginning behind those of the whole words, which were shown first; their places stay.
+
+    Hits with a note are near ones: what begins so is better.
+    """
+    if before is None or before.note or found.question == before.question:
+        return found
+    if found.question != replace(before.question, words=prefixed(before.question.words)):
+        return found
+    known = {row.uid for row in before.rows}
+    return replace(found, rows=(*before.rows, *(row for row in found.rows if row.uid not in known)))
 
 
 def _with_page(state: State, page: Listed) -> State:
