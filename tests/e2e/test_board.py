@@ -39,7 +39,7 @@ def test_an_agent_receives_the_notes_that_fit_and_the_prompt_stays_as_typed(mach
         assert [turn.prompt for each in store.sessions() for turn in store.turns(each)] == [PROMPT]
         assert store.search("KESTREL").hits == []
     # The agent's own log of the run is no session of its own.
-    assert [each["count"] for each in json.loads(machine.ask("board list --json"))["items"]] == [1, 1, 1]
+    assert [each["session_count"] for each in json.loads(machine.ask("board list --json"))["items"]] == [1, 1, 1]
     machine.check()
 
 
