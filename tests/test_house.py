@@ -33,31 +33,37 @@ SLACK = 1.03
 ROOMS = {
     "agents": Budget(13_350, 82, "a package an agent, and the contract that they share"),
     "ask": Budget(
-        4_543, 19, "a module a question; what a filter chooses, and what lists are sorted by, worked out beforehand"
+        4_550, 19, "a module a question; what a filter chooses, and what lists are sorted by, worked out beforehand"
     ),
-    "chronicle": Budget(4_545, 33, "reports: what is found, and the one value that every face draws; commits by hand"),
-    "cli": Budget(11_200, 82, "a module a command, with two examples in its help; a report is drawn once"),
+    "chronicle": Budget(4_546, 33, "reports: what is found, and the one value that every face draws; commits by hand"),
+    "cli": Budget(
+        12_700,
+        87,
+        "a module a command, with two examples in its help; the picker, which is a screen; what uninstall lists",
+    ),
     "conversation": Budget(2_230, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        6_926, 29, "facts of events and their words, prices, names of projects, and secrets with 150 kinds as data"
+        6_971,
+        29,
+        "facts of events and their words, titles, prices, names of projects, and secrets with 150 kinds as data",
     ),
     "exchange": Budget(3_150, 12, "copies, merges, imports; what a row is, the schema says"),
     "export": Budget(2_850, 17, "other programs' logs, restored or written"),
     "ingest": Budget(5_130, 24, "from files to batches"),
     "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),
     "nouns": Budget(3_790, 10, "most of it is errors.py, which has every message; amounts as people read them"),
-    "projects": Budget(1_840, 10, "git and the one place that starts it, the registry of stores, the move of the home"),
+    "projects": Budget(1_866, 10, "git and the one place that starts it, the registry of stores, the move of the home"),
     "runs": Budget(3_270, 13, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(770, 3, "hits with their excerpts, and the words that near ones have"),
     "store": Budget(
-        12_412,
+        12_502,
         49,
-        "the file, a reader a thread, its tables, one filter of sessions, keys of lists; reasons",
+        "the file, a reader a thread, its tables, one filter of sessions, keys of lists, titles; reasons",
     ),
     "workspace": Budget(
-        11_360,
-        59,
-        "what faces ask, the fields of every question, pages with cursors; folders that are gone",
+        11_648,
+        60,
+        "what faces ask, the fields of every question, pages with cursors; folders that are gone; leaving",
     ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""

@@ -119,7 +119,7 @@ def test_a_command_that_reads_imports_nothing_that_ingests_or_parses_sql(read_on
 def test_what_picks_and_what_follows_is_imported_only_by_who_asks_for_it(read_once: Shell) -> None:
     with open_store(read_once.store) as store:
         uid = store.uids()[0]
-    for words in (["list"], ["search", "the"], ["show", uid], ["show", uid, "--preview"]):
+    for words in (["list"], ["search", "the"], ["show", uid]):
         modules = imported(read_once, *words)
         assert ours(modules, "cli.views.picking", "cli.picker", "cli.views.following", "cli.completing") == set(), words
         assert (

@@ -52,7 +52,6 @@ MEANINGS = {
 TWO_MEANINGS = {
     ("--all", "report tips"): "the earlier name of --full, hidden, for one more release",
     ("--force", "reindex"): "parse all stored bytes again, although nothing asks for it; scripts have it",
-    ("--preview", "show"): "an excerpt for a small window, hidden: only our own picker types it",
     ("--scope", "mcp install"): "for a person or a project: the word that the agents' own `mcp add` has for it",
     ("--write", "export"): "write the log, where `report --write AGENT` has an agent write: both write only if asked",
     ("-m", "report standup"): "the earlier short name of --write-model, hidden, for one more release",

@@ -245,7 +245,9 @@ font-size: {char_height}px; line-height: {line_height}px;
 
 def picker(machine: Machine) -> str:
     """The screen of the picker that the golden file and the picture are of."""
-    return machine.picked("\trate lim", "2 titles", "6 in texts", "…so the rate limits of the old…", "And now?")
+    return machine.picked(
+        "\trate lim", "2 titles", "6 in texts", "…so the rate limits of the old…", "@1 · turn 1", "And now?"
+    )
 
 
 def command_line(name: str) -> str:

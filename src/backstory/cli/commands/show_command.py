@@ -54,7 +54,6 @@ TIMED_MS_LEAST = 1000
 @click.option("--follow", "-f", "follows", is_flag=True, help="Then show what comes, as it comes, until Ctrl-C.")
 @click.option("--turn", "-t", type=int, metavar="N", help="Show only this turn.")
 @click.option("--find", "searched", metavar="WORDS", help="With @N: highlight these words and show the text around.")
-@click.option("--preview", "previews", is_flag=True, hidden=True, help="An excerpt for a small window.")
 @session_option
 @click.option("--thinking", is_flag=True, help="Also show the model's thinking.")
 @click.option("--md", is_flag=True, help="Print Markdown for a pull request: answers, folded tools, references.")
@@ -65,7 +64,7 @@ TIMED_MS_LEAST = 1000
 @click.pass_obj
 def command(
     app: App, session: str | None, record: str | None, full: bool, turn: int | None, searched: str | None,
-    wanted: str | None, thinking: bool, follows: bool, previews: bool, md: bool, outline: bool, redact: bool,
+    wanted: str | None, thinking: bool, follows: bool, md: bool, outline: bool, redact: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Show a session turn by turn. SESSION is S3, a name, or the start of a uid; default: the one running here, else
@@ -90,8 +89,7 @@ def command(
     if follows and (record is not None or turn is not None):
         raise click.UsageError("--follow shows what comes, so it goes with neither @N nor --turn.")
     named = one_session(session, wanted)
-    if not previews:
-        app.bring_up_to_date()
+    app.bring_up_to_date()
     found = find(app, named, running_first=True, has_heading=not as_json)
     if md:
         sharing.print_markdown(app, found, full=full, thinking=thinking, redact=redact)
@@ -99,8 +97,6 @@ def command(
         sharing.print_outline(app, found, redact=redact, as_json=as_json)
     elif record is not None:
         _show_record(app, found, record, searched, full=full, as_json=as_json)
-    elif previews:
-        output.pages(record_view.preview_lines(app.reader, found))
     elif follows:
         from backstory.cli.views.following import follow
 
