@@ -13,7 +13,7 @@ from backstory import errors, ids
 from backstory.derive import naming
 from backstory.derive.naming import repository_name
 from backstory.lazy import lazy_module
-from backstory.model import Relation
+from backstory.model import Relation, ToolCall
 from backstory.store import schema
 from backstory.store.intake import claims, coverage
 from backstory.store.moves import VALUE_CHARS_MAX
@@ -792,7 +792,7 @@ _SAID = (
     "cross join main.sessions s on s.id = j.value cross join main.turns t on t.session_id = s.id where t.prompt <> '' "
     "union all select s.id, coalesce(s.cwd, ''), null, e.data, e.seq, e.part from json_each(?1) j "
     "cross join main.sessions s on s.id = j.value cross join main.events e on e.id in (select id from main.events "
-    "where session_id = s.id and kind = 'ToolCall' order by seq, part limit ?2)"
+    f"where session_id = s.id and kind = '{ToolCall.kind}' order by seq, part limit ?2)"
 )
 """The prompts of sessions, and their first calls."""
 
