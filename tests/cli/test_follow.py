@@ -119,9 +119,7 @@ def test_what_comes_is_shown_below_what_was_stored_and_is_stored(
     bare: Shell, log: Path, follow: Callable[..., Shown]
 ) -> None:
     shown = follow()
-    append(
-        log, claude_line("user", "u8", "Where does the heron nest?"), claude_line("assistant", "a8", "In the reeds.")
-    )
+    append(log, claude_line("user", "u8", "And here?"), claude_line("assistant", "a8", "In the reeds."))
     shown.until("In the reeds.")
     until(lambda: "In the reeds." in bare("show", uid(bare)).out)
     assert shown.end() == 0

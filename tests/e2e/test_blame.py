@@ -68,7 +68,7 @@ def test_files_and_commits_of_clients_that_ran_on_their_own(machine: Machine, ag
     machine.do(IDENTITY)
     command = {"claude": "claude -p --dangerously-skip-permissions", "codex": "codex exec --skip-git-repo-check -"}
     for number in range(FILES):
-        machine.do(f"echo 'Count {number}' | {command[agent]} >/dev/null", *editing(agent, machine, number))
+        machine.do(f"echo 'Count the birds {number}' | {command[agent]} >/dev/null", *editing(agent, machine, number))
         by_hand = machine.work / f"{agent}{number}.py"
         by_hand.write_text(by_hand.read_text() + f"by_hand_{number} = count(people)\n")
     machine.do("git commit -qam 'By hand'")
@@ -81,7 +81,7 @@ def test_files_and_commits_of_clients_that_ran_on_their_own(machine: Machine, ag
         makers = [each["title"] for each in found["sessions"] if each["is_maker"]]
         here = next(each for each in found["files"] if each["path"] == f"{agent}{number}.py")
         commits.append((makers, here["wrote"], here["without_session"]))
-    assert [each[0] for each in told] == [(1, 3, "wrote it", f"Count {number}") for number in range(FILES)]
+    assert [each[0] for each in told] == [(1, 3, "wrote it", f"Count the birds {number}") for number in range(FILES)]
     # A person's line was typed after the agent's commit.
     assert {each[1][2] for each in told} == {"no session"}
-    assert commits == [([f"Count {number}"], 3, 0) for number in range(FILES)]
+    assert commits == [([f"Count the birds {number}"], 3, 0) for number in range(FILES)]

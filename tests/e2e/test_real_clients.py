@@ -80,11 +80,11 @@ class Looked(Struct):
     """What is seen of a run in the middle of it, and when it is over, the logs having been read each time."""
 
     during: dict[str, Any]
-    listed: list[Any]
+    listed: dict[str, Any]
     found: dict[str, Any]
     running: list[Any]
     after: dict[str, Any]
-    listed_after: list[Any]
+    listed_after: dict[str, Any]
     found_after: dict[str, Any]
 
 
@@ -113,11 +113,11 @@ def test_an_agents_log_that_is_read_during_its_run_and_afterwards_is_no_second_s
     assert [each["state"] for each in seen.running] == ["running"]
     assert seen.during["logs_seen"] >= 1
     assert seen.during["errors"] == []
-    assert [each["number"] for each in seen.listed] == ["S1"]
+    assert [each["number"] for each in seen.listed["sessions"]] == ["S1"]
     assert all(hit["number"] == "S1" for hit in seen.found["hits"])
     assert seen.found["total"] <= 1
     assert seen.after["errors"] == []
-    assert [each["number"] for each in seen.listed_after] == ["S1"]
+    assert [each["number"] for each in seen.listed_after["sessions"]] == ["S1"]
     assert [hit["number"] for hit in seen.found_after["hits"]] == ["S1"]
     assert seen.found_after["total"] == 1
     (turn,) = machine.store.turns(1)
@@ -159,7 +159,7 @@ def test_runs_of_both_clients_are_counted_with_their_models_before_any_ingest(ma
     ]
     machine.do("$B run -a claude Hello > /dev/null && $B run -a codex --new Hi > /dev/null", *turns)
     before = json.loads(machine.ask("stats --by model --json"))
-    assert (before["total"]["input_tokens"], before["total"]["output_tokens"]) == (2500, 35)
+    assert (before["sums"]["tokens"]["input"], before["sums"]["tokens"]["output"]) == (2500, 35)
     assert all(group["model"] and group["low_usd"] for group in before["groups"])
     machine.ask("ingest")
     assert json.loads(machine.ask("stats --by model --json")) == before

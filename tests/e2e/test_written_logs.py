@@ -140,7 +140,7 @@ def resumed(machine: Machine, agent: str, options: str) -> dict[str, Any]:
         asked = json.loads(machine.ask(f"resume {options} --json"))
         at = options.partition("--at ")[2].split(" ")[0]
         up_to = f"--at {at}" if at else ""
-        machine.ask(f"export -S {asked['session']} --format codex {up_to} --write")
+        machine.ask(f"export -S {asked['uid']} --format codex {up_to} --write")
         machine.do(GOES_ON["codex"].format(NEXT, asked["native_id"]), HELLO)
     (request,) = machine.asked()[before:]
     return request

@@ -35,7 +35,7 @@ def noted(bench: Bench) -> Bench:
 
 def home_items(bench: Bench) -> dict[str, Any]:
     found = json.loads(bench.backstory("board", "list", "--json").stdout)["items"]
-    return {each["name"]: (each["read_count"], each["count"]) for each in found}
+    return {each["name"]: (each["read_count"], each["session_count"]) for each in found}
 
 
 def test_a_run_is_sent_the_notes_that_fit_before_the_prompt_as_typed(noted: Bench) -> None:

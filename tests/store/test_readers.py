@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING
 
 import apsw
@@ -43,6 +44,17 @@ def back_up(store: Store) -> None:
 
 def is_open(db: apsw.Connection) -> bool:
     return refusal(db, "select 1") is None
+
+
+def test_a_store_that_nobody_has_any_more_holds_no_file_open(store_path: Path) -> None:
+    known = list[weakref.ref[apsw.Connection]]()
+    note = lambda db: known.append(weakref.ref(db))  # noqa: E731
+    apsw.connection_hooks.append(note)
+    open_store(store_path).create_session("one")
+    list_sessions(open_store(store_path))
+    apsw.connection_hooks.remove(note)
+    assert known
+    assert [each for each in known if each() is not None] == []
 
 
 def refusal(db: apsw.Connection, statement: str) -> type[Exception] | None:

@@ -120,9 +120,9 @@ def _print(things: Sequence[OwnThing], removed: Sequence[OwnThing], *, is_list: 
                 output.talk(
                     output.one_liner(f"Still there: {each.path}. To take it out: backstory uninstall {each.kind}")
                 )
-    if is_list:
+    if is_list and things:
         output.talk("Nothing was changed. To take out: backstory uninstall KIND or PATH, or --all.")
-    else:
+    elif not is_list:
         output.talk(f"Taken out: {output.counted(len(removed), 'thing')}.")
     output.talk(f"The program itself: {PROGRAM[0]}, or {PROGRAM[1]}")
 

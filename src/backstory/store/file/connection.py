@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import weakref
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -300,7 +301,9 @@ _NO_LIST_KEYS = (
 def _prepare(db: apsw.Connection) -> None:
     db.cursor_factory = Cursor
     db.create_scalar_function("folded", lambda *title: naming.folded(*title), 1, deterministic=True)
-    db.create_scalar_function("saying", lambda *of: sessions.saying(db, *of), 2)
+    # SQLite holds the function, so one that held its connection would keep it open for ever.
+    itself = weakref.ref(db)
+    db.create_scalar_function("saying", lambda *of: (here := itself()) and sessions.saying(here, *of), 2)
     # The timeout comes first: even reading a pragma needs a lock.
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     db.execute(f"pragma foreign_keys = 1; pragma trusted_schema = 0; pragma cache_size = -{CACHE_KIB}")
