@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from backstory.cli.picker import picking
+from backstory.cli.picker.picking import Background
 from backstory.cli.picker.state import (
     Counted,
     CountQuestion,
@@ -18,8 +20,6 @@ from backstory.cli.picker.state import (
     StoreChanged,
     TextQuestion,
 )
-from backstory.cli.views import picking
-from backstory.cli.views.picking import Background
 from backstory.errors import Cancelled, SessionNotFound, StoreBusy
 from tests.support.going import until
 

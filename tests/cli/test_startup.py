@@ -121,7 +121,7 @@ def test_what_picks_and_what_follows_is_imported_only_by_who_asks_for_it(read_on
         uid = store.uids()[0]
     for words in (["list"], ["search", "the"], ["show", uid]):
         modules = imported(read_once, *words)
-        assert ours(modules, "cli.views.picking", "cli.picker", "cli.views.following", "cli.completing") == set(), words
+        assert ours(modules, "cli.picker", "cli.views.following", "cli.completing") == set(), words
         assert (
             ours(modules, "workspace.history.following", "workspace.stores.importing", "ingest.tail", "ingest.watch")
             == set()

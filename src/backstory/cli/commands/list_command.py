@@ -75,7 +75,7 @@ def command(
     if picks or prints:
         if as_json:
             raise click.UsageError("-i and --json exclude each other.")
-        from backstory.cli.views.picking import can_pick, pick
+        from backstory.cli.picker.picking import can_pick, pick
 
         if can_pick(prints=prints):
             ctx.exit(pick(app, wanted, sort=sort, prints=prints))
@@ -105,7 +105,7 @@ def open_overview(app: App) -> int:
     if not (sys.stdout.isatty() and output.can_paint()):
         print_overview(app)
         return 0
-    from backstory.cli.views.picking import pick
+    from backstory.cli.picker.picking import pick
 
     report_runs(app.reader)
     report_elsewhere(app)

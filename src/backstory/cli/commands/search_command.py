@@ -122,7 +122,7 @@ def command(
         how["limit"] = how["limit"] or HITS_TO_PICK
     asked = _query(app, text, mode, chosen, **how)
     if picks:
-        from backstory.cli.views.picking import can_pick, pick
+        from backstory.cli.picker.picking import can_pick, pick
 
         if can_pick(prints=prints):
             ctx.exit(pick(app, SessionFilter(**asked.shared, everywhere=not asked.here), query=asked, prints=prints))

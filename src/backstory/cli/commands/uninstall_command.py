@@ -1,9 +1,4 @@
-"""``backstory uninstall``: what is ours on this machine, and how to take it out.
-
-``--json`` prints ``things``, each with its ``kind`` (``mcp``, ``skill``, ``completion``, ``exclude``, ``store``,
-``home``), ``path``, ``bytes``, ``agent`` (null for none), ``problem`` (why it cannot be taken out; null for none) and
-``taken_out``; and ``program``, the commands that remove the program itself.
-"""
+"""``backstory uninstall``: what is ours on this machine, and how to take it out."""
 
 from __future__ import annotations
 

@@ -283,8 +283,8 @@ def questions(state: State, idle_ms: float = 0) -> Iterator[Question]:
         if state.total is None:
             yield count_question(state)
     if state.looks_in_texts:
-        words = prefixed(state.words) if state.takes_prefix and idle_ms >= PREFIX_MS else state.words
-        yield TextQuestion(words=words, everywhere=state.is_everywhere, version=state.version)
+        whole = TextQuestion(words=state.words, everywhere=state.is_everywhere, version=state.version)
+        yield beginning(whole) if state.takes_prefix and idle_ms >= PREFIX_MS else whole
     if (asked := preview_question(state)) is not None:
         yield asked
 
@@ -315,6 +315,11 @@ def prefixed(words: str) -> str:
     last = words.split()[-1] if words.split() else ""
     is_word = last.isalnum() and columns(last) >= LETTERS_LEAST and '"' not in words
     return f"{words}*" if is_word else words
+
+
+def beginning(whole: TextQuestion) -> TextQuestion:
+    """Return the question for the same words, of which the last may be the beginning of another."""
+    return replace(whole, words=prefixed(whole.words))
 
 
 def _is_of(state: State, question: TextQuestion) -> bool:
@@ -353,7 +358,7 @@ def _behind_whole_words(before: Found | None, found: Found) -> Found:
     """
     if before is None or before.note or found.question == before.question:
         return found
-    if found.question != replace(before.question, words=prefixed(before.question.words)):
+    if found.question != beginning(before.question):
         return found
     known = {row.uid for row in before.rows}
     return replace(found, rows=(*before.rows, *(row for row in found.rows if row.uid not in known)))

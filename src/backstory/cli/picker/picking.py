@@ -1,6 +1,6 @@
 """A person picks one of many sessions or hits, then it is shown, resumed or continued. Used by ``list``, ``search``.
 
-``cli.picker`` has the state, the screen and the terminal; here a ``Reader`` is asked in the background, so that a key
+State, screen and terminal have modules of their own; here a ``Reader`` is asked in the background, so that a key
 waits for no answer, and the process becomes the command for what was picked.
 """
 
@@ -410,7 +410,7 @@ def _goes_on(searched: TextQuestion, question: Question | None) -> bool:
     """Return True if what is looked for is still asked: itself, or first itself and then as the beginning of more."""
     if not isinstance(question, TextQuestion):
         return False
-    return searched == question or replace(searched, words=f"{searched.words}*") == question
+    return question in (searched, state.beginning(searched))
 
 
 # rows -----------------------------------------------------------------------------------------------------------------
