@@ -51,6 +51,25 @@ def content(path: Path) -> dict[str, dict[str, object]]:
         return held(store)
 
 
+@pytest.mark.parametrize(("name", "begins"), [("one.json", '{"type":'), ("one.jsonl", '{"type":'), ("one.md", "# ")])
+def test_the_name_of_a_file_says_in_which_format_it_is(
+    read_once: Shell, tmp_path: Path, name: str, begins: str
+) -> None:
+    uid = read_once("list", "--all", "--json").json()["sessions"][0]["uid"]
+    done = read_once("export", uid, "-o", tmp_path / name)
+    assert done.code == 0, done.err
+    assert (tmp_path / name).read_text("utf-8").startswith(begins)
+
+
+def test_a_format_that_nothing_says_is_asked_for(read_once: Shell, tmp_path: Path) -> None:
+    for target in ([], ["-o", tmp_path / "out.txt"], ["-o", "-"]):
+        done = read_once("export", "--all", *target)
+        assert (done.code, done.out) == (2, "")
+        assert "Missing option '--format'. Choose from: json, md, " in done.err
+        assert "A file that ends in .json or .jsonl or .md needs none." in done.err
+    assert not (tmp_path / "out.txt").exists()
+
+
 def test_what_one_machine_exports_another_one_imports(read_once: Shell, other: Shell, file: Path) -> None:
     done = other("import", "--trust", file)
     count = len(read_once("list", "--all", "--json").json()["sessions"])

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App
 
+FORMATS = [*text_export.FORMATS, *sorted({*exporting.formats(), *native_formats()})]
+
 
 @click.command("export")
 @sessions_argument
@@ -33,9 +35,9 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="Every session of every agent.")
 @click.option("--here", is_flag=True, help="Every session of this project.")
 @click.option(
-    "--format", "form", required=True,
-    type=click.Choice([*text_export.FORMATS, *sorted({*exporting.formats(), *native_formats()})]),
-    help="json: all that is kept, for `backstory import`; md: Markdown; else the tool whose format to write.",
+    "--format", "form", type=click.Choice(FORMATS),
+    help="json: all that is kept, for `backstory import`; md: Markdown; else the tool whose format to write. "
+    "Default: what the name of the file ends in.",
 )  # fmt: skip
 @click.option(
     "-o", "--to", "target", type=click.Path(path_type=Path),
@@ -58,9 +60,9 @@ if TYPE_CHECKING:
 @store_option
 @click.pass_obj
 def command(
-    app: App, sessions: tuple[str, ...], everything: bool, here: bool, form: str, target: Path | None, at: str | None,
-    cwd: Path | None, is_written: bool, undo: bool, exact: bool, no_bytes: bool, force: bool, redact: bool,
-    as_json: bool, chosen: dict[str, Any],
+    app: App, sessions: tuple[str, ...], everything: bool, here: bool, form: str | None, target: Path | None,
+    at: str | None, cwd: Path | None, is_written: bool, undo: bool, exact: bool, no_bytes: bool, force: bool,
+    redact: bool, as_json: bool, chosen: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write the SESSIONs (--here: this project's, --all: all) as JSON, as Markdown, or in another tool's format.
 
@@ -75,6 +77,7 @@ def command(
     The name of an agent with a client writes one SESSION as a log that this client can resume, where it looks for it;
     so no -o. The plan for every record is printed; --write does it.
     """
+    form = form or _format_of(target)
     if form in native_formats():
         _refuse_for_logs(
             sessions, everything=everything or here or bool(chosen), is_other=bool(target or exact or force or no_bytes)
@@ -89,6 +92,15 @@ def command(
         app, sessions, wanted, form, target, everything=everything, here=here, exact=exact, no_bytes=no_bytes,
         force=force, redact=redact, as_json=as_json,
     )  # fmt: skip
+
+
+def _format_of(target: Path | None) -> str:
+    """Return the format that a file's name ends in, or raise UsageError."""
+    form = text_export.ENDINGS.get(target.suffix) if target else None
+    if form is None:
+        said = f"Missing option '--format'. Choose from: {', '.join(FORMATS)}."
+        raise click.UsageError(f"{said} A file that ends in {' or '.join(text_export.ENDINGS)} needs none.")
+    return form
 
 
 def _refuse_for_logs(sessions: tuple[str, ...], *, everything: bool, is_other: bool) -> None:

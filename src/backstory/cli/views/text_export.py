@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 JSON, MARKDOWN = "json", "md"
 FORMATS = (JSON, MARKDOWN)
+ENDINGS = {".json": JSON, ".jsonl": JSON, ".md": MARKDOWN}
+"""The format that the name of a file stands for."""
 STDOUT = Path("-")
 BYTES_LINE = b'{"type":"bytes"'
 """The beginning of a line with bytes of a log."""
