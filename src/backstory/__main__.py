@@ -15,6 +15,9 @@ def main() -> None:
     if sys.argv[1:] == ["--version"] and _has_printed_version():
         return
     gc.set_threshold(GARBAGE_LOOK_EVERY)
+    from backstory.lazy import import_lean
+
+    import_lean("pathlib", "click")
     from backstory import cli
 
     cli.main()

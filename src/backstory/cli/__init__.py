@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory import __version__
-from backstory.lazy import lazy_module
+from backstory.lazy import import_lean, lazy_module
 
 if TYPE_CHECKING:
     from backstory.cli import failing
@@ -138,6 +138,7 @@ class Commands(CommandGroup):
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS and name not in OF_TREE:
             return None
+        import_lean("msgspec")
         command: click.Command = importlib.import_module(
             f"backstory.cli.commands.{name.replace('-', '_')}_command"
         ).command
