@@ -94,7 +94,8 @@ def reading(machine: Machine, name: str, size: int) -> tuple[Reading, worker.Job
     import msgspec
 
     from backstory import agents
-    from backstory.ingest.sources import job_of, source_of
+    from backstory.ingest.sources import source_of
+    from backstory.ingest.worker import job_of
     from backstory.model import LogIdentity
 
     path = machine.write(claude_log(name), lines(claude_line("user", f"u-{name}", name)))

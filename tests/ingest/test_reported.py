@@ -10,6 +10,8 @@ import pytest
 
 from backstory import agents
 from backstory.ingest import ingest as ingest_module
+from backstory.ingest import log_reader
+from backstory.ingest import reported as reported_module
 from backstory.ingest.discover import discover
 from backstory.ingest.ingest import ingest_these
 from backstory.ingest.reindex import reindex
@@ -119,6 +121,47 @@ def test_the_second_process_makes_no_difference(machine: Machine, another: Calla
     ingest_these(other_machine.store, discover([agents.load("claude")], {}, other_machine.home)[0])
     assert len(subagents(machine)) == 1
     assert machine.content() == other_machine.content()
+
+
+def test_subagents_of_a_new_log_are_read_along_with_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest_module, "reported_logs", lambda *_: pytest.fail("the log is read a second time"))
+    machine.write(LOG, PARENTS)
+    assert machine.read("claude").errors == []
+    assert len(subagents(machine)) == 1
+
+
+@pytest.mark.parametrize("block_bytes", [1, 700, 100_000])
+def test_it_makes_no_difference_in_which_slices_the_parents_log_is_read(
+    machine: Machine, another: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch, block_bytes: int
+) -> None:
+    for each in (machine, other_machine := another()):
+        each.write(LOG, PARENTS + lines(report(said("user", "h3", "and gulls"))).rstrip(b"\n"))
+    machine.read("claude")
+    monkeypatch.setattr(log_reader, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(log_reader, "SLICE_BYTES", block_bytes)
+    assert other_machine.read("claude").errors == []
+    assert [event.event.kind for event in machine.store.events(subagents(machine)[0])] == [
+        "UserMessage", "AssistantText", "UserMessage",
+    ]  # fmt: skip
+    assert machine.content() == other_machine.content()
+
+
+def test_reports_that_cannot_be_read_along_are_read_afterwards(
+    machine: Machine, another: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in (machine, other_machine := another()):
+        each.write(LOG, PARENTS)
+    machine.read("claude")
+    monkeypatch.setattr(reported_module.SubagentLogs, "_take", lambda *_: 1 / 0)
+    assert other_machine.read("claude").errors == []
+    assert machine.content() == other_machine.content()
+
+
+def test_what_a_subagent_said_is_kept_as_its_parents_log_has_it(machine: Machine) -> None:
+    machine.write(LOG, lines(*conversation(2), report(ASKED), report(said("assistant", "h2", "a \u00e9lan"))))
+    machine.read("claude")
+    (log,) = machine.store.logs(subagents(machine)[0])
+    assert b'"text": "a \\u00e9lan"' in machine.store.read_log(log.id, 0, log.read_to)
 
 
 def test_a_reader_that_was_stopped_before_the_parent_was_stored_loses_no_subagent(

@@ -20,7 +20,6 @@ from backstory.ingest.databases import READ, ROWS_OF, DatabaseRows, Done, Unread
 from backstory.ingest.discover import Candidate, stream_logs
 from backstory.ingest.log_reader import (
     Pace,
-    Slicer,
     Source,
     full_pace,
     kept_bytes,
@@ -40,10 +39,10 @@ from backstory.ingest.matching import (
 from backstory.ingest.own_logs import match_runs
 from backstory.ingest.readers import Readers, count_for
 from backstory.ingest.report import IngestNotes, IngestReport, Problem
-from backstory.ingest.reported import is_reported, reported_logs
+from backstory.ingest.reported import is_reported, reported_candidate, reported_logs
 from backstory.ingest.sidecars import changed_sidecars, gather, reapply_sidecars
-from backstory.ingest.sources import Reading, job_of, kept_candidate, place_of, relpath, rows_candidate, source_of
-from backstory.ingest.worker import Job, JobOutcome, outcomes
+from backstory.ingest.sources import Reading, kept_candidate, place_of, relpath, rows_candidate, source_of
+from backstory.ingest.worker import Job, JobOutcome, job_of, outcomes
 from backstory.lazy import lazy_module
 from backstory.model import LogIdentity
 from backstory.projects.git import project_key, worktree_root
@@ -440,15 +439,17 @@ class _Ingest(IngestNotes):
             is_reported(log.relpath) for log in self.store.ask_or([], logs.of_native_id, agent.name, identity.native_id)
         ):
             return
-        candidate = Candidate(
-            agent=agent, path=path, relpath=str(Path(relpath(parent)).with_name(Path(path).name)), device=0, inode=0,
-            size=size_of(content), mtime_ns=parent.mtime_ns,
-        )  # fmt: skip
+        candidate = reported_candidate(agent, path, relpath(parent), parent.mtime_ns, size_of(content))
         content.seek(0)
         self._read_as(candidate, identity, head, content, parent=parent)
 
-    def _report(self, reading: Reading, until: int) -> None:
-        """Read what a log that is being read reports of subagents."""
+    def _report(self, reading: Reading, reported: list[JobOutcome] | None, until: int) -> None:
+        """Store, or read, what a log that is being read reports of subagents."""
+        if reported is not None and self._is_all_new(reading, reported):
+            for outcome in reported:
+                assert outcome.batch is not None
+                self._take(self._subagent(reading, outcome.batch), outcome)
+            return
         log = self.store.log(reading.log_id) if reading.log_id is not None else None
         if log is not None and (reading.is_kept or not Path(reading.each.path).exists()):
             with kept_bytes(self.store, log) as file:
@@ -457,6 +458,25 @@ class _Ingest(IngestNotes):
         with opened(Path(reading.each.path)) as file:
             self._read_reported(reading.each, file, until)
 
+    def _is_all_new(self, reading: Reading, reported: list[JobOutcome]) -> bool:
+        """Return True if nothing is kept of these subagents but what came with their parent's log in this ingest."""
+        return all(
+            batch.path in reading.subagents
+            or (
+                not self.store.ask_or([], logs.of_native_id, batch.agent, batch.identity.native_id)
+                and self.store.ask_or(1, sessions.next_seq, batch.session_uid) == batch.expected_next_seq
+            )
+            for batch in (outcome.batch for outcome in reported)
+            if batch is not None
+        )
+
+    def _subagent(self, parent: Reading, batch: RecordBatch) -> Reading:
+        """The reading of a subagent that came with its parent's log."""
+        if batch.path not in parent.subagents:
+            each = reported_candidate(parent.each.agent, batch.path, relpath(parent.each), parent.each.mtime_ns)
+            parent.subagents[batch.path] = Reading(each=each, parent=parent.each)
+        return parent.subagents[batch.path]
+
     def _read_here(
         self, reading: Reading, source: Source, log: Log | None, first_hash: bytes | None, file: IO[bytes]
     ) -> None:
@@ -464,7 +484,7 @@ class _Ingest(IngestNotes):
         reading.log_id = log.id if log else None
         start = start_of(self.store, source, log, first_hash, reading.others, file)
         try:
-            for outcome in outcomes(Slicer(source, start, self._pace), file):
+            for outcome in outcomes(source, start, file, self._pace):
                 self._take(reading, outcome)
                 if not outcome.is_last and self._pace.is_over():
                     # What is stored is whole, and no stamp says that it is all.
@@ -537,7 +557,7 @@ class _Ingest(IngestNotes):
                 self._place_batch(reading.each.path, batch)
                 if batch.has_reported and reading.parent is None:
                     # Before the log itself: what stops the work in between is then made good by reading it again.
-                    self._alone(reading.each.path, lambda: self._report(reading, batch.read_to))
+                    self._alone(reading.each.path, lambda: self._report(reading, outcome.reported, batch.read_to))
             batch.log_id = reading.log_id if reading.log_id is not None else batch.log_id
             if outcome.is_last and batch.is_parsed and not reading.is_kept and reading.parent is None:
                 batch.place = place_of(reading.each, None, self._why(reading.each))

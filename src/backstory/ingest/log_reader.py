@@ -114,10 +114,18 @@ class Slicer:
     Where bytes of it are kept that were not parsed, it continues behind what was: from a file of what is kept.
     """
 
-    def __init__(self, source: Source, start: Start, pace: Pace | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        start: Start,
+        pace: Pace | None = None,
+        on_report: Callable[[bytes], None] | None = None,
+    ) -> None:
         self._source, self._start, self._pace = source, start, pace or full_pace()
         log = start.log
-        self._records = record_source(FILE, source.agent, source.identity, state=start.state(), earlier=start.earlier)
+        self._records = record_source(
+            FILE, source.agent, source.identity, state=start.state(), earlier=start.earlier, on_report=on_report
+        )
         self._content = BatchContent(start.pending)
         self._at = log.told_end if log else 0
         self._is_kept = log is not None and log.told_to is not None
@@ -134,6 +142,11 @@ class Slicer:
     def unknown(self) -> dict[str, int]:
         """Types of records that could not be understood, with how often each came."""
         return {**self._content.unknown, **self._records.unknown}
+
+    @property
+    def has_taken(self) -> bool:
+        """True if bytes came since the last batch."""
+        return self._taken > 0
 
     @property
     def problem(self) -> str | None:
@@ -155,16 +168,20 @@ class Slicer:
             if self._taken >= self._pace.slice_bytes:
                 state, pending = self._records.state(), self._content.pending()
                 yield self._cut(state, pending, self._lines.start, self._numbers.tail_seq)
-            self._take(block)
-        if self._at == before:
-            return
+            self.take(block)
+        if self._at > before:
+            yield self.rest()
+
+    def rest(self) -> RecordBatch:
+        """The batch of what was taken since the last one, also of a line that has not ended."""
         pending, parsed_to = self._content.pending(), self._lines.start
         # What a reader makes of a few lines is found in them again.
         state = self._records.state() if parsed_to > STATELESS_BYTES else b""
         tail_seq = self._parse_unfinished()
-        yield self._cut(state, pending, parsed_to, tail_seq, is_last=True)
+        return self._cut(state, pending, parsed_to, tail_seq, is_last=True)
 
-    def _take(self, block: bytes) -> None:
+    def take(self, block: bytes) -> None:
+        """Take the next bytes of the log."""
         if not self._is_kept:
             # Packed while the log is read, not while the store is locked.
             self._chunks.append(logs.pack(self._at, block))

@@ -120,10 +120,12 @@ def record_source(
     turn_uid: str | None = None,
     cwd: str | None = None,
     reader: StreamReader | None = None,
+    on_report: Callable[[bytes], None] | None = None,
 ) -> RecordSource:
     """Return the reader of a log of this kind, from ``state`` on.
 
     Of a run's outputs it is the ``reader`` that both have in common, else a new one; ``turn_uid`` is the run's turn.
+    ``on_report`` receives each line that reports of a subagent.
     """
     if kind in (API, JSON):
         return _OwnLines(cwd)
@@ -133,7 +135,7 @@ def record_source(
     if kind in (STREAM, STDERR):
         reader = stream_reader(known)
         return _Stream(reader, is_error=kind == STDERR, turn_uid=turn_uid, cwd=cwd)
-    return _AgentLog(reader_of(known, identity, state, earlier), cwd)
+    return _AgentLog(reader_of(known, identity, state, earlier), cwd, on_report)
 
 
 class RecordSource:
@@ -182,8 +184,8 @@ class RecordSource:
 class _AgentLog(RecordSource):
     """An agent's own log."""
 
-    def __init__(self, reader: LogReader, cwd: str | None) -> None:
-        self._reader, self._cwd = reader, cwd
+    def __init__(self, reader: LogReader, cwd: str | None, on_report: Callable[[bytes], None] | None) -> None:
+        self._reader, self._cwd, self._on_report = reader, cwd, on_report
         self._found = RecordFacts()
         self._has_reports = False
 
@@ -202,7 +204,10 @@ class _AgentLog(RecordSource):
     def read(self, line: bytes, seq: int) -> Record:
         parsed = self._reader.read(line, seq)
         self._found.take(parsed)
-        self._has_reports = self._has_reports or parsed.has_reports
+        if parsed.has_reports:
+            self._has_reports = True
+            if self._on_report is not None:
+                self._on_report(line)
         return Record(parsed.events, parsed.turn.uid if parsed.turn else None, parsed.at)
 
     def turns(self) -> list[Turn]:

@@ -3,22 +3,34 @@ of the records that the parent's log repeats.
 
 Such a log is called like its parent's with ``#`` and the subagent's id behind it. It grows as the parent's log does,
 gives way to the subagent's own log when that comes, and is never written out: the parent's log holds all of it.
+
+A new log's subagents are read along with it, by the process that reads it. Where something of a log or of its
+subagents is kept already, the reports are read again from its beginning, and compared.
 """
 
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from contextlib import ExitStack
+from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 from backstory.agents.jsonl import lines_of
+from backstory.ingest.discover import Candidate
+from backstory.ingest.log_reader import BLOCK_BYTES as CHUNK_BYTES
+from backstory.ingest.log_reader import Slicer, Start
+from backstory.ingest.matching import first_record_hash, whose_log
+from backstory.ingest.sources import source_of
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.agents.contract import Agent
+    from backstory.ingest.log_reader import Source
+    from backstory.store import RecordBatch
 
 SUBAGENTS_MAX = 1_000
 """The most subagents of one log that become sessions."""
@@ -50,14 +62,108 @@ def reported_logs(agent: Agent, path: str, file: IO[bytes], until: int) -> Itera
         for _, _, line in lines_of(_blocks(file, until)):
             for subagent, record in reports.reported(line) if line is not None else ():
                 if subagent not in found and len(found) < SUBAGENTS_MAX:
-                    has_own = any(own.exists() for own in reports.own_logs(Path(name), subagent))
-                    found[subagent] = None if has_own else _spooled(open_files)
+                    found[subagent] = None if _has_own(agent, name, subagent) else _spooled(open_files)
                 if (kept := found.get(subagent)) is not None:
                     kept.write(record + b"\n")
         for subagent, kept in found.items():
             if kept is not None:
                 kept.seek(0)
                 yield f"{name}#{subagent}", kept
+
+
+def reported_candidate(agent: Agent, path: str, beside: str, mtime_ns: int, size: int = 0) -> Candidate:
+    """The log of a subagent as if it were found; ``beside`` is where its parent's is below the agent's own folder."""
+    relpath = str(Path(beside).with_name(Path(path).name))
+    return Candidate(agent=agent, path=path, relpath=relpath, device=0, inode=0, size=size, mtime_ns=mtime_ns)
+
+
+class ReportedBatch(NamedTuple):
+    """A batch of a subagent's log, and what of it could not be understood."""
+
+    batch: RecordBatch
+    unknown: dict[str, int]
+    problem: str | None
+
+
+class SubagentLogs:
+    """Reads the logs of the subagents that a new log reports of, while that is read."""
+
+    def __init__(self, parent: Source) -> None:
+        self._parent, self._name = parent, str(parent.path).removesuffix(".zst")
+        self._logs: dict[str, _SubagentLog | None] = {}
+        self._has_failed = False
+
+    def take(self, line: bytes) -> None:
+        """Take a line that reports."""
+        try:
+            self._take(line)
+        except Exception:
+            # Who reads each of them alone notes at which one it fails.
+            self._has_failed = True
+
+    def _take(self, line: bytes) -> None:
+        reports = self._parent.agent.reports
+        for subagent, record in reports.reported(line) if reports is not None else ():
+            if subagent not in self._logs and len(self._logs) < SUBAGENTS_MAX:
+                has_own = _has_own(self._parent.agent, self._name, subagent)
+                self._logs[subagent] = None if has_own else _SubagentLog(self._parent, f"{self._name}#{subagent}")
+            if (log := self._logs.get(subagent)) is not None:
+                log.take(record + b"\n")
+
+    def batches(self) -> list[ReportedBatch] | None:
+        """The batches of what was taken since the last call; None if something failed."""
+        try:
+            batches = [batch for log in self._logs.values() if log is not None for batch in log.batches()]
+        except Exception:
+            self._has_failed = True
+        return None if self._has_failed else batches
+
+
+class _SubagentLog:
+    def __init__(self, parent: Source, path: str) -> None:
+        self._parent, self._path = parent, path
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._slicer: Slicer | None = None
+        self._said = Counter[str]()
+        """The unknown types that the batches so far had."""
+
+    def take(self, record: bytes) -> None:
+        self._held.append(record)
+        self._held_bytes += len(record)
+        if self._held_bytes >= CHUNK_BYTES:
+            self._feed()
+
+    def batches(self) -> Iterator[ReportedBatch]:
+        slicer = self._feed()
+        if slicer is not None and slicer.has_taken:
+            unknown = Counter(slicer.unknown)
+            yield ReportedBatch(slicer.rest(), dict(unknown - self._said), slicer.problem)
+            self._said = unknown
+
+    def _feed(self) -> Slicer | None:
+        """Let what is held be read; None if it says of no subagent whose it is."""
+        block, self._held, self._held_bytes = b"".join(self._held), [], 0
+        if self._slicer is None:
+            self._slicer = self._begun(block)
+        if block and self._slicer is not None:
+            self._slicer.take(block)
+        return self._slicer
+
+    def _begun(self, block: bytes) -> Slicer | None:
+        parent = self._parent
+        identity, head = whose_log(parent.agent, self._path, BytesIO(block))
+        if identity is None:
+            return None
+        each = reported_candidate(parent.agent, self._path, parent.relpath, parent.place.mtime_ns)
+        source = source_of(each, identity, head, None)
+        return Slicer(source, Start(log=None, next_seq=1, generation=1, first_hash=first_record_hash(head)))
+
+
+def _has_own(agent: Agent, name: str, subagent: str) -> bool:
+    """Return True if the own log of a subagent lies in its place."""
+    reports = agent.reports
+    return reports is not None and any(own.exists() for own in reports.own_logs(Path(name), subagent))
 
 
 def _spooled(open_files: ExitStack) -> IO[bytes]:

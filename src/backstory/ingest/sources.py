@@ -1,4 +1,4 @@
-"""A file that was found, or a log that is kept, as what is read: for the reader, other processes and the store."""
+"""A file that was found, or a log that is kept, as what is read: for the reader and the store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from msgspec import Struct, field
 from backstory import ids
 from backstory.ingest.discover import Candidate
 from backstory.ingest.log_reader import Source
-from backstory.ingest.worker import Job
 from backstory.store import FileStamp
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ class Reading(Struct, kw_only=True):
     """It is read from what the store keeps of it, not from its file."""
     parent: Candidate | None = None
     """The log that reported this one, if it has none of its own."""
+    subagents: dict[str, Reading] = field(default_factory=dict)
+    """Those that it reports of, by their paths, as far as they are read along with it."""
 
 
 def source_of(each: Candidate, identity: LogIdentity, head: bytes, log: Log | None) -> Source:
@@ -49,14 +50,6 @@ def source_of(each: Candidate, identity: LogIdentity, head: bytes, log: Log | No
 def created_ms(agent: Agent, path: str, head: bytes) -> int:
     """Return the begin of a log's session from its first bytes; 0 if they do not give it."""
     return _started_ms(agent, path, head) or ids.first_own_time_ms(head)
-
-
-def job_of(source: Source, next_seq: int, first_hash: bytes | None) -> Job:
-    """The reading of a new log, as it is handed to another process."""
-    return Job(
-        agent=source.agent.name, identity=source.identity, session_uid=source.session_uid, created=source.created,
-        path=str(source.path), relpath=source.relpath, place=source.place, next_seq=next_seq, first_hash=first_hash,
-    )  # fmt: skip
 
 
 def place_of(each: Candidate, log_id: int | None, reason: str | None = None) -> FileStamp:

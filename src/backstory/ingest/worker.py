@@ -23,6 +23,7 @@ from msgspec import Struct, field
 
 from backstory import agents
 from backstory.ingest.log_reader import Slicer, Source, Start, opened
+from backstory.ingest.reported import SubagentLogs, is_reported
 from backstory.model import LogIdentity
 from backstory.store import FileStamp, RecordBatch
 from backstory.store.codec import ZstdError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from backstory.agents.contract import Agent
+    from backstory.ingest.log_reader import Pace
 
 WAITING_BYTES_MAX = 32 * 1024 * 1024
 """Slices of this size may wait to be written; memory is bounded by it."""
@@ -70,6 +72,16 @@ class JobOutcome(Struct, frozen=True, kw_only=True):
     problem: str | None = None
     is_undone: bool = False
     """True if reading it failed here in a way that the first process should see itself."""
+    reported: list[JobOutcome] | None = None
+    """Batches of the subagents that the batch reports of; None if they are still to be read."""
+
+
+def job_of(source: Source, next_seq: int, first_hash: bytes | None) -> Job:
+    """The reading of a new log, as it is handed to another process."""
+    return Job(
+        agent=source.agent.name, identity=source.identity, session_uid=source.session_uid, created=source.created,
+        path=str(source.path), relpath=source.relpath, place=source.place, next_seq=next_seq, first_hash=first_hash,
+    )  # fmt: skip
 
 
 class WorkerLost(Exception):
@@ -92,26 +104,40 @@ def _slices(job: Job, agent: Agent) -> Iterator[JobOutcome]:
         agent=agent, identity=job.identity, session_uid=job.session_uid, created=job.created, path=Path(job.path),
         relpath=job.relpath, place=job.place,
     )  # fmt: skip
-    slicer = Slicer(source, Start(log=None, next_seq=job.next_seq, generation=1, first_hash=job.first_hash))
+    start = Start(log=None, next_seq=job.next_seq, generation=1, first_hash=job.first_hash)
     with opened(source.path) as file:
-        yield from outcomes(slicer, file)
+        yield from outcomes(source, start, file)
 
 
-def outcomes(slicer: Slicer, file: IO[bytes]) -> Iterator[JobOutcome]:
-    """The batches of a log, the last one marked; one outcome without a batch when there is nothing."""
+def outcomes(source: Source, start: Start, file: IO[bytes], pace: Pace | None = None) -> Iterator[JobOutcome]:
+    """The batches of a log, the last one marked; one outcome without a batch when there is nothing.
+
+    With a new log its subagents are read; of one that goes on, something of them may be kept.
+    """
+    subagents = SubagentLogs(source) if start.log is None and not is_reported(source.relpath) else None
+    slicer = Slicer(source, start, pace, subagents.take if subagents is not None else None)
     batches = slicer.batches(file)
     batch = next(batches, None)
     if batch is None:
         yield JobOutcome(is_last=True)
     while batch is not None:
+        reported = subagents.batches() if subagents is not None else None
         # One ahead: only the end of the log says which batch is its last.
         following = next(batches, None)
         is_last = following is None
         unknown, problem = (slicer.unknown, slicer.problem) if is_last else ({}, None)
         yield JobOutcome(
-            batch=batch, is_last=is_last, unknown=unknown, problem=problem and f"{NOT_UNDERSTOOD} ({problem})"
-        )
+            batch=batch, is_last=is_last, unknown=unknown, problem=_in_words(problem),
+            reported=None if reported is None else [
+                JobOutcome(batch=each.batch, is_last=True, unknown=each.unknown, problem=_in_words(each.problem))
+                for each in reported
+            ],
+        )  # fmt: skip
         batch = following
+
+
+def _in_words(problem: str | None) -> str | None:
+    return problem and f"{NOT_UNDERSTOOD} ({problem})"
 
 
 class WaitingFrames:

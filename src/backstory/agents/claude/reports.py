@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from backstory.agents import jsonl
 from backstory.model import encoded
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MARK = b'"agent_progress"'
 """In every record that reports a subagent, and hardly anywhere else."""
 _ID_CHARS_MAX = 64
+_NOTHING = Raw(b"null")
 
 
 class _Message(Struct, rename="camel"):
@@ -27,8 +28,9 @@ class _Message(Struct, rename="camel"):
     uuid: str | None = None
     timestamp: Any = None
     request_id: str | None = None
-    message: Any = None
-    tool_use_result: Any = None
+    # As they are in the line, however large: nothing in them is asked for.
+    message: Raw = _NOTHING
+    tool_use_result: Raw = _NOTHING
 
 
 class _Progress(Struct, rename="camel"):
@@ -59,8 +61,8 @@ class _Record(Struct, rename="camel", omit_defaults=True):
     version: str | None = None
     uuid: str | None = None
     request_id: str | None = None
-    message: Any = None
-    tool_use_result: Any = None
+    message: Raw | UnsetType = UNSET
+    tool_use_result: Raw | UnsetType = UNSET
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -112,7 +114,11 @@ def _record(line: _Line, message: _Message) -> bytes:
             version=line.version,
             uuid=message.uuid,
             request_id=message.request_id,
-            message=message.message,
-            tool_use_result=message.tool_use_result,
+            message=_said(message.message),
+            tool_use_result=_said(message.tool_use_result),
         )
     )
+
+
+def _said(value: Raw) -> Raw | UnsetType:
+    return UNSET if bytes(value) == b"null" else value
