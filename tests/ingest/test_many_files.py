@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 
 from backstory import agents
@@ -15,12 +16,10 @@ from backstory.ingest.discover import Candidate, Looked, discover, stream_logs
 from backstory.store import FileStamp
 from backstory.store.tables import logs, sidecars
 from backstory.store.tables import logs as stored_logs
-from tests.support.machines import case, claude_line, lines
+from tests.support.machines import case, claude_line, claude_log, lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import apsw
 
     from tests.support.machines import Machine
 
@@ -157,3 +156,27 @@ def test_every_log_is_verified_though_few_are_held(machine: Machine, monkeypatch
     verified = machine.store.verify(lambda done, total: told.append((done, total)))
     assert (verified.ok, verified.checked["logs"]) == (True, 7)
     assert told == [(done, 7) for done in range(7)]
+
+
+def test_of_many_logs_no_statement_is_planned_anew_for_each(machine: Machine) -> None:
+    planned: list[object] = []
+
+    def note(*looked_at: object) -> int:
+        planned.append(looked_at)
+        return apsw.SQLITE_OK
+
+    def plans_for(*names: str) -> int:
+        for name in names:
+            lines_of_log = [claude_line("user", f"{name}1", "q"), claude_line("assistant", f"{name}2", "a")]
+            machine.write(claude_log(name), lines(*lines_of_log))
+        planned.clear()
+        machine.read("claude")
+        return len(planned)
+
+    plans_for("a")
+    for db in (machine.store.writer(), machine.store.reader()):
+        # SQLite asks while it plans a statement, and never while one runs.
+        db.authorizer = note
+    plans_for(*"bcd")
+    few, many = plans_for(*"efg"), plans_for(*"hijklmnopqrst")
+    assert many - few < 10, (few, many)

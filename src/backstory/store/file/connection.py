@@ -163,6 +163,9 @@ def open_writer(path: Path) -> apsw.Connection:
     with translated(path):
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         _prepare(db)
+        # Else SQLite plans a statement anew for each value of a parameter that an index might depend on. A reader does:
+        # a filter with a star uses its index that way.
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         # What is deleted is overwritten: free pages and pages' free places hold nothing of it.
         db.execute("pragma secure_delete = 1")
         if db.pragma("page_count") == 0:

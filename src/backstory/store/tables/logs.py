@@ -195,10 +195,10 @@ def unparsed(db: apsw.Connection) -> list[Log]:
 def of_native_id(db: apsw.Connection, agent: str, native_id: str) -> list[Log]:
     """All logs of one session of an agent, oldest first."""
     rows = db.execute(
-        f"select {_LOG_COLUMNS} from logs where agent = ? and native_id = ? and kind = 'file' order by id",
-        (agent, native_id),
+        f"select {_LOG_COLUMNS} from logs where agent = ? and native_id = ? and kind = 'file'", (agent, native_id)
     )
-    return [_log(row) for row in rows]
+    # Sorted here: asked for each new log, and with an order SQLite plans the statement anew each time.
+    return sorted((_log(row) for row in rows), key=lambda log: log.id)
 
 
 def of_session(db: apsw.Connection, session_id: int) -> list[Log]:
