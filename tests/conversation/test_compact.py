@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from backstory.conversation import compact
-from backstory.conversation.compact import compact_event, compact_input, compact_result, lines_of
+from backstory.conversation.compact import compact_event, compact_input, compact_result, lines_of, uncut_event
 from backstory.derive import index_text
 from backstory.model import (
     AssistantText,
@@ -364,3 +364,43 @@ def test_a_result_that_needs_no_cut_is_not_copied() -> None:
     result = ToolResult(tool_name="Edit", content="ok")
     assert compact_event(result) is result
     assert compact_result("Edit", "", result.content) is result.content
+
+
+# the whole again ----------------------------------------------------------------------------------------------
+
+CUT = [
+    ToolResult(tool_name="Bash", tool="SHELL", content=numbered(40)),
+    ToolResult(tool_name="Read", tool="READ", content=numbered(40), is_error=True),
+    ToolCall(tool_name="Grep", tool="GREP", input={"pattern": "flange", "output_mode": "content"}),
+    Thinking(text="flange " * 100),
+]
+
+
+def record_of(event: Event) -> bytes:
+    """A record as an agent may write it: with another text of the same length, and the event twice."""
+    told = msgspec.to_builtins(event)
+    other = {"text": "x" * index_text.char_len(event)}
+    return msgspec.json.encode({"id": 7, "message": {"content": [other, told]}, "result": told})
+
+
+@pytest.mark.parametrize("event", CUT, ids=lambda event: event.kind)
+def test_a_cut_event_is_found_whole_in_its_record(event: Event) -> None:
+    compacted = compact_event(event)
+    assert compacted != event
+    assert uncut_event(compacted, index_text.char_len(event), record_of(event)) == event
+
+
+@pytest.mark.parametrize("record", [b"", b"no JSON", b'"\xff"', b"[" * 100_000, b'{"content":"else"}'])
+def test_what_is_not_in_one_piece_in_the_record_is_for_the_agent_to_say(record: bytes) -> None:
+    assert uncut_event(compact_event(CUT[0]), index_text.char_len(CUT[0]), record) is None
+
+
+def test_an_output_that_is_in_a_file_is_for_the_agent_to_say() -> None:
+    event = ToolResult(tool_name="Bash", content="<persisted-output>\nOutput too large (9KB)\n\nPreview:\none\ntwo\n")
+    assert compact_event(event) != event
+    assert uncut_event(compact_event(event), index_text.char_len(event), record_of(event)) is None
+
+
+def test_kinds_that_are_kept_whole_are_not_looked_for() -> None:
+    event = UserMessage(content="flange")
+    assert uncut_event(event, 6, record_of(event)) is None

@@ -14,7 +14,9 @@ from backstory.ask.search import ROLES
 from backstory.export.full_form import FullForms
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Plan, UserMessage
+from backstory.search.query import find
 from backstory.store import Filter
+from tests.support.claude_records import assistant, result, user
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, case, claude_line, claude_log, lines, place
 
@@ -111,3 +113,21 @@ def test_what_another_program_said_to_go_on_is_no_persons_and_no_name(machine: M
     assert (session.shown_title, turn.prompt, turn.tokens.output) == ("", "", 7)
     hits = {scope: len(machine.store.search("flange", Filter(scopes=(scope,))).hits) for scope in ("prompt", "system")}
     assert hits == {"prompt": 0, "system": 1}
+
+
+def test_the_excerpt_of_an_output_needs_no_reader_of_its_agent(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = assistant({"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make"}}, uuid="u1")
+    output = "".join(f"line {n}\n" for n in range(90)) + "a bent flange\n" + "and more\n" * 9
+    machine.write(claude_log("s"), lines(user("go", uuid="u0"), call, result(output, "t1", uuid="u2")))
+    machine.read()
+
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(FullForms, "expand", refuse)
+    (excerpt,) = find(machine.store, "flange", Filter(), limit=5).excerpts
+    start, end = excerpt.marks[0]
+    assert excerpt.snippet[start:end] == "flange"
+    assert excerpt.stored.char_len == len(output)

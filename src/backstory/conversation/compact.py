@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from backstory.derive.index_text import char_len
 from backstory.lazy import lazy_regex
-from backstory.model import Thinking, Tool, ToolCall, ToolResult
+from backstory.model import Event, Thinking, Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from backstory.model import Event
+    from collections.abc import Callable, Iterable, Iterator
 
 THOUGHT_CHARS = 240
 """The first characters of a thought that the compact form keeps; the documented rules know no thoughts."""
@@ -68,6 +67,38 @@ def compact_event(event: Event) -> Event:
     if isinstance(event, Thinking) and len(event.text) > THOUGHT_CHARS:
         return Thinking(text=event.text[:THOUGHT_CHARS] + "…")
     return event
+
+
+_CUT: dict[type[Event], tuple[str, type[Any]]] = {
+    ToolResult: ("content", str), Thinking: ("text", str), ToolCall: ("input", dict),
+}  # fmt: skip
+"""The field of each kind that the compact form cuts, and its type."""
+
+
+def uncut_event(compact: Event, chars: int, record: bytes) -> Event | None:
+    """Return the event of ``chars`` characters with this compact form, found among the JSON of its record.
+
+    No agent's reader is needed for it. None where the record has it in no one piece, or names a file that has it.
+    """
+    field, kind = _CUT.get(type(compact), ("", str))
+    try:
+        values: Iterable[Any] = _values(msgspec.json.decode(record)) if field else ()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    for value in values:
+        if not isinstance(value, kind) or (kind is str and (len(value) != chars or _SPILLED.match(value))):
+            continue
+        event: Event = msgspec.structs.replace(compact, **{field: value})
+        if char_len(event) == chars and compact_event(event) == compact:
+            return event
+    return None
+
+
+def _values(value: Any) -> Iterator[Any]:
+    """Every value inside a JSON value, and itself."""
+    yield value
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _values(each)
 
 
 def compact_result(tool_name: str, tool: str, content: str) -> str:

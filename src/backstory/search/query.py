@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from backstory.ask.query import terms
 from backstory.ask.search import BY_SCORE
+from backstory.conversation.compact import uncut_event
 from backstory.derive.index_text import char_len, index_text, searchable
 from backstory.errors import BadPattern, SessionNotFound
 from backstory.lazy import lazy_regex
@@ -449,6 +450,8 @@ class _Texts:
         return all(any(form in text for form in _in_json(sign)) for sign in signs)
 
     def _full(self, stored: StoredEvent) -> Event:
+        if found := uncut_event(stored.event, stored.char_len, self._bytes(stored)):
+            return found
         if self._forms is None:
             from backstory.export.full_form import FullForms
 
