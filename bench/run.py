@@ -32,13 +32,15 @@ SYNCS = 10
 AGENT = """
 import json, sys, time
 sys.stdin.readline()
+# It says the id that it was given, as agents do: another one is noted in a transaction of its own.
+session = sys.argv[sys.argv.index("--session-id") + 1] if "--session-id" in sys.argv else "s"
 def out(**v): print(json.dumps(v), flush=True)
 for n in range(EVENTS):
     text = json.dumps({"n": n, "at": time.time()})
-    out(type="assistant", session_id="s", message={"id": f"m{n}", "role": "assistant", "model": "m",
+    out(type="assistant", session_id=session, message={"id": f"m{n}", "role": "assistant", "model": "m",
         "content": [{"type": "text", "text": text}], "usage": {"input_tokens": 1, "output_tokens": 1}})
     time.sleep(PAUSE)
-out(type="result", subtype="success", is_error=False, duration_ms=1, total_cost_usd=0.0, session_id="s", result="",
+out(type="result", subtype="success", is_error=False, duration_ms=1, total_cost_usd=0.0, session_id=session, result="",
     usage={"input_tokens": 1, "output_tokens": 1})
 """
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory.agents.claude.run import Runs
 from backstory.config import Config
+from backstory.runs import runner
+from backstory.runs.spool import Spool
+from backstory.store import open_store
+from backstory.store.tables import runs as stored_runs
 from backstory.workspace.runs.run_events import Ended
 from backstory.workspace.runs.scheduler import Destination, Options
 from backstory.workspace.workspace import Workspace
@@ -17,7 +23,7 @@ from tests.support.running import GOOD
 from tests.support.syncs import noted_syncs
 
 if TYPE_CHECKING:
-    pass
+    from backstory.runs.spool import Run
 
 pytestmark = [
     pytest.mark.slow,
@@ -52,10 +58,35 @@ def begun(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def test_a_run_syncs_what_must_be_on_the_disk_and_nothing_else(begun: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     names = synced(begun, monkeypatch, Destination())
-    # The agent's own id of the session, for all who look into the store meanwhile, and what the run came to.
+    # The id that the agent is given, for all who look into the store meanwhile, and what the run came to.
     assert names == [*SPOOL, *TRANSACTION, *TRANSACTION, *HOME_BEGINS, *HOME_CLOSES]
 
 
 def test_the_first_run_of_a_session_syncs_its_beginning_too(begun: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     names = synced(begun, monkeypatch, Destination(is_new=True))
+    # Its first transaction has that id, too.
+    assert names == [*TRANSACTION, *SPOOL, *HOME_BEGINS, *TRANSACTION, *HOME_CLOSES]
+
+
+def test_an_id_that_the_agent_chooses_is_noted_when_it_says_it(begun: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Runs, "native_id", lambda *_: None)
+    names = synced(begun, monkeypatch, Destination(is_new=True))
     assert names == [*TRANSACTION, *SPOOL, *HOME_BEGINS, *TRANSACTION, *TRANSACTION, *HOME_CLOSES]
+
+
+def test_a_new_session_has_the_id_that_its_agent_is_given_before_the_agent_starts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[dict[str, str]]()
+
+    class Seeing(Spool):
+        @classmethod
+        def begin(cls, folder: Path, run: Run, prompt: str) -> Spool:
+            with open_store(Path(run.store)) as store:
+                seen.append(store.ask(stored_runs.native_ids))
+            assert seen == [{run.session_uid: run.native_id}]
+            return super().begin(folder, run, prompt)
+
+    monkeypatch.setattr(runner, "Spool", Seeing)
+    synced(bench, monkeypatch, Destination(is_new=True))
+    assert len(seen) == 1

@@ -49,6 +49,7 @@ from backstory.runs.stream import (
     Shown,
     SpooledRun,
     append_run,
+    chosen_id,
     native_id,
     outputs,
     program,
@@ -91,6 +92,11 @@ class Request(Struct, frozen=True, kw_only=True):
     silence_s: float = 3_600.0
     turn_uid: str | None = None
     """The uid of the turn it becomes, where the prompt was queued under one."""
+    native_id: str | None = None
+    """The agent's own id for it, of which the agent has no session yet; None: one is chosen where the agent takes one.
+
+    A session that is begun for the run has it from the beginning, for all who look into the store meanwhile.
+    """
     offer: Offer = NO_OFFER
     """Notes of the board, which are part of the context."""
 
@@ -352,7 +358,8 @@ class Runner:
         return Run(
             turn_uid=request.turn_uid or ids.new_uid(now, os.urandom(10)), session_uid=session.uid,
             store=str(store.path), agent=request.agent, prompt=request.prompt, cwd=str(request.cwd), started=now,
-            model=request.model, permissions=request.permissions.value, native_id=agent.native_id(os.urandom(16)),
+            model=request.model, permissions=request.permissions.value,
+            native_id=request.native_id or chosen_id(request.agent),
             prefix_chars=len(prefix),
             prefix_sha256=hashlib.sha256(prefix.encode("utf-8", "surrogatepass")).hexdigest() if prefix else None,
             parent_uid=after.uid if after else None, parent_seq=after.seq if after else None,

@@ -74,6 +74,11 @@ def run_part(name: str) -> AgentRunPart:
     return run
 
 
+def chosen_id(agent: str) -> str | None:
+    """Return an id for a session that an agent is about to begin; None where it chooses one itself."""
+    return run_part(agent).native_id(os.urandom(16))
+
+
 def is_installed(name: str, executable: str | None, environ: Mapping[str, str]) -> bool:
     """Return True if an agent's program is on this machine."""
     return shutil.which(executable or run_part(name).executable, path=environ.get("PATH")) is not None

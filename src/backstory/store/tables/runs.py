@@ -95,7 +95,9 @@ def _ended(db: apsw.Connection, session_uid: str, turn_uid: str, condition: str 
 
 def note_native_id(db: apsw.Connection, session_uid: str, native_id: str) -> None:
     """Note the agent's own id of a session that runs; the run's end takes it away."""
-    db.execute(f"update sessions set {schema.running_id_column()} = ? where uid = ?", (native_id, session_uid))
+    column = schema.running_id_column()
+    # What is noted already is not written again: a transaction that changes nothing waits for no disk.
+    db.execute(f"update sessions set {column} = ?1 where uid = ?2 and {column} is not ?1", (native_id, session_uid))
 
 
 def native_ids(db: apsw.Connection) -> dict[str, str]:

@@ -156,12 +156,16 @@ Sort = Literal["cost", "turns", "time", "tokens"]
 
 
 class Workplace(Struct, frozen=True, kw_only=True):
-    """The place where a session is at work: its project's key, the branch, the folder, the root of the worktree."""
+    """The place where a session is at work: its project's key, the branch, the folder, the root of the worktree.
+
+    ``native_id``: the agent's own id of a session that is begun for a run.
+    """
 
     project: str | None = None
     branch: str | None = None
     cwd: str | None = None
     root: str | None = None
+    native_id: str | None = None
 
 
 PROJECT_NAMES = "project_names"
@@ -550,11 +554,12 @@ def go_on_numbering(db: apsw.Connection) -> None:
 
 def place(db: apsw.Connection, session_id: int, at: Workplace) -> None:
     """Note where a session is at work; where it began stays."""
-    was_covered = coverage.is_covered(db, session_id)
+    was_covered, running = coverage.is_covered(db, session_id), schema.running_id_column()
     db.execute(
         "update sessions set project = coalesce(?, project), branch = coalesce(?, branch), cwd = coalesce(cwd, ?), "
-        "root = coalesce(root, ?), repository = coalesce(repository, ?) where id = ?",
-        (at.project, at.branch, at.cwd, at.root, repository_name(at.project), session_id),
+        f"root = coalesce(root, ?), repository = coalesce(repository, ?), {running} = coalesce(?, {running}) "
+        "where id = ?",
+        (at.project, at.branch, at.cwd, at.root, repository_name(at.project), at.native_id, session_id),
     )
     coverage.settle(db, session_id, was_covered=was_covered)
     derived_tables.note_branches(db, session_id, [at.branch] if at.branch else [])

@@ -27,6 +27,7 @@ from backstory.runs import compactor, stopping
 from backstory.runs.lock import LOCKS, SessionLock
 from backstory.runs.queued import queued_prompts
 from backstory.runs.runner import ORPHANED, check_text
+from backstory.runs.stream import chosen_id
 from backstory.store.tables.queue import Options, Queue, QueuedKind
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.runs.requests import request_for
@@ -157,12 +158,14 @@ class Scheduler:
         )
         request = request_for(place, *self._known(destination), prompt, asked)
         runner.check(request)
+        native_id = chosen_id(request.agent)
         if restored := runner.projects.restore_store(store):
             yield Notice(restored_sentence(store.path, restored))
-        session = yield from self._destined(destination)
+        session = yield from self._destined(destination, native_id)
         store.choose_session(session, place.worktree)
         runner.projects.remember(store)
         yield from _notices(self.take_up_unfinished(besides=session.uid))
+        request = msgspec.structs.replace(request, native_id=native_id)
         yield from SessionRuns(self.place, self._hooks, store, session).submit(request, asked, if_busy)
 
     def _with_folder(self, options: Options) -> Options:
@@ -183,20 +186,20 @@ class Scheduler:
         last = self.place.last_active()
         return store, None if last is None else last.session
 
-    def _destined(self, destination: Destination) -> Generator[Notice, None, Session]:
+    def _destined(self, destination: Destination, native_id: str | None) -> Generator[Notice, None, Session]:
         """The session of this project that the prompt is for; a new one where there is none."""
         place, store = self.place, self.place.project_store
         if destination.located is not None:
             return (yield from self._writable(destination.located, destination.point))
         if destination.name is not None:
             yield from _notices(held_sentences(store.path, prepare_store(place)))
-            session = store.find_or_create(destination.name, place.worktree, at=workplace(place))
+            session = store.find_or_create(destination.name, place.worktree, at=workplace(place, native_id))
             return (yield from self._writable(LocatedSession(store, session)))
         last = None if destination.is_new or not store.exists else place.last_active()
         if last is not None:
             return last.session
         yield from _notices(held_sentences(store.path, prepare_store(place)))
-        return store.create_session(worktree=place.worktree, at=workplace(place))
+        return store.create_session(worktree=place.worktree, at=workplace(place, native_id))
 
     def _writable(self, located: LocatedSession, point: Point | None = None) -> Generator[Notice, None, Session]:
         writable = ensure_writable_session(self.place, located, point)

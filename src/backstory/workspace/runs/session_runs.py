@@ -566,6 +566,7 @@ class SessionRuns:
             request,
             prompt=CONTINUE_PROMPT,
             turn_uid=None if noted is None else noted.next_uid,
+            native_id=None,
             after=None if self._store.leaf(self._session) == end else end,
         )
         return again, (yield from self._followed(lease, again, is_watched=False))

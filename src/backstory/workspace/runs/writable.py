@@ -114,14 +114,15 @@ def _lacking(located: LocatedSession, store: Store, session: Session) -> Lacking
     return Lacking(count, leaf.seq) if count else None
 
 
-def workplace(place: Place) -> Workplace:
-    """Return the workplace of a session that acts from here."""
+def workplace(place: Place, native_id: str | None = None) -> Workplace:
+    """Return the workplace of a session that acts from here; ``native_id``: of the run that it is begun for."""
     folder = str(place.folder)
     return Workplace(
         project=place.project_key,
         branch=git.current_branch(place.worktree),
         cwd=folder,
         root=git.worktree_root(folder),
+        native_id=native_id,
     )
 
 
