@@ -130,6 +130,15 @@ class _Server:
             stdout=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], "LC_ALL": UTF_8[0]},
         )  # fmt: skip
         theirs.close()
+        self._owner = os.getpid()
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        # A fork of the process that started it has copies of both, and no right to end it.
+        if os.getpid() == self._owner:
+            self._socket.close()
+            self._process.kill()
+            self._process.wait()
 
     def copy(self, request: str, given: list[int]) -> int:
         """Begin a process with these standard files; returns its number, of a child of ours. Raises OSError."""
