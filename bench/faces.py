@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backstory.workspace.history.sessions import END, Page, SessionFilter
 from backstory.workspace.opening import open_workspace
-from bench import homes
+from bench import homes, startup
 from bench.figures import Figure, arguments, report
-from bench.measuring import environment, spend
+from bench.measuring import environment, in_turn, spend
 from bench.plan import Machine
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SESSIONS = 100_000
 PAGE = 50
+BARE_RUNS = 7
 EVERYWHERE = SessionFilter(everywhere=True)
 
 
@@ -81,6 +82,8 @@ def questions(reader: Reader) -> list[Asked]:
 def figures(made: Machine) -> Iterator[Figure]:
     """Every question, first in a workspace that was just opened."""
     environ = environment(made.home, made.folder)
+    python = in_turn({"bare": startup.bare(made)}, BARE_RUNS).median("bare") * 1000
+    yield Figure("bare Python", python, "ms", note="the bounds are for a machine that takes 9 ms")
     with open_workspace(made.home, environ) as workspace:
         counted = ms(lambda: workspace.reader.count(EVERYWHERE), 1)
         total = workspace.reader.count(EVERYWHERE)
