@@ -8,12 +8,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
 
+from backstory import UserMessage, open_store
 from tests.support.going import DEADLINE_S, until
 from tests.support.machines import claude_line, claude_log, lines
 from tests.support.picked import OnTerminal
@@ -275,6 +277,37 @@ def test_a_home_store_that_somebody_writes_is_read(birds: Shell) -> None:
         terminal.type("\x1b")
         assert terminal.ended() == (130, "")
     writer.close()
+
+
+def swan(shell: Shell) -> Path:
+    """A project's store with a session; returns its path."""
+    path = shell.cwd / ".backstory" / "sessions.bks"
+    with open_store(path) as store:
+        store.append_events(store.create_session(worktree=shell.cwd), [UserMessage(content="the swan")])
+    return path
+
+
+def test_a_store_that_another_process_holds_is_named_before_the_screen_is_taken(birds: Shell) -> None:
+    with closing(apsw.Connection(str(swan(birds)))) as writer:
+        writer.execute("begin exclusive")
+        with opened(birds, "list", "--all", "-i") as terminal:
+            code, shown = terminal.ended()
+    assert (code, "is locked by another process" in shown, OPENED in shown) == (75, True, False)
+
+
+def test_a_store_that_another_process_takes_meanwhile_is_read_when_that_is_done(birds: Shell) -> None:
+    path = swan(birds)
+    with opened(birds, "list", "--all", "-i") as terminal:
+        terminal.until_seen("4 sessions", "the swan")
+        with closing(apsw.Connection(str(path))) as writer:
+            writer.execute("begin exclusive; update turns set prompt = 'the goose'")
+            terminal.type("he")
+            terminal.until_seen("the heron")
+            terminal.type("\x7f\x7f")
+            writer.execute("commit")
+        terminal.until_seen("4 sessions", "the goose")
+        terminal.type("\x1b")
+        assert terminal.ended() == (130, "")
 
 
 def test_sizes_that_change_in_a_storm_end_in_the_last_one(birds: Shell) -> None:
