@@ -1,4 +1,7 @@
-"""Writes what commands do today as the limits of ``tests/test_work.py``: ``python -m tests.set_work_limits``."""
+"""Writes what commands do today as the limits of ``tests/test_work.py``: ``python -m tests.set_work_limits [WHY]``.
+
+WHY says what is bought with more calls of functions; without it their limits only sink.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.support.work import LIMITS, counted
+from tests.support.work import CALL_LIMITS, LIMITS, PYTHON, Counts, counted, counted_calls
 
 
 def main() -> None:
@@ -16,11 +19,40 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         counts = counted(Path(folder))
     LIMITS.write_text(json.dumps(counts, indent=2) + "\n", "utf-8")
-    for command, each in counts.items():
-        for name, count in each.items():
-            old = before.get(command, {}).get(name)
-            if old != count:
-                sys.stdout.write(f"{command}: {name} {old} -> {count}\n")
+    for line in changed(before, counts):
+        sys.stdout.write(f"{line}\n")
+    with tempfile.TemporaryDirectory() as folder:
+        set_calls(counted_calls(Path(folder)), " ".join(sys.argv[1:]))
+
+
+def set_calls(counts: Counts, why: str) -> None:
+    """Set the limits of this version of Python."""
+    kept = json.loads(CALL_LIMITS.read_text("utf-8")) if CALL_LIMITS.exists() else {"limits": {}, "raised": []}
+    before = kept["limits"].get(PYTHON, {})
+    raised = [
+        f"{command}: {folder}"
+        for command, each in counts.items()
+        for folder, count in each.items()
+        if count > before.get(command, {}).get(folder, 0 if before else count)
+    ]
+    if raised and not why:
+        sys.exit(f"More calls than the limits allow, and no reason: {', '.join(raised)}")
+    kept["limits"][PYTHON] = counts
+    if raised:
+        kept["raised"].append({"python": PYTHON, "by": changed(before, counts), "why": why})
+    CALL_LIMITS.write_text(json.dumps(kept, indent=2) + "\n", "utf-8")
+    for line in changed(before, counts):
+        sys.stdout.write(f"{line}\n")
+
+
+def changed(before: Counts, counts: Counts) -> list[str]:
+    """Counts that are not what they were, in words."""
+    return [
+        f"{command}: {name} {old} -> {count}"
+        for command, each in counts.items()
+        for name, count in each.items()
+        if (old := before.get(command, {}).get(name)) != count
+    ]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.work import LIMITS, Counts, SmallMachine, counted, grown
+from tests.set_work_limits import set_calls
+from tests.support.work import (
+    CALL_LIMITS,
+    CALL_SLACK,
+    LIMITS,
+    PYTHON,
+    Counts,
+    SmallMachine,
+    counted,
+    counted_calls,
+    grown,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +27,11 @@ HOW_TO_ALLOW = """
 Some work grew by more than a tenth (above). If it was not meant, find out why: the counts of one command are printed by
 `python -m tests.support.counted FILE WORDS`, the figures they stand for by `make bench QUICK=1`. If it is worth it, set
 new limits with `python -m tests.set_work_limits`, and say in the commit what the work buys."""
+
+HOW_TO_CALL_MORE = """
+Reading logs calls our functions more often than it did, by more than 3 % in a folder (above). Calls for each record are
+most of what an import costs. If it is worth it: `python -m tests.set_work_limits "what it buys"`, whose words are kept
+with the limit."""
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +95,36 @@ def test_a_tenth_more_is_allowed_and_more_is_not() -> None:
 
 def test_what_has_no_limit_is_told() -> None:
     assert grown({"ingest": {"syncs": 1}}, {"list": {"syncs": 1}}) == ["ingest: syncs has no limit"]
+
+
+@pytest.mark.slow
+def test_reading_logs_calls_functions_no_more_often_than_its_limits_allow(tmp_path: Path) -> None:
+    limits = json.loads(CALL_LIMITS.read_text("utf-8"))["limits"]
+    if PYTHON not in limits:
+        pytest.skip(
+            f"NOT JUDGED: no limits for Python {PYTHON}, whose calls are its own. python -m tests.set_work_limits"
+        )
+    found = grown(counted_calls(tmp_path), limits[PYTHON], CALL_SLACK)
+    assert not found, "\n".join(["", *found, HOW_TO_CALL_MORE])
+
+
+@pytest.mark.slow
+def test_calls_are_counted_twice_alike(tmp_path: Path) -> None:
+    twice = []
+    for name in ("one", "a/folder/further/down"):
+        (tmp_path / name).mkdir(parents=True)
+        twice.append(SmallMachine(tmp_path / name).calls("ingest"))
+    assert twice[0] == twice[1]
+
+
+def test_a_limit_of_calls_is_raised_with_a_reason_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = tmp_path / "limits.json"
+    monkeypatch.setattr("tests.set_work_limits.CALL_LIMITS", limits)
+    set_calls({"ingest": {"agents": 100, "store": 10}}, "")
+    set_calls({"ingest": {"agents": 90, "store": 10}}, "")
+    with pytest.raises(SystemExit, match="ingest: agents"):
+        set_calls({"ingest": {"agents": 91, "store": 9}}, "")
+    set_calls({"ingest": {"agents": 91, "store": 9}}, "titles")
+    kept = json.loads(limits.read_text("utf-8"))
+    assert kept["limits"] == {PYTHON: {"ingest": {"agents": 91, "store": 9}}}
+    assert [(each["by"][0], each["why"]) for each in kept["raised"]] == [("ingest: agents 90 -> 91", "titles")]
