@@ -250,16 +250,25 @@ def event_to_json(event: Event) -> bytes:
     return encoded({event.kind: event})
 
 
-_decoders: dict[bytes, msgspec.json.Decoder[Any]] = {
-    each.kind.encode(): msgspec.json.Decoder(each) for each in KINDS.values()
-}
-_tagged = msgspec.json.Decoder(dict[str, msgspec.Raw])
+class _Decoders(dict[bytes, "msgspec.json.Decoder[Any] | None"]):
+    """The decoder of each kind, made when the first event of the kind is read; None for a kind that is not known."""
+
+    def __missing__(self, kind: bytes) -> msgspec.json.Decoder[Any] | None:
+        found = _KINDS_BY_NAME.get(kind)
+        if found is None:
+            return None
+        self[kind] = decoder = msgspec.json.Decoder(found)
+        return decoder
+
+
+_KINDS_BY_NAME = {each.kind.encode(): each for each in KINDS.values()}
+_decoders = _Decoders()
 
 
 def event_from_json(data: bytes) -> Event:
     """The event that ``event_to_json`` wrote; a kind of a later version becomes ``Unknown``."""
     end = data.find(b'":', 2)
-    decoder = _decoders.get(data[2:end])
+    decoder = _decoders[data[2:end]]
     if decoder is not None and data.startswith(b'{"'):
         event: Event = decoder.decode(data[end + 2 : -1])
         return event
@@ -268,8 +277,8 @@ def event_from_json(data: bytes) -> Event:
 
 def _event_from_any(data: bytes) -> Event:
     """An event as another program may have written it: with blanks, or of a kind that is not known."""
-    (kind, body), *_ = _tagged.decode(data).items()
-    decoder = _decoders.get(kind.encode())
+    (kind, body), *_ = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).items()
+    decoder = _decoders[kind.encode()]
     event: Event = decoder.decode(body) if decoder is not None else Unknown(type=kind)
     return event
 

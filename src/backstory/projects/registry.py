@@ -21,7 +21,6 @@ import msgspec
 from msgspec import Struct
 
 from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, StoreNotFound, in_words
-from backstory.exchange import replication
 from backstory.lazy import lazy_module
 from backstory.store import open_store
 from backstory.store.moves import Move, root_of, with_move
@@ -31,9 +30,11 @@ from backstory.store.tables import sessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from backstory.exchange import replication
     from backstory.store import Store
     from backstory.store.intake import run_facts
 else:
+    replication = lazy_module("backstory.exchange.replication")
     run_facts = lazy_module("backstory.store.intake.run_facts")
 
 

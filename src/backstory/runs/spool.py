@@ -19,21 +19,22 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from backstory.agents.jsonl import LineReader
 from backstory.errors import BackstoryError
 from backstory.lazy import lazy_module, lazy_regex
 from backstory.model import OwnLine, event_from_json
-from backstory.runs import process
 from backstory.store.private import as_ours, make_private_folder, sync, write_private
 
 if TYPE_CHECKING:
     import shutil
     import signal
 
+    from backstory.agents import jsonl
     from backstory.model import Event
+    from backstory.runs import process
 else:
-    # Only what ends a run needs them; shutil knows all compressions.
+    # Only runs need them; shutil knows all compressions.
     shutil, signal = lazy_module("shutil"), lazy_module("signal")
+    jsonl, process = lazy_module("backstory.agents.jsonl"), lazy_module("backstory.runs.process")
 
 SPOOLS = "spool"
 """The folder below BACKSTORY_HOME with the folders of all runs."""
@@ -179,7 +180,7 @@ class Spool:
         except OSError:
             return []
         found = []
-        for _, _, line in LineReader().lines(data):
+        for _, _, line in jsonl.LineReader().lines(data):
             with suppress(msgspec.DecodeError):
                 found.append(Word(msgspec.json.decode(line or b"", type=_Uid).uid, line or b""))
         return found

@@ -17,8 +17,6 @@ from backstory.model import Complete
 from backstory.store.database import Database, checked, id_of
 from backstory.store.file import connection, maintenance
 from backstory.store.tables import branches, compactions, decisions, events, logs, plan, session_filter, sessions, turns
-from backstory.store.tables.branches import BranchName, TreePosition, TreeTurn
-from backstory.store.tables.events import StoredEvent
 from backstory.store.tables.session_filter import ListFilter
 from backstory.store.tables.sessions import Cursor, Part, Session, Workplace
 
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
     from backstory.store.intake.batches import RecordBatch
     from backstory.store.intake.own_log import OwnLog
     from backstory.store.tables import runs
+    from backstory.store.tables.branches import BranchName, TreePosition, TreeTurn
+    from backstory.store.tables.events import StoredEvent
     from backstory.store.tables.logs import FileStamp, Log, UnpackedChunks
     from backstory.store.tables.runs import Orphan, RunStart
     from backstory.store.tables.session_filter import Filter
@@ -72,9 +72,11 @@ PROJECT_STORE = Path(".backstory") / "sessions.bks"
 
 
 _HOMES = {
-    "FileStamp": "store.tables.logs", "Filter": "store.tables.session_filter", "Log": "store.tables.logs",
-    "Orphan": "store.tables.runs", "RecordBatch": "store.intake.batches", "RunStart": "store.tables.runs",
-    "SearchResult": "ask.search", "Verified": "store.file.verify", "Written": "store.intake.append",
+    "BranchName": "store.tables.branches", "FileStamp": "store.tables.logs", "Filter": "store.tables.session_filter",
+    "Log": "store.tables.logs", "Orphan": "store.tables.runs", "RecordBatch": "store.intake.batches",
+    "RunStart": "store.tables.runs", "SearchResult": "ask.search", "StoredEvent": "store.tables.events",
+    "TreePosition": "store.tables.branches", "TreeTurn": "store.tables.branches", "Verified": "store.file.verify",
+    "Written": "store.intake.append",
 }  # fmt: skip
 """Names whose modules most commands do not need, imported when they are asked for."""
 

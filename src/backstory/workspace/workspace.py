@@ -23,8 +23,7 @@ from backstory.errors import (
     SessionNotFound,
     SeveralRunHere,
 )  # fmt: skip
-from backstory.exchange import merging
-from backstory.lazy import lazy_regex
+from backstory.lazy import lazy_module, lazy_regex
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.place import Place
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from backstory.exchange import merging
     from backstory.ingest.report import IngestReport
     from backstory.projects.git_history import GitHistory
     from backstory.store import Session, Store
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from backstory.workspace.runs.scheduler import Scheduler
     from backstory.workspace.stores.importing import Machine, Progress
     from backstory.workspace.stores.up_to_date import Update
+else:
+    merging = lazy_module("backstory.exchange.merging")
 
 NUMBERED = lazy_regex(r"[Ss][0-9]+")
 CHANGE = "change the filter, or import what is missing with `backstory ingest`"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import sys
 import threading
 import time
@@ -21,9 +20,13 @@ import apsw
 from msgspec import Struct
 
 from backstory.errors import QueueBusy
+from backstory.lazy import lazy_module
 
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable, Iterator
+else:
+    signal = lazy_module("signal")
 
 
 BRIEF_MS = 50

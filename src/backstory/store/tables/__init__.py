@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 from backstory.lazy import lazy_module
 
 if TYPE_CHECKING:
-    from backstory.store.tables import compactions, decisions, plan
+    from backstory.store.tables import branches, compactions, decisions, events, lineage, plan
 else:
+    branches = lazy_module("backstory.store.tables.branches")
     compactions = lazy_module("backstory.store.tables.compactions")
     decisions = lazy_module("backstory.store.tables.decisions")
+    events = lazy_module("backstory.store.tables.events")
+    lineage = lazy_module("backstory.store.tables.lineage")
     plan = lazy_module("backstory.store.tables.plan")
 
-__all__ = ["compactions", "decisions", "plan"]
+__all__ = ["branches", "compactions", "decisions", "events", "lineage", "plan"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 
 import msgspec
@@ -13,17 +12,20 @@ from backstory.derive.naming import main_folder
 from backstory.derive.pricing import UNKNOWN, cost_as_json
 from backstory.errors import BackstoryError, CursorUnknown, UnknownValue
 from backstory.ids import session_keys
-from backstory.lazy import lazy_regex
+from backstory.lazy import lazy_module, lazy_regex
 from backstory.store.tables.session_filter import ListFilter
 from backstory.store.tables.sessions import Position, Sort
 from backstory.workspace.runs.running import meter_of
 
 if TYPE_CHECKING:
+    import base64
     from collections.abc import Sequence
 
     from backstory.derive.pricing import Cost
     from backstory.store import Session
     from backstory.workspace.runs.running import Meter
+else:
+    base64 = lazy_module("base64")
 
 UID_SHOWN = 12
 """The most letters of a uid that are shown where no other session's begins with them."""
@@ -102,13 +104,14 @@ class PageCursor(NamedTuple):
         return Position(self.value, self.last_active, self.uid)
 
     def __str__(self) -> str:
-        return urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
 
     @classmethod
     def read(cls, text: str, sort: Sort | None) -> PageCursor:
         """Return the place that a text is of. Raises CursorUnknown, also for one of another order."""
         try:
-            found = msgspec.json.decode(urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4)), type=cls)
+            plain = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+            found = msgspec.json.decode(plain, type=cls)
         except (ValueError, msgspec.MsgspecError) as refused:
             raise CursorUnknown(text) from refused
         if found.sort != sort:
