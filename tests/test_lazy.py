@@ -41,7 +41,8 @@ import sys
 from backstory.lazy import import_lean
 import_lean("pathlib", "click", "msgspec")
 import click, msgspec
-rarely = [name for name in ("inspect", "ipaddress", "platform", "textwrap", "typing_extensions") if name in sys.modules]
+names = ("inspect", "ipaddress", "msgspec.inspect", "platform", "textwrap", "typing_extensions")
+rarely = [name for name in names if name in sys.modules]
 many = click.Option(["--it"], help="Two\\n    lines.").help
 import inspect
 print(rarely, [many], click.termui.inspect.isfunction(len), type(inspect).__name__)

@@ -18,9 +18,9 @@ def main() -> None:
     from backstory.lazy import import_lean
 
     import_lean("pathlib", "click")
-    from backstory import cli
+    from backstory.cli import main as of_the_command_line
 
-    cli.main()
+    of_the_command_line()
 
 
 def _has_printed_version() -> bool:

@@ -78,6 +78,7 @@ def _system() -> str:
 _RARELY_USED: dict[str, Mapping[str, Callable[..., str]]] = {
     "inspect": {"cleandoc": _cleandoc},
     "ipaddress": {},
+    "msgspec.inspect": {},
     "platform": {"system": _system} if hasattr(os, "uname") else {},
     "textwrap": {},
 }

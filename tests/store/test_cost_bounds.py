@@ -13,7 +13,7 @@ from backstory.ask import cost_bounds, costs
 from backstory.derive import naming
 from backstory.derive.pricing import Price, Prices, PriceTable, prices_from
 from backstory.store import open_store
-from backstory.store.tables import sessions
+from backstory.store.tables import sessions, turns
 from backstory.store.tables.session_filter import ListFilter
 from backstory.store.tables.sessions import Part
 from tests.support.clock import NOW
@@ -168,7 +168,7 @@ def test_the_same_is_said_of_few_sessions_as_of_all(filled: Filled) -> None:
 def add_title_functions(db: apsw.Connection) -> None:
     """Add the functions of SQL that a store's own connections have."""
     db.create_scalar_function("folded", lambda *title: naming.folded(*title), 1)
-    db.create_scalar_function("saying", lambda *of: sessions.saying(db, *of), 2)
+    db.create_scalar_function("saying", lambda *of: turns.saying(db, *of), 2)
 
 
 @pytest.mark.parametrize("seed", range(4))

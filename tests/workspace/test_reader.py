@@ -10,9 +10,9 @@ import pytest
 
 from backstory.errors import RecordNotFound
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
-from backstory.store import Store, Workplace, open_store
+from backstory.store import Store, Workplace, codec, open_store
 from backstory.store.file import connection
-from backstory.store.tables import sessions, turns
+from backstory.store.tables import sessions
 from backstory.store.tables.queue import Queue, QueuedKind, QueuedPrompt
 from backstory.workspace.history import entries
 from backstory.workspace.history.sessions import ListedSession, Page, SessionFilter, as_json
@@ -272,7 +272,7 @@ def test_an_outline_has_every_entry_and_unpacks_nothing(place: Place, monkeypatc
     uid = place.talk(place.project_store, "one", "twice as long")
     located = located_in(place.project_store, uid)
     stored = place.project_store.events(located.session)
-    monkeypatch.setattr("backstory.store.tables.turns.unpack_event", lambda *_: pytest.fail("unpacked"))
+    monkeypatch.setattr("backstory.store.codec.unpack_event", lambda *_: pytest.fail("unpacked"))
     outline = Reader(place).outline(located)
     assert [(each.seq, each.part, each.kind, each.chars) for each in outline] == [
         (each.seq, each.part, each.kind, each.char_len) for each in stored
@@ -290,7 +290,7 @@ def test_an_outline_of_any_length_asks_twice_and_unpacks_nothing(
     said = (AssistantText(text=f"word {n}") for n in range(events - 1))
     place.project_store.append_events(session, [UserMessage(content="go"), *said])
     reader, located = Reader(place), located_in(place.project_store, session.uid)
-    monkeypatch.setattr("backstory.store.tables.turns.unpack_event", lambda *_: pytest.fail("unpacked"))
+    monkeypatch.setattr("backstory.store.codec.unpack_event", lambda *_: pytest.fail("unpacked"))
     assert reader.outline(located)[-1].seq == events
     statements.clear()
     assert len(reader.outline(located)) == events
@@ -300,13 +300,13 @@ def test_an_outline_of_any_length_asks_twice_and_unpacks_nothing(
 def test_entries_of_a_long_session_are_read_without_the_others(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     uid = place.talk(place.project_store, *(f"prompt {n}" for n in range(20)))
     unpacked = list[object]()
-    unpack = turns.unpack_event
+    unpack = codec.unpack_event
 
     def counted(*given: Any) -> Any:
         unpacked.append(given)
         return unpack(*given)
 
-    monkeypatch.setattr(turns, "unpack_event", counted)
+    monkeypatch.setattr(codec, "unpack_event", counted)
     Reader(place).entries(located_in(place.project_store, uid), [31, 4])
     assert len(unpacked) == 2
 

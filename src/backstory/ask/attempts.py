@@ -19,8 +19,7 @@ from backstory.derive.deeds import Deed, succeeded
 from backstory.derive.essence import is_refusal
 from backstory.derive.faults import NO_PATH, READ_CHARS, Fault, fault_in
 from backstory.model import ToolCall, event_from_json
-from backstory.store import schema
-from backstory.store.tables import turns
+from backstory.store import codec, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,7 +72,7 @@ def _attempts(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[Attem
     codecs: dict[int, EventCodec] = {}
     for row in db.execute(_CALLS, (schema.json_list(session_ids),)):
         session_id, uid, turn_uid, seq, part, at, data, is_error, result_id = row
-        call = event_from_json(turns.unpack_event(db, codecs, data))
+        call = event_from_json(codec.unpack_event(db, codecs, data))
         if not isinstance(call, ToolCall):
             continue
         found = _Call(call)

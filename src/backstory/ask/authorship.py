@@ -16,7 +16,7 @@ from backstory.model import Relation, event_from_json
 from backstory.store import codec, schema
 from backstory.store.intake import claims
 from backstory.store.schema import fetch
-from backstory.store.tables import events, turns
+from backstory.store.tables import events
 from backstory.store.tables.events import StoredEvent
 from backstory.store.tables.session_filter import of_ref
 
@@ -63,7 +63,7 @@ def touches_of(db: apsw.Connection, paths: Sequence[str]) -> list[FileTouch]:
 def _touch(db: apsw.Connection, codecs: dict[int, codec.EventCodec], row: Sequence[Any]) -> FileTouch:
     *doing, path, is_error, event_id, part, turn_id, char_len, log_id, position, length, data = row
     whose = Doing(**dict(zip(Doing.__struct_fields__, doing, strict=True)))
-    event = event_from_json(turns.unpack_event(db, codecs, data))
+    event = event_from_json(codec.unpack_event(db, codecs, data))
     call = StoredEvent(
         id=event_id, seq=whose.seq, part=part, turn_id=turn_id, at=whose.at, kind=event.kind, char_len=char_len,
         log_id=log_id, position=position, length=length, event=event,

@@ -9,7 +9,7 @@ from msgspec import Struct
 from backstory.model import ToolCall, ToolResult, event_from_json
 from backstory.store import codec, schema
 from backstory.store.schema import fetch
-from backstory.store.tables import session_filter, turns
+from backstory.store.tables import session_filter
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -73,8 +73,8 @@ def _calls(db: apsw.Connection, rows: list[Any]) -> list[CallMade]:
     codecs: dict[int, codec.EventCodec] = {}
     found = []
     for session_id, seq, part, turn_id, at, call, result_seq, result, is_error, exit_code in rows:
-        called = event_from_json(turns.unpack_event(db, codecs, call))
-        answered = None if result is None else event_from_json(turns.unpack_event(db, codecs, result))
+        called = event_from_json(codec.unpack_event(db, codecs, call))
+        answered = None if result is None else event_from_json(codec.unpack_event(db, codecs, result))
         if not isinstance(called, ToolCall):
             continue
         found.append(

@@ -17,8 +17,8 @@ from backstory.ask.tool_stats import copied_turns
 from backstory.derive import call_words
 from backstory.model import Tokens, Tool, ToolCall, ToolResult, event_from_json
 from backstory.store import schema
+from backstory.store.codec import unpack_event
 from backstory.store.schema import fetch
-from backstory.store.tables.turns import unpack_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
-from backstory.store import schema
-from backstory.store.tables import turns
+from backstory.store import codec, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +44,7 @@ def called(db: apsw.Connection) -> Iterator[tuple[int, tuple[str, str]]]:
     """Yield the session of each call, and its tool: the agent's name for it, and ours of its kind."""
     decoder, codecs = msgspec.json.Decoder(_Call), dict[int, "EventCodec"]()
     for session_id, data in db.execute(f"select session_id, data from events where kind in {schema.CALLS}"):
-        call = decoder.decode(turns.unpack_event(db, codecs, data)).call
+        call = decoder.decode(codec.unpack_event(db, codecs, data)).call
         yield session_id, (call.tool_name, call.tool)
 
 

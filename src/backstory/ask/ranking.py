@@ -376,11 +376,10 @@ class Ranker:
         return "", ""
 
     def _unpacked(self, data: Any) -> bytes:
-        from backstory.store.tables import turns
 
         if not hasattr(self, "_codecs"):
             self._codecs: dict[int, codec.EventCodec] = {}
-        return turns.unpack_event(self._db, self._codecs, data)
+        return codec.unpack_event(self._db, self._codecs, data)
 
 
 class _ToolNames(Struct, frozen=True):

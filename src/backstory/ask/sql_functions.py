@@ -22,10 +22,9 @@ from backstory.derive.index_text import searchable
 from backstory.derive.naming import main_folder
 from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
-from backstory.store import schema
-from backstory.store.intake import rederiving
+from backstory.store import codec, schema
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import turns
+from backstory.store.tables import branches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -152,7 +151,7 @@ class _OfEvents:
         return found
 
     def _unpacked(self, data: bytes | str) -> bytes:
-        return turns.unpack_event(self._db, self._codecs, data)
+        return codec.unpack_event(self._db, self._codecs, data)
 
     def _json(self, data: Any) -> str | None:
         if not isinstance(data, str | bytes):
@@ -242,12 +241,12 @@ class _OfTurns:
         add("current_message", self.current_message, 1)
 
     def is_rewound(self, session_id: Any, uid: Any) -> int | None:
-        """1: not on the way to where the session goes on, or no longer in its log; see rederiving.rewound."""
+        """1: not on the way to where the session goes on, or no longer in its log; see branches.rewound."""
         if not isinstance(session_id, int):
             return None
         if session_id != self._last[0]:
             # Rows come session by session, and each session's turns are looked at as a whole.
-            self._last = (session_id, rederiving.rewound(self._db, session_id))
+            self._last = (session_id, branches.rewound(self._db, session_id))
         return int(uid in self._last[1])
 
     def branch_number(self, session_id: Any, uid: Any) -> int | None:

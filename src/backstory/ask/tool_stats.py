@@ -12,8 +12,7 @@ from msgspec import Struct, field
 
 from backstory.ask.costs import Costs
 from backstory.ask.stats import copies_among, elsewhere_among, members_of, runs_among
-from backstory.store import schema
-from backstory.store.tables import turns
+from backstory.store import codec, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,7 +62,7 @@ def add_calls(
     for session_id, turn_id, data, at, is_error in _rows(db, asked, sorted(root_of)):
         if turn_id in copied or (asked.is_ranged and (at is None or not asked.includes(at))):
             continue
-        name = decoder.decode(turns.unpack_event(db, codecs, data)).call.tool_name
+        name = decoder.decode(codec.unpack_event(db, codecs, data)).call.tool_name
         found = tools.setdefault(name, ToolCalls())
         found.calls += 1
         found.failed += is_error == 1

@@ -9,9 +9,8 @@ from msgspec import structs
 from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import Deed, commands_of, made, succeeded, was_refused
 from backstory.model import AssistantText, Outcome, Relation, ToolCall, ToolResult, event_from_json
-from backstory.store import schema
+from backstory.store import codec, schema
 from backstory.store.schema import fetch
-from backstory.store.tables import turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,7 +97,7 @@ def _deeds(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[DoneDeed
     changed = changed_files(db, session_ids)
     codecs: dict[int, EventCodec] = {}
     for session_id, turn_uid, seq, part, at, data, is_error, result_id in db.execute(_CALLS, (ids,)):
-        event = event_from_json(turns.unpack_event(db, codecs, data))
+        event = event_from_json(codec.unpack_event(db, codecs, data))
         if not isinstance(event, ToolCall):
             continue
         failed = None if is_error is None else bool(is_error)
@@ -119,7 +118,7 @@ def _deeds(db: apsw.Connection, session_ids: Sequence[int]) -> Iterator[DoneDeed
 def output_of(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int | None) -> Output:
     """Return the output of a call; nothing for one without a result."""
     for data, seq, chars in db.execute("select data, seq, char_len from events where id = ?", (event_id,)):
-        event = event_from_json(turns.unpack_event(db, codecs, data))
+        event = event_from_json(codec.unpack_event(db, codecs, data))
         if isinstance(event, ToolResult):
             return Output(event.content, seq if chars > len(event.content) else None)
     return Output()

@@ -14,9 +14,10 @@ from backstory.exchange import merge_logs
 from backstory.exchange.copying import facts, statement
 from backstory.exchange.replicate import EVENTS_AT_ONCE
 from backstory.model import Parts, event_from_json
+from backstory.store import codec
 from backstory.store.intake import coverage
 from backstory.store.schema import CONTENT, fetch
-from backstory.store.tables import event_rows, turns
+from backstory.store.tables import event_rows
 from backstory.store.tables.logs import COPY
 from backstory.store.tables.runs import LOST
 
@@ -141,7 +142,7 @@ def _digest(db: apsw.Connection, schema: str, session_id: int, turn_id: int | No
         (session_id, turn_id, *after, EVENTS_AT_ONCE),
     ):
         for seq, part, at, kind, data in rows:
-            digest.update(repr((parts.of(seq, part), at, kind, turns.unpack_event(db, codecs, data))).encode())
+            digest.update(repr((parts.of(seq, part), at, kind, codec.unpack_event(db, codecs, data))).encode())
         after = rows[-1][0], rows[-1][1]
     return digest.digest()
 
@@ -310,7 +311,7 @@ def copy_events(
             ours = log_ids.get(log_id or 0)
             place = (ours, position, length) if ours is not None else (None, None, None)
             copied.append((seq + shift, parts.of(seq, part), turn_id, at, kind, data, char_len, *place))
-            event = event_from_json(turns.unpack_event(db, codecs, data))
+            event = event_from_json(codec.unpack_event(db, codecs, data))
             scope, text = index_text.searchable(event) or (None, "")
             texts.append((scope, index_text.index_text(text, scope) if scope is not None else ""))
             budget.spend(len(data))

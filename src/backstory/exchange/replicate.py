@@ -16,7 +16,7 @@ from backstory.derive.naming import repository_name
 from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
 from backstory.exchange.copying import copy_rows
 from backstory.model import Parts, Relation, event_from_json
-from backstory.store import schema
+from backstory.store import codec, schema
 from backstory.store.intake import claims, coverage, derived_tables, written
 from backstory.store.schema import fetch, fetch_one
 from backstory.store.tables import compactions, decisions, event_rows, lineage, plan, sessions, turns
@@ -314,7 +314,7 @@ def _copy_events(
         )  # fmt: skip
         texts: list[tuple[int, int, str | None, str]] = []
         for n, row in enumerate(rows):
-            scope, text = index_text.searchable(event_from_json(turns.unpack_event(db, codecs, row[5]))) or (None, "")
+            scope, text = index_text.searchable(event_from_json(codec.unpack_event(db, codecs, row[5]))) or (None, "")
             if scope is not None:
                 texts.append((first_id + n, int(row[0]), scope, index_text.index_text(text, scope)))
         event_rows.index_texts(db, new, texts)

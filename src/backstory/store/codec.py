@@ -362,6 +362,19 @@ def _find(db: apsw.Connection, dictionary_id: int) -> bytes:
     return data
 
 
+def unpack_event(db: apsw.Connection, codecs: dict[int, EventCodec], data: bytes | str) -> bytes:
+    """An event's JSON, with the dictionary that this file keeps for it; ``codecs`` remembers those met."""
+    if isinstance(data, str) or not data.startswith(FRAME_MAGIC):
+        return data.encode() if isinstance(data, str) else data
+    wanted = frame_dictionary(data)
+    # Another program may have packed an event, with any parameters.
+    if not wanted:
+        return unpack_foreign(data)
+    if wanted not in codecs:
+        codecs[wanted] = EventCodec(dictionaries_of(db)(wanted))
+    return codecs[wanted].unpack(data)
+
+
 def dictionary_problems(db: apsw.Connection) -> Iterator[str]:
     """Yield problems of a file's dictionaries."""
     rows = db.execute(

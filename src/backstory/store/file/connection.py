@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.store.file import values
-    from backstory.store.tables import sessions
+    from backstory.store.tables import turns
 else:
-    sessions = lazy_module("backstory.store.tables.sessions")
+    turns = lazy_module("backstory.store.tables.turns")
     values = lazy_module("backstory.store.file.values")
 
 
@@ -306,7 +306,7 @@ def _prepare(db: apsw.Connection) -> None:
     db.create_scalar_function("folded", lambda *title: naming.folded(*title), 1, deterministic=True)
     # SQLite holds the function, so one that held its connection would keep it open for ever.
     itself = weakref.ref(db)
-    db.create_scalar_function("saying", lambda *of: (here := itself()) and sessions.saying(here, *of), 2)
+    db.create_scalar_function("saying", lambda *of: (here := itself()) and turns.saying(here, *of), 2)
     # The timeout comes first: even reading a pragma needs a lock.
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     db.execute(f"pragma foreign_keys = 1; pragma trusted_schema = 0; pragma cache_size = -{CACHE_KIB}")

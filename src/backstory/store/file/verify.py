@@ -13,7 +13,7 @@ from backstory.store import codec, schema
 from backstory.store.file import connection, values
 from backstory.store.intake import coverage
 from backstory.store.schema import fetch
-from backstory.store.tables import logs, sidecars, turns
+from backstory.store.tables import logs, sidecars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -206,7 +206,7 @@ def _events(db: apsw.Connection) -> Iterator[str]:
         for row in rows:
             where = f"event {row.id} (session {row.session_id} @{row.seq})"
             try:
-                event = event_from_json(turns.unpack_event(db, codecs, row.data))
+                event = event_from_json(codec.unpack_event(db, codecs, row.data))
             except (codec.CodecError, ValueError) as refused:
                 yield f"{where}: {refused}"
                 continue

@@ -20,7 +20,6 @@ from backstory.model import AssistantText, Relation, event_from_json
 from backstory.store import codec, schema
 from backstory.store.intake import coverage, written
 from backstory.store.schema import fetch
-from backstory.store.tables import turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -228,7 +227,7 @@ class _Linking:
         ).get
         if said is None:
             return ""
-        event = event_from_json(turns.unpack_event(self._db, self._codecs, said))
+        event = event_from_json(codec.unpack_event(self._db, self._codecs, said))
         return event.text.strip() if isinstance(event, AssistantText) else ""
 
     def _calls(self, turn: _Turn) -> set[str]:
@@ -236,7 +235,7 @@ class _Linking:
         sql = f"session_id = ? and seq between ? and ? and turn_id = ? and kind in {schema.CALLS}"
         where = (turn.session_id, turn.first_seq, turn.last_seq, turn.id)
         found = self._db.execute(f"select data from events where {sql}", where)
-        called = (turns.unpack_event(self._db, self._codecs, data) for (data,) in found)
+        called = (codec.unpack_event(self._db, self._codecs, data) for (data,) in found)
         return {each.call.tool_use_id for each in map(_decoder.decode, called) if each.call.tool_use_id}
 
 

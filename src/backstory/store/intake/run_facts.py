@@ -242,7 +242,7 @@ def _give_inputs(
     if calls:
         turns.forget_context(db, session_id)
     for row in calls:
-        event = event_from_json(turns.unpack_event(db, codecs, row.data))
+        event = event_from_json(codec.unpack_event(db, codecs, row.data))
         given = _input(inputs[row.position])
         if not isinstance(event, ToolCall) or given is None:
             continue

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from backstory import errors
 from backstory.conversation.tree import Point, Tree
-from backstory.store import schema
+from backstory.store import codec, schema
 from backstory.store.schema import fetch, fetch_one
 from backstory.store.tables import event_rows, turns
 
@@ -211,7 +211,7 @@ def _before_open_calls(db: apsw.Connection, session_id: int, turn_id: int, first
     calls = list[tuple[int, str]]()
     answered: dict[str, int] = {}
     for at, data in rows:
-        event = event_from_json(turns.unpack_event(db, codecs, data))
+        event = event_from_json(codec.unpack_event(db, codecs, data))
         if isinstance(event, ToolCall):
             calls.append((at, event.tool_use_id))
         elif isinstance(event, ToolResult):
@@ -470,3 +470,38 @@ def touched(db: apsw.Connection, session_id: int, spans: Sequence[Span]) -> dict
 
 
 # the same elsewhere -----------------------------------------------------------------------------------------
+
+
+def rewound(db: apsw.Connection, session_id: int) -> frozenset[str]:
+    """The uids of a session's turns that a rewind, or another branch, left behind; their records are kept.
+
+    They are not on the way to where the session goes on, or their prompt is in its log no more: that was written anew
+    without it, or cut short before it. Nothing is known of a session without a leaf.
+    """
+    leaf: str | None = db.execute("select leaf_uid from main.sessions where id = ?", (session_id,)).get
+    rows = fetch(
+        db, tuple[str, str | None], "select uid, parent_uid from main.turns where session_id = ?", (session_id,)
+    )
+    parents: dict[str, str | None] = dict(rows)
+    path, uid = set[str](), leaf
+    # A log may name any parent, also one in a circle.
+    while uid is not None and uid not in path:
+        path.add(uid)
+        uid = parents.get(uid)
+    off = parents.keys() - path if leaf in parents else set[str]()
+    gone = fetch(db, tuple[str], _NOT_IN_LOG, (session_id,))
+    return frozenset(off | {uid for (uid,) in gone})
+
+
+_NOT_IN_LOG = """
+select t.uid from main.turns t
+join main.events e on e.session_id = t.session_id and e.seq = t.first_seq and e.turn_id = t.id
+join main.logs l on l.id = e.log_id
+where t.session_id = ? and l.kind = 'file' and (
+  exists (select 1 from main.logs n where n.agent = l.agent and n.native_id = l.native_id and n.kind = 'file'
+    and n.path = l.path and n.generation > l.generation)
+  or exists (select 1 from main.log_places p where p.path = l.path and p.log_id = l.id and p.size < l.read_to
+    and e.position >= p.size and p.path not like '%.zst')
+  or (l.size < l.read_to and e.position >= l.size and l.path not like '%.zst'))
+"""
+"""Turns whose prompt was last written by a log that another generation took the place of, or behind its present end."""

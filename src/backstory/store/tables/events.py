@@ -166,7 +166,7 @@ class _Backwards:
                 (self._session_id, *self._from, TOLD_AT_ONCE),
             ).fetchall()
             for seq, _, of_turn, data in rows:
-                event = event_from_json(turns.unpack_event(self._db, self._codecs, data))
+                event = event_from_json(codec.unpack_event(self._db, self._codecs, data))
                 self._waiting.setdefault(of_turn, []).append((seq, event))
             self._from = (rows[-1][0], rows[-1][1]) if len(rows) == TOLD_AT_ONCE else (0, 0)
         found = [event for seq, event in self._waiting.pop(turn_id, []) if first <= seq <= last]
@@ -177,7 +177,7 @@ def _unpacked(db: apsw.Connection, rows: list[tuple[object, ...]]) -> list[Store
     codecs: dict[int, codec.EventCodec] = {}
     return [
         StoredEvent(
-            event=event_from_json(turns.unpack_event(db, codecs, data)),  # type: ignore[arg-type]
+            event=event_from_json(codec.unpack_event(db, codecs, data)),  # type: ignore[arg-type]
             **dict(zip(_COLUMNS.split(", ")[:-1], row, strict=True)),  # type: ignore[arg-type]
         )
         for *row, data in rows

@@ -171,7 +171,7 @@ def left(db: apsw.Connection, turn_id: int, turn_uid: str, session_id: int, sess
     )
     calls: dict[str, Any] = {}
     for _, data in rows:
-        event = event_from_json(turns.unpack_event(db, codecs, data))
+        event = event_from_json(codec.unpack_event(db, codecs, data))
         if isinstance(event, ToolResult):
             calls.pop(event.tool_use_id, None)
         else:

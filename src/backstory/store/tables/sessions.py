@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -13,7 +13,7 @@ from backstory import errors, ids
 from backstory.derive import naming
 from backstory.derive.naming import repository_name
 from backstory.lazy import lazy_module
-from backstory.model import Relation, ToolCall
+from backstory.model import Relation
 from backstory.store import schema
 from backstory.store.intake import claims, coverage
 from backstory.store.moves import VALUE_CHARS_MAX
@@ -29,16 +29,14 @@ from backstory.store.tables.session_filter import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import apsw
 
-    from backstory.derive import essence
     from backstory.store.intake import append, derived_tables
     from backstory.store.moves import Move, Moves
     from backstory.store.tables import event_rows, logs
 else:
-    essence = lazy_module("backstory.derive.essence")
     append = lazy_module("backstory.store.intake.append")
     derived_tables = lazy_module("backstory.store.intake.derived_tables")
     event_rows = lazy_module("backstory.store.tables.event_rows")
@@ -99,7 +97,7 @@ class Session(Struct, frozen=True, kw_only=True):
     shown: naming.ShownProject | None = None
     """Its project on screens, as the names of all projects were noted."""
     saying: str | None = None
-    """The text for its title where its first prompt says too little; see ``sayings``."""
+    """The text for its title where its first prompt says too little; see ``turns.sayings``."""
 
     @property
     def shown_number(self) -> str | None:
@@ -742,7 +740,7 @@ def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tupl
         (value, CANDIDATES_SHOWN_MAX),
     )
     short = {each: prompt for each, _, name, title, prompt in rows if _says_little(name, title, prompt) and prompt}
-    said = sayings(db, short)
+    said = turns.sayings(db, short)
     return [
         (session_id, uid, naming.title_of(name, title, said.get(session_id) or prompt)[:CALLED_CHARS_MAX])
         for session_id, uid, name, title, prompt in rows
@@ -752,56 +750,6 @@ def _candidates(db: apsw.Connection, condition: str, value: object) -> list[tupl
 # titles ---------------------------------------------------------------------------------------------------------------
 
 
-CALLS_LOOKED_AT = 5
-"""The first calls of a session among which its first file or command is looked for."""
-
-
-def sayings(db: apsw.Connection, short: Mapping[int, str]) -> dict[int, str]:
-    """Return the texts for the titles of sessions whose first prompts, ``short`` by id, say too little.
-
-    That is the first later prompt that says enough; without one the first prompt, with the first file or command of the
-    session behind it.
-    """
-    if not short:
-        return {}
-    found, begun, calls, codecs = dict[int, str](), set[int](), dict[int, tuple[str, str]](), dict[int, Any]()
-    rows = fetch(
-        db, tuple[int, str, str | None, bytes | str | None, int, int], _SAID,
-        (schema.json_list(list(short)), CALLS_LOOKED_AT),
-    )  # fmt: skip
-    # Sorting here is less work than sorting in SQL, where the index has most of them in order.
-    for session_id, folder, prompt, call, *_ in sorted(rows, key=lambda row: (row[3] is not None, row[4:])):
-        if session_id in found or session_id in calls:
-            continue
-        if call is not None:
-            subject = essence.subject(turns.unpack_event(db, codecs, call))
-            calls.update({session_id: (subject, folder)} if subject else {})
-            continue
-        # What is before the first prompt is shown in another session.
-        begun.update([session_id] if prompt == short[session_id] else [])
-        if session_id in begun and naming.says_enough(prompt or ""):
-            found[session_id] = prompt or ""
-    return found | {each: naming.with_subject(short[each], *subject) for each, subject in calls.items()}
-
-
-def saying(db: apsw.Connection, session_id: object, prompt: object) -> object:
-    """Return the same for one session and its first prompt; a prompt that says enough is returned as it is."""
-    text = prompt.decode("utf-8", "replace") if isinstance(prompt, bytes) else prompt
-    if not isinstance(text, str) or not isinstance(session_id, int) or naming.says_enough(text):
-        return prompt
-    return sayings(db, {session_id: text}).get(session_id, text)
-
-
-_SAID = (
-    "select s.id, coalesce(s.cwd, ''), substr(t.prompt, 1, 200), null, t.first_seq, t.id from json_each(?1) j "
-    "cross join main.sessions s on s.id = j.value cross join main.turns t on t.session_id = s.id where t.prompt <> '' "
-    "union all select s.id, coalesce(s.cwd, ''), null, e.data, e.seq, e.part from json_each(?1) j "
-    "cross join main.sessions s on s.id = j.value cross join main.events e on e.id in (select id from main.events "
-    f"where session_id = s.id and kind = '{ToolCall.kind}' order by seq, part limit ?2)"
-)
-"""The prompts of sessions, and their first calls."""
-
-
 def _says_little(name: str | None, title: str | None, prompt: str | None) -> bool:
     return not (name or (title or "").strip() or naming.says_enough(prompt or ""))
 
@@ -809,7 +757,7 @@ def _says_little(name: str | None, title: str | None, prompt: str | None) -> boo
 def _titled_by_sayings(db: apsw.Connection, found: list[Session]) -> list[Session]:
     """The sessions, those whose title would say too little with a text that says more."""
     short = {each.id: each.first_prompt for each in found if _says_little(each.name, each.title, each.first_prompt)}
-    said = sayings(db, {each: prompt for each, prompt in short.items() if prompt})
+    said = turns.sayings(db, {each: prompt for each, prompt in short.items() if prompt})
     return [replace(each, saying=said[each.id]) if each.id in said else each for each in found] if said else found
 
 

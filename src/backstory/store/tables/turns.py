@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from backstory import bounds
-from backstory.model import PARTIAL, Complete, Outcome, Tokens, Turn
+from backstory.derive import naming
+from backstory.lazy import lazy_module
+from backstory.model import PARTIAL, Complete, Outcome, Tokens, ToolCall, Turn
 from backstory.store import codec, schema
 from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     import apsw
 
     from backstory.conversation.tree import Point
+    from backstory.derive import essence
+else:
+    essence = lazy_module("backstory.derive.essence")
 
 TURNS_AT_ONCE = 32
 _COLUMNS = (
@@ -228,19 +233,6 @@ def note_answers(db: apsw.Connection, turn_ids: dict[str, int], answers: dict[st
     )
 
 
-def unpack_event(db: apsw.Connection, codecs: dict[int, codec.EventCodec], data: bytes | str) -> bytes:
-    """An event's JSON, with the dictionary that this file keeps for it; ``codecs`` remembers those met."""
-    if isinstance(data, str) or not data.startswith(codec.FRAME_MAGIC):
-        return data.encode() if isinstance(data, str) else data
-    wanted = codec.frame_dictionary(data)
-    # Another program may have packed an event, with any parameters.
-    if not wanted:
-        return codec.unpack_foreign(data)
-    if wanted not in codecs:
-        codecs[wanted] = codec.EventCodec(codec.dictionaries_of(db)(wanted))
-    return codecs[wanted].unpack(data)
-
-
 def forget_context(db: apsw.Connection, session_id: int) -> None:
     """Forget the size of a session's context: its records are read in another way now."""
     db.execute("update sessions set context_chars = null where id = ? and context_chars is not null", (session_id,))
@@ -337,3 +329,56 @@ def _turn(row: tuple[Any, ...]) -> Turn:
         reasoning=values.pop("reasoning_tokens"),
     )
     return Turn(tokens=tokens, **values)
+
+
+# the titles of sessions ----------------------------------------------------------------------------------------------
+
+
+CALLS_LOOKED_AT = 5
+"""The first calls of a session among which its first file or command is looked for."""
+
+
+def sayings(db: apsw.Connection, short: Mapping[int, str]) -> dict[int, str]:
+    """Return the texts for the titles of sessions whose first prompts, ``short`` by id, say too little.
+
+    That is the first later prompt that says enough; without one the first prompt, with the first file or command of the
+    session behind it.
+    """
+    if not short:
+        return {}
+    found, begun, calls, codecs = dict[int, str](), set[int](), dict[int, tuple[str, str]](), dict[int, Any]()
+    rows = fetch(
+        db, tuple[int, str, str | None, bytes | str | None, int, int], _SAID,
+        (schema.json_list(list(short)), CALLS_LOOKED_AT),
+    )  # fmt: skip
+    # Sorting here is less work than sorting in SQL, where the index has most of them in order.
+    for session_id, folder, prompt, call, *_ in sorted(rows, key=lambda row: (row[3] is not None, row[4:])):
+        if session_id in found or session_id in calls:
+            continue
+        if call is not None:
+            subject = essence.subject(codec.unpack_event(db, codecs, call))
+            calls.update({session_id: (subject, folder)} if subject else {})
+            continue
+        # What is before the first prompt is shown in another session.
+        begun.update([session_id] if prompt == short[session_id] else [])
+        if session_id in begun and naming.says_enough(prompt or ""):
+            found[session_id] = prompt or ""
+    return found | {each: naming.with_subject(short[each], *subject) for each, subject in calls.items()}
+
+
+def saying(db: apsw.Connection, session_id: object, prompt: object) -> object:
+    """Return the same for one session and its first prompt; a prompt that says enough is returned as it is."""
+    text = prompt.decode("utf-8", "replace") if isinstance(prompt, bytes) else prompt
+    if not isinstance(text, str) or not isinstance(session_id, int) or naming.says_enough(text):
+        return prompt
+    return sayings(db, {session_id: text}).get(session_id, text)
+
+
+_SAID = (
+    "select s.id, coalesce(s.cwd, ''), substr(t.prompt, 1, 200), null, t.first_seq, t.id from json_each(?1) j "
+    "cross join main.sessions s on s.id = j.value cross join main.turns t on t.session_id = s.id where t.prompt <> '' "
+    "union all select s.id, coalesce(s.cwd, ''), null, e.data, e.seq, e.part from json_each(?1) j "
+    "cross join main.sessions s on s.id = j.value cross join main.events e on e.id in (select id from main.events "
+    f"where session_id = s.id and kind = '{ToolCall.kind}' order by seq, part limit ?2)"
+)
+"""The prompts of sessions, and their first calls."""

@@ -12,10 +12,9 @@ from backstory.ask.costs import of_turn, price_table
 from backstory.bounds import iso
 from backstory.derive.pricing import UNKNOWN, cost_as_json
 from backstory.errors import AgentUnusable, UnknownAgent
-from backstory.lazy import lazy_module
 from backstory.runs.spool import RUNNING, WAITING, list_spools
 from backstory.store.intake import claims
-from backstory.store.tables import compactions
+from backstory.store.tables import branches, compactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,13 +24,10 @@ if TYPE_CHECKING:
     from backstory.model import Turn
     from backstory.runs.live import LiveRun
     from backstory.store import Session
-    from backstory.store.intake import rederiving
     from backstory.workspace.history.listing import Listing
     from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.located import LocatedSession
 else:
-    rederiving = lazy_module("backstory.store.intake.rederiving")
-
     from backstory.model import Turn
     from backstory.workspace.located import LocatedSession
 
@@ -133,7 +129,7 @@ def _stored_turns(located: LocatedSession, stored: Sequence[Turn]) -> list[Liste
     store, session = located.store, located.session
     removed = {turn.uid: turn.removed for turn in store.tree(session, removed=True)}
     rewound, elsewhere, costs = (
-        store.ask(rederiving.rewound, session.id),
+        store.ask(branches.rewound, session.id),
         store.ask(claims.shown_elsewhere, session.id),
         store.ask(stored_costs.by_turn, stored_costs.price_table(store.prices_file), session.id),
     )
