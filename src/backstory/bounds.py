@@ -56,7 +56,9 @@ def added(*counts: int | None) -> int:
     >>> added(1, None, 2), added(1, LOST), added(INTEGER_MAX, 5) == OVER
     (3, 18446744073709551615, True)
     """
-    total = sum(each or 0 for each in counts)
+    total = 0
+    for each in counts:
+        total += each or 0
     if -INTEGER_MAX <= total <= INTEGER_MAX and LOST not in counts:
         return total
     return LOST if LOST in counts else OVER

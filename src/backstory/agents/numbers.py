@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from backstory import bounds, ids
 
@@ -28,10 +29,14 @@ class Counts(Struct):
     """A part of a record of which every field is a count."""
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
+        for value in astuple(self):
             if value is not None and not (type(value) is int and 0 <= value <= bounds.INTEGER_MAX):
-                setattr(self, name, tokens(value, name))
+                self._keep_what_can_be()
+                return
+
+    def _keep_what_can_be(self) -> None:
+        for name in self.__struct_fields__:
+            setattr(self, name, tokens(getattr(self, name), name))
 
 
 def count(value: object, name: str) -> int | None:
@@ -65,7 +70,7 @@ def amount(value: object, name: str) -> float | None:
 
 def time_ms(value: Any) -> int | None:
     """A time as an agent writes it, in ms since 1970."""
-    at = ids.parse_time_ms(value if isinstance(value, str | int | float) else None)
+    at = ids.parse_time_ms(value if isinstance(value, (str, int, float)) else None)
     if at is None and ids.is_out_of_range(value):
         _note(TIME)
     return at

@@ -37,6 +37,7 @@ _PLAIN_HEADER = lazy_regex(
 """Its lines that say nothing to a person: the command went well."""
 _TRAILER = lazy_regex(r"\s*<shellId: \S+ completed with exit code 0>\s*\Z")
 """Lines that some agents put behind the output of a command that went well."""
+_TRAILER_SIGN = "<shellId: "
 _TRAILER_CHARS_MAX = 200
 _SPILLED = lazy_regex(r"<persisted-output>\n(Output too large[^\n]*)\n+(?:Preview[^\n]*\n)?([^\n]*)")
 """The text for an output that was put into a file of its own: its path, and its beginning."""
@@ -124,7 +125,8 @@ def without_wrapping(content: str) -> str:
         content = content.removeprefix(_ERROR_MARKS[0]).rstrip().removesuffix(_ERROR_MARKS[1])
     if spilled := _SPILLED.match(content):
         return "\n".join(spilled.groups())
-    found = _TRAILER.search(content, max(len(content) - _TRAILER_CHARS_MAX, 0))
+    end = max(len(content) - _TRAILER_CHARS_MAX, 0)
+    found = _TRAILER.search(content, end) if content.find(_TRAILER_SIGN, end) >= 0 else None
     return content[: found.start()] if found else content
 
 
@@ -154,15 +156,23 @@ def _rule(tool_name: str, tool: str) -> str:
 
 
 def _first_and_last(content: str) -> str:
-    lines = lines_of(content)
-    if len(lines) <= 2:
+    newlines = content.count("\n")
+    if newlines < 2:
         return content
-    last = next((line for line in reversed(lines) if line.strip(_BLANKS)), "")
-    return f"{lines[0]}\n  ({len(lines)} lines)\n{last}"
+    first, last = content[: content.index("\n")], content[content.rindex("\n") + 1 :]
+    return "\n".join((first.removesuffix("\r"), f"  ({newlines + 1} lines)", last))
 
 
 def _last_two(content: str) -> str:
-    return "\n".join([line for line in lines_of(content) if line.strip(_BLANKS)][-2:])
+    # From the end, so that an output of many lines is not taken apart for two.
+    kept, end = list[str](), len(content)
+    while end >= 0 and len(kept) < 2:
+        start = content.rfind("\n", 0, end) + 1
+        line = content[start:end]
+        if line.strip(_BLANKS):
+            kept.append(line.removesuffix("\r"))
+        end = start - 1
+    return "\n".join(reversed(kept))
 
 
 def _first_three(content: str) -> str:

@@ -71,6 +71,8 @@ def resolve_touches(call: ToolCall, result: ToolResult, cwd: str | None = None) 
         claimed = _survivors(call, claimed, result)
     elif result.is_error:
         return []
+    if not claimed:
+        return []
     action = _said_action(result.content)
     found = (_as_said(each.touch, action) for each in claimed)
     return list(dict.fromkeys(found))

@@ -94,8 +94,13 @@ def signed_words(text: str) -> list[str]:
     """
     if "++" not in text and "#" not in text:
         return []
-    found = (f"{text[sign.start() - 1]}{_SIGN_WORDS[sign.group()]}" for sign in _SIGN.finditer(text))
-    return list(islice(dict.fromkeys(found), IDENTIFIERS_MAX))
+    found = [
+        (name.start(), f"{text[name.start() - 1]}{word}")
+        for sign, (names, word) in _SIGNS.items()
+        if sign in text
+        for name in names.finditer(text)
+    ]
+    return list(islice(dict.fromkeys(word for _, word in sorted(found)), IDENTIFIERS_MAX))
 
 
 def _all_parts(text: str) -> list[str]:
@@ -139,7 +144,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def _result_text(result: model.ToolResult) -> str:
-    if result.tool in (model.Tool.READ, model.Tool.EDIT):
+    if result.tool in (model.Tool.READ, model.Tool.EDIT) and ("→" in result.content or "\t" in result.content):
         # A number before every line would come between the words of a phrase.
         return _LINE_NUMBER.sub("\n", "\n" + result.content)[1:]
     return result.content
@@ -152,9 +157,11 @@ _IDENTIFIER = lazy_regex(rb"[A-Z]*+[a-z0-9]++[A-Z]|[A-Z]{2,}+[a-z]{2}")
 _WORDS_ONLY = bytes(code if code < 128 and chr(code).isalnum() else 32 for code in range(256))
 _BELOW_CJK = bytes(code for code in range(256) if not 0xE3 <= code <= 0xF0)
 """The bytes to remove from UTF-8 to keep the first bytes of CJK characters, and of some others."""
-# Each way begins with the sign, which is rare, and then looks back for one letter.
-_SIGN = lazy_regex(r"\+\+(?<=[A-Za-z]\+\+)(?<![A-Za-z0-9]{2}\+\+)(?!\+)|#(?<=[A-Za-z]#)(?<![A-Za-z0-9]{2}#)(?![\w#])")
-_SIGN_WORDS = {"++": "plusplus", "#": "sharp"}
+# Each begins with its sign, to which the search skips, and then looks back for one letter. One for both could not skip.
+_SIGNS = {
+    "++": (lazy_regex(r"\+\+(?<=[A-Za-z]\+\+)(?<![A-Za-z0-9]{2}\+\+)(?!\+)"), "plusplus"),
+    "#": (lazy_regex(r"#(?<=[A-Za-z]#)(?<![A-Za-z0-9]{2}#)(?![\w#])"), "sharp"),
+}
 _PART = lazy_regex(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
 
 

@@ -190,7 +190,7 @@ class Slicer:
             self._content.count(line.start, line.stop, line.seq)
         self._at += len(block)
         self._taken += len(block)
-        self._tail = (self._tail + block)[-logs.TAIL_BYTES :]
+        self._tail = (self._tail + block[-logs.TAIL_BYTES :])[-logs.TAIL_BYTES :]
 
     def _parse(self, line: NumberedLine) -> None:
         record = self._content.take(self._records, line.content, line.seq, line.start)
