@@ -13,7 +13,7 @@ import msgspec
 from backstory import agents
 from backstory.derive.essence import essence, exit_line
 from backstory.errors import StoreDamaged
-from backstory.ingest.record_source import record_source
+from backstory.lazy import lazy_module
 from backstory.model import OWN_PARTS_FROM, Event, Hook, LogIdentity, Tool, ToolCall, ToolResult, encoded
 from backstory.store.tables import sidecars
 from backstory.store.tables.logs import API, JSON, STREAM
@@ -21,7 +21,11 @@ from backstory.store.tables.logs import API, JSON, STREAM
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from backstory.ingest import record_source
     from backstory.store import Log, Store, StoredEvent
+else:
+    # Mostly a compact form is enough.
+    record_source = lazy_module("backstory.ingest.record_source")
 
 EDITS = (Tool.EDIT, Tool.WRITE)
 AHEAD_BYTES = 1 << 20
@@ -52,7 +56,7 @@ class FullForms:
             if not record or log is None:
                 return stored.event
             # By a reader that has seen nothing else.
-            source = record_source(log.source_kind, log.agent, LogIdentity(native_id=log.native_id))
+            source = record_source.record_source(log.source_kind, log.agent, LogIdentity(native_id=log.native_id))
             parsed = reversed(source.read(record, stored.seq).events)
             self._events = where, log, {(part, event.kind): event for part, event in parsed}
         _, log, events = self._events

@@ -13,7 +13,6 @@ from backstory.bounds import short
 from backstory.cli import output
 from backstory.cli.options import find, json_option, one_session, session_option, sessions_starting, store_option
 from backstory.cli.output import flowing_facts, page_columns
-from backstory.cli.views import record_view
 from backstory.cli.views.call_view import ShownResult
 from backstory.cli.views.event_view import end_line, event_lines, turn_line, unknown_line
 from backstory.cli.views.moments import METER_LEAST, meter_words, origin_mark, stretch
@@ -22,18 +21,19 @@ from backstory.conversation.pairing import results_below_calls, with_answers, wi
 from backstory.derive.naming import NO_PROMPT, short_model
 from backstory.errors import TurnNotFound
 from backstory.ids import may_be_written, session_keys
+from backstory.lazy import lazy_module
 from backstory.model import Relation
 from backstory.workspace.history import entries, sessions
 from backstory.workspace.history import transcript as turns
 from backstory.workspace.history.entries import SessionEntry
 from backstory.workspace.history.sessions import is_resumable
 from backstory.workspace.history.targets import RECORD, SEQ_MAX, resolve_target
-from backstory.workspace.runs.running import live_meter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from backstory.cli.app import App
+    from backstory.cli.views import record_view
     from backstory.model import Event, ToolCall
     from backstory.runs.live import LiveRun
     from backstory.store import Session
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.history.transcript import ListedTurn, ShownSummary, Transcript
     from backstory.workspace.located import LocatedSession
+    from backstory.workspace.runs import running
+else:
+    record_view = lazy_module("backstory.cli.views.record_view")
+    running = lazy_module("backstory.workspace.runs.running")
 
 
 TIMED_MS_LEAST = 1000
@@ -296,7 +300,7 @@ def _live_lines(
 ) -> Iterator[str]:
     """A turn of a live run."""
     yield from ("", turn_line(listed, app.workspace.now()))
-    live = live_meter(app.workspace, found.store, found.session, run.run.agent, run.run.model, "")
+    live = running.live_meter(app.workspace, found.store, found.session, run.run.agent, run.run.model, "")
     unknown, folder = 0, found.session.said_folder or run.run.cwd
     events: Iterator[Event] = run.events() if live is None else live.counting(run.events())
     if not full:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.conversation.context import chars_at_least
-from backstory.conversation.tree import Point
+from backstory.lazy import lazy_module
 from backstory.model import Event, TurnWithEvents, UserMessage, event_from_json
 from backstory.store import codec, schema
 from backstory.store.tables import branches, turns
@@ -16,6 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import apsw
+
+    from backstory.conversation import context
+    from backstory.conversation.tree import Point
+else:
+    context = lazy_module("backstory.conversation.context")
 
 TOLD_AT_ONCE = 400
 
@@ -124,7 +128,7 @@ def context_turns(
         events = backwards.of_turn(turn_id, after_seq + 1 if is_rest else turn.first_seq, cut)
         if is_rest and not events:
             break
-        room -= len(turn.prompt) + sum(map(chars_at_least, events))
+        room -= len(turn.prompt) + sum(map(context.chars_at_least, events))
         if cut < turn.last_seq:
             # Seen from a branch that leaves it here, the turn had not ended.
             turn.outcome, turn.last_seq = None, cut

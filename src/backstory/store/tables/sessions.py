@@ -756,8 +756,12 @@ def _says_little(name: str | None, title: str | None, prompt: str | None) -> boo
 
 def _titled_by_sayings(db: apsw.Connection, found: list[Session]) -> list[Session]:
     """The sessions, those whose title would say too little with a text that says more."""
-    short = {each.id: each.first_prompt for each in found if _says_little(each.name, each.title, each.first_prompt)}
-    said = turns.sayings(db, {each: prompt for each, prompt in short.items() if prompt})
+    short = {
+        each.id: each.first_prompt
+        for each in found
+        if each.first_prompt and _says_little(each.name, each.title, each.first_prompt)
+    }
+    said = turns.sayings(db, short) if short else {}
     return [replace(each, saying=said[each.id]) if each.id in said else each for each in found] if said else found
 
 

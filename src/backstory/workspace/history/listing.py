@@ -14,11 +14,8 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from backstory.ask import costs as stored_costs
-from backstory.ask.costs import of_turn, price_table
 from backstory.errors import BackstoryError, StoreNotFound
 from backstory.lazy import lazy_module
-from backstory.runs.spool import RUNNING, SPOOLS, file_size, list_spools, running_runs
 from backstory.store.tables import session_filter, turns
 from backstory.store.tables import sessions as stored_sessions
 from backstory.store.tables.sessions import Part, Position
@@ -33,22 +30,28 @@ from backstory.workspace.history.sessions import (
     SessionPage,
     listed,
 )
-from backstory.workspace.runs.running import with_runs
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from backstory.ask import cost_bounds, scoped
+    from backstory.ask import costs as stored_costs
+    from backstory.runs import spool as spools
     from backstory.runs.spool import Run
     from backstory.store import Session, Store
     from backstory.store.tables.session_filter import ListFilter, Selection
     from backstory.store.tables.sessions import Sort
     from backstory.workspace.place import Place
+    from backstory.workspace.runs import running as run_turns
 
     _Place = tuple[Store, Session]
 else:
+    # A search takes no more than labels from here.
     cost_bounds = lazy_module("backstory.ask.cost_bounds")
+    run_turns = lazy_module("backstory.workspace.runs.running")
     scoped = lazy_module("backstory.ask.scoped")
+    spools = lazy_module("backstory.runs.spool")
+    stored_costs = lazy_module("backstory.ask.costs")
 
 F = TypeVar("F", bound="Selection")
 
@@ -211,7 +214,7 @@ class Listing:
         store, better = stores[number], stores[:number]
         limit = -1 if most is None else most
         by_cost = page.sort == "cost"
-        bounds = store.ask(cost_bounds.beside_keys, price_table(store.prices_file)) if by_cost else None
+        bounds = store.ask(cost_bounds.beside_keys, stored_costs.price_table(store.prices_file)) if by_cost else None
         at, backwards = _at_in(number, stores, page.cursor), page.before is not None
         while True:
             part = Part(sort=page.sort, bounds=bounds, at=at, backwards=backwards, limit=limit)
@@ -248,13 +251,13 @@ class Listing:
 
     def run_stamps(self) -> Iterator[tuple[Hashable, ...]]:
         """Yield, of every run that is not stored yet, what differs after it changed."""
-        for spool in list_spools(self._place.home / SPOOLS):
-            sizes = (file_size(each) for each in (spool.stdout, spool.stderr, spool.messages))
+        for spool in spools.list_spools(self._place.home / spools.SPOOLS):
+            sizes = (spools.file_size(each) for each in (spool.stdout, spool.stderr, spool.messages))
             yield spool.folder.name, spool.is_alive, *sizes
 
     def _running(self) -> dict[str, list[Run]]:
         running: dict[str, list[Run]] = {}
-        for _, run in running_runs(self._place.home):
+        for _, run in spools.running_runs(self._place.home):
             running.setdefault(run.session_uid, []).append(run)
         return running
 
@@ -286,7 +289,7 @@ class Listing:
         labels = _labels(stores, by_uid)
         return tuple(
             listed(
-                with_runs(session, unstored.get(session.uid, ())),
+                run_turns.with_runs(session, unstored.get(session.uid, ())),
                 costs[id(store)][session.id],
                 lasts[id(store)].get(session.id),
                 label=labels.get(session.uid) or session.shown_number or session.uid,
@@ -310,8 +313,8 @@ def resolved(place: Place, store: Store, wanted: F, *, is_of_events: bool = Fals
     tool = None if is_of_events else wanted.tool
     if not (wanted.in_project or wanted.status or tool):
         return wanted
-    running = {run.session_uid for _, run in running_runs(place.home)} if wanted.status else set()
-    is_running = wanted.status == RUNNING
+    running = {run.session_uid for _, run in spools.running_runs(place.home)} if wanted.status else set()
+    is_running = wanted.status == spools.RUNNING
     chosen = [] if wanted.uids is None else [{*wanted.uids}]
     if is_running:
         chosen.append(running)
@@ -384,7 +387,8 @@ def _with_costs(stores: Sequence[Store], found: Sequence[_Found]) -> list[_Found
         if each.at.value is not None:
             asked.setdefault(each.number, []).append(each.session.id)
     costs = {
-        n: stores[n].ask(stored_costs.by_session, price_table(stores[n].prices_file), ids) for n, ids in asked.items()
+        n: stores[n].ask(stored_costs.by_session, stored_costs.price_table(stores[n].prices_file), ids)
+        for n, ids in asked.items()
     }
     return [
         each
@@ -418,9 +422,9 @@ def _counts(store: Store, wanted: ListFilter) -> dict[str | None, int]:
 
 
 def _last_turns(store: Store, found: list[Session]) -> dict[int, LastTurn]:
-    table = price_table(store.prices_file)
+    table = stored_costs.price_table(store.prices_file)
     return {
-        each: LastTurn(turn.duration_ms, of_turn(turn, table))
+        each: LastTurn(turn.duration_ms, stored_costs.of_turn(turn, table))
         for each, turn in store.ask(turns.newest_of, [each.id for each in found]).items()
     }
 

@@ -9,23 +9,24 @@ from msgspec import Meta, Struct
 
 from backstory.bounds import INTEGER_MAX, iso
 from backstory.derive.naming import main_folder
-from backstory.derive.pricing import UNKNOWN, cost_as_json
 from backstory.errors import BackstoryError, CursorUnknown, UnknownValue
 from backstory.ids import session_keys
 from backstory.lazy import lazy_module, lazy_regex
 from backstory.store.tables.session_filter import ListFilter
 from backstory.store.tables.sessions import Position, Sort
-from backstory.workspace.runs.running import meter_of
 
 if TYPE_CHECKING:
     import base64
     from collections.abc import Sequence
 
+    from backstory.derive import pricing
     from backstory.derive.pricing import Cost
     from backstory.store import Session
+    from backstory.workspace.runs import running
     from backstory.workspace.runs.running import Meter
 else:
-    base64 = lazy_module("base64")
+    pricing = lazy_module("backstory.derive.pricing")
+    base64, running = lazy_module("base64"), lazy_module("backstory.workspace.runs.running")
 
 UID_SHOWN = 12
 """The most letters of a uid that are shown where no other session's begins with them."""
@@ -229,8 +230,8 @@ def listed(
         partial_tokens=session.partial_tokens,
         cost=cost,
         last_duration_ms=None if last is None else last.duration_ms,
-        last_cost=UNKNOWN if last is None else last.cost,
-        meter=meter_of(session),
+        last_cost=pricing.UNKNOWN if last is None else last.cost,
+        meter=running.meter_of(session),
         native_id=session.native_id,
         parent_uid=session.parent_uid,
         relation=session.relation,
@@ -267,7 +268,7 @@ def as_json(session: ListedSession) -> dict[str, Any]:
         "duration_ms": session.duration_ms,
         "total_tokens": session.tokens,
         "turns_with_partial_tokens": session.partial_tokens,
-        **cost_as_json(session.cost),
+        **pricing.cost_as_json(session.cost),
         "last_duration_ms": session.last_duration_ms,
         "last_cost_usd": session.last_cost.usd,
         "context_used": None if session.meter is None else session.meter.used,
