@@ -22,10 +22,25 @@ def test_what_a_person_removed_was_not_done(tmp_path: Path) -> None:
     with open_store(tmp_path / "s.bks") as store:
         session = store.create_session("one")
         store.append_events(session, [UserMessage(content="commit it"), call, result])
-        turns, deeds = store.ask(work.of_session, session.id)
-        assert [each.prompt for each in turns] == ["commit it"]
-        assert [(each.kind, each.text, each.ok) for each in deeds] == [(DeedKind.COMMIT, "git commit -qm x", True)]
+        done = store.ask(work.of_sessions, [session.id])[session.id]
+        assert [each.prompt for each in done.turns] == ["commit it"]
+        assert [(each.kind, each.text, each.ok) for each in done.deeds] == [(DeedKind.COMMIT, "git commit -qm x", True)]
     with closing(apsw.Connection(str(tmp_path / "s.bks"))) as db:
         db.execute("update turns set removed = 1")
     with open_store(tmp_path / "s.bks") as store:
-        assert store.ask(work.of_session, 1) == ([], [])
+        done = store.ask(work.of_sessions, [1])[1]
+        assert (done.turns, done.deeds) == ([], [])
+
+
+def test_the_work_of_several_sessions_is_that_of_each(tmp_path: Path) -> None:
+    with open_store(tmp_path / "s.bks") as store:
+        for name, command in (("one", "git commit -qm x"), ("two", "git push"), ("three", "")):
+            call = ToolCall(tool_use_id="c1", tool_name="Bash", tool="SHELL", input={"command": command})
+            result = ToolResult(tool_use_id="c1", tool_name="Bash", tool="SHELL", content="[main 1a2b3c4] x")
+            said = [UserMessage(content=name), *([call, result] if command else [])]
+            store.append_events(store.create_session(name), said)
+        sessions = [each.id for each in store.sessions()]
+        together = store.ask(work.of_sessions, sessions)
+        alone = [store.ask(work.of_sessions, [each])[each] for each in sessions]
+    assert [together[each] for each in sessions] == alone
+    assert [[each.prompt for each in done.turns] for done in alone] == [["three"], ["two"], ["one"]]

@@ -63,7 +63,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 def of_session(db: apsw.Connection, session_id: int) -> tuple[list[WorkTurn], list[Attempt]]:
     """A session's turns, and what was tried in it and, behind that, by its subagents; each in order."""
-    ids = [session_id, *work.below(db, session_id)]
+    ids = [session_id, *work.below(db, [session_id]).get(session_id, [])]
     return work.turns_of(db, session_id), list(_attempts(db, ids))
 
 

@@ -10,14 +10,16 @@ from backstory.derive.check_programs import DeedKind
 from backstory.derive.deeds import Deed, commands_of, made, succeeded, was_refused
 from backstory.model import AssistantText, Outcome, Relation, ToolCall, ToolResult, event_from_json
 from backstory.store import codec, schema
-from backstory.store.schema import fetch
+from backstory.store.intake import coverage, derived_tables
+from backstory.store.schema import fetch, fetch_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import apsw
 
     from backstory.store.codec import EventCodec
+    from backstory.store.intake.derived_tables import StoredRef
 
 
 class WorkTurn(NamedTuple):
@@ -64,24 +66,54 @@ class Output(NamedTuple):
     cut: int | None = None
 
 
-def of_session(db: apsw.Connection, session_id: int) -> tuple[list[WorkTurn], list[DoneDeed]]:
-    """A session's turns, and what was done in it and by its subagents, in order; without what a person removed."""
-    subagents = below(db, session_id)
-    deeds = list(_deeds(db, [session_id, *subagents]))
-    if subagents:
-        # Records of several sessions are in order by their times only.
-        deeds.sort(key=lambda each: each.at or 0)
-    return turns_of(db, session_id), deeds
+class StoredWork(NamedTuple):
+    """The work of a session: its turns, what was done in it and by its subagents, and what it named; in order.
+
+    ``is_covered``: whether what is derived is known of it.
+    """
+
+    turns: list[WorkTurn]
+    deeds: list[DoneDeed]
+    refs: list[StoredRef]
+    is_covered: bool
+
+
+def of_sessions(db: apsw.Connection, session_ids: Sequence[int]) -> dict[int, StoredWork]:
+    """The work of each of these sessions, without what a person removed."""
+    subagents = below(db, session_ids)
+    members = {each: sorted([each, *subagents.get(each, [])]) for each in session_ids}
+    deeds = _by_session(_deeds(db, sorted({member for each in members.values() for member in each})))
+    turns, refs = _turns(db, session_ids), derived_tables.refs_of(db, session_ids)
+    uncovered, found = coverage.uncovered_ids(db, session_ids), dict[int, StoredWork]()
+    for each in session_ids:
+        done = [deed for member in members[each] for deed in deeds.get(member, ())]
+        if len(members[each]) > 1:
+            # Records of several sessions are in order by their times only.
+            done.sort(key=lambda deed: deed.at or 0)
+        found[each] = StoredWork(turns.get(each, []), done, refs.get(each, []), each not in uncovered)
+    return found
 
 
 def turns_of(db: apsw.Connection, session_id: int) -> list[WorkTurn]:
     """A session's own turns, in order; without those of branches that a person removed."""
-    return fetch(db, WorkTurn, _TURNS, (session_id,))
+    return _turns(db, [session_id]).get(session_id, [])
 
 
-def below(db: apsw.Connection, session_id: int) -> list[int]:
-    """The sessions of a session's subagents, and of theirs."""
-    return [each for (each,) in fetch(db, tuple[int], _BELOW, (session_id,))]
+def below(db: apsw.Connection, session_ids: Sequence[int]) -> dict[int, list[int]]:
+    """The sessions of each session's subagents, and of theirs; without sessions that have none."""
+    found = fetch_by(db, tuple[int], _BELOW, (schema.json_list(session_ids),))
+    return {root: [each for (each,) in below] for root, below in found.items()}
+
+
+def _turns(db: apsw.Connection, session_ids: Sequence[int]) -> dict[int, list[WorkTurn]]:
+    return fetch_by(db, WorkTurn, _TURNS, (schema.json_list(session_ids),))
+
+
+def _by_session(deeds: Iterable[DoneDeed]) -> dict[int, list[DoneDeed]]:
+    found: dict[int, list[DoneDeed]] = {}
+    for each in deeds:
+        found.setdefault(each.session_id, []).append(each)
+    return found
 
 
 def changed_files(db: apsw.Connection, session_ids: Sequence[int]) -> dict[tuple[int, int, int], list[str]]:
@@ -125,18 +157,21 @@ def output_of(db: apsw.Connection, codecs: dict[int, EventCodec], event_id: int 
 
 
 _BELOW = f"""
-with recursive below(id) as (
-  select id from sessions where relation = '{Relation.SUBAGENT}' and parent_id = ?
-  union select s.id from sessions s join below b on s.parent_id = b.id where s.relation = '{Relation.SUBAGENT}'
+with recursive below(root, id) as (
+  select parent_id, id from sessions
+  where relation = '{Relation.SUBAGENT}' and parent_id in (select value from json_each(?))
+  union select b.root, s.id from sessions s join below b on s.parent_id = b.id where s.relation = '{Relation.SUBAGENT}'
 )
-select id from below
+select root, id from below
 """
 _TURNS = f"""
-select t.uid, t.first_seq, t.prompt, t.started, t.outcome, coalesce(x.answer, ''), iif(t.outcome is not null, null, (
+select t.session_id, t.uid, t.first_seq, t.prompt, t.started, t.outcome, coalesce(x.answer, ''), iif(
+  t.outcome is not null, null, (
   select e.kind from events e where e.session_id = t.session_id and e.turn_id = t.id
   and e.seq between t.first_seq and t.last_seq and e.kind in {schema.CONTENT} order by e.seq desc, e.part desc limit 1))
 from turns t left join turn_texts x on x.turn_id = t.id
-where t.removed is null and t.session_id = ? order by t.first_seq, t.id
+where t.removed is null and t.session_id in (select value from json_each(?))
+order by t.session_id, t.first_seq, t.id
 """
 _CALLS = f"""
 select e.session_id, t.uid, e.seq, e.part, e.at, e.data, c.is_error, c.result_id

@@ -336,15 +336,18 @@ def findings_in(text: str, *, people: bool = True) -> Iterator[FoundSecret]:
 
 
 def _findings_in(text: str, *, people: bool) -> Iterator[FoundSecret]:
-    lowered = _lowered(text)
     if len(text) >= TOKEN_CHARS_MIN:
         yield from private_keys_in(text)
         yield from tokens_in(text)
-    if _TELLS.search(text) is not None:
-        yield from placed_in(text, lowered)
-        yield from named_in(text, lowered)
-    if people and ("/" in text or "\\" in text or "%" in text):
-        yield from users_in(text, lowered)
+    tells = _TELLS.search(text) is not None
+    has_paths = people and ("/" in text or "\\" in text or "%" in text)
+    if tells or has_paths:
+        lowered = _lowered(text)
+        if tells:
+            yield from placed_in(text, lowered)
+            yield from named_in(text, lowered)
+        if has_paths:
+            yield from users_in(text, lowered)
 
 
 def _lowered(text: str) -> str:

@@ -8,6 +8,7 @@ as ``[github-token-1]``. What is masked already stays as it is, and JSON stays J
 from __future__ import annotations
 
 import binascii
+import operator
 import re
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ _ENDS = lazy_regex(r"""\Z|[\s"'`,;|)\]}>]|/(?!home/|users/|var/|export/|mnt/|sys
 """Characters that may follow a secret without beginning another one."""
 _OPTION = lazy_regex(r"--?[A-Za-z][\w.-]*")
 _UNSAFE = lazy_regex(r"[^A-Za-z0-9_.~-]")
+_WITHOUT_TEXT = frozenset({type(None), bool, int, float})
 _SEPARATORS = {ord(sign): None for sign in "-_. "}
 HEADS_SOUGHT_MAX = 24
 """The most beginnings that are sought one by one, which is faster than to look at each place of a text."""
@@ -75,14 +77,14 @@ class Redactor:
         """The text with its secrets masked."""
         if len(text) < KNOWN_CHARS_MIN:
             return text
-        if hash(text) in self._shapeless and not any(self._known_in(text)):
+        if hash(text) in self._shapeless and not (self._known and any(self._known_in(text))):
             return text
         is_whole = False
         for _ in range(ROUNDS_MAX):
             shaped = [] if is_whole else list(findings_in(text, people=self._people))
             if not (shaped or is_whole) and len(self._shapeless) < SHAPELESS_MAX:
                 self._shapeless.add(hash(text))
-            found = _apart([*shaped, *self._known_in(text)])
+            found = _apart([*shaped, *self._known_in(text)]) if shaped or self._known else shaped
             if not found:
                 break
             known = len(self._known)
@@ -123,16 +125,27 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Struct):
-            fields = {name: self._value(getattr(value, name), depth + 1) for name in value.__struct_fields__}
-            return msgspec.structs.replace(value, **fields)
+            return self._struct(value, depth)
         if not isinstance(value, dict | list | tuple):
             return value
         if depth > DEPTH_MAX:
             return msgspec.json.decode(self.text(msgspec.json.encode(value).decode()))
         if isinstance(value, dict):
             return self._dict(value, depth)
+        items = list(self._items(value, depth))
+        if isinstance(value, tuple) and all(map(operator.is_, items, value)):
+            return value
         # A NamedTuple takes its items apart.
-        return getattr(type(value), "_make", type(value))(self._items(value, depth))
+        return getattr(type(value), "_make", type(value))(items)
+
+    def _struct(self, value: Struct, depth: int) -> Struct:
+        """A Struct with its secrets masked; itself where it has none."""
+        masked = dict[str, Any]()
+        for name in value.__struct_fields__:
+            field = getattr(value, name)
+            if field.__class__ not in _WITHOUT_TEXT and (shown := self._value(field, depth + 1)) is not field:
+                masked[name] = shown
+        return msgspec.structs.replace(value, **masked) if masked else value
 
     def _dict(self, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
         if len(value) == 1 and (masked_bytes := self._base64(value)) is not None:

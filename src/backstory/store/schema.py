@@ -141,6 +141,15 @@ def fetch(db: apsw.Connection, shape: type[R], sql: str, values: Sequence[Any] =
     return _shaped(shape, db.execute(sql, values).fetchall())
 
 
+def fetch_by(db: apsw.Connection, shape: type[R], sql: str, values: Sequence[Any] = ()) -> dict[int, list[R]]:
+    """The rows of a statement by their first column, an id; what is behind that in this shape."""
+    rows: list[Any] = db.execute(sql, values).fetchall()
+    found: dict[int, list[R]] = {}
+    for (key, *_), each in zip(rows, _shaped(shape, [row[1:] for row in rows]), strict=True):
+        found.setdefault(key, []).append(each)
+    return found
+
+
 def fetch_one(db: apsw.Connection, shape: type[R], sql: str, values: Sequence[Any] = ()) -> R | None:
     """The first row of a statement in this shape; None when there is none."""
     row = db.execute(sql, values).fetchone()

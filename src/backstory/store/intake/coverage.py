@@ -17,6 +17,8 @@ from msgspec import Struct
 from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import apsw
 
 RULE, OUTDATED = "index_rule", "index_outdated"
@@ -152,11 +154,14 @@ def uncovered(db: apsw.Connection, rule: IndexRule) -> int:
     return sum(count for repository, project, count in rows if not rule.covers(repository, project))
 
 
-def uncovered_ids(db: apsw.Connection) -> set[int]:
-    """The sessions that the store's rule does not cover."""
+def uncovered_ids(db: apsw.Connection, session_ids: Iterable[int] | None = None) -> set[int]:
+    """The sessions, all or of these, that the store's rule does not cover."""
     rule = rule_of(db)
-    every = fetch(db, tuple[int], "select id from sessions") if rule.repositories else []
-    return {each for (each,) in every if not _is_covered(db, rule, each)}
+    if not rule.repositories:
+        return set()
+    if session_ids is None:
+        session_ids = (each for (each,) in fetch(db, tuple[int], "select id from sessions"))
+    return {each for each in session_ids if not _is_covered(db, rule, each)}
 
 
 def settle(db: apsw.Connection, session_id: int, *, was_covered: bool) -> None:

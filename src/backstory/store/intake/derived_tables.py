@@ -13,10 +13,10 @@ from msgspec import Struct
 from backstory.lazy import lazy_regex
 from backstory.store import schema
 from backstory.store.intake import coverage
-from backstory.store.schema import fetch
+from backstory.store.schema import fetch, fetch_by
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import apsw
 
@@ -75,14 +75,14 @@ class StoredRef(Struct, frozen=True):
     """Its time, in ms since 1970."""
 
 
-def refs_of(db: apsw.Connection, session_id: int) -> list[StoredRef]:
-    """Return the refs of a session, in the order of its first records."""
-    return fetch(
+def refs_of(db: apsw.Connection, session_ids: Sequence[int]) -> dict[int, list[StoredRef]]:
+    """Return the refs of each session that has any, in the order of its first records."""
+    return fetch_by(
         db,
         StoredRef,
-        "select ref_type, ref_value, host, repository, seq, turn_id, created_at from session_refs where session_id = ? "
-        "order by seq, id",
-        (session_id,),
+        "select session_id, ref_type, ref_value, host, repository, seq, turn_id, created_at from session_refs "
+        "where session_id in (select value from json_each(?)) order by session_id, seq, id",
+        (schema.json_list(session_ids),),
     )
 
 

@@ -99,7 +99,7 @@ def _session(transcript: Transcript) -> SharedSession:
     numbers = located.store.ask(stored_turns.numbers, located.session.id)
     refs = [
         each
-        for each in located.store.ask(derived_tables.refs_of, located.session.id)
+        for each in located.store.ask(derived_tables.refs_of, [located.session.id]).get(located.session.id, [])
         if numbers.get(each.turn_id or 0, 1) in turns
     ]
     return SharedSession(
