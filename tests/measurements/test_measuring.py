@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import homes, peers, profiles
+from bench import growth, homes, peers, profiles
 from bench.measuring import Command, Failed, Quiet, Spent, Turns, in_turn, peak_mb, spend
 from bench.plan import Machine, earlier
 
@@ -102,3 +102,12 @@ def test_a_revision_that_git_does_not_have_says_so(tmp_path: Path) -> None:
     before = earlier("0000000", tmp_path)
     assert before.source is None
     assert "0000000" in before.why_not
+
+
+def test_a_factor_is_what_more_there_is_to_do_takes_more() -> None:
+    few = growth.Size("few", 10, {"ingest": 2.0, "list": 1.0}, {"ingest": 50, "list": 40}, 0.3)
+    many = growth.Size("many", 100, {"ingest": 22.0, "list": 1.0}, {"ingest": 60, "list": 40}, 0.3)
+    found = {each.name: each for each in growth.figures([few, many])}
+    factors = {name: round(each.value or 0, 6) for name, each in found.items() if name.endswith("factor")}
+    assert factors == {"many: ingest, factor": 1.1, "many: list, factor": 0.1}
+    assert "60 MB, 1.20 × the size before" in found["many: ingest"].note
