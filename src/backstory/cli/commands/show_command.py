@@ -24,7 +24,7 @@ from backstory.ids import may_be_written, session_keys
 from backstory.lazy import lazy_module
 from backstory.model import Relation
 from backstory.workspace.history import entries, sessions
-from backstory.workspace.history import transcript as turns
+from backstory.workspace.history import transcript as transcripts
 from backstory.workspace.history.entries import SessionEntry
 from backstory.workspace.history.sessions import is_resumable
 from backstory.workspace.history.targets import RECORD, SEQ_MAX, resolve_target
@@ -160,7 +160,7 @@ def _head_as_json(transcript: Transcript, shown: Sequence[ListedTurn]) -> dict[s
     ]
     session = sessions.as_json(transcript.session) | {"children": children}
     summaries = [each for each in transcript.summaries if _is_in(each, shown)]
-    return {"session": session, "turns": [turns.as_json(each) for each in shown], "compactions": summaries}
+    return {"session": session, "turns": [transcripts.as_json(each) for each in shown], "compactions": summaries}
 
 
 def _is_in(summary: ShownSummary, shown: Sequence[ListedTurn]) -> bool:

@@ -11,7 +11,7 @@ from backstory.cli.stop_signals import stop_on_signals
 from backstory.cli.views.event_view import end_line, event_lines, turn_line, unknown_line
 from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import Interruptions, Pairing, without_repeats
-from backstory.workspace.history import transcript as turns
+from backstory.workspace.history import transcript as transcripts
 from backstory.workspace.history.following import Following, following_as_json
 from backstory.workspace.stores.importing import Machine
 
@@ -91,9 +91,9 @@ def _json_lines(grown: Grown, begun: set[int], *, full: bool) -> Iterator[str]:
     new = [each for each in grown.turns if each.number not in begun]
     begun |= {each.number for each in new}
     values: list[dict[str, Any]] = [{"remark": grown.remark}] if grown.remark else []
-    values += ({"turns": [turns.as_json(each)]} for each in new)
+    values += ({"turns": [transcripts.as_json(each)]} for each in new)
     values += ({"events": [following_as_json(each, full=full)]} for each in grown.events)
-    values += ({"turns": [turns.as_json(each)]} for each in grown.ended)
+    values += ({"turns": [transcripts.as_json(each)]} for each in grown.ended)
     return map(output.encoded, values)
 
 
