@@ -13,7 +13,7 @@ import pytest
 from backstory.conversation.context import event_chars
 from backstory.model import AssistantText
 from backstory.store.tables import compactions
-from backstory.workspace.runs.running import LiveMeter, Meter
+from backstory.workspace.runs.running import LiveMeter, Meter, threshold
 from tests.support.bench import Bench
 from tests.support.going import delta
 from tests.support.running import until
@@ -262,3 +262,9 @@ def test_a_session_that_was_nearly_empty_is_counted_while_a_long_turn_runs(bench
     gate.touch()
     _, err = running.communicate(timeout=60)
     assert "context 15 %" in err
+
+
+def test_a_known_context_window_lowers_the_threshold_and_never_raises_it() -> None:
+    assert threshold(400_000, 100_000) == 250_000
+    assert threshold(400_000, 1_000_000) == 400_000
+    assert threshold(0, 100_000) == 0

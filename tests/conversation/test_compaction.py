@@ -14,7 +14,6 @@ from backstory.conversation.compaction import (
     retention,
     steps,
     summary_prompt,
-    threshold,
 )
 from backstory.conversation.context import CLOSE, OPEN
 from tests.support.every import every
@@ -70,12 +69,6 @@ def test_steps_are_small_enough_and_lose_nothing(blocks: list[str], limit: int) 
     pieces = list(steps(blocks, limit))
     assert all(len(piece) <= limit for piece in pieces)
     assert "".join(pieces).replace("\n", "") == "".join(blocks).replace("\n", "")
-
-
-def test_a_known_context_window_lowers_the_threshold_and_never_raises_it() -> None:
-    assert threshold(400_000, 100_000) == 250_000
-    assert threshold(400_000, 1_000_000) == 400_000
-    assert threshold(0, 100_000) == 0
 
 
 def test_history_stands_in_the_prompt_between_its_own_tags() -> None:

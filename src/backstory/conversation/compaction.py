@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 EXCHANGES_KEPT = 3
 """The number of last exchanges that stay as they are, where there are more and they are not too large."""
 SUMMARY_CHARS_MIN, SUMMARY_CHARS_MAX = 400, 12_000
-CHARS_PER_TOKEN = 2.5
-"""A context has at the most so many characters for each token that its agent's model can take."""
-CONTEXT_WINDOW_MIN = 8_000
-"""No coding agent works with fewer tokens: where a log names such a number, it is something else."""
 
 _AGENT_ERROR = lazy_regex(
     r"\W*(?:(?:Failed to authenticate\W+)?API Error|Error:|Invalid API key|Credit balance is too low|"
@@ -76,19 +72,6 @@ class Boundary(Struct, frozen=True, kw_only=True):
     kept: int
     """The number of exchanges on each side."""
     kept_chars: int
-
-
-def threshold(chars: int, context_window: int | None = None) -> int:
-    """From how many characters on a context is compacted; 0: never.
-
-    ``chars``: what is configured. ``context_window``: what the model can take, in tokens, where that is known.
-
-    >>> threshold(400_000, 128_000), threshold(400_000), threshold(0, 128_000), threshold(400_000, 1)
-    (320000, 400000, 0, 400000)
-    """
-    if context_window is None or context_window < CONTEXT_WINDOW_MIN:
-        return chars
-    return min(chars, int(context_window * CHARS_PER_TOKEN))
 
 
 def boundary(exchanges: Sequence[Exchange], limit: int) -> Boundary | None:

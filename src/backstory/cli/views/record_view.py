@@ -18,7 +18,7 @@ from backstory.cli.views.event_view import event_lines
 from backstory.cli.views.moments import stretch
 from backstory.derive.essence import essence, every_value, without_terminal_codes, words_of
 from backstory.search.snippet import places_of, readable_text
-from backstory.store.tables import compactions as stored_compactions
+from backstory.store.tables import turns as stored_turns
 from backstory.workspace.history.transcript import shown_summaries
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def record_lines(
 
 def summaries_at(found: LocatedSession, seq: int) -> list[ShownSummary]:
     """The summaries that end with a record: a search that found one leads there."""
-    if not found.store.ask(stored_compactions.has_any, found.session.id):
+    if not found.store.ask(stored_turns.has_summary, found.session.id):
         return []
     turns = found.store.turns(found.session)
     return [each for each in shown_summaries(found, turns) if each.after_seq == seq]

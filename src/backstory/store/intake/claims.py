@@ -71,25 +71,24 @@ MAY_BE_SHOWN_ELSEWHERE_OF_ALL = (
 def all_hidden(db: apsw.Connection) -> list[int]:
     """The sessions that are hidden, because what they say is shown elsewhere; see HIDDEN."""
     # A store that only reads logs has nothing to hide, and most lists ask that.
-    if not db.execute("select exists (select 1 from sessions where owner is not null)").get and not written.has_any(db):
+    has_own = "select exists (select 1 from sessions where owner is not null)"
+    if not db.execute(has_own).get and not db.execute(written.HAS_ANY).get:
         return []
     return [int(str(found)) for (found,) in db.execute(f"select s.id from sessions s where {HIDDEN}")]
 
 
 def shown_elsewhere(db: apsw.Connection, session_id: int) -> dict[str, str]:
     """The turns of a log's session that are shown elsewhere, each with the uid of the session that shows it."""
-    rows = fetch(
-        db,
-        tuple[str, str],
-        "select t.uid, coalesce((select o.uid from turns r join sessions o on o.id = r.session_id where r.uid = t.uid "
-        "and r.native_id = s.native_id and o.owner is not null order by r.id limit 1), "
-        f"(select o.uid from turns r join sessions o on o.id = r.session_id where r.uid = t.uid and r.id <> t.id "
-        f"order by {written.is_written('r')}, o.uid limit 1)) "
-        "from sessions s join turns t on t.session_id = s.id "
-        f"where s.id = ? and {MAY_BE_SHOWN_ELSEWHERE} and {SHOWN_ELSEWHERE} order by t.first_seq",
-        (session_id,),
-    )
-    return dict(rows)
+    return dict(fetch(db, tuple[str, str], _SHOWN_ELSEWHERE, (session_id,)))
+
+
+_SHOWN_ELSEWHERE = (
+    "select t.uid, coalesce((select o.uid from turns r join sessions o on o.id = r.session_id where r.uid = t.uid "
+    "and r.native_id = s.native_id and o.owner is not null order by r.id limit 1), "
+    "(select o.uid from turns r join sessions o on o.id = r.session_id where r.uid = t.uid and r.id <> t.id "
+    f"order by {written.is_written('r')}, o.uid limit 1)) from sessions s join turns t on t.session_id = s.id "
+    f"where s.id = ? and {MAY_BE_SHOWN_ELSEWHERE} and {SHOWN_ELSEWHERE} order by t.first_seq"
+)
 
 
 def events_shown_elsewhere(db: apsw.Connection, but: Collection[int]) -> list[int]:
@@ -105,7 +104,7 @@ def events_shown_elsewhere(db: apsw.Connection, but: Collection[int]) -> list[in
         "where o.owner is not null and s.owner is null and s.id not in (select value from json_each(?))",
         skipped,
     )
-    copied = fetch(db, tuple[int], written.EVENTS_OF_COPIES, skipped) if written.has_any(db) else []
+    copied = fetch(db, tuple[int], written.EVENTS_OF_COPIES, skipped) if db.execute(written.HAS_ANY).get else []
     return [event_id for (event_id,) in (*rows, *copied)]
 
 

@@ -34,6 +34,8 @@ _IS_WRITTEN = "length({turn}native_id) = 36 and substr({turn}native_id, 15, 1) =
 
 SESSIONS = f"(select session_id from turns where {_IS_WRITTEN.format(turn='')})"
 """The sessions with such turns."""
+HAS_ANY = f"select exists (select 1 from turns where {_IS_WRITTEN.format(turn='')})"
+"""SQL that is 1 if any turn has an id that we may have written into a log."""
 _IS_NEW = "id > coalesce((select max(turn_id) from written_turns), 0)"
 """A turn that is not indexed. Its id is never given again."""
 
@@ -76,18 +78,13 @@ EVENTS_OF_COPIES = (
 """The events of copies, but for those of some sessions."""
 
 
-def has_any(db: apsw.Connection) -> bool:
-    """Return True if any turn has an id that we may have written into a log."""
-    return bool(db.execute(f"select exists (select 1 from turns where {_IS_WRITTEN.format(turn='')})").get)
-
-
 def settle(db: apsw.Connection) -> set[str]:
     """Index turns that came, and make turns of logs that we wrote those that they were written of.
 
     Returns the uids that are known to be those of copies now. It is about ``TURNS_AT_ONCE`` turns at most: what is left
     is done by the next call.
     """
-    if not has_any(db):
+    if not db.execute(HAS_ANY).get:
         return set()
     # By id, so that a call that is cut off by the limit goes on where it was.
     new = fetch(
@@ -127,7 +124,7 @@ def known_as(db: apsw.Connection, session_id: int, read: Iterable[Turn]) -> dict
 
 def is_settled(db: apsw.Connection) -> bool:
     """Return True if ``settle`` has nothing to do."""
-    return not has_any(db) or not db.execute(f"select exists (select 1 from turns where {_IS_NEW})").get
+    return not db.execute(HAS_ANY).get or not db.execute(f"select exists (select 1 from turns where {_IS_NEW})").get
 
 
 def unknown(db: apsw.Connection) -> dict[str, str]:
@@ -136,7 +133,7 @@ def unknown(db: apsw.Connection) -> dict[str, str]:
     Mostly there are none.
     """
     asked = f"select native_id, uid from turns where {_IS_WRITTEN.format(turn='')}"
-    rows = fetch(db, tuple[str, str], asked) if has_any(db) else []
+    rows = fetch(db, tuple[str, str], asked) if db.execute(HAS_ANY).get else []
     return {native_id: uid for native_id, uid in rows if uid == ids.turn_uid("", native_id)}
 
 

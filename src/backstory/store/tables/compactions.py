@@ -88,12 +88,6 @@ def _stored(db: apsw.Connection, session_id: int) -> Iterator[Compaction]:
             yield found
 
 
-def has_any(db: apsw.Connection, session_id: int) -> bool:
-    """Return whether a session has a stored summary that was not taken out of force."""
-    query = "select exists (select 1 from compactions where session_id = ? and undone = 0)"
-    return bool(db.execute(query, (session_id,)).get)
-
-
 def in_force(db: apsw.Connection, session_id: int, to: Point | None = None) -> Compaction | None:
     """The newest summary on the way to a record, None: to where the session goes on.
 

@@ -233,6 +233,12 @@ def note_answers(db: apsw.Connection, turn_ids: dict[str, int], answers: dict[st
     )
 
 
+def has_summary(db: apsw.Connection, session_id: int) -> bool:
+    """Return True if a summary is stored for some turns of a session, and was not taken out of force."""
+    query = "select exists (select 1 from compactions where session_id = ? and undone = 0)"
+    return bool(db.execute(query, (session_id,)).get)
+
+
 def forget_context(db: apsw.Connection, session_id: int) -> None:
     """Forget the size of a session's context: its records are read in another way now."""
     db.execute("update sessions set context_chars = null where id = ? and context_chars is not null", (session_id,))

@@ -15,6 +15,7 @@ from backstory.errors import AgentUnusable, UnknownAgent
 from backstory.runs.spool import RUNNING, WAITING, list_spools
 from backstory.store.intake import claims
 from backstory.store.tables import branches, compactions
+from backstory.store.tables import turns as stored_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -204,7 +205,7 @@ class ShownSummary(Struct, frozen=True, kw_only=True):
 def shown_summaries(located: LocatedSession, turns: Sequence[Turn]) -> tuple[ShownSummary, ...]:
     """The summaries of a session that were not taken back, in the order of what they cover. ``turns``: all it has."""
     store, session = located.store, located.session
-    if not store.ask(compactions.has_any, session.id):
+    if not store.ask(stored_turns.has_summary, session.id):
         return ()
     in_force = store.ask(compactions.in_force, session.id)
     stored = [each for each in store.ask(compactions.of_session, session.id) if each.id is not None]

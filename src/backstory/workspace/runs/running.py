@@ -130,6 +130,12 @@ def with_title(session: Session, runs: Sequence[Run]) -> Session:
 # the meter of a context -----------------------------------------------------------------------------------------------
 
 
+CHARS_PER_TOKEN = 2.5
+"""A context has at the most so many characters for each token that its agent's model can take."""
+CONTEXT_WINDOW_MIN = 8_000
+"""No coding agent works with fewer tokens: where a log names such a number, it is something else."""
+
+
 class Meter(Struct, frozen=True, kw_only=True):
     """Characters of a context since the last summary, and from how many on it is summarised."""
 
@@ -158,10 +164,21 @@ def summarised_from(place: Place, store: Store, session: Session, agent: str, mo
 
     ``model``: None: that of the agent's last turn. What its model can take counts as soon as a turn has named it.
     """
-    from backstory.conversation.compaction import threshold  # a list needs only what was counted before
-
     model, window = store.ask(stored_turns.context_window, session.id, agent, model)
     return threshold(place.config.settings.compaction.chars_of(agent, model), window)
+
+
+def threshold(chars: int, context_window: int | None = None) -> int:
+    """From how many characters on a context is compacted; 0: never.
+
+    ``chars``: what is configured. ``context_window``: what the model can take, in tokens, where that is known.
+
+    >>> threshold(400_000, 128_000), threshold(400_000), threshold(0, 128_000), threshold(400_000, 1)
+    (320000, 400000, 0, 400000)
+    """
+    if context_window is None or context_window < CONTEXT_WINDOW_MIN:
+        return chars
+    return min(chars, int(context_window * CHARS_PER_TOKEN))
 
 
 def limit_of(place: Place, store: Store, session: Session, agent: str, model: str | None) -> int:
