@@ -70,3 +70,4 @@ def test_the_system_is_the_one_that_platform_names() -> None:
     from backstory import lazy
 
     assert lazy._system() == platform.system()
+    assert lazy._implementation() == platform.python_implementation()

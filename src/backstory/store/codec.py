@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import apsw
 
-from backstory.lazy import lazy_module
+from backstory.lazy import lazy_module, lean_module
 
 if TYPE_CHECKING:
     import hashlib
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zstandard import ZstdError as ZstdError
 else:
     # Lists show nothing that is packed, and hash nothing.
-    hashlib, zstandard = lazy_module("hashlib"), lazy_module("zstandard")
+    hashlib, zstandard = lazy_module("hashlib"), lean_module("zstandard")
     from collections.abc import Iterator
 
 
