@@ -6,26 +6,20 @@ import re
 from typing import TYPE_CHECKING
 
 from backstory.agents import jsonl
-from backstory.agents.codex import records
 from backstory.agents.codex.places import is_log, log_roots
-from backstory.agents.codex.reader import Reader
-from backstory.agents.codex.records import (
-    ResponseLine,
-    SessionMeta,
-    SessionMetaLine,
-    Source,
-    SubAgent,
-    ThreadSpawn,
-    records_on,
-)
-from backstory.lazy import lazy_regex
+from backstory.lazy import lazy_module, lazy_regex
 from backstory.model import LogIdentity, Relation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    from backstory.agents.codex import reader, records
     from backstory.agents.contract import LogRoot
+else:
+    # An ingest with nothing new reads no record.
+    reader = lazy_module("backstory.agents.codex.reader")
+    records = lazy_module("backstory.agents.codex.records")
 
 _UNIQUE_ID = lazy_regex(r"[a-z]+_[0-9a-f-]{24,}$")
 
@@ -47,9 +41,9 @@ class Logs:
         identity: LogIdentity,
         state: bytes | None,
         earlier: Callable[[], Iterable[bytes]],
-    ) -> Reader:
+    ) -> reader.Reader:
         # No record of these logs points further back than the state remembers.
-        return Reader(identity, state)
+        return reader.Reader(identity, state)
 
     def is_whole(self, line: bytes) -> bool:
         return jsonl.is_whole(line)
@@ -57,10 +51,10 @@ class Logs:
     def native_id_of(self, line: bytes) -> str | None:
         """Ids that Codex or the model's server drew at random; a short one may come twice in a log."""
         try:
-            record = records_on(line)[0]
+            record = records.records_on(line)[0]
         except jsonl.NotJson:
             return None
-        given = record.payload.id if isinstance(record, ResponseLine) else None
+        given = record.payload.id if isinstance(record, records.ResponseLine) else None
         return given if given is not None and _UNIQUE_ID.match(given) else None
 
 
@@ -93,28 +87,28 @@ def identify(path: Path, head: bytes) -> LogIdentity | None:
     return LogIdentity(native_id=native_id)
 
 
-def _first_meta(head: bytes) -> SessionMeta:
+def _first_meta(head: bytes) -> records.SessionMeta:
     """Return the content of the first session_meta, and no later one: a fork repeats its parent's after its own."""
     line = next((line for line in jsonl.lines_in(head) if _META.search(line)), b"")
     try:
-        record = records_on(line)[0]
+        record = records.records_on(line)[0]
     except jsonl.NotJson:
         # Its instructions may be longer than the head; what names the thread comes before them.
         spawned_by = _word(_SPAWNED_BY.search(line) or _REVIEW_OF.search(line))
-        return SessionMeta(
+        return records.SessionMeta(
             id=_word(_ID.search(line, max(line.find(b'"payload"'), 0))),
             forked_from_id=_word(_FORKED_FROM.search(line)),
-            source=Source(SubAgent(ThreadSpawn(spawned_by))),
+            source=records.Source(records.SubAgent(records.ThreadSpawn(spawned_by))),
         )
-    return record.payload if isinstance(record, SessionMetaLine) else SessionMeta()
+    return record.payload if isinstance(record, records.SessionMetaLine) else records.SessionMeta()
 
 
-def _spawned_by(meta: SessionMeta) -> str | None:
+def _spawned_by(meta: records.SessionMeta) -> str | None:
     """The thread that spawned this one; a review names it beside its source, which is no more than a word."""
     match meta.source:
-        case Source(subagent=str()):
+        case records.Source(subagent=str()):
             return meta.parent_thread_id
-        case Source(subagent=SubAgent(thread_spawn=ThreadSpawn(parent_thread_id=spawned_by))):
+        case records.Source(subagent=records.SubAgent(thread_spawn=records.ThreadSpawn(parent_thread_id=spawned_by))):
             return spawned_by
         case _:
             return None

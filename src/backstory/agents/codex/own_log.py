@@ -13,18 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from backstory.agents import jsonl, numbers
-from backstory.agents.codex.records import (
-    EventLine,
-    EventMsg,
-    Record,
-    ResponseItem,
-    ResponseLine,
-    SessionMetaLine,
-    TurnItem,
-    plain_text,
-    records_on,
-)
-from backstory.agents.codex.tools import TOOLS, call_of, inner_command
+from backstory.lazy import lazy_module
 from backstory.model import (
     AssistantText,
     Complete,
@@ -39,6 +28,12 @@ from backstory.model import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from backstory.agents.codex import records, tools
+else:
+    # Only the log of a run is read here.
+    records = lazy_module("backstory.agents.codex.records")
+    tools = lazy_module("backstory.agents.codex.tools")
 
 Key = tuple[Hashable, ...]
 _BEGIN: Key = ("begin",)
@@ -72,10 +67,10 @@ class _Logged:
 
     def take(self, line: bytes) -> None:
         try:
-            records = records_on(line)
+            found = records.records_on(line)
         except jsonl.NotJson:
             return
-        for record in records:
+        for record in found:
             self._record(record, numbers.time_ms(record.timestamp))
 
     def find(self, key: Key) -> _Said:
@@ -83,34 +78,36 @@ class _Logged:
         waiting = self._said.get(key)
         return waiting.popleft() if waiting else _Said()
 
-    def _record(self, record: Record, at: int | None) -> None:
+    def _record(self, record: records.Record, at: int | None) -> None:
         match record:
-            case SessionMetaLine():
+            case records.SessionMetaLine():
                 self._add(_BEGIN, at)
-            case ResponseLine(payload=item):
+            case records.ResponseLine(payload=item):
                 self._response(item, at)
-            case EventLine(payload=EventMsg(type="task_complete" | "turn_complete")):
+            case records.EventLine(payload=records.EventMsg(type="task_complete" | "turn_complete")):
                 self._add(_END, at)
-            case EventLine(payload=EventMsg(type="item_completed", item=TurnItem() as item) as payload):
+            case records.EventLine(
+                payload=records.EventMsg(type="item_completed", item=records.TurnItem() as item) as payload
+            ):
                 self._item(item, numbers.time_ms(payload.started_at_ms), at)
-            case EventLine(payload=EventMsg(type="patch_apply_end") as payload):
+            case records.EventLine(payload=records.EventMsg(type="patch_apply_end") as payload):
                 self._changed(payload.call_id, payload.changes, None, at)
 
-    def _response(self, item: ResponseItem, at: int | None) -> None:
+    def _response(self, item: records.ResponseItem, at: int | None) -> None:
         call_id = item.call_id or item.id or ""
         if item.type == "message" and item.role == "assistant":
-            self._add(("text", plain_text(item.content)), at)
+            self._add(("text", records.plain_text(item.content)), at)
         elif item.type == "reasoning":
-            self._add(("thought", plain_text(item.summary) or plain_text(item.content)), at)
+            self._add(("thought", records.plain_text(item.summary) or records.plain_text(item.content)), at)
         elif item.type.endswith("_call"):
-            name, given, _ = call_of(item)
-            is_shell = TOOLS.get(item.name or name) == Tool.SHELL
+            name, given, _ = tools.call_of(item)
+            is_shell = tools.TOOLS.get(item.name or name) == Tool.SHELL
             self._calls[call_id] = self._add(_command(given) if is_shell else ("call", name), at)
         elif item.type.endswith("_output") and call_id in self._calls:
             call = self._calls[call_id]
             call.done = call.done or at
 
-    def _item(self, item: TurnItem, began: int | None, at: int | None) -> None:
+    def _item(self, item: records.TurnItem, began: int | None, at: int | None) -> None:
         """Note an item's end, which may be a while after the model asked for it."""
         call = self._calls.get(item.id or "")
         match item.type:
@@ -188,7 +185,7 @@ def _command(given: dict[str, Any]) -> Key:
     if isinstance(command, list):
         words = [str(word) for word in command]
         return "command", words[-1] if len(words) == 3 and words[1] in ("-lc", "-c") else " ".join(words)
-    return "command", inner_command(command) if isinstance(command, str) else ""
+    return "command", tools.inner_command(command) if isinstance(command, str) else ""
 
 
 def _paths(paths: Iterable[Any]) -> Key:
