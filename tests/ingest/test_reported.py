@@ -157,6 +157,21 @@ def test_reports_that_cannot_be_read_along_are_read_afterwards(
     assert machine.content() == other_machine.content()
 
 
+def test_what_of_a_subagent_is_not_understood_is_said_of_its_log(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = reported_module.SubagentLogs.batches
+    monkeypatch.setattr(
+        reported_module.SubagentLogs,
+        "batches",
+        lambda self: [each._replace(problem="odd") for each in batches(self) or ()],
+    )
+    machine.write(LOG, PARENTS)
+    (problem,) = machine.read("claude").errors
+    assert problem.path.endswith(f"{LOG.name}#a58")
+    assert "odd" in problem.reason
+
+
 def test_what_a_subagent_said_is_kept_as_its_parents_log_has_it(machine: Machine) -> None:
     machine.write(LOG, lines(*conversation(2), report(ASKED), report(said("assistant", "h2", "a \u00e9lan"))))
     machine.read("claude")

@@ -119,6 +119,7 @@ REFUSED = [
     "select * from logs",
     "select count(*) from logs",
     "select count(*) from chunks",
+    "select count(*) from lent",
     "select data from chunks",
     "select count(*) from call_results",
     "select * from turn_texts",

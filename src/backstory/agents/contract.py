@@ -7,7 +7,7 @@ Each part is an object with exactly the members of its class here; ``conformance
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
@@ -131,11 +131,19 @@ class DocumentPart(Protocol):
         """Return the begin of a document's session, ms since 1970, from its first bytes; 0 if that is unknown."""
 
 
+class ReportedRecord(NamedTuple):
+    """A subagent, by its id, the record that its own log would have, and the parts of that which the line repeats."""
+
+    subagent: str
+    record: bytes
+    repeated: tuple[bytes, ...] = ()
+
+
 class ReportPart(Protocol):
     """Logs that repeat what subagents said."""
 
-    def reported(self, line: bytes) -> list[tuple[str, bytes]]:
-        """The subagents, by their ids, that a line of a log reports, each with the record of its own log."""
+    def reported(self, line: bytes) -> list[ReportedRecord]:
+        """Return the records of subagents that a line of a log reports."""
 
     def own_logs(self, path: Path, subagent: str) -> list[Path]:
         """Return the possible places of the own log of a subagent of the log at ``path``."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from backstory.exchange.copying import copy_rows
-from backstory.store import codec
 from backstory.store.schema import fetch, fetch_one
+from backstory.store.tables import lent
 from backstory.store.tables.logs import API, COPY, FILE, SeqRange, insert_seq_ranges, pack
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _copy_chunk(db: apsw.Connection, source: str, ours: int, theirs: int, at: in
     """Copy the bytes from ``at`` to the end of the chunk that holds them; returns where that is."""
     mark = _mark(db, source, theirs, at)
     assert mark is not None
-    if mark.start == at:
+    if mark.start == at and not _has_lender(db, source, mark):
         copy_rows(db, source, "chunks", "id = :chunk", {"log_id": ":ours"}, {"ours": ours, "chunk": mark.id})
     else:
         chunk = pack(at, _bytes(db, source, mark)[at - mark.start :])
@@ -155,6 +155,11 @@ def _copy_chunk(db: apsw.Connection, source: str, ours: int, theirs: int, at: in
             (ours, chunk.start, chunk.length, chunk.digest, chunk.frame),
         )
     return mark.start + mark.length
+
+
+def _has_lender(db: apsw.Connection, schema: str, mark: _Mark) -> bool:
+    """Return True if a chunk is made of another log, which need not be where its copy goes."""
+    return bool(db.execute(f"select lender is not null from {schema}.chunks where id = ?", (mark.id,)).get)
 
 
 def adopt_state(db: apsw.Connection, source: str, ours: int, theirs: TheirLog) -> None:
@@ -227,8 +232,8 @@ def _mark(db: apsw.Connection, schema: str, log_id: int, at: int) -> _Mark | Non
 
 
 def _bytes(db: apsw.Connection, schema: str, mark: _Mark) -> bytes:
-    frame: bytes = db.execute(f"select data from {schema}.chunks where id = ?", (mark.id,)).get
-    return codec.unpack_chunk(frame, mark.length, mark.sha256, codec.dictionaries_of(db))
+    frame, lender = db.execute(f"select data, lender from {schema}.chunks where id = ?", (mark.id,)).get
+    return lent.unpacked(db, schema, mark.length, mark.sha256, frame, lender)
 
 
 # numbers --------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from backstory.model import Parts, Relation, event_from_json
 from backstory.store import codec, schema
 from backstory.store.intake import claims, coverage, derived_tables, written
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import compactions, decisions, event_rows, lineage, plan, sessions, turns
+from backstory.store.tables import compactions, decisions, event_rows, lent, lineage, plan, sessions, turns
 from backstory.store.tables.logs import COPY
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 EVENTS_AT_ONCE = 2_000
 
-_OF_LOG = ("chunks", "numbers", "sidecars")
+_OF_LOG = {
+    "chunks": "log_id = :log and lender is null", "numbers": "log_id = :log", "sidecars": "log_id = :log",
+}  # fmt: skip
+"""The tables of a log's rows, and which of them are copied as they are."""
 _OURS = ("owner", "number", "native_id", "parent_identity", "relation")
 """The columns that tell whose a session is, and whose relative."""
 
@@ -99,6 +102,7 @@ def replace_session(db: apsw.Connection, source: str, uid: str, known: Any) -> i
     if known:
         event_rows.delete_of_session(db, known[0])
         db.execute("delete from sessions where id = ?", (known[0],))
+        lent.settle(db)
     old = _id_of(db, source, uid)
     # Two copies of one store may have given a number to a session each: the first to come has it here.
     is_taken = "exists (select 1 from main.sessions s where s.owner = o.owner and s.number = o.number)"
@@ -258,8 +262,9 @@ def _copy_content(db: apsw.Connection, source: str, old: int, new: int, *, kind:
     for (log_id,) in db.execute(f"select id from {source}.logs where session_id = ? order by id", (old,)).fetchall():
         copy_rows(db, source, "logs", "id = :log", {"session_id": ":new", "kind": kind}, {"log": log_id, "new": new})
         copied = log_ids[int(str(log_id))] = db.last_insert_rowid()
-        for table in _OF_LOG:
-            copy_rows(db, source, table, "log_id = :log", {"log_id": ":copied"}, {"log": log_id, "copied": copied})
+        for table, where in _OF_LOG.items():
+            copy_rows(db, source, table, where, {"log_id": ":copied"}, {"log": log_id, "copied": copied})
+        lent.copy_whole(db, source, int(str(log_id)), copied)
     for table in ("turns", "branches", "compactions"):
         copy_rows(db, source, table, "session_id = :old order by id", {"session_id": ":new"}, {"old": old, "new": new})
     pairs = fetch(

@@ -443,13 +443,8 @@ class _Ingest(IngestNotes):
         content.seek(0)
         self._read_as(candidate, identity, head, content, parent=parent)
 
-    def _report(self, reading: Reading, reported: list[JobOutcome] | None, until: int) -> None:
-        """Store, or read, what a log that is being read reports of subagents."""
-        if reported is not None and self._is_all_new(reading, reported):
-            for outcome in reported:
-                assert outcome.batch is not None
-                self._take(self._subagent(reading, outcome.batch), outcome)
-            return
+    def _report(self, reading: Reading, until: int) -> None:
+        """Read what a log that is being read reports of subagents."""
         log = self.store.log(reading.log_id) if reading.log_id is not None else None
         if log is not None and (reading.is_kept or not Path(reading.each.path).exists()):
             with kept_bytes(self.store, log) as file:
@@ -458,20 +453,22 @@ class _Ingest(IngestNotes):
         with opened(Path(reading.each.path)) as file:
             self._read_reported(reading.each, file, until)
 
-    def _is_all_new(self, reading: Reading, reported: list[JobOutcome]) -> bool:
-        """Return True if nothing is kept of these subagents but what came with their parent's log in this ingest."""
-        return all(
-            batch.path in reading.subagents
-            or (
-                not self.store.ask_or([], logs.of_native_id, batch.agent, batch.identity.native_id)
-                and self.store.ask_or(1, sessions.next_seq, batch.session_uid) == batch.expected_next_seq
-            )
-            for batch in (outcome.batch for outcome in reported)
-            if batch is not None
-        )
+    def _read_along(self, reading: Reading, reported: list[JobOutcome] | None) -> list[JobOutcome] | None:
+        """The batches of subagents that were read along with a log; None if something of theirs is here already."""
+        if reported is None or not reading.is_along:
+            return None
+        for batch in (outcome.batch for outcome in reported):
+            assert batch is not None
+            if batch.path in reading.subagents:
+                continue
+            kept = self.store.ask_or([], logs.of_native_id, batch.agent, batch.identity.native_id)
+            if kept or self.store.ask_or(1, sessions.next_seq, batch.session_uid) != batch.expected_next_seq:
+                reading.is_along = False
+                return None
+        return reported
 
     def _subagent(self, parent: Reading, batch: RecordBatch) -> Reading:
-        """The reading of a subagent that came with its parent's log."""
+        """The reading of a subagent that is read along with its parent's log."""
         if batch.path not in parent.subagents:
             each = reported_candidate(parent.each.agent, batch.path, relpath(parent.each), parent.each.mtime_ns)
             parent.subagents[batch.path] = Reading(each=each, parent=parent.each)
@@ -548,27 +545,44 @@ class _Ingest(IngestNotes):
     def _take(self, reading: Reading, outcome: JobOutcome) -> None:
         """Store a batch: the last one of a log together with others', one before it at once."""
         batch = outcome.batch
-        if outcome.problem:
-            self.report.errors.append(Problem(reading.each.path, outcome.problem))
+        self._note_problem(reading, outcome)
         if batch is not None and not reading.is_refused:
+            along: list[JobOutcome] | None = []
             if reading.is_unparsed:
                 batch = batch.without_words()
             else:
                 self._place_batch(reading.each.path, batch)
                 if batch.has_reported and reading.parent is None:
+                    along = self._read_along(reading, outcome.reported)
+                if along is None:
                     # Before the log itself: what stops the work in between is then made good by reading it again.
-                    self._alone(reading.each.path, lambda: self._report(reading, outcome.reported, batch.read_to))
-            batch.log_id = reading.log_id if reading.log_id is not None else batch.log_id
+                    self._alone(reading.each.path, lambda: self._report(reading, batch.read_to))
             if outcome.is_last and batch.is_parsed and not reading.is_kept and reading.parent is None:
                 batch.place = place_of(reading.each, None, self._why(reading.each))
-            self._pending.append((reading, outcome, batch))
-            self._pending_bytes += batch.length
+            self._add(reading, outcome, batch)
+            # In the same transaction, and behind it: they are made of its bytes.
+            for each in along or ():
+                assert each.batch is not None
+                if not (subagent := self._subagent(reading, each.batch)).is_refused:
+                    self._note_problem(subagent, each)
+                    self._place_batch(each.batch.path, each.batch)
+                    self._add(subagent, each, each.batch)
             # A slice that is not the last is written at once: of a long log no more than that is in memory.
             if not outcome.is_last or self._pending_bytes >= self._pace.slice_bytes or len(self._pending) >= BATCH_LOGS:
                 self._flush()
         if outcome.is_last and not reading.is_kept and reading.parent is None:
             self._done += reading.each.size
             self._progress(self._done, self._to_do)
+
+    def _note_problem(self, reading: Reading, outcome: JobOutcome) -> None:
+        if outcome.problem:
+            self.report.errors.append(Problem(reading.each.path, outcome.problem))
+
+    def _add(self, reading: Reading, outcome: JobOutcome, batch: RecordBatch) -> None:
+        """Have a batch written with the next ones."""
+        batch.log_id = reading.log_id if reading.log_id is not None else batch.log_id
+        self._pending.append((reading, outcome, batch))
+        self._pending_bytes += batch.length
 
     def _place_batch(self, path: str, batch: RecordBatch) -> None:
         """Note to which project a batch belongs."""
@@ -587,12 +601,32 @@ class _Ingest(IngestNotes):
         except Exception as refused:
             if not is_for_one_only(refused):
                 raise
-            # One of them is to blame: it is found by writing each by itself.
-            for each in pending:
-                self._write_alone(*each)
+            # One of them is to blame: it is found by writing each by itself, a log with its subagents' first.
+            while pending:
+                end = next((n for n, each in enumerate(pending[1:], 1) if each[2].lender is None), len(pending))
+                self._write_family(pending[:end])
+                del pending[:end]
             return
         for (reading, outcome, batch), result in zip(pending, written, strict=True):
             self._written(reading, outcome, batch, result)
+
+    def _write_family(self, family: list[tuple[Reading, JobOutcome, RecordBatch]]) -> None:
+        """Store a log and what is made of its bytes; where that fails each by itself, with bytes of its own."""
+        parent, _, batch = family[0]
+        if len(family) > 1:
+            try:
+                written = self.store.append([each[2] for each in family])
+            except Exception as refused:
+                if not is_for_one_only(refused):
+                    raise
+                parent.is_along = False
+                self._alone(parent.each.path, lambda: self._report(parent, batch.read_to))
+                self._flush()
+            else:
+                for (reading, outcome, each), result in zip(family, written, strict=True):
+                    self._written(reading, outcome, each, result)
+                return
+        self._write_alone(*family[0])
 
     def _written(self, reading: Reading, outcome: JobOutcome, batch: RecordBatch, result: Written) -> None:
         reading.log_id, reading.is_refused = result.log_id, result.refused is not None
@@ -644,7 +678,8 @@ class _Ingest(IngestNotes):
             self._gave_nothing(each, append.FORGOTTEN)
             return
         if written.refused:
-            self._again.append(reading.parent or each)
+            if (again := reading.parent or each) not in self._again:
+                self._again.append(again)
             return
         if written.log_id is not None and not batch.is_kept:
             self._read_now[each.path] = written.log_id

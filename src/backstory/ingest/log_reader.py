@@ -119,13 +119,15 @@ class Slicer:
         source: Source,
         start: Start,
         pace: Pace | None = None,
-        on_report: Callable[[bytes], None] | None = None,
+        on_report: Callable[[int, bytes], None] | None = None,
     ) -> None:
+        self._on_report, self._line_start = on_report, 0
         self._source, self._start, self._pace = source, start, pace or full_pace()
         log = start.log
         self._records = record_source(
-            FILE, source.agent, source.identity, state=start.state(), earlier=start.earlier, on_report=on_report
-        )
+            FILE, source.agent, source.identity, state=start.state(), earlier=start.earlier,
+            on_report=None if on_report is None else self._report,
+        )  # fmt: skip
         self._content = BatchContent(start.pending)
         self._at = log.told_end if log else 0
         self._is_kept = log is not None and log.told_to is not None
@@ -180,11 +182,11 @@ class Slicer:
         tail_seq = self._parse_unfinished()
         return self._cut(state, pending, parsed_to, tail_seq, is_last=True)
 
-    def take(self, block: bytes) -> None:
-        """Take the next bytes of the log."""
+    def take(self, block: bytes, packed: logs.Chunk | None = None) -> None:
+        """Take the next bytes of the log, which may be packed already."""
         if not self._is_kept:
             # Packed while the log is read, not while the store is locked.
-            self._chunks.append(logs.pack(self._at, block))
+            self._chunks.append(packed or logs.pack(self._at, block))
         for line in self._lines.feed(block):
             self._parse(line)
             self._content.count(line.start, line.stop, line.seq)
@@ -192,7 +194,12 @@ class Slicer:
         self._taken += len(block)
         self._tail = (self._tail + block[-logs.TAIL_BYTES :])[-logs.TAIL_BYTES :]
 
+    def _report(self, line: bytes) -> None:
+        assert self._on_report is not None
+        self._on_report(self._line_start, line)
+
     def _parse(self, line: NumberedLine) -> None:
+        self._line_start = line.start
         record = self._content.take(self._records, line.content, line.seq, line.start)
         if not self._created and record.at is not None and self._start.log is None:
             # The begin of a session is noted once: the first time that any record of a new log has.

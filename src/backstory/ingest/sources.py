@@ -34,7 +34,9 @@ class Reading(Struct, kw_only=True):
     parent: Candidate | None = None
     """The log that reported this one, if it has none of its own."""
     subagents: dict[str, Reading] = field(default_factory=dict)
-    """Those that it reports of, by their paths, as far as they are read along with it."""
+    """Those that it reports of and that are read along with it, by their paths."""
+    is_along: bool = True
+    """False once its subagents are to be read from its beginning: something of them is kept, or cannot be stored."""
 
 
 def source_of(each: Candidate, identity: LogIdentity, head: bytes, log: Log | None) -> Source:

@@ -73,7 +73,7 @@ class JobOutcome(Struct, frozen=True, kw_only=True):
     is_undone: bool = False
     """True if reading it failed here in a way that the first process should see itself."""
     reported: list[JobOutcome] | None = None
-    """Batches of the subagents that the batch reports of; None if they are still to be read."""
+    """Batches of the subagents that the batch reports of, to be written behind it; None if they are to be read."""
 
 
 def job_of(source: Source, next_seq: int, first_hash: bytes | None) -> Job:
@@ -114,7 +114,8 @@ def outcomes(source: Source, start: Start, file: IO[bytes], pace: Pace | None = 
 
     With a new log its subagents are read; of one that goes on, something of them may be kept.
     """
-    subagents = SubagentLogs(source) if start.log is None and not is_reported(source.relpath) else None
+    is_new = start.log is None and not is_reported(source.relpath)
+    subagents = SubagentLogs(source, start.generation) if is_new else None
     slicer = Slicer(source, start, pace, subagents.take if subagents is not None else None)
     batches = slicer.batches(file)
     batch = next(batches, None)

@@ -18,7 +18,7 @@ from backstory.lazy import lazy_module, lean_module
 
 if TYPE_CHECKING:
     import hashlib
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import zstandard
     from zstandard import ZstdError as ZstdError
@@ -54,6 +54,7 @@ SHIPPED_SHA256 = {
 """The hashes of the two by their ids: one with an id is never changed, and who reads need not hash it."""
 DICTIONARY_BYTES_MAX = 16 * 1024 * 1024
 """No dictionary of ours is larger; one that is stands for damage."""
+LEB128_BITS_MAX = 63
 FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 BLOCK_HEAD_BYTES, CHECKSUM_BYTES, REPEATED = 3, 4, 1
 """Numbers of a zstd frame: the bytes of a block's header, of its checksum, and the kind of a repeated byte."""
@@ -128,6 +129,79 @@ def unpack_beginning(frame: bytes, length: int, find: FindsDictionaries) -> byte
             return reader.read(min(length, UNPACKED_BYTES_MAX))
     except zstandard.ZstdError as refused:
         raise CodecError(str(refused)) from refused
+
+
+def pack_copies(pieces: Iterable[bytes | tuple[int, int]]) -> bytes:
+    """Bytes as one zstd frame: those of the pieces that are bytes, and (place, length) of those in another log.
+
+    The frame holds the number of copies, then for each the bytes before it, its place behind the end of the last one
+    (zigzag) and its length, all as LEB128, then all bytes.
+    """
+    numbers, literals, waiting, end = list[int](), list[bytes](), 0, 0
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            literals.append(piece)
+            waiting += len(piece)
+        else:
+            place, length = piece
+            numbers += waiting, (place - end) << 1 if place >= end else ((end - place) << 1) - 1, length
+            waiting, end = 0, place + length
+    return pack_chunk(b"".join((_leb128([len(numbers) // 3, *numbers]), *literals)))
+
+
+def unpack_copies(
+    frame: bytes, length: int, digest: bytes, find: FindsDictionaries, lender: Callable[[int, int], bytes]
+) -> bytes:
+    """The bytes of a chunk of ``pack_copies``; ``lender`` gives the bytes of the other log between two places.
+
+    Raises CodecError when they are not what was stored.
+    """
+    packed = _unpacked(_decompressor_for(frame, find), frame)
+    (count,), at = _from_leb128(packed, 0, 1)
+    numbers, at = _from_leb128(packed, at, 3 * count)
+    copies, end = list[tuple[int, int, int]](), 0
+    for literal, moved, size in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
+        place = end + (-(moved + 1 >> 1) if moved & 1 else moved >> 1)
+        copies.append((literal, place, end := place + size))
+    low, high = min((each[1] for each in copies), default=0), max((each[2] for each in copies), default=0)
+    # What a store says is not believed: it might ask for any amount of memory.
+    if high - low > UNPACKED_BYTES_MAX or sum(numbers[2::3]) + len(packed) > UNPACKED_BYTES_MAX:
+        raise CodecError("its copies are of no log of ours")
+    lent, pieces = lender(low, high) if copies else b"", list[bytes]()
+    for literal, place, end in copies:
+        pieces += packed[at : at + literal], lent[place - low : end - low]
+        at += literal
+    data = b"".join((*pieces, packed[at:]))
+    if len(data) != length or chunk_digest(data) != digest:
+        raise CodecError("the bytes do not match their checksum")
+    return data
+
+
+def _leb128(numbers: Iterable[int]) -> bytes:
+    packed = bytearray()
+    for number in numbers:
+        while number > 0x7F:
+            packed.append(number & 0x7F | 0x80)
+            number >>= 7
+        packed.append(number)
+    return bytes(packed)
+
+
+def _from_leb128(packed: bytes, at: int, count: int) -> tuple[list[int], int]:
+    """Numbers from a place on, as many as are wanted, and where they end; raises CodecError."""
+    numbers = list[int]()
+    while len(numbers) < count:
+        number = shift = 0
+        while True:
+            if at >= len(packed) or shift > LEB128_BITS_MAX:
+                raise CodecError("its copies are cut short")
+            byte = packed[at]
+            number |= (byte & 0x7F) << shift
+            at, shift = at + 1, shift + 7
+            if byte < 0x80:
+                break
+        numbers.append(number)
+    return numbers, at
 
 
 def unpack_text(frame: bytes) -> bytes:

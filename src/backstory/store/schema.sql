@@ -125,9 +125,20 @@ create table chunks(
   start     integer not null,            -- kept: offset of its first byte in the log
   length    integer not null,            -- kept: bytes of the log in it
   sha256    blob not null,               -- kept: of those bytes
-  data      blob not null,               -- kept: those bytes, as one zstd frame
+  data      blob not null,               -- kept: those bytes, as one zstd frame; where there is a lender, what to copy from it
+  lender    integer,                     -- local: logs.id of the log that parts of them are copied from; NULL: data has all
   unique (log_id, start)
 );
+create index idx_chunks_lender on chunks(lender) where lender is not null;
+
+create table lent(
+  log_id    integer not null,            -- local: a log that is gone, and that chunks still have as their lender
+  start     integer not null,            -- local: as in chunks
+  length    integer not null,            -- local
+  sha256    blob not null,               -- local
+  data      blob not null,               -- local
+  primary key (log_id, start)
+) without rowid;
 
 create table sidecars(
   id       integer primary key,          -- local
@@ -255,6 +266,10 @@ create trigger session_gone after delete on sessions begin
   delete from branches where session_id = old.id;
   delete from compactions where session_id = old.id;
   update sessions set parent_id = null where parent_id = old.id;
+end;
+create trigger log_lent before delete on logs when exists (select 1 from chunks where lender = old.id) begin
+  insert or ignore into lent(log_id, start, length, sha256, data)
+    select log_id, start, length, sha256, data from chunks where log_id = old.id and lender is null;
 end;
 create trigger log_gone after delete on logs begin
   delete from chunks where log_id = old.id;

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from backstory.agents import jsonl
+from backstory.agents.contract import ReportedRecord
 from backstory.model import encoded
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ _decoder = msgspec.json.Decoder(_Line)
 class Reports:
     """See ``contract.ReportPart``."""
 
-    def reported(self, line: bytes) -> list[tuple[str, bytes]]:
+    def reported(self, line: bytes) -> list[ReportedRecord]:
         return reported(line)
 
     def own_logs(self, path: Path, subagent: str) -> list[Path]:
@@ -79,8 +80,8 @@ class Reports:
         return [folder / f"agent-{subagent}{ending}" for folder in (inside, path.parent) for ending in jsonl.ENDINGS]
 
 
-def reported(line: bytes) -> list[tuple[str, bytes]]:
-    """The subagents, by their ids, that a line reports, each with the record that it repeats."""
+def reported(line: bytes) -> list[ReportedRecord]:
+    """See ``contract.ReportPart``."""
     if MARK not in line:
         return []
     try:
@@ -88,9 +89,11 @@ def reported(line: bytes) -> list[tuple[str, bytes]]:
     except jsonl.NotJson:
         return []
     return [
-        (each.data.agent_id, _record(each, each.data.message))
+        ReportedRecord(
+            each.data.agent_id, _record(each, message), (bytes(message.message), bytes(message.tool_use_result))
+        )
         for each in records
-        if each.data.message and _is_report(each)
+        if (message := each.data.message) and _is_report(each)
     ]
 
 

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from backstory.store.file import erasing, verify
     from backstory.store.file.verify import Verified
     from backstory.store.intake import append, derived_tables, own_log, rederiving
-    from backstory.store.tables import decisions, repositories, titles
+    from backstory.store.tables import decisions, lent, repositories, titles
     from backstory.store.tables.logs import Log
 else:
     append = lazy_module("backstory.store.intake.append")
     decisions = lazy_module("backstory.store.tables.decisions")
+    lent = lazy_module("backstory.store.tables.lent")
     derived_tables = lazy_module("backstory.store.intake.derived_tables")
     erasing = lazy_module("backstory.store.file.erasing")
     own_log = lazy_module("backstory.store.intake.own_log")
@@ -127,6 +128,9 @@ def merge_index(store: Database) -> None:
         merge_whole(store.writer(), store.path)
 
 
+_TO_SETTLE = "exists (select 1 from lent)"
+
+
 def merge_idle_chunks(store: Database, before: int) -> int:
     """Merge the small chunks of logs that were last written before this time (ms); return how many logs."""
     query = "select id from logs where frames > 1 and coalesce(modified, 0) < ?"
@@ -135,10 +139,12 @@ def merge_idle_chunks(store: Database, before: int) -> int:
         idle = fetch(db, tuple[int], query, (before,))
         for (log_id,) in idle:
             logs.merge_chunks(db, log_id, idle=True)
+        # Another program may have removed a log that others are made of.
+        lent.settle(db)
         return len(idle)
 
     # Asked first, without a writer's lock: mostly there is nothing to merge.
-    waiting = store.ask(lambda db: db.execute(f"select exists ({query})", (before,)).get)
+    waiting = store.ask(lambda db: db.execute(f"select exists ({query}) or {_TO_SETTLE}", (before,)).get)
     return store.write(merge) if waiting else 0
 
 

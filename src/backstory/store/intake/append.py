@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.model import Turn
-    from backstory.store.intake.batches import NewEvent, RecordBatch
+    from backstory.store.intake.batches import LogKey, NewEvent, RecordBatch
     from backstory.store.tables.event_rows import EventKey
 
 APPEND_TRIES = 10
@@ -64,10 +64,14 @@ def write_all(db: apsw.Connection, batches: Sequence[RecordBatch]) -> list[Writt
     waiting, done, stopped, begun = WaitingTexts(), list[Written](), dict[str, str](), set[str]()
     # Asked once for the transaction: a turn that was forked often has a row for each log.
     known_runs = claims.known_runs(db, [turn for each in batches if each.kind == FILE for turn in each.turns])
+    lenders: dict[LogKey, Written] = {}
     for batch in batches:
         before = stopped.get(batch.session_uid)
+        if batch.lender is not None:
+            before = _borrow(batch, lenders.get(batch.lender))
         done.append(write(db, batch, waiting, known_runs) if before is None else Written(refused=before))
         if batch.kind == FILE:
+            lenders[batch.key] = done[-1]
             continue
         if (refused := done[-1].refused) is None:
             begun.add(batch.session_uid)
@@ -81,6 +85,14 @@ def write_all(db: apsw.Connection, batches: Sequence[RecordBatch]) -> list[Writt
         lineage.link_copies(db, turn_uids)
     waiting.index(db)
     return done
+
+
+def _borrow(batch: RecordBatch, lender: Written | None) -> str | None:
+    """Name the lender of a batch's chunks, as it was written in this transaction; returns why the batch is refused."""
+    if lender is None or lender.log_id is None:
+        return STALE if lender is None or lender.refused is None else lender.refused
+    batch.chunks = [each if each.lender is None else replace(each, lender=lender.log_id) for each in batch.chunks]
+    return None
 
 
 def write(db: apsw.Connection, batch: RecordBatch, waiting: WaitingTexts, known_runs: dict[str, str]) -> Written:
@@ -174,7 +186,7 @@ def _keep_unparsed(db: apsw.Connection, log_id: int, batch: RecordBatch) -> None
 
 def _small_chunks(batch: RecordBatch) -> int:
     # Only chunks below the full size can ever be merged, so only these count towards the next merge.
-    return sum(chunk.length < codec.CHUNK_BYTES for chunk in batch.chunks)
+    return sum(chunk.length < codec.CHUNK_BYTES and chunk.lender is None for chunk in batch.chunks)
 
 
 def _drop_taken(db: apsw.Connection, identity: str) -> None:

@@ -34,6 +34,9 @@ from backstory.store.tables import logs
 from backstory.store.tables.logs import FAILED, FILE, OVERSIZE, Chunk, FileStamp, SeqRange
 from backstory.store.tables.sidecars import Sidecar
 
+LogKey = tuple[str, str, int]
+"""An agent's log: the agent, its native id, its generation."""
+
 
 class NewEvent(Struct, frozen=True, gc=False, array_like=True):
     """An event on its way into the store: its compact form packed, its text ready for the index."""
@@ -119,6 +122,8 @@ class RecordBatch(Struct, kw_only=True):
     pending: bytes | None = None
     """Calls whose results had not come at ``parsed_to``; see ``deriving``."""
     chunks: list[Chunk] = field(default_factory=list)
+    lender: LogKey | None = None
+    """The log that chunks of it copy from; it is refused where that is not written before it in one transaction."""
     sidecar: Sidecar | None = None
     """The sidecar to be kept beside the log, if that is a run's output; see ``Arrivals``."""
     seq_ranges: list[SeqRange] = field(default_factory=list)
@@ -144,6 +149,11 @@ class RecordBatch(Struct, kw_only=True):
     """True if its bytes are in the store already, behind ``told_to``: only what they say is new."""
 
     @property
+    def key(self) -> LogKey:
+        """Its log."""
+        return self.agent, self.identity.native_id, self.generation
+
+    @property
     def length(self) -> int:
         """The number of bytes that it is about."""
         return self.read_to - self.expected_read_to
@@ -155,7 +165,8 @@ class RecordBatch(Struct, kw_only=True):
             relpath=self.relpath, path=self.path, modified=self.modified, log_id=self.log_id,
             expected_read_to=self.expected_read_to, expected_next_seq=self.expected_next_seq, read_to=self.read_to,
             parsed_to=self.expected_read_to, next_seq=self.expected_next_seq, generation=self.generation,
-            first_hash=self.first_hash, tail_hash=self.tail_hash, chunks=self.chunks, is_parsed=False,
+            first_hash=self.first_hash, tail_hash=self.tail_hash, chunks=self.chunks, lender=self.lender,
+            is_parsed=False,
         )  # fmt: skip
 
 

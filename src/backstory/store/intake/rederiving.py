@@ -9,7 +9,7 @@ from backstory.store import codec
 from backstory.store.intake import claims, coverage, derived_tables
 from backstory.store.intake.batches import BatchContent, RecordBatch
 from backstory.store.schema import fetch
-from backstory.store.tables import compactions, event_rows, logs, sidecars, titles, turns
+from backstory.store.tables import compactions, event_rows, lent, logs, sidecars, titles, turns
 from backstory.store.tables import sessions as stored_sessions
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) ->
         # Before the row goes: sidecars go with their log.
         sidecars.move(db, log_id, in_favour_of)
         db.execute("delete from logs where id = ?", (log_id,))
+    lent.settle(db)
 
 
 def replace_unread(db: apsw.Connection, log_id: int, understood: int) -> bool:

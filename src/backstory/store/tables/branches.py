@@ -14,7 +14,7 @@ from backstory import errors
 from backstory.conversation.tree import Point, Tree
 from backstory.store import codec, schema
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import event_rows, turns
+from backstory.store.tables import event_rows, lent, turns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -441,6 +441,7 @@ def prune(db: apsw.Connection, session_id: int, only: Collection[str] | None = N
         "and not exists (select 1 from file_touches where file_id = session_files.id)",
         (session_id,),
     )
+    lent.settle(db)
     turns.sum_up(db, session_id)
     return len(doomed)
 

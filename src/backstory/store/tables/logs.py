@@ -11,11 +11,16 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import astuple
 
 from backstory import ids
+from backstory.lazy import lazy_module
 from backstory.store import codec, schema
 from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from backstory.store.tables import lent
+else:
+    lent = lazy_module("backstory.store.tables.lent")
 
 FILE, STREAM, STDERR, API = "file", "stream", "stderr", "api"
 JSON = "json"
@@ -96,6 +101,8 @@ class Chunk(Struct, frozen=True, gc=False, array_like=True):
     length: int
     digest: bytes
     frame: bytes
+    lender: int | None = None
+    """The log that its frame copies from; see ``lent``."""
 
 
 class SeqRange(Struct):
@@ -385,8 +392,8 @@ def note_ctimes(db: apsw.Connection, ctimes: Mapping[str, int]) -> None:
 def insert_chunks(db: apsw.Connection, log_id: int, chunks: list[Chunk]) -> None:
     """Store chunks of a log."""
     db.executemany(
-        "insert into chunks(log_id, start, length, sha256, data) values (?, ?, ?, ?, ?)",
-        [(log_id, c.start, c.length, c.digest, c.frame) for c in chunks],
+        "insert into chunks(log_id, start, length, sha256, data, lender) values (?, ?, ?, ?, ?, ?)",
+        [(log_id, c.start, c.length, c.digest, c.frame, c.lender) for c in chunks],
     )
 
 
@@ -443,7 +450,7 @@ class UnpackedChunks:
         with self._lock:
             data = self._kept.pop(key, None)
         if data is None:
-            data = codec.unpack_chunk(_frame(db, log_id, at), size, digest, codec.dictionaries_of(db))
+            data = _unpacked(db, size, digest, *_frame(db, log_id, at))
         with self._lock:
             self._kept[key] = data
             while len(self._kept) > UNPACKED_CHUNKS:
@@ -463,27 +470,23 @@ def read(db: apsw.Connection, log_id: int, start: int, length: int, unpacked: Un
 
 def look_at(db: apsw.Connection, log_id: int, start: int, length: int) -> bytes:
     """The same, unpacking no more than that: no checksum says that it is what was stored."""
-    end = start + length
-    return b"".join(
-        codec.unpack_beginning(_frame(db, log_id, at), min(end - at, size), codec.dictionaries_of(db))[
-            max(start - at, 0) :
-        ]
-        for at, size, _ in _chunks_between(db, log_id, start, end)
-    )
+    end, pieces = start + length, list[bytes]()
+    for at, size, digest in _chunks_between(db, log_id, start, end):
+        frame, lender = _frame(db, log_id, at)
+        if lender is None:
+            data = codec.unpack_beginning(frame, min(end - at, size), codec.dictionaries_of(db))
+        else:
+            data = _unpacked(db, size, digest, frame, lender)[: end - at]
+        pieces.append(data[max(start - at, 0) :])
+    return b"".join(pieces)
 
 
 def stream(db: apsw.Connection, log_id: int) -> Iterator[bytes]:
     """A log's bytes, a chunk at a time; raises CodecError. No statement stays open between two."""
-    at = 0
-    while True:
-        found = db.execute(
-            "select length, sha256, data from chunks where log_id = ? and start = ?", (log_id, at)
-        ).fetchone()
-        if found is None:
-            return
-        length, digest, frame = found
-        yield codec.unpack_chunk(frame, length, digest, codec.dictionaries_of(db))
-        at += length
+    at, asked = 0, "select length, sha256, data, lender from chunks where log_id = ? and start = ?"
+    while found := db.execute(asked, (log_id, at)).fetchone():
+        yield _unpacked(db, *found)
+        at += found[0]
 
 
 def chunk_marks(db: apsw.Connection, log_id: int) -> list[ChunkMark]:
@@ -497,7 +500,7 @@ def merge_chunks(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
     While a log grows, only neighbours of like size are joined, so that a byte is rewritten a handful of
     times however many appends there are; an idle log is merged into chunks as large as they come.
     """
-    marks = chunk_marks(db, log_id)
+    marks = _foldable(db, log_id)
     while marks:
         joined, marks = _last_neighbours(marks, idle=idle)
         if len(joined) > 1:
@@ -511,8 +514,8 @@ def merge_chunks(db: apsw.Connection, log_id: int, *, idle: bool) -> None:
 def repack(db: apsw.Connection, log_id: int, start: int) -> int | None:
     """Join the chunks of a log from ``start`` on into one, as large as they come; gives where the next begins."""
     joined: list[ChunkMark] = []
-    for mark in chunk_marks(db, log_id):
-        if mark[0] >= start and (not joined or mark[0] + mark[1] - start <= codec.PACKED_BYTES):
+    for mark in _foldable(db, log_id):
+        if mark[0] >= start and (not joined or mark[0] + mark[1] - joined[0][0] <= codec.PACKED_BYTES):
             joined.append(mark)
         # No more than one frame a transaction: other writers wait meanwhile.
         elif joined:
@@ -520,7 +523,7 @@ def repack(db: apsw.Connection, log_id: int, start: int) -> int | None:
     if not joined:
         db.execute("update logs set frames = ? where id = ?", (PACKED, log_id))
         return None
-    end = joined[-1][0] + joined[-1][1]
+    start, end = joined[0][0], joined[-1][0] + joined[-1][1]
     data = read(db, log_id, start, end - start)
     db.execute("delete from chunks where log_id = ? and start >= ? and start < ?", (log_id, start, end))
     insert_chunks(db, log_id, [Chunk(start, len(data), codec.chunk_digest(data), codec.pack_hard(data))])
@@ -555,9 +558,22 @@ def _join(db: apsw.Connection, log_id: int, joined: list[ChunkMark]) -> None:
     insert_chunks(db, log_id, [pack(start, data)])
 
 
-def _frame(db: apsw.Connection, log_id: int, at: int) -> bytes:
-    frame: bytes = db.execute("select data from chunks where log_id = ? and start = ?", (log_id, at)).get
-    return frame
+def _frame(db: apsw.Connection, log_id: int, at: int) -> tuple[bytes, int | None]:
+    asked = "select data, lender from chunks where log_id = ? and start = ?"
+    return fetch(db, tuple[bytes, int | None], asked, (log_id, at))[0]
+
+
+def _unpacked(db: apsw.Connection, size: int, digest: bytes, frame: bytes, lender: int | None) -> bytes:
+    if lender is not None:
+        return lent.unpacked(db, "main", size, digest, frame, lender)
+    return codec.unpack_chunk(frame, size, digest, codec.dictionaries_of(db))
+
+
+def _foldable(db: apsw.Connection, log_id: int) -> list[ChunkMark]:
+    """The chunks behind the last one that is made of another log: that one would get bytes of its own."""
+    last = "coalesce((select max(start) from chunks where log_id = ?1 and lender is not null), -1)"
+    asked = f"select start, length, sha256 from chunks where log_id = ?1 and start > {last} order by start"
+    return fetch(db, ChunkMark, asked, (log_id,))
 
 
 def _chunks_between(db: apsw.Connection, log_id: int, start: int, end: int) -> list[ChunkMark]:

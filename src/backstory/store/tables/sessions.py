@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 
     from backstory.store.intake import append, derived_tables
     from backstory.store.moves import Move, Moves
-    from backstory.store.tables import event_rows, logs
+    from backstory.store.tables import event_rows, lent, logs
 else:
     append = lazy_module("backstory.store.intake.append")
     derived_tables = lazy_module("backstory.store.intake.derived_tables")
     event_rows = lazy_module("backstory.store.tables.event_rows")
+    lent = lazy_module("backstory.store.tables.lent")
     logs = lazy_module("backstory.store.tables.logs")
 
 CANDIDATES_SHOWN_MAX = 8
@@ -648,7 +649,8 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
     going = doomed(db, session_id)
     # First, while the runs are here that say which logs of agents are meant.
     claims.forget_logs(db, session_id, at)
-    for each, uid in going:
+    # Subagents first: what goes with its subagents need not keep its bytes for them.
+    for each, uid in reversed(going):
         event_rows.delete_of_session(db, each)
         db.execute("insert or replace into forgotten(uid, at) values (?, ?)", (uid, at))
         db.execute(
@@ -659,6 +661,7 @@ def remove(db: apsw.Connection, session_id: int, at: int) -> list[str]:
         logs.keep_stamps(db, "session_id = ?", each, reason=append.FORGOTTEN)
         db.execute("delete from meta where substr(key, 1, ?) = ? and value = ?", (len(CHOSEN), CHOSEN, uid))
         db.execute("delete from sessions where id = ?", (each,))
+    lent.settle(db)
     # Nothing names a folder in which only these sessions were.
     db.execute(_KEEP_REPOSITORIES, (REPOSITORIES,))
     db.execute("delete from meta where key = ?", (PROJECT_NAMES,))

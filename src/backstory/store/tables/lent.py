@@ -1,0 +1,81 @@
+"""Chunks that are made of bytes of another log: those of a subagent of which only its parent's log reports.
+
+Such a chunk names its lender, the parent's log, and holds what to copy from where in it (``codec.pack_copies``). A
+lender that is removed leaves its chunks in ``lent``, by a trigger, whoever removes it; ``settle`` then gives the chunks
+that need them bytes of their own. No lender's chunk has a lender. Functions take the connection, never commit.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from backstory.store import codec
+from backstory.store.schema import fetch
+
+if TYPE_CHECKING:
+    import apsw
+
+LENDER_IS_GONE = "they are made of log {}, which lacks them"
+
+
+def unpacked(db: apsw.Connection, schema: str, length: int, digest: bytes, frame: bytes, lender: int | None) -> bytes:
+    """The bytes of a chunk of this schema, whatever it is made of; raises CodecError."""
+    find = codec.dictionaries_of(db)
+    if lender is None:
+        return codec.unpack_chunk(frame, length, digest, find)
+    return codec.unpack_copies(frame, length, digest, find, partial(_bytes, db, schema, lender))
+
+
+def _bytes(db: apsw.Connection, schema: str, lender: int, start: int, stop: int) -> bytes:
+    """The bytes of a lender from ``start`` to ``stop``."""
+    for rows in (f"{schema}.chunks where lender is null and", f"{schema}.lent where"):
+        found = fetch(
+            db,
+            tuple[int, int, bytes, bytes],
+            f"select start, length, sha256, data from {rows} log_id = ?1 and start < ?3 and start >= "
+            f"coalesce((select max(start) from {rows} log_id = ?1 and start <= ?2), 0) order by start",
+            (lender, start, stop),
+        )
+        if found:
+            break
+    at, pieces = start, []
+    for begin, length, digest, frame in found:
+        if begin <= at < begin + length:
+            pieces.append(unpacked(db, schema, length, digest, frame, None)[at - begin : stop - begin])
+            at = begin + length
+    if at < stop:
+        raise codec.CodecError(LENDER_IS_GONE.format(lender))
+    return b"".join(pieces)
+
+
+def copy_whole(db: apsw.Connection, source: str, log_id: int, copied: int) -> None:
+    """Give a copy of a log, in this store, the chunks that are made of another log, as bytes of their own."""
+    rows = fetch(
+        db,
+        tuple[int, int, bytes, bytes, int],
+        f"select start, length, sha256, data, lender from {source}.chunks where log_id = ? and lender is not null",
+        (log_id,),
+    )
+    for start, length, digest, frame, lender in rows:
+        data = unpacked(db, source, length, digest, frame, lender)
+        db.execute(
+            "insert into chunks(log_id, start, length, sha256, data) values (?, ?, ?, ?, ?)",
+            (copied, start, length, digest, codec.pack_chunk(data)),
+        )
+
+
+def settle(db: apsw.Connection) -> None:
+    """Give the chunks whose lender is gone bytes of their own, and forget the lender's."""
+    asked = "select id from chunks where lender in (select log_id from lent)"
+    for (chunk_id,) in fetch(db, tuple[int], asked):
+        # One in memory at a time.
+        row = "select length, sha256, data, lender from chunks where id = ?"
+        ((length, digest, frame, lender),) = fetch(db, tuple[int, bytes, bytes, int], row, (chunk_id,))
+        try:
+            data = unpacked(db, "main", length, digest, frame, lender)
+        except codec.CodecError:
+            # What is damaged stays as it is, with all that may help to mend it.
+            continue
+        db.execute("update chunks set data = ?, lender = null where id = ?", (codec.pack_chunk(data), chunk_id))
+    db.execute("delete from lent where log_id not in (select lender from chunks where lender is not null)")
