@@ -122,9 +122,17 @@ def test_a_limit_of_calls_is_raised_with_a_reason_only(tmp_path: Path, monkeypat
     monkeypatch.setattr("tests.set_work_limits.CALL_LIMITS", limits)
     set_calls({"ingest": {"agents": 100, "store": 10}}, "")
     set_calls({"ingest": {"agents": 90, "store": 10}}, "")
-    with pytest.raises(SystemExit, match="ingest: agents"):
-        set_calls({"ingest": {"agents": 91, "store": 9}}, "")
-    set_calls({"ingest": {"agents": 91, "store": 9}}, "titles")
+    with pytest.raises(SystemExit, match="ingest: agents grew from 90 to 93"):
+        set_calls({"ingest": {"agents": 93, "store": 9}}, "")
+    set_calls({"ingest": {"agents": 93, "store": 9}}, "titles")
     kept = json.loads(limits.read_text("utf-8"))
-    assert kept["limits"] == {PYTHON: {"ingest": {"agents": 91, "store": 9}}}
-    assert [(each["by"][0], each["why"]) for each in kept["raised"]] == [("ingest: agents 90 -> 91", "titles")]
+    assert kept["limits"] == {PYTHON: {"ingest": {"agents": 93, "store": 9}}}
+    assert [(each["by"], each["why"]) for each in kept["raised"]] == [(["ingest: agents grew from 90 to 93"], "titles")]
+
+
+def test_a_little_more_sets_no_limit_of_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = tmp_path / "limits.json"
+    monkeypatch.setattr("tests.set_work_limits.CALL_LIMITS", limits)
+    for count in (100, 102):
+        set_calls({"ingest": {"agents": count}}, "")
+    assert json.loads(limits.read_text("utf-8"))["limits"] == {PYTHON: {"ingest": {"agents": 100}}}

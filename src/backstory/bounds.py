@@ -36,7 +36,7 @@ def count(value: object) -> int | None:
     """
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _DIGITS_MAX:
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= INTEGER_MAX:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= INTEGER_MAX:
         return None
     number = int(value)
     # As a float the largest integer is one more than it is.

@@ -42,15 +42,17 @@ _TIMESTAMP = lazy_regex(rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d
 _TOKEN = lazy_regex(rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?|[][{}\n]')
 _UUID = lazy_regex("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LIKE_A_TIME = lazy_regex(r"[+-]?\d{4,}-\d\d-\d\d[Tt ]")
+_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 
 
 def encode(number: int, length: int = UID_LENGTH) -> str:
     """Write ``number`` in base 32, zero-padded to ``length`` characters."""
-    letters = []
-    for _ in range(length):
-        number, value = divmod(number, 32)
-        letters.append(ALPHABET[value])
-    return "".join(reversed(letters))
+    pairs = []
+    for _ in range(0, length, 2):
+        number, value = divmod(number, len(_PAIRS))
+        pairs.append(_PAIRS[value])
+    # Of an odd length the first letter is one too many.
+    return "".join(reversed(pairs))[-length:]
 
 
 def decode(text: str) -> int:

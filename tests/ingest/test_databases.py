@@ -345,10 +345,10 @@ def test_a_session_of_a_database_that_cannot_be_stored_keeps_no_other_out_and_is
     changed(database, "insert into sessions(id, summary) values ('another', 'Paint it')")
     update = append._update_session
 
-    def fails(db: object, session_id: int, piece: RecordBatch) -> None:
+    def fails(db: object, session_id: int, piece: RecordBatch, **how: bool) -> None:
         if piece.identity.native_id == LOST:
             raise OverflowError("too large")
-        update(db, session_id, piece)  # type: ignore[arg-type]
+        update(db, session_id, piece, **how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(append, "_update_session", fails)
     (error,) = read(machine).errors

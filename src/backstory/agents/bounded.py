@@ -165,6 +165,8 @@ def _fitting_event(event: Event, names: list[str]) -> Event:
 
 def _fitting_turn(turn: Turn) -> tuple[Turn, list[str]]:
     names: list[str] = []
+    if _is_plain(turn):
+        return turn, names
     tokens = _fitting_tokens(turn.tokens, names)
     duration_ms, cost_usd = _kept(turn.duration_ms, "duration_ms", names), _kept_amount(turn.cost_usd, names)
     api_latency_ms = _kept(turn.api_latency_ms, "api_latency_ms", names)
@@ -178,6 +180,18 @@ def _fitting_turn(turn: Turn) -> tuple[Turn, list[str]]:
     return msgspec.structs.replace(
         turn, **kept, tokens_source=source, context_window=window, started=started, ended=ended
     ), names
+
+
+def _is_plain(turn: Turn) -> bool:
+    """Return True if every number and time of a turn can be kept, as nearly always; each alone takes much longer."""
+    counts = (*msgspec.structs.astuple(turn.tokens), turn.duration_ms, turn.api_latency_ms, turn.context_window)
+    for count in counts:
+        if count is not None and (type(count) is not int or not 0 <= count <= bounds.INTEGER_MAX):
+            return False
+    for at in (turn.started, turn.ended):
+        if at is not None and not 0 <= at <= bounds.TIME_MAX_MS:
+            return False
+    return turn.cost_usd is None or (type(turn.cost_usd) is float and 0 <= turn.cost_usd <= bounds.INTEGER_MAX)
 
 
 def _fitting_tokens(tokens: Tokens, names: list[str]) -> Tokens:

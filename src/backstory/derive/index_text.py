@@ -50,9 +50,9 @@ def searchable(event: model.Event) -> tuple[str, str] | None:
         return None
     scope, text_of = searched
     if isinstance(event, model.Command) and event.name and not event.output:
-        scope = Scope.COMMAND
+        scope = Scope.COMMAND.value
     text = text_of(event)
-    return (scope.value, text) if text else None
+    return (scope, text) if text else None
 
 
 def index_text(text: str, scope: str | None = None) -> str:
@@ -171,8 +171,7 @@ def _cjk() -> re.Pattern[str]:
     return re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f]")
 
 
-# Looked up by type, because this is asked for every event that is read.
-_SEARCHED: dict[type[model.Event], tuple[Scope, Callable[[Any], str]]] = {
+_TEXTS: dict[type[model.Event], tuple[Scope, Callable[[Any], str]]] = {
     model.UserMessage: (Scope.PROMPT, lambda event: event.content),
     model.AssistantText: (Scope.ANSWER, lambda event: event.text),
     model.Plan: (Scope.ANSWER, lambda event: event.content),
@@ -185,6 +184,8 @@ _SEARCHED: dict[type[model.Event], tuple[Scope, Callable[[Any], str]]] = {
     model.Hook: (Scope.SYSTEM, lambda event: f"{event.name} {event.output}"),
     model.Command: (Scope.SYSTEM, lambda event: f"{event.name} {event.output}".strip()),
 }
+# Looked up by type, and without asking an enumeration for its value, because this is done for every event that is read.
+_SEARCHED = {kind: (scope.value, text_of) for kind, (scope, text_of) in _TEXTS.items()}
 _MEASURED: dict[type[model.Event], Callable[[Any], int]] = {
     model.UserMessage: lambda event: len(event.content),
     model.AssistantText: lambda event: len(event.text),

@@ -156,6 +156,8 @@ class _Ingest(IngestNotes):
         self._readers: Readers | None = None
         self._pending_bytes = 0
         self._again: list[Candidate] = []
+        self._unseen: set[str] = set()
+        """Paths of files that nobody had looked at when this ingest looked for what is new."""
         self._unparsed = {log.id for log in store.ask_or([], logs.unparsed)} if not self._is_brief else set[int]()
         self._tried: set[int] = set()
         """Logs that were read once more because something of them is kept as bytes only."""
@@ -194,6 +196,8 @@ class _Ingest(IngestNotes):
             stamp = seen.get(each.path)
             if not self._is_as_it_was(each, stamp):
                 changed.append(each)
+                if stamp is None:
+                    self._unseen.add(each.path)
             elif each.sidecars and stamp is not None and stamp.log_id is not None:
                 beside.append((each, stamp.log_id))
         return changed, changed_sidecars(self.store, beside, self._with_stored_sidecars)
@@ -209,6 +213,8 @@ class _Ingest(IngestNotes):
             for _ in range(TRIES):
                 self._read_all(changed)
                 changed, self._again = self._again, []
+                # Another process has looked at these.
+                self._unseen.clear()
                 if not changed:
                     break
         finally:
@@ -356,7 +362,7 @@ class _Ingest(IngestNotes):
 
     def _understand(self, each: Candidate, identity: LogIdentity, file: IO[bytes]) -> None:
         """Turn the kept bytes of a file that nobody understood into the beginning of the log that it is now."""
-        seen = self._stamp(each.path)
+        seen = None if each.path in self._unseen else self._stamp(each.path)
         if seen is None or seen.log_id is None or not seen.reason:
             return
         native_id = unread.identity_of(relpath(each)).native_id

@@ -7,9 +7,10 @@ parses them. Where the bytes come from, and what becomes of the records, is the 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct
 
 from backstory import agents
 from backstory.agents.bounded import stream_reader
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _own_line = msgspec.json.Decoder(OwnLine)
 
 
-class NumberedLine(NamedTuple):
+class NumberedLine(Struct, frozen=True, gc=False):
     """A line that is a record: its start, the start of the next one, its content, and its number in the session."""
 
     start: int

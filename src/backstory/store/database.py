@@ -67,6 +67,8 @@ class checked:  # noqa: N801 - used as a statement
         return None
 
     def __exit__(self, _kind: object, refused: BaseException | None, _trace: object) -> None:
+        if refused is None:
+            return
         from backstory.store.codec import CodecError
 
         if isinstance(refused, CodecError | msgspec.DecodeError):

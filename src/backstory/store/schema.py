@@ -158,9 +158,11 @@ def fetch_one(db: apsw.Connection, shape: type[R], sql: str, values: Sequence[An
 
 def _shaped(shape: type[R], found: list[Any]) -> list[R]:
     """The rows in this shape; raises ValueError or TypeError where they have more columns or fewer."""
+    if not found:
+        return found
     if get_origin(shape) is tuple:
         # All rows of a statement have the same number of columns.
-        if found and len(found[0]) != len(get_args(shape)):
+        if len(found[0]) != len(get_args(shape)):
             raise ValueError(f"{len(get_args(shape))} columns were expected, not {len(found[0])}")
         return found
     # By name and not by place, and strict: a query that lost a column fails in the first test that asks it.

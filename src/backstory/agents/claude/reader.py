@@ -68,15 +68,16 @@ class Reader(TurnFold[State]):
             records = jsonl.decode(line, record_decoder)
         except jsonl.NotJson:
             return Parsed(None, [(0, self.unknown.emit("not JSON"))], self._turn_at(seq))
-        at, events = None, []
+        at, events = None, list[Event]()
         for record in records:
             at = numbers.time_ms(record.timestamp)
             events += self._record(record, at, seq)
         turn = self._turn_at(seq)
-        # A plan follows the result that shows its call did not fail, and ends nothing.
-        ending = [event for event in events if not isinstance(event, Plan)]
-        if turn is not None and ending:
-            note_end(turn, ending, at)
+        if turn is not None and events:
+            # A plan follows the result that shows its call did not fail, and ends nothing.
+            ending = events if not isinstance(events[-1], Plan) else [e for e in events if not isinstance(e, Plan)]
+            if ending:
+                note_end(turn, ending[-1], at)
         return Parsed(
             at, list(enumerate(events)), turn, summaries=self._summaries, record_ids=self._record_ids,
             has_reports=self._has_reports,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _HEADS_MAX = 2_000
 _RECENT_ANCHORS = 16
+_BESIDE = (Hook, Command, Compacted)
 
 
 def parent_of_prompt(state: State, anchor: str | None) -> tuple[str | None, int | None]:
@@ -42,12 +43,12 @@ def parent_of_prompt(state: State, anchor: str | None) -> tuple[str | None, int 
     return parent
 
 
-def note_end(turn: Turn, events: list[Event], at: int | None) -> None:
-    """Note how the turn stands after these events: the last event says how it ended."""
+def note_end(turn: Turn, last: Event, at: int | None) -> None:
+    """Note how the turn stands after its last event."""
     # A notice or a command typed later, such as what a resume writes or /compact, does not make the turn longer.
-    if not isinstance(events[-1], Hook | Command | Compacted):
+    if not isinstance(last, _BESIDE):
         lengthen(turn, at)
-    match events[-1]:
+    match last:
         case AssistantText():
             turn.outcome = Outcome.COMPLETED
         case Error(code="interrupted"):

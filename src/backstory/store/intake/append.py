@@ -154,7 +154,7 @@ def _write_parsed(
         if not batch.is_kept:
             _keep_bytes(db, log_id, batch)
     if batch.kind == FILE:
-        _update_session(db, session_id, batch)
+        _update_session(db, session_id, batch, is_new=is_new)
     else:
         _update_ours(db, session_id, batch, turn_ids)
     # A session that begins with this batch has no rows derived by an earlier answer.
@@ -162,7 +162,8 @@ def _write_parsed(
         coverage.settle(db, session_id, was_covered=was_covered)
     if batch.answers and coverage.is_covered(db, session_id):
         turns.note_answers(db, turn_ids, batch.answers)
-    if log_id is not None and batch.created:
+    # A session that begins with this batch has its time, unless a prompt was logged after its answer.
+    if log_id is not None and batch.created and not (is_new and _begins_first(batch)):
         _note_created(db, session_id, log_id, batch.created)
     derived_tables.write(db, session_id, batch.found, turn_ids, event_ids)
     if log_id is not None:
@@ -444,15 +445,20 @@ def _note_created(db: apsw.Connection, session_id: int, log_id: int, created_ms:
     )
 
 
+def _begins_first(batch: RecordBatch) -> bool:
+    """Return True if no turn of a batch began before its session did."""
+    return all(turn.started is None or turn.started >= batch.created for turn in batch.turns)
+
+
 def _created(batch: RecordBatch) -> int:
     return batch.created or ids.time_of(batch.session_uid)
 
 
-def _update_session(db: apsw.Connection, session_id: int, batch: RecordBatch) -> None:
+def _update_session(db: apsw.Connection, session_id: int, batch: RecordBatch, *, is_new: bool) -> None:
     facts = batch.facts
     if batch.identity.parent_native_id is not None:
         _link_parent(db, session_id, batch)
-    if ids.time_of(batch.session_uid):
+    if not is_new and ids.time_of(batch.session_uid):
         # A log may begin with records without a time; the first one with a time counts.
         db.execute(
             "update sessions set uid = ?, created = strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch') "

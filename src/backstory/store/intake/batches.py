@@ -213,7 +213,10 @@ class BatchContent:
             return self._unread(OVERSIZE, seq, start, 0)
         count = len(self.events)
         try:
-            record = self._timed(source.read(line, seq), start, len(line))
+            record = source.read(line, seq)
+            # What the record says of itself is nearer to the truth than when its line was seen.
+            if record.at is None and record.events:
+                record = self._timed(record, start, len(line))
             if record.takes_number and record.events:
                 self.add(record, seq, source.cwd, start, len(line))
         except Exception as refused:
@@ -225,9 +228,6 @@ class BatchContent:
 
     def _timed(self, record: Record, start: int, length: int) -> Record:
         """A record with the time that its line came, unless it says itself when it was made."""
-        # What the record says of itself is nearer to the truth than when its line was seen.
-        if record.at is not None or not record.events:
-            return record
         at = self._arrivals.at(start, length)
         if at is None:
             return record
@@ -257,9 +257,10 @@ class BatchContent:
     def count(self, start: int, stop: int, seq: int) -> None:
         """Note the number of a record that lies between two places."""
         # Runs of numbers keep the table small: most logs have one row.
-        if self._seq_ranges and self._seq_ranges[-1].takes(start, seq):
-            self._seq_ranges[-1].records += 1
-            self._seq_ranges[-1].stop = stop
+        last = self._seq_ranges[-1] if self._seq_ranges else None
+        if last is not None and last.takes(start, seq):
+            last.records += 1
+            last.stop = stop
         else:
             self._seq_ranges.append(SeqRange(start, stop, seq, 1))
 

@@ -36,6 +36,13 @@ _TURN = (
     "cache_write_tokens", "cache_write_1h_tokens", "largest_input_tokens", "reasoning_tokens", "tokens_source",
     "context_window",
 )  # fmt: skip
+_RUNS_AND_TURNS = (
+    f"select r.id, r.session_id, {', '.join(f'r.{name}' for name in _TURN)}, "
+    f"{', '.join(f't.{name}' for name in _TURN)} from sessions s join turns t on t.session_id = s.id "
+    "join turns r on r.uid = t.uid and r.native_id = s.native_id join sessions o on o.id = r.session_id "
+    "where s.id = ? and s.owner is null and o.owner is not null"
+)
+"""The runs of ours of which a session is the agent's own log, with what their turns say in both."""
 BYTES_MAX = 17 * 1024 * 1024
 """A larger sidecar is none of ours: ``ingest.own_logs`` writes less."""
 
@@ -131,13 +138,7 @@ def improved(known: TurnFacts, given: TurnFacts) -> TurnFacts:
 
 def take(db: apsw.Connection, own_id: int) -> None:
     """Give runs what the turns of the agent's own log of them say, which is read as the session ``own_id``."""
-    ours, theirs = (", ".join(f"{table}.{name}" for name in _TURN) for table in ("r", "t"))
-    rows: list[Any] = db.execute(
-        f"select r.id, r.session_id, {ours}, {theirs} from sessions s join turns t on t.session_id = s.id "
-        "join turns r on r.uid = t.uid and r.native_id = s.native_id join sessions o on o.id = r.session_id "
-        "where s.id = ? and s.owner is null and o.owner is not null",
-        (own_id,),
-    ).fetchall()
+    rows: list[Any] = db.execute(_RUNS_AND_TURNS, (own_id,)).fetchall()
     for turn_id, session_id, *values in rows:
         known, given = TurnFacts(*values[: len(_TURN)]), TurnFacts(*values[len(_TURN) :])
         _improve(db, turn_id, session_id, known, given)
