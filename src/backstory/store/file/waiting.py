@@ -20,13 +20,9 @@ import apsw
 from msgspec import Struct
 
 from backstory.errors import QueueBusy
-from backstory.lazy import lazy_module
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable, Iterator
-else:
-    signal = lazy_module("signal")
 
 
 BRIEF_MS = 50
@@ -224,6 +220,8 @@ def put_off() -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
+    import signal  # a reader needs none; a stand-in would be asked six times for each transaction
+
     stops = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     try:
