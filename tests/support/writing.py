@@ -11,6 +11,8 @@ from backstory.store.tables import event_rows, logs, turns
 if TYPE_CHECKING:
     from types import ModuleType
 
+# Its name in the package is a stand-in, which cannot be patched.
+lineage = import_module("backstory.store.tables.lineage")
 
 WRITING: list[tuple[ModuleType, str]] = [
     (append, "write"),
