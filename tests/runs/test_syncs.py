@@ -37,10 +37,12 @@ HOME_BEGINS = ["store.db-wal", "home/"]
 HOME_CLOSES = ["store.db-wal", "store.db"]
 
 
-def synced(bench: Bench, monkeypatch: pytest.MonkeyPatch, destination: Destination) -> list[str]:
+def synced(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, destination: Destination, answer: str = "answered"
+) -> list[str]:
     """What one run syncs, with the name of its spool left out."""
     config = Config(bench.home / "config.toml")
-    environ = bench.environ([{"say": "answered"}, GOOD])
+    environ = bench.environ([{"say": answer}, GOOD])
     with noted_syncs(monkeypatch) as names:
         workspace = Workspace(lambda: config, bench.home, bench.project, environ=environ)
         with closing(workspace):
@@ -90,3 +92,12 @@ def test_a_new_session_has_the_id_that_its_agent_is_given_before_the_agent_start
     monkeypatch.setattr(runner, "Spool", Seeing)
     synced(bench, monkeypatch, Destination(is_new=True))
     assert len(seen) == 1
+
+
+def test_how_full_the_context_is_comes_with_the_end_of_the_run(begun: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = synced(begun, monkeypatch, Destination(), answer="word " * 15_000)
+    assert names == [*SPOOL, *TRANSACTION, *TRANSACTION, *HOME_BEGINS, *HOME_CLOSES]
+    with open_store(begun.project / ".backstory" / "sessions.bks") as store:
+        (session,) = store.sessions()
+    assert session.context_chars is not None
+    assert 75_000 < session.context_chars < 76_000

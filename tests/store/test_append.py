@@ -86,11 +86,11 @@ def outrun(monkeypatch: pytest.MonkeyPatch, store: Store, act: Callable[[], obje
     """Have somebody else ``act`` before what was made is written, so many times; gives a list of how often."""
     whole, seen = store.append, list[int]()
 
-    def late(batches: list[RecordBatch]) -> list[Written]:
+    def late(batches: list[RecordBatch], **how: Any) -> list[Written]:
         if len(seen) < times:
             seen.append(1)
             act()
-        return whole(batches)
+        return whole(batches, **how)
 
     monkeypatch.setattr(store, "append", late)
     return seen

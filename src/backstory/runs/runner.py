@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from backstory.agents.contract import RunPart, SteerPart, StreamReader
     from backstory.conversation.tree import Point
     from backstory.store import Session
+    from backstory.store.database import Asking
     from backstory.store.tables.queue import QueuedPrompt
 
 READ_BYTES = 1024 * 1024
@@ -155,6 +156,8 @@ class Runner:
         self._home, self._home_store, self._environ, self._now = home, home_store, environ, now
         self._report, self._keeps_home = report, keeps_home
         self.projects = KnownProjects(home, home_store, now)
+        self.at_end: Callable[[Asking, str], None] | None = None
+        """Called in the transaction that stores the end of a run where it belongs, with its session's uid."""
 
     def hold(self, store: Store, session: Session, patience_s: float = LOCK_S) -> SessionLease:
         """Take the right to run a session; raises SessionBusy, SessionElsewhere.
@@ -444,7 +447,7 @@ class Runner:
             keeps_home and home.path != store.path and _is_level(home, uid, store.ask_or(1, sessions.next_seq, uid))
         )
         # Where the home store has all that came before, the same batches go into both; else it is replicated.
-        is_beside = append_run(spooled, store, home if is_level else None)
+        is_beside = append_run(spooled, store, home if is_level else None, self.at_end)
         # Only now: a crash before this leaves queued what the next command finds stored, and runs nothing twice.
         dequeue_consumed(store, uid, [spooled.run.turn_uid, *spooled.acknowledged], self._report)
         if not keeps_home:

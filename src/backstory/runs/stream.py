@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from backstory.ingest.record_source import NumberedLine, RecordSource
     from backstory.runs.spool import Run, Spool, Word
     from backstory.store import Store
+    from backstory.store.database import Asking
     from backstory.store.tables.sidecars import Sidecar
 
 
@@ -442,17 +443,28 @@ class SpooledRun:
         return batch
 
 
-def append_run(run: SpooledRun, store: Store, beside: Store | None = None) -> bool:
-    """Store a run; returns whether ``beside`` has stored all of it, too.
+def append_run(
+    run: SpooledRun,
+    store: Store,
+    beside: Store | None = None,
+    at_end: Callable[[Asking, str], None] | None = None,
+) -> bool:
+    """Store a run; returns whether ``beside`` has stored all of it, too. ``at_end``: as of a ``Runner``.
 
     It is read to its end in any case, for its outcome and the acknowledged messages. Raises if it cannot be stored.
     """
+
+    def noted(asking: Asking) -> None:
+        if at_end is not None:
+            at_end(asking, run.session_uid)
+
     # Stale: the session has grown since the run was numbered, so it is numbered again.
     for _ in range(APPEND_TRIES):
         refused, is_beside = None, beside is not None
         for read in run.batches(store.ask(runs.start_in, run.session_uid, run.run.turn_uid)):
             if refused is None:
-                refused = next((each.refused for each in store.append(read) if each.refused), None)
+                written = store.append(read, at_end=noted)
+                refused = next((each.refused for each in written if each.refused), None)
                 # It keeps its parent, wherever the session continues.
                 read[0].follows_leaf = False
                 is_beside = is_beside and refused is None and beside is not None and _is_taken(beside, read)

@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 
@@ -42,6 +42,8 @@ else:
 F = TypeVar("F", bound="Selection")
 P = ParamSpec("P")
 T = TypeVar("T")
+Asking: TypeAlias = "Callable[..., Any]"
+"""Calls a function of a connection with the arguments that follow it, as ``Database.ask`` does."""
 
 
 def id_of(session: Session | int) -> int:
@@ -266,14 +268,25 @@ class Database:
         with suppress(Undone), connection.undoing(self.writer(), self.path):
             self._write(try_it)
 
-    def append(self, batches: Sequence[RecordBatch], *, is_copy: bool = False) -> list[Written]:
+    def append(
+        self, batches: Sequence[RecordBatch], *, is_copy: bool = False,
+        at_end: Callable[[Asking], None] = lambda asking: None,
+    ) -> list[Written]:  # fmt: skip
         """Store batches of records in one transaction; each is taken, or refused on its own if the store moved on.
 
-        ``is_copy``: the store that owns them has them on the disk, from which they can be copied again.
+        ``is_copy``: the store that owns them has them on the disk, from which they can be copied again. ``at_end`` is
+        called in the transaction if it stores the end of a run; what it asks may write, too.
         """
         # A spool goes once its run is stored, so the run's end is on the disk by then.
         ends = not is_copy and any(batch.run is not None and batch.run.is_last for batch in batches)
-        return self._write(lambda db: append.write_all(db, batches), decided=ends)
+
+        def write(db: apsw.Connection) -> list[Written]:
+            done = append.write_all(db, batches)
+            if ends and all(each.refused is None for each in done):
+                at_end(lambda question, *args, **kwargs: question(db, *args, **kwargs))
+            return done
+
+        return self._write(write, decided=ends)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

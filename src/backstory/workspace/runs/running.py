@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from backstory.model import Event, TurnWithEvents
     from backstory.runs.spool import Run, Spool
     from backstory.store import Session, Store
+    from backstory.store.database import Asking
     from backstory.store.tables.queue import QueueOwner
     from backstory.workspace.place import Place
 
@@ -164,7 +165,11 @@ def summarised_from(place: Place, store: Store, session: Session, agent: str, mo
 
     ``model``: None: that of the agent's last turn. What its model can take counts as soon as a turn has named it.
     """
-    model, window = store.ask(stored_turns.context_window, session.id, agent, model)
+    return _summarised_from(place, store.ask, session.id, agent, model)
+
+
+def _summarised_from(place: Place, asking: Asking, session_id: int, agent: str, model: str | None) -> int:
+    model, window = asking(stored_turns.context_window, session_id, agent, model)
     return threshold(place.config.settings.compaction.chars_of(agent, model), window)
 
 
@@ -191,29 +196,49 @@ EVENT_CHARS = 64
 """At the most so many characters stand around an event in a context."""
 EVENTS_COUNTED_MAX = 100_000
 """A session of more events is not counted by itself after each run: they would all be held in memory."""
+EVENTS_COUNTED_AT_END = 10_000
+"""Nor is one of more events counted while other processes wait for the store."""
 KEPT_LEAST = 10
 """From this percentage on it is worth a write to the store, which waits for the disk."""
 
 
 def measure(place: Place, store: Store, session: Session) -> Meter | None:
-    """Count what a session's context has now, and keep that in its store from a tenth of the limit on.
+    """Return what a session's context has now; from a tenth of the limit on it is kept in its store.
 
     None: the session is too large to be counted by the way.
     """
-    if store.ask(stored_events.count, session.id) > EVENTS_COUNTED_MAX:
+    meter = meter_of(store.session(session.id))
+    is_kept = meter is not None
+    if meter is None:
+        meter = _measured(place, store.ask, session.id, EVENTS_COUNTED_MAX)
+    if meter is None or meter.percent < KEPT_LEAST:
+        return meter
+    with suppress(BackstoryError):
+        if not is_kept:
+            store.change(sessions.note_context, session.id, meter.used, meter.limit)
+        _note_in_home(place, store, session, meter)
+    return meter
+
+
+def note_at_end(place: Place, asking: Asking, session_uid: str) -> None:
+    """Keep what a context has with the end of a run, in its transaction: another one would wait for the disk again."""
+    # What is not counted here is counted by who asks. A run is stored whatever is wrong with what was before it.
+    with suppress(Exception):
+        session_id = asking(sessions.find, session_uid)
+        meter = _measured(place, asking, session_id, EVENTS_COUNTED_AT_END)
+        if meter is not None and meter.percent >= KEPT_LEAST:
+            asking(sessions.note_context, session_id, meter.used, meter.limit)
+
+
+def _measured(place: Place, asking: Asking, session_id: int, events_max: int) -> Meter | None:
+    if asking(stored_events.count, session_id) > events_max:
         return None
-    turns = store.ask(compactions.history, session.id, 1 << 60).turns
-    used = _chars(turns)
+    turns = asking(compactions.history, session_id, 1 << 60).turns
     if not turns:
         return Meter(used=0, limit=place.config.settings.run.context_chars)
     last = turns[-1].turn
-    meter = Meter(used=used, limit=limit_of(place, store, session, last.agent, last.model))
-    if meter.percent < KEPT_LEAST:
-        return meter
-    with suppress(BackstoryError):
-        store.change(sessions.note_context, session.id, meter.used, meter.limit)
-        _note_in_home(place, store, session, meter)
-    return meter
+    limit = _summarised_from(place, asking, session_id, last.agent, last.model)
+    return Meter(used=_chars(turns), limit=limit or place.config.settings.run.context_chars)
 
 
 def count_context(place: Place, store: Store, session_uid: str) -> None:

@@ -32,7 +32,7 @@ from backstory.store.tables.queue import Options, Queue, QueuedKind
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.runs.requests import request_for
 from backstory.workspace.runs.run_events import Notice, SessionAwaited
-from backstory.workspace.runs.running import count_context, is_running
+from backstory.workspace.runs.running import count_context, is_running, note_at_end
 from backstory.workspace.runs.session_runs import WAIT_POLL_S, Hooks, IfBusy, ScheduledTurn, SessionRuns
 from backstory.workspace.runs.writable import (
     ensure_writable_session,
@@ -99,6 +99,7 @@ class Scheduler:
 
     def __init__(self, place: Place) -> None:
         self.place, self.runner = place, place.runner
+        self.runner.at_end = partial(note_at_end, place)
         self._hooks = Hooks()
         self.before_turn, self.after_turn = self._hooks.before, self._hooks.after
 
