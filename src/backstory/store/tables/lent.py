@@ -28,21 +28,21 @@ def unpacked(db: apsw.Connection, schema: str, length: int, digest: bytes, frame
 
 
 def _bytes(db: apsw.Connection, schema: str, lender: int, start: int, stop: int) -> bytes:
-    """The bytes of a lender from ``start`` to ``stop``."""
+    """The bytes of a lender from ``start`` to ``stop``; that they are what was lent, the borrower's checksum says."""
     for rows in (f"{schema}.chunks where lender is null and", f"{schema}.lent where"):
         found = fetch(
             db,
-            tuple[int, int, bytes, bytes],
-            f"select start, length, sha256, data from {rows} log_id = ?1 and start < ?3 and start >= "
+            tuple[int, int, bytes],
+            f"select start, length, data from {rows} log_id = ?1 and start < ?3 and start >= "
             f"coalesce((select max(start) from {rows} log_id = ?1 and start <= ?2), 0) order by start",
             (lender, start, stop),
         )
         if found:
             break
-    at, pieces = start, []
-    for begin, length, digest, frame in found:
+    at, pieces, find = start, list[bytes](), codec.dictionaries_of(db)
+    for begin, length, frame in found:
         if begin <= at < begin + length:
-            pieces.append(unpacked(db, schema, length, digest, frame, None)[at - begin : stop - begin])
+            pieces.append(codec.unpack_beginning(frame, min(length, stop - begin), find)[at - begin :])
             at = begin + length
     if at < stop:
         raise codec.CodecError(LENDER_IS_GONE.format(lender))
