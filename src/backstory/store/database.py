@@ -269,9 +269,8 @@ class Database:
             self._write(try_it)
 
     def append(
-        self, batches: Sequence[RecordBatch], *, is_copy: bool = False,
-        at_end: Callable[[Asking], None] = lambda asking: None,
-    ) -> list[Written]:  # fmt: skip
+        self, batches: Sequence[RecordBatch], *, is_copy: bool = False, at_end: Callable[[Asking], None] | None = None
+    ) -> list[Written]:
         """Store batches of records in one transaction; each is taken, or refused on its own if the store moved on.
 
         ``is_copy``: the store that owns them has them on the disk, from which they can be copied again. ``at_end`` is
@@ -282,7 +281,7 @@ class Database:
 
         def write(db: apsw.Connection) -> list[Written]:
             done = append.write_all(db, batches)
-            if ends and all(each.refused is None for each in done):
+            if at_end is not None and ends and all(each.refused is None for each in done):
                 at_end(lambda question, *args, **kwargs: question(db, *args, **kwargs))
             return done
 
