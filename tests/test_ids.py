@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from datetime import datetime
 
 import pytest
 from hypothesis import given
@@ -183,10 +184,20 @@ def test_times_are_read_as_logs_write_them(text: str | float, ms: int) -> None:
     assert ids.parse_time_ms(text) == ms
 
 
+@given(st.datetimes(min_value=datetime(1960, 1, 1)))
+def test_a_time_is_the_same_with_milliseconds_and_with_microseconds(at: datetime) -> None:
+    text = at.isoformat(timespec="milliseconds")
+    assert ids.parse_time_ms(f"{text}Z") == ids.parse_time_ms(f"{text}000Z")
+
+
 @every(
     "text",
-    [None, True, "", "soon", "1970-01-01T00:00:01", "1970-13-01T00:00:00Z", float("nan"), float("inf"), 1e18],
-)
+    [
+        None, True, "", "soon", "1970-01-01T00:00:01", "1970-13-01T00:00:00Z", float("nan"), float("inf"), 1e18,
+        "2026-09-21T13:33:60.000Z", "2026-13-21T13:33:00.000Z", "2026-09-21T13:33:0\u0663.000Z",
+        "2026-09-21T13+33:00.000Z",
+    ],
+)  # fmt: skip
 def test_what_is_no_moment_is_none(text: str | float | None) -> None:
     assert ids.parse_time_ms(text) is None
 

@@ -6,6 +6,7 @@ A uid is 26 characters of Crockford's base 32: 10 of time (48 bits, ms since 197
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from backstory import bounds
@@ -41,6 +42,7 @@ _VALUES = {letter: value for value, letter in enumerate(ALPHABET)} | {"O": 0, "I
 _TIMESTAMP = lazy_regex(rb'"timestamp"\s*:\s*"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))"')
 _TOKEN = lazy_regex(rb'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?|[][{}\n]')
 _UUID = lazy_regex("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_MINUTE = lazy_regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:")
 _LIKE_A_TIME = lazy_regex(r"[+-]?\d{4,}-\d\d-\d\d[Tt ]")
 _PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 
@@ -180,11 +182,16 @@ def parse_time_ms(text: str | int | float | None) -> int | None:
     """
     if text is None or isinstance(text, bool):
         return None
-    if isinstance(text, (int, float)):
+    if not isinstance(text, str):
         if not abs(text) <= 1e15:
             return None
         seconds = float(text)
         return bounds.time_ms(round(seconds if abs(seconds) >= 1e11 else seconds * 1000))
+    # Nearly every record has its time in this form, and the minute of the one before.
+    if len(text) == 24 and text[19::4] == ".Z" and text.isascii() and (digits := text[17:19] + text[20:23]).isdecimal():
+        minute_ms, in_minute_ms = _minute_ms(text[:17]), int(digits)
+        if minute_ms is not None and in_minute_ms < 60_000:
+            return bounds.time_ms(minute_ms + in_minute_ms)
     try:
         moment = datetime.fromisoformat(text.upper())
     except ValueError:
@@ -194,6 +201,17 @@ def parse_time_ms(text: str | int | float | None) -> int | None:
     try:
         return bounds.time_ms(round(moment.timestamp() * 1000))
     except (OverflowError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _minute_ms(beginning: str) -> int | None:
+    """Milliseconds since 1970 up to a minute, by the beginning of a time in UTC; None where that is none."""
+    if not _MINUTE.fullmatch(beginning):
+        return None
+    try:
+        return round(datetime.fromisoformat(f"{beginning}00+00:00").timestamp()) * 1000
+    except ValueError:
         return None
 
 

@@ -181,10 +181,13 @@ class Fold(TurnFold[State]):
         return call.result(call_id, content, is_error=is_error)
 
     def _note_end(self, events: list[Event], at: int | None) -> None:
-        turn = self._state.turn
-        # What comes when a turn is over, such as a warning or another model, does not make it longer.
-        if turn is not None and not all(isinstance(each, _BESIDE) for each in events):
-            lengthen(turn, at)
+        if (turn := self._state.turn) is None:
+            return
+        for event in events:
+            # What comes when a turn is over, such as a warning or another model, does not make it longer.
+            if not isinstance(event, _BESIDE):
+                lengthen(turn, at)
+                return
 
     def _note_receipt(self, usage: Any) -> None:
         if not isinstance(usage, dict):
