@@ -542,6 +542,21 @@ def test_a_frame_that_no_program_of_ours_made_is_refused(packed: bytes) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "packed",
+    [b"\x02" + b"\0" * 6, b"\x01\x00" + b"\xff" * 9 + b"\x7f\x20", b"\x01\x00\x00" + b"\xff" * 8 + b"\x7f"],
+    ids=["none of its bytes", "behind every file", "more than it has"],
+)
+def test_copies_that_would_take_for_ever_are_not_asked_for(packed: bytes) -> None:
+    def ask(start: int, stop: int) -> bytes:
+        raise AssertionError(start, stop)
+
+    with pytest.raises(codec.CodecError, match=codec.NO_COPIES):
+        codec.unpack_copies(
+            codec.pack_chunk(packed), 64, codec.chunk_digest(b""), lambda _: codec.logs_codec().dictionary, ask
+        )
+
+
 def test_a_chunk_without_a_lender_is_bytes_as_before(family: Machine) -> None:
     log = log_of(family.store, LOG.name)
     ((frame,),) = looked_up(family.store_path, "select data from chunks where log_id = ?", log.id)

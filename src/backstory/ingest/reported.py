@@ -38,8 +38,6 @@ SUBAGENTS_MAX = 1_000
 """The most subagents of one log that become sessions."""
 IN_MEMORY_BYTES = 1024 * 1024
 BLOCK_BYTES = 256 * 1024
-COPIED_BYTES_LEAST = 32
-"""A shorter part of a record is kept again: to say where it is takes as many bytes."""
 LENDER_TO_COME = 0
 """In place of the id of a lender that is stored with the batch."""
 _NAME = lazy_regex(r"(.+\.jsonl)#[\w-]+")
@@ -187,7 +185,7 @@ def _pieces(start: int, line: bytes, report: ReportedRecord) -> Iterator[bytes |
     """A record as bytes, and as (place, length) in the log where its parts are as they are; ``start``: of the line."""
     at = 0
     for part in report.repeated:
-        if len(part) < COPIED_BYTES_LEAST:
+        if len(part) < codec.COPIED_BYTES_LEAST:
             continue
         here, there = _place(part, report.record, at), _place(part, line)
         if here >= 0 and there >= 0:
@@ -200,7 +198,7 @@ def _pieces(start: int, line: bytes, report: ReportedRecord) -> Iterator[bytes |
 def _place(part: bytes, text: bytes, at: int = 0) -> int:
     """The place of a part in a text from there on, as ``find`` gives it."""
     # To prepare a long word for a search takes longer than to compare it once.
-    found = text.find(part[:COPIED_BYTES_LEAST], at)
+    found = text.find(part[: codec.COPIED_BYTES_LEAST], at)
     return found if found < 0 or text.startswith(part, found) else text.find(part, found)
 
 

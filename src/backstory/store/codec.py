@@ -9,14 +9,17 @@ from __future__ import annotations
 import threading
 from functools import cache, cached_property, lru_cache, partial
 from io import BytesIO
+from operator import add
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import apsw
 
+from backstory.bounds import INTEGER_MAX
 from backstory.lazy import lazy_module, lean_module
 
 if TYPE_CHECKING:
+    import array
     import hashlib
     from collections.abc import Callable, Iterable, Iterator
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from zstandard import ZstdError as ZstdError
 else:
     # Lists show nothing that is packed, and hash nothing.
-    hashlib, zstandard = lazy_module("hashlib"), lean_module("zstandard")
+    hashlib, zstandard, array = lazy_module("hashlib"), lean_module("zstandard"), lazy_module("array")
     from collections.abc import Iterator
 
 
@@ -54,6 +57,9 @@ SHIPPED_SHA256 = {
 """The hashes of the two by their ids: one with an id is never changed, and who reads need not hash it."""
 DICTIONARY_BYTES_MAX = 16 * 1024 * 1024
 """No dictionary of ours is larger; one that is stands for damage."""
+COPIED_BYTES_LEAST = 32
+"""The bytes of the shortest copy: to say where a shorter one is takes as many, and a store might say it for ever."""
+NO_COPIES = "its copies are of no log of ours"
 LEB128_BITS_MAX = 63
 FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 BLOCK_HEAD_BYTES, CHECKSUM_BYTES, REPEATED = 3, 4, 1
@@ -157,24 +163,38 @@ def unpack_copies(
     Raises CodecError when they are not what was stored.
     """
     packed = _unpacked(_decompressor_for(frame, find), frame)
-    (count,), at = _from_leb128(packed, 0, 1)
-    numbers, at = _from_leb128(packed, at, 3 * count)
-    copies, end = list[tuple[int, int, int]](), 0
-    for literal, moved, size in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
-        place = end + (-(moved + 1 >> 1) if moved & 1 else moved >> 1)
-        copies.append((literal, place, end := place + size))
-    low, high = min((each[1] for each in copies), default=0), max((each[2] for each in copies), default=0)
-    # What a store says is not believed: it might ask for any amount of memory.
-    if high - low > UNPACKED_BYTES_MAX or sum(numbers[2::3]) + len(packed) > UNPACKED_BYTES_MAX:
-        raise CodecError("its copies are of no log of ours")
-    lent, pieces = lender(low, high) if copies else b"", list[bytes]()
-    for literal, place, end in copies:
-        pieces += packed[at : at + literal], lent[place - low : end - low]
+    copies, at = _copies(packed, length)
+    low = min(copies[1::3], default=0)
+    high = max(map(add, copies[1::3], copies[2::3]), default=0)
+    if high - low > UNPACKED_BYTES_MAX:
+        raise CodecError(NO_COPIES)
+    lent, made = memoryview(lender(low, high) if copies else b""), bytearray()
+    for literal, place, size in zip(copies[::3], copies[1::3], copies[2::3], strict=True):
+        made += packed[at : at + literal]
+        made += lent[place - low : place - low + size]
         at += literal
-    data = b"".join((*pieces, packed[at:]))
+    made += packed[at:]
+    data = bytes(made)
     if len(data) != length or chunk_digest(data) != digest:
         raise CodecError("the bytes do not match their checksum")
     return data
+
+
+def _copies(packed: bytes, length: int) -> tuple[array.array[int], int]:
+    """The copies of a chunk of this length, three numbers each: the bytes before it, its place, its length.
+
+    And where they end. What a store says is not believed: it might ask for any amount of time and memory.
+    """
+    (count,), at = _from_leb128(packed, 0, 1)
+    copies, end, left = array.array("q"), 0, min(length, UNPACKED_BYTES_MAX)
+    for _ in range(count):
+        (literal, moved, size), at = _from_leb128(packed, at, 3)
+        place = end + (-(moved + 1 >> 1) if moved & 1 else moved >> 1)
+        end, left = place + size, left - literal - size
+        if size < COPIED_BYTES_LEAST or left < 0 or place < 0 or end > INTEGER_MAX:
+            raise CodecError(NO_COPIES)
+        copies.extend((literal, place, size))
+    return copies, at
 
 
 def _leb128(numbers: Iterable[int]) -> bytes:
