@@ -12,7 +12,7 @@ from backstory.errors import BackstoryError, short_reason
 from backstory.ids import session_identity
 from backstory.projects import git
 from backstory.projects.registry import KnownProjects, Verdict, in_conflict
-from backstory.store import PROJECT_STORE, Store, open_store
+from backstory.store import PROJECT_STORE, Store
 from backstory.store.intake.coverage import IndexRule
 from backstory.store.tables import sessions
 from backstory.workspace.located import LocatedSession
@@ -112,7 +112,7 @@ class Place:
         return self._opened(self.home / HOME_STORE, shared=True)
 
     def _opened(self, path: str | Path, *, shared: bool = False) -> Store:
-        store = open_store(path, shared=shared, now=self.now)
+        store = Store(Path(path), shared=shared, now=self.now)
         store.prices_file = self.home / PRICES
         store.index_rule, store.project_names = self.index_rule, self.project_names
         return store

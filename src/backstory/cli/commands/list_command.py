@@ -25,7 +25,7 @@ from backstory.cli.options import (
 )
 from backstory.cli.output import fact_lines
 from backstory.cli.views import moments
-from backstory.cli.views.moments import OUTCOMES, RUNNING, meter_words, origin_mark, origin_words
+from backstory.cli.views.moments import OUTCOMES, RUNNING, meter_words
 from backstory.derive.naming import NO_PROMPT
 from backstory.store.tables.sessions import Sort
 from backstory.workspace.history import sessions
@@ -212,7 +212,7 @@ def _row(session: ListedSession, shown: ListOptions) -> _Row:
     when = moments.when if shown.sort else moments.when_below_heading
     full, degree = meter_words(session.meter, METER_LEAST)
     about = {
-        "origin": origin_words(session.elsewhere, is_conflict=session.is_conflict),
+        "origin": session.origin,
         "agent": _cleaned(", ".join(session.agents)),
         "active": "running" if session.is_running else when(session.last_active, shown.now),
         "project": _project(session.project_name) if shown.everywhere else "",
@@ -302,7 +302,7 @@ def _next_steps(page: SessionPage, shown: ListOptions) -> Sequence[str]:
 
 
 def _title(session: ListedSession) -> str:
-    return f"{origin_mark(session.elsewhere, is_conflict=session.is_conflict)}{session.heading or NO_PROMPT}"
+    return f"{session.origin_mark}{session.heading or NO_PROMPT}"
 
 
 def _project(name: str) -> str:

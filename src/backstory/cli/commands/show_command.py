@@ -15,7 +15,7 @@ from backstory.cli.options import find, json_option, one_session, session_option
 from backstory.cli.output import flowing_facts, page_columns
 from backstory.cli.views.call_view import ShownResult
 from backstory.cli.views.event_view import end_line, event_lines, turn_line, unknown_line
-from backstory.cli.views.moments import METER_LEAST, meter_words, origin_mark, stretch
+from backstory.cli.views.moments import METER_LEAST, meter_words, stretch
 from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import results_below_calls, with_answers, with_interruptions, without_repeats
 from backstory.derive.naming import NO_PROMPT, short_model
@@ -344,7 +344,7 @@ def head_lines(transcript: Transcript, home: str, now: int) -> Iterator[str]:
     yield from (
         output.style(line, dim=True) for line in flowing_facts([output.one_liner(each) for each in facts if each])
     )
-    if mark := origin_mark(session.elsewhere, is_conflict=session.is_conflict):
+    if mark := session.origin_mark:
         yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), bold=True)
     yield from (output.style(line, dim=True) for line in flowing_facts(_way_back(session)))
     if session.parent_uid:

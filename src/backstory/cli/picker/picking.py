@@ -38,7 +38,7 @@ from backstory.cli.picker.state import (
     TextQuestion,
 )
 from backstory.cli.picker.terminal import open_terminal
-from backstory.cli.views.moments import OUTCOMES, RUNNING, origin_mark, when
+from backstory.cli.views.moments import OUTCOMES, RUNNING, when
 from backstory.derive.naming import NO_PROMPT
 from backstory.errors import BackstoryError, Cancelled, StoreBusy
 from backstory.lazy import lazy_regex
@@ -419,10 +419,10 @@ def _goes_on(searched: TextQuestion, question: Question | None) -> bool:
 def _session_row(session: ListedSession, now: int) -> PickRow:
     """A session as ``list`` describes it."""
     mark, colour = OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", ("", ""))
-    origin = origin_mark(session.elsewhere, is_conflict=session.is_conflict)
     return PickRow(
         uid=session.uid, mark=mark, colour=colour, when=when(session.last_active, now),
-        agent=", ".join(session.agents), project=session.project_name, title=f"{origin}{session.heading or NO_PROMPT}",
+        agent=", ".join(session.agents), project=session.project_name,
+        title=f"{session.origin_mark}{session.heading or NO_PROMPT}",
     )  # fmt: skip
 
 

@@ -139,17 +139,6 @@ OUTCOMES = {
 """By how a turn ended; in no colour that a white background hides, as yellow is hidden."""
 
 
-def origin_mark(elsewhere: str | None, *, is_conflict: bool) -> str:
-    """Return the mark before a session that people elsewhere made, or that claims to be one of ours."""
-    words = origin_words(elsewhere, is_conflict=is_conflict)
-    return f"[{words}] " if words else ""
-
-
-def origin_words(elsewhere: str | None, *, is_conflict: bool) -> str:
-    """Return where a session that is not ours came from, in words."""
-    return "conflict" if is_conflict else "from elsewhere" if elsewhere is not None else ""
-
-
 def outcome_mark(outcome: str | None, stop_reason: str | None = None) -> tuple[str, str]:
     """The sign of how a turn ended, and its colour; none while it is open, and none if it goes on after a summary."""
     return ("", "") if stop_reason == STOPPED_TO_COMPACT else OUTCOMES.get(outcome or "", ("", ""))

@@ -166,7 +166,7 @@ def _write_parsed(
     if log_id is not None and batch.created and not (is_new and _begins_first(batch)):
         _note_created(db, session_id, log_id, batch.created)
     derived_tables.write(db, session_id, batch.found, turn_ids, event_ids)
-    if log_id is not None:
+    if log_id is not None and (batch.found.summaries or batch.found.record_ids):
         titles.note(db, log_id, batch.found)
     return tuple(turn_ids) if batch.kind == FILE else ()
 

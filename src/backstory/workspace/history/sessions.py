@@ -175,6 +175,16 @@ class ListedSession(Struct, frozen=True, kw_only=True):
         """Its project; of a worktree that an agent made, the project that this lies in."""
         return self.project and main_folder(self.project)
 
+    @property
+    def origin(self) -> str:
+        """The words for a session that people elsewhere made, or that claims to be one of ours; '' for any other."""
+        return "conflict" if self.is_conflict else "from elsewhere" if self.elsewhere is not None else ""
+
+    @property
+    def origin_mark(self) -> str:
+        """The same as a mark before its heading."""
+        return f"[{self.origin}] " if self.origin else ""
+
 
 class LastTurn(Struct, frozen=True):
     """The cost and tokens of a session's last turn."""
