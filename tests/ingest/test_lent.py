@@ -420,6 +420,27 @@ def test_a_parent_that_another_process_stored_meanwhile_lends_nothing(
     assert differences(machine.content(), at_once.content()) == []
 
 
+@pytest.mark.parametrize("way", ["streamed", "read", "looked at"])
+def test_a_lender_that_goes_while_its_bytes_are_read_is_no_damage(
+    family: Machine, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    changed(family.store_path, "update sessions set relation = null where native_id like '%a58'")
+    log, parent, unpacked = log_of(family.store), parent_of(family.store).id, lent.unpacked
+
+    def too_late(*given: Any) -> bytes:
+        monkeypatch.undo()
+        with open_store(family.store_path, shared=True, now=lambda: NOW) as other:
+            other.remove(parent)
+        return unpacked(*given)
+
+    monkeypatch.setattr("backstory.store.tables.lent.unpacked", too_late)
+    if way == "streamed":
+        assert b"".join(family.store.stream_log(log.id)) == BYTES
+    else:
+        assert family.store.read_log(log.id, 0, len(BYTES), checked=way == "read") == BYTES
+    assert is_settled(family.store)
+
+
 def test_subagents_that_cannot_be_stored_with_their_parent_are_stored_by_themselves(
     machine: Machine, another: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:

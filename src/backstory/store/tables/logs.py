@@ -444,13 +444,13 @@ class UnpackedChunks:
 
     def bytes_of(self, db: apsw.Connection, log_id: int, mark: ChunkMark) -> bytes:
         """The bytes of a chunk; raises CodecError."""
-        at, size, digest = mark
+        at, _, digest = mark
         key = log_id, at, digest
         # Taken out and put back, so that the oldest key is always the one that was used least recently.
         with self._lock:
             data = self._kept.pop(key, None)
         if data is None:
-            data = _unpacked(db, size, digest, *_frame(db, log_id, at))
+            data = _unpacked(db, log_id, mark, *_frame(db, log_id, at))
         with self._lock:
             self._kept[key] = data
             while len(self._kept) > UNPACKED_CHUNKS:
@@ -471,12 +471,13 @@ def read(db: apsw.Connection, log_id: int, start: int, length: int, unpacked: Un
 def look_at(db: apsw.Connection, log_id: int, start: int, length: int) -> bytes:
     """The same, unpacking no more than that: no checksum says that it is what was stored."""
     end, pieces = start + length, list[bytes]()
-    for at, size, digest in _chunks_between(db, log_id, start, end):
+    for mark in _chunks_between(db, log_id, start, end):
+        at = mark.start
         frame, lender = _frame(db, log_id, at)
         if lender is None:
-            data = codec.unpack_beginning(frame, min(end - at, size), codec.dictionaries_of(db))
+            data = codec.unpack_beginning(frame, min(end - at, mark.length), codec.dictionaries_of(db))
         else:
-            data = _unpacked(db, size, digest, frame, lender)[: end - at]
+            data = _unpacked(db, log_id, mark, frame, lender)[: end - at]
         pieces.append(data[max(start - at, 0) :])
     return b"".join(pieces)
 
@@ -485,8 +486,9 @@ def stream(db: apsw.Connection, log_id: int) -> Iterator[bytes]:
     """A log's bytes, a chunk at a time; raises CodecError. No statement stays open between two."""
     at, asked = 0, "select length, sha256, data, lender from chunks where log_id = ? and start = ?"
     while found := db.execute(asked, (log_id, at)).fetchone():
-        yield _unpacked(db, *found)
-        at += found[0]
+        length, digest, frame, lender = found
+        yield _unpacked(db, log_id, ChunkMark(at, length, digest), frame, lender)
+        at += length
 
 
 def chunk_marks(db: apsw.Connection, log_id: int) -> list[ChunkMark]:
@@ -563,9 +565,16 @@ def _frame(db: apsw.Connection, log_id: int, at: int) -> tuple[bytes, int | None
     return fetch(db, tuple[bytes, int | None], asked, (log_id, at))[0]
 
 
-def _unpacked(db: apsw.Connection, size: int, digest: bytes, frame: bytes, lender: int | None) -> bytes:
+def _unpacked(db: apsw.Connection, log_id: int, mark: ChunkMark, frame: bytes, lender: int | None) -> bytes:
+    at, size, digest = mark
     if lender is not None:
-        return lent.unpacked(db, "main", size, digest, frame, lender)
+        try:
+            return lent.unpacked(db, "main", size, digest, frame, lender)
+        except codec.CodecError:
+            # Since its row was read another process may have removed the lender: it has bytes of its own then.
+            frame, now = _frame(db, log_id, at)
+            if now is not None:
+                raise
     return codec.unpack_chunk(frame, size, digest, codec.dictionaries_of(db))
 
 
