@@ -19,7 +19,7 @@ from backstory.export.full_form import FullForms
 from backstory.export.native_log import CarriedTurns, NativeLog
 from backstory.export.read_back import Contents, read_back
 from backstory.model import AssistantText, Plan, Relation, UserMessage
-from backstory.store.tables import logs
+from backstory.store.tables import events
 from backstory.workspace.clients.native_export import report_as_json
 from tests.support import claude_records as claude
 from tests.support import codex_records as codex
@@ -143,7 +143,7 @@ def test_every_record_is_accounted_for_once(machine: Machine, name: str, target:
     for session in machine.store.sessions(subagents=True):
         log = native(machine, target, session)
         assert log.contents.difference(read_back(target, log.native_id, log.lines())) is not None
-        numbers = machine.store.ask(logs.record_numbers, session.id)
+        numbers = machine.store.ask(events.record_numbers, session.id)
         assert [each.seq for each in log.fidelity.records] == numbers
         assert len(numbers) == case(name).count(b"\n") + (not case(name).endswith(b"\n"))
         assert sum(log.fidelity.counts.values()) == len(numbers)

@@ -24,7 +24,7 @@ from backstory.export.read_back import Contents
 from backstory.export.redacted import learn
 from backstory.lazy import lazy_regex
 from backstory.model import AssistantText, Relation, ToolCall, ToolResult, UserMessage
-from backstory.store.tables import compactions, events, logs
+from backstory.store.tables import compactions, events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,7 +152,7 @@ class NativeLog:
             kinds.setdefault(each.seq, each.kind)
             of_turns.setdefault(each.seq, each.turn_id or 0)
         on_path = {self._tree[span.uid].id for span in path.spans}
-        for seq in self._store.ask(logs.record_numbers, self._session.id):
+        for seq in self._store.ask(events.record_numbers, self._session.id):
             if self.fidelity.is_known(seq):
                 continue
             kind, turn = kinds.get(seq, ""), of_turns.get(seq)

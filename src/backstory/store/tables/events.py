@@ -186,3 +186,13 @@ def _unpacked(db: apsw.Connection, rows: list[tuple[object, ...]]) -> list[Store
         )
         for *row, data in rows
     ]
+
+
+def record_numbers(db: apsw.Connection, session_id: int) -> list[int]:
+    """The numbers of all records of a session, in order, with those of events that no record is behind."""
+    asked = (
+        "select n.first_seq, n.records from numbers n join logs l on l.id = n.log_id where l.session_id = ? "
+        "union select seq, 1 from events where session_id = ?"
+    )
+    ranges = schema.fetch(db, tuple[int, int], asked, (session_id, session_id))
+    return sorted({seq for first, records in ranges for seq in range(first, first + records)})
