@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from backstory.errors import BackstoryError, RunUnreadable
+from backstory.errors import BackstoryError, RunUnreadable, SessionNotFound
 from backstory.model import AssistantText, Init
 from backstory.projects import git
 from backstory.projects.registry import file_at
@@ -205,9 +205,12 @@ KEPT_LEAST = 10
 def measure(place: Place, store: Store, session: Session) -> Meter | None:
     """Return what a session's context has now; from a tenth of the limit on it is kept in its store.
 
-    None: the session is too large to be counted by the way.
+    None: the session is too large to be counted by the way, or was removed meanwhile.
     """
-    meter = meter_of(store.session(session.id))
+    try:
+        meter = meter_of(store.session(session.id))
+    except SessionNotFound:
+        return None
     is_kept = meter is not None
     if meter is None:
         meter = _measured(place, store.ask, session.id, EVENTS_COUNTED_MAX)
