@@ -47,7 +47,7 @@ ROOMS = {
         29,
         "facts of events and their words, titles, prices, names of projects, and secrets with 150 kinds as data",
     ),
-    "exchange": Budget(3_170, 12, "copies, merges, imports; what a row is, the schema says"),
+    "exchange": Budget(3_200, 12, "copies, merges, imports; what a row is, the schema says"),
     "export": Budget(2_850, 17, "other programs' logs, restored or written"),
     "ingest": Budget(5_420, 24, "from files to batches; subagents that a log reports are read along with it"),
     "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),

@@ -259,8 +259,14 @@ def number(db: apsw.Connection, source: str, ours: int, theirs: int, first: int,
         low, high = max(first, each.first_seq), min(last, each.first_seq + each.records - 1)
         start = each.start if low == each.first_seq else _place(db, source, theirs, low, each)
         stop = each.stop if high == each.first_seq + each.records - 1 else _place(db, source, theirs, high + 1, each)
-        if start is not None and stop is not None and stop > start:
+        if start is None or stop is None or stop <= start:
+            continue
+        # A turn among whose records this one lies has numbered it.
+        if not db.execute(_IS_NUMBERED, (ours, start, stop)).get:
             insert_seq_ranges(db, ours, [SeqRange(start, stop, low + shift, high - low + 1)])
+
+
+_IS_NUMBERED = "select exists (select 1 from numbers where log_id = ? and start <= ? and stop >= ?)"
 
 
 def unnumber(db: apsw.Connection, log_id: int, first: int, last: int) -> None:

@@ -22,7 +22,7 @@ from backstory.store.tables.logs import COPY
 from backstory.store.tables.runs import LOST
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import apsw
 
@@ -164,12 +164,8 @@ def _is_pruned(db: apsw.Connection, schema: str, session_id: int, turn_id: int |
 
 def shift_for(db: apsw.Connection, sides: Sides, pair: Pair, before: int) -> int:
     """By how much a turn's numbers grow here; ``before``: by how much those of the turn before it did."""
-    first, last = pair.first_seq + before, pair.last_seq + before
-    return (
-        before
-        if first > 0 and _is_free(db, sides.new, pair.uid, first, last)
-        else next_seq(db, sides.new) - pair.first_seq
-    )
+    is_free = pair.first_seq + before > 0 and _is_free(db, sides, pair, before)
+    return before if is_free else next_seq(db, sides.new) - pair.first_seq
 
 
 def next_seq(db: apsw.Connection, session_id: int) -> int:
@@ -182,15 +178,38 @@ def next_seq(db: apsw.Connection, session_id: int) -> int:
     )
 
 
-def _is_free(db: apsw.Connection, session_id: int, uid: str, first: int, last: int) -> bool:
-    """Return True if no other turn and no event has one of these numbers."""
-    return not db.execute(
-        "select exists (select 1 from events where session_id = ?1 and seq between ?3 and ?4) or exists ("
-        "select 1 from turns where session_id = ?1 and first_seq between ?3 and ?4 and uid <> ?2) or coalesce(("
-        "select last_seq >= ?3 from turns where session_id = ?1 and first_seq < ?3 and uid <> ?2 "
-        "order by first_seq desc limit 1), 0)",
-        (session_id, uid, first, last),
-    ).get
+def _is_free(db: apsw.Connection, sides: Sides, pair: Pair, shift: int) -> bool:
+    """Return True if a turn's numbers, so many greater, are free: those that lie among them do so in the other store.
+
+    Turns may lie among each other where a log was rewritten: what was added has later numbers, wherever it stands.
+    """
+    source, old, new = sides
+    as_there = (
+        f"exists (select 1 from {source}.turns o where o.session_id = :old and o.uid = t.uid "
+        "and o.first_seq + :shift = t.first_seq and o.last_seq + :shift >= t.last_seq)"
+    )
+    theirs = f"exists (select 1 from {source}.events o where o.session_id = :old and o.seq = e.seq - :shift and turn_id"
+    found = db.execute(
+        f"""
+        select exists (
+          select 1 from events e where session_id = :new and seq between :first and :last and ({theirs} = :turn)
+          or not iif(turn_id is null, {theirs} is null), coalesce((
+            select {as_there} from turns t where t.id = e.turn_id
+          ), 0)))
+        ) or exists (
+          select 1 from turns t where session_id = :new and first_seq between :first and :last and uid <> :uid
+          and not {as_there}
+        ) or coalesce((
+          select last_seq >= :first and not {as_there} from turns t
+          where session_id = :new and first_seq < :first and uid <> :uid order by first_seq desc limit 1
+        ), 0)
+        """,
+        {
+            "old": old, "new": new, "uid": pair.uid, "turn": pair.id, "shift": shift,
+            "first": pair.first_seq + shift, "last": pair.last_seq + shift,
+        },
+    )  # fmt: skip
+    return not found.get
 
 
 def drop_ours(db: apsw.Connection, sides: Sides, pair: Pair, kept: set[int], numbered: set[int]) -> int | None:
@@ -198,9 +217,9 @@ def drop_ours(db: apsw.Connection, sides: Sides, pair: Pair, kept: set[int], num
 
     ``kept``: its logs that are theirs now as well; ``numbered``: logs of the session whose numbers are right.
     """
-    first, last = pair.our_first or 0, pair.our_last or 0
+    spans = list(_own_spans(db, sides.new, pair))
     for (log_id,) in fetch(db, tuple[int], "select id from logs where session_id = ?", (sides.new,)):
-        if log_id not in numbered:
+        for first, last in spans if log_id not in numbered else ():
             merge_logs.unnumber(db, log_id, first, last)
     event_rows.delete_events(db, "session_id = ? and turn_id = ?", (sides.new, pair.our_id))
     rows = fetch(
@@ -212,6 +231,19 @@ def drop_ours(db: apsw.Connection, sides: Sides, pair: Pair, kept: set[int], num
     removed: int | None = db.execute("select removed from turns where id = ?", (pair.our_id,)).get
     db.execute("delete from turns where id = ?", (pair.our_id,))
     return removed
+
+
+def _own_spans(db: apsw.Connection, session_id: int, pair: Pair) -> Iterator[tuple[int, int]]:
+    """The first and last numbers of the pieces of our turn, without events of others that lie among its records."""
+    first, last = pair.our_first or 0, pair.our_last or 0
+    within = "session_id = ? and seq between ? and ? and turn_id is not ?"
+    asked = f"select distinct seq from events where {within} order by seq"
+    for (seq,) in fetch(db, tuple[int], asked, (session_id, first, last, pair.our_id)):
+        if first < seq:
+            yield first, seq - 1
+        first = seq + 1
+    if first <= last:
+        yield first, last
 
 
 def turn_copy(db: apsw.Connection, source: str) -> str:
