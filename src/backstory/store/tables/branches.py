@@ -470,7 +470,7 @@ def touched(db: apsw.Connection, session_id: int, spans: Sequence[Span]) -> dict
     return found
 
 
-# the same elsewhere -----------------------------------------------------------------------------------------
+# what was left behind ---------------------------------------------------------------------------------------
 
 
 def rewound(db: apsw.Connection, session_id: int) -> frozenset[str]:

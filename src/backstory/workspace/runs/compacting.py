@@ -113,7 +113,7 @@ class Compactor:
         if not turns:
             return self._place.config.settings.compaction.chars
         last = turns[-1].turn
-        return summarised_from(self._place, self._store, self._session, last.agent, last.model)
+        return summarised_from(self._place, self._store.ask, self._session.id, last.agent, last.model)
 
     def compact(self, plan: CompactionPlan | None = None) -> Generator[Compacting | SummaryMade, None, SummaryMade]:
         """Make a summary of what a plan covers, and store it.
@@ -186,7 +186,7 @@ class Compactor:
     def _piece_chars(self, plan: CompactionPlan, agent: str) -> int:
         """Return the most characters of one question: no more than the writer of the summary can take."""
         model = self._place.config.settings.compaction.model or None
-        limit = limit_of(self._place, self._store, self._session, agent, model)
+        limit = limit_of(self._place, self._store.ask, self._session.id, agent, model)
         return min(plan.limit or limit, limit)
 
     def _ask(self, agent: str, prompt: str, touched: dict[str, str], spent: _Spent) -> str:

@@ -39,7 +39,7 @@ class MidTurn:
     def __init__(self, place: Place, store: Store, session: Session, request: Request) -> None:
         self._place, self._store, self._session = place, store, session
         self._after, self._agent = request.after, request.agent
-        self._limit = summarised_from(place, store, session, request.agent, request.model)
+        self._limit = summarised_from(place, store.ask, session.id, request.agent, request.model)
         self._base_at_most = store.ask(stored_events.chars_at_most, session.id, EVENT_CHARS) if self._limit else 0
         self._plan: CompactionPlan | None = None
         self._turn_chars = len(request.prompt)
@@ -77,7 +77,7 @@ class MidTurn:
             self._stop()
 
     def _limit_for(self, model: str) -> int:
-        return summarised_from(self._place, self._store, self._session, self._agent, model) or self._limit
+        return summarised_from(self._place, self._store.ask, self._session.id, self._agent, model) or self._limit
 
     def _stop(self) -> None:
         # What a person stopped is not continued.
@@ -167,7 +167,7 @@ def begin_if_due(
     """After a run: begin a summary in the background once the context has passed its limit."""
     if finished.waits or finished.moved:
         return
-    limit = summarised_from(place, store, session, request.agent, finished.turn.model)
+    limit = summarised_from(place, store.ask, session.id, request.agent, finished.turn.model)
     if not limit or not _may_be_over(store, session, finished, limit):
         return
     if (

@@ -160,15 +160,11 @@ def meter_of(session: Session) -> Meter | None:
     return Meter(used=session.context_chars, limit=session.context_limit)
 
 
-def summarised_from(place: Place, store: Store, session: Session, agent: str, model: str | None) -> int:
+def summarised_from(place: Place, asking: Asking, session_id: int, agent: str, model: str | None) -> int:
     """From how many characters on a session's context is summarised for an agent; 0: never.
 
     ``model``: None: that of the agent's last turn. What its model can take counts as soon as a turn has named it.
     """
-    return _summarised_from(place, store.ask, session.id, agent, model)
-
-
-def _summarised_from(place: Place, asking: Asking, session_id: int, agent: str, model: str | None) -> int:
     model, window = asking(stored_turns.context_window, session_id, agent, model)
     return threshold(place.config.settings.compaction.chars_of(agent, model), window)
 
@@ -186,9 +182,9 @@ def threshold(chars: int, context_window: int | None = None) -> int:
     return min(chars, int(context_window * CHARS_PER_TOKEN))
 
 
-def limit_of(place: Place, store: Store, session: Session, agent: str, model: str | None) -> int:
+def limit_of(place: Place, asking: Asking, session_id: int, agent: str, model: str | None) -> int:
     """From how many characters on a context is summarised; where it never is, how many it may have."""
-    chars = summarised_from(place, store, session, agent, model)
+    chars = summarised_from(place, asking, session_id, agent, model)
     return chars or place.config.settings.run.context_chars
 
 
@@ -240,8 +236,7 @@ def _measured(place: Place, asking: Asking, session_id: int, events_max: int) ->
     if not turns:
         return Meter(used=0, limit=place.config.settings.run.context_chars)
     last = turns[-1].turn
-    limit = _summarised_from(place, asking, session_id, last.agent, last.model)
-    return Meter(used=_chars(turns), limit=limit or place.config.settings.run.context_chars)
+    return Meter(used=_chars(turns), limit=limit_of(place, asking, session_id, last.agent, last.model))
 
 
 def count_context(place: Place, store: Store, session_uid: str) -> None:
@@ -322,7 +317,7 @@ def live_meter(
     """A meter for a turn that begins; None where it is not known how full the context is before it."""
 
     def limit_for(name: str | None) -> int:
-        return limit_of(place, store, session, agent, name)
+        return limit_of(place, store.ask, session.id, agent, name)
 
     limit, more_before = limit_for(model), None
     used = 0
