@@ -11,6 +11,7 @@ from tests.support.clock import Clock
 from tests.support.machines import claude_log, conversation, lines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from backstory.store import Store
@@ -22,8 +23,8 @@ LOG = claude_log("s")
 class Rewritten:
     """A log that goes on with an answer, or gets a prompt before its first record, and is read then."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine, self._made, self._content = machine, 0, lines(*conversation(2))
+    def __init__(self, machine: Machine, made: int = 0) -> None:
+        self._machine, self._made, self._content = machine, made, lines(*conversation(2))
         self._read()
 
     def change(self, *how: str) -> None:
@@ -72,3 +73,17 @@ def test_what_is_rewritten_further_is_merged_into_the_copy(machine: Machine, tmp
             assert other.verify().problems == []
             said = [{each.prompt for each in store.turns(store.sessions()[0])} for store in (other, machine.store)]
             assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    "others", [("answer",), ("answer", "answer"), ("prompt before", "answer", "answer")], ids=", ".join
+)
+def test_one_that_went_on_otherwise_is_merged_with_it(another: Callable[[], Machine], others: tuple[str, ...]) -> None:
+    rewritten, grown = another(), another()
+    Rewritten(rewritten).change("answer", "prompt before", "answer")
+    Rewritten(grown, 50).change(*others)
+    copies.merge(grown.store, rewritten.store)
+    copies.merge(rewritten.store, grown.store)
+    assert (grown.store.verify().problems, rewritten.store.verify().problems) == ([], [])
+    prompts = [{each.prompt for each in store.turns(store.sessions()[0])} for store in (grown.store, rewritten.store)]
+    assert prompts[0] == prompts[1]
