@@ -11,6 +11,7 @@ from backstory.ask import work
 from backstory.derive.check_programs import DeedKind
 from backstory.model import ToolCall, ToolResult, UserMessage
 from backstory.store import open_store
+from tests.support.clock import Clock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,3 +45,18 @@ def test_the_work_of_several_sessions_is_that_of_each(tmp_path: Path) -> None:
         alone = [store.ask(work.of_sessions, [each])[each] for each in sessions]
     assert [together[each] for each in sessions] == alone
     assert [[each.prompt for each in done.turns] for done in alone] == [["three"], ["two"], ["one"]]
+
+
+def test_what_a_subagent_did_lies_between_what_was_done_before_and_behind_it(tmp_path: Path) -> None:
+    clock = Clock()
+    with open_store(tmp_path / "s.bks", now=clock) as store:
+        parent, child = store.create_session("parent"), store.create_session("child")
+        for session, command in ((parent, "git add a"), (child, "pytest"), (parent, "git commit -qm x")):
+            clock.ms += 1_000
+            call = ToolCall(tool_use_id="c1", tool_name="Bash", tool="SHELL", input={"command": f"{command} && pytest"})
+            store.append_events(session, [UserMessage(content="go"), call])
+    with closing(apsw.Connection(str(tmp_path / "s.bks"))) as db:
+        db.execute("update sessions set relation = 'subagent', parent_id = ? where id = ?", (parent.id, child.id))
+        times = [each.at for each in work.of_sessions(db, [parent.id])[parent.id].deeds]
+    assert len(set(times)) == 3
+    assert times == sorted(times, key=lambda at: at or 0)
