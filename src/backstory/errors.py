@@ -399,6 +399,20 @@ class DiskFull(BackstoryError):
         )
 
 
+class NoRoom(BackstoryError):
+    """The disk has less room than the work may take. Nothing was changed."""
+
+    exit_code = 74
+
+    def __init__(self, path: Path, needed: int, free: int) -> None:
+        from backstory.bounds import size
+
+        super().__init__(
+            f"This may take {size(needed)} on the disk that holds {path}, which has {size(free)} left. "
+            "Nothing was changed. Free some space and run the command again."
+        )
+
+
 class StoreDamaged(BackstoryError):
     """SQLite reports damage, or stored bytes no longer match their checksum."""
 

@@ -11,12 +11,13 @@ subagents is kept already, the reports are read again from its beginning, and co
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
+from collections import Counter, deque
 from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
+from backstory import agents, errors
 from backstory.agents.jsonl import lines_of
 from backstory.ingest.discover import Candidate
 from backstory.ingest.log_reader import BLOCK_BYTES as CHUNK_BYTES
@@ -25,14 +26,17 @@ from backstory.ingest.matching import first_record_hash, whose_log
 from backstory.ingest.sources import source_of
 from backstory.lazy import lazy_regex
 from backstory.store import codec
+from backstory.store.file import maintenance
+from backstory.store.tables import lent, logs
 from backstory.store.tables.logs import Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from backstory.agents.contract import Agent, ReportedRecord
     from backstory.ingest.log_reader import Source
-    from backstory.store import RecordBatch
+    from backstory.store import Log, RecordBatch, Store
+    from backstory.store.file.maintenance import KeptChunk, LendingFamily, RemadeChunk
 
 SUBAGENTS_MAX = 1_000
 """The most subagents of one log that become sessions."""
@@ -179,6 +183,135 @@ class _SubagentLog:
         each = reported_candidate(parent.agent, self._path, parent.relpath, parent.place.mtime_ns)
         source = source_of(each, identity, head, None)
         return Slicer(source, Start(log=None, next_seq=1, generation=1, first_hash=first_record_hash(head)))
+
+
+def lend(store: Store, before: int, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
+    """Have kept logs of subagents made of their parent's bytes, where they have the same ones of their own.
+
+    Of logs that were last written before this time (ms). Each transaction is short, and may be the last: what is left
+    is found again. ``progress`` receives the bytes of parents' logs that are done, and those to do.
+    """
+    families, done, kept = store.ask(maintenance.families, before), 0, lent.LenderChunks()
+    total = sum(each.length for each in families)
+    for family in families:
+        for count in _lend(store, family, kept):
+            progress(min(done + count, total), total)
+        done += family.length
+        progress(done, total)
+
+
+def _lend(store: Store, family: LendingFamily, kept: lent.LenderChunks) -> Iterator[int]:
+    """Make logs of a lender's bytes; yields how many of these were read."""
+    log = store.log(family.lender)
+    if log is None or (reports := agents.load(log.agent).reports) is None:
+        return
+    borrowers = _borrowers(store, log, family)
+    ready: list[RemadeChunk] = []
+    try:
+        for start, stop, line in lines_of(store.stream_log(log.id)) if borrowers else ():
+            if line is not None:
+                ready += _taken(borrowers, start, line, reports.reported(line))
+            if sum(each.chunk.length for each in ready) >= CHUNK_BYTES:
+                _write(store, ready, kept, borrowers)
+                yield stop
+        _write(store, ready, kept, borrowers)
+    except errors.StoreDamaged:
+        # What is damaged lends nothing more; ``verify`` names it.
+        return
+
+
+def _taken(
+    borrowers: dict[str, _Borrower], start: int, line: bytes, reports: Iterable[ReportedRecord]
+) -> Iterator[RemadeChunk]:
+    """The chunks that end with what a line reports."""
+    for report in reports:
+        if (borrower := borrowers.get(report.subagent)) is not None:
+            yield from borrower.take(start, line, report)
+
+
+def _borrowers(store: Store, lender: Log, family: LendingFamily) -> dict[str, _Borrower]:
+    """The logs that are to be made of a lender's bytes, by their subagents."""
+    borrowers: dict[str, _Borrower] = {}
+    for log_id in family.borrowers:
+        chunks = store.ask(maintenance.kept_chunks, log_id)
+        if sum(each.lender is None for each in chunks) > 1:
+            # What came line by line becomes one chunk that copies, not one for each time.
+            store.change(logs.merge_chunks, log_id, idle=True)
+            chunks = store.ask(maintenance.kept_chunks, log_id)
+        log = store.log(log_id)
+        if log is not None and is_reported(log.path) and any(each.lender is None for each in chunks):
+            borrowers[log.path.rpartition("#")[2]] = _Borrower(log_id, lender.id, chunks)
+    return borrowers
+
+
+def _write(store: Store, ready: list[RemadeChunk], kept: lent.LenderChunks, borrowers: dict[str, _Borrower]) -> None:
+    """Store what is ready, and let go of logs of which something is not as it was."""
+    refused = maintenance.lend(store, ready, kept) if ready else []
+    ready.clear()
+    for subagent in [name for name, each in borrowers.items() if each.log_id in refused]:
+        del borrowers[subagent]
+
+
+class _Borrower:
+    """A kept log of a subagent, whose chunks are made anew while the records that its parent's log repeats come."""
+
+    def __init__(self, log_id: int, lender: int, chunks: list[KeptChunk]) -> None:
+        self.log_id, self._lender = log_id, lender
+        self._chunks = deque(chunks)
+        self._at = self._begin = 0
+        """The place in this log, and that of what is held in the lender."""
+        self._pieces: list[bytes | tuple[int, int]] = []
+        self._data: list[bytes] = []
+        """The same as bytes."""
+        self._made: list[Chunk] = []
+
+    def take(self, start: int, line: bytes, report: ReportedRecord) -> Iterator[RemadeChunk]:
+        """Take a record, out of a line of the lender and its place; yields the chunks that end with it."""
+        if self._pieces and start + len(line) - self._begin > CHUNK_BYTES:
+            self._cut()
+        for each in _pieces(start, line, report):
+            piece: bytes | tuple[int, int] = each
+            while self._chunks and (size := _length(piece)):
+                chunk = self._chunks[0]
+                now, piece = _split(piece, min(size, chunk.start + chunk.length - self._at))
+                self._hold(chunk, now, start, line)
+                if self._at == chunk.start + chunk.length:
+                    yield from self._ended(self._chunks.popleft())
+
+    def _hold(self, chunk: KeptChunk, piece: bytes | tuple[int, int], start: int, line: bytes) -> None:
+        self._at += _length(piece)
+        if chunk.lender is not None:
+            return
+        data = piece if isinstance(piece, bytes) else line[piece[0] - start : piece[0] - start + piece[1]]
+        if not self._pieces:
+            self._begin = start
+        # A copy that a chunk's end cut is too short to be one.
+        self._pieces.append(piece if len(data) >= codec.COPIED_BYTES_LEAST else data)
+        self._data.append(data)
+
+    def _ended(self, chunk: KeptChunk) -> Iterator[RemadeChunk]:
+        self._cut()
+        made, self._made = self._made, []
+        if made:
+            yield maintenance.RemadeChunk(self.log_id, chunk, made)
+
+    def _cut(self) -> None:
+        if self._pieces:
+            data = b"".join(self._data)
+            frame = codec.pack_copies(self._pieces)
+            self._made.append(Chunk(self._at - len(data), len(data), codec.chunk_digest(data), frame, self._lender))
+            self._pieces, self._data = [], []
+
+
+def _length(piece: bytes | tuple[int, int]) -> int:
+    return len(piece) if isinstance(piece, bytes) else piece[1]
+
+
+def _split(piece: bytes | tuple[int, int], at: int) -> tuple[bytes | tuple[int, int], bytes | tuple[int, int]]:
+    if isinstance(piece, bytes):
+        return piece[:at], piece[at:]
+    place, length = piece
+    return (place, at), (place + at, length - at)
 
 
 def _pieces(start: int, line: bytes, report: ReportedRecord) -> Iterator[bytes | tuple[int, int]]:

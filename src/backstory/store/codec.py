@@ -61,6 +61,7 @@ COPIED_BYTES_LEAST = 32
 """The bytes of the shortest copy: to say where a shorter one is takes as many, and a store might say it for ever."""
 NO_COPIES = "its copies are of no log of ours"
 LEB128_BITS_MAX = 63
+FIRST_COPY_BYTES_MAX = 3 * 10
 FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 BLOCK_HEAD_BYTES, CHECKSUM_BYTES, REPEATED = 3, 4, 1
 """Numbers of a zstd frame: the bytes of a block's header, of its checksum, and the kind of a repeated byte."""
@@ -178,6 +179,16 @@ def unpack_copies(
     if len(data) != length or chunk_digest(data) != digest:
         raise CodecError("the bytes do not match their checksum")
     return data
+
+
+def first_copy(frame: bytes, find: FindsDictionaries) -> int:
+    """The place of the first copy of a chunk of ``pack_copies`` in the other log; 0 where it has none."""
+    try:
+        numbers, _ = _from_leb128(unpack_beginning(frame, FIRST_COPY_BYTES_MAX, find), 0, 3)
+    except CodecError:
+        # Who unpacks all of it finds out what is wrong.
+        return 0
+    return numbers[2] >> 1
 
 
 def _copies(packed: bytes, length: int) -> tuple[array.array[int], int]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing, nullcontext
+import hashlib
+import shutil
+from contextlib import closing, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from backstory import errors
 from backstory.lazy import lazy_module
+from backstory.store import codec
 from backstory.store.database import believed, merge_whole, reset_index, set_index
 from backstory.store.file import connection, migrate
 from backstory.store.intake import coverage
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from backstory.store.file.verify import Verified
     from backstory.store.intake import append, derived_tables, own_log, rederiving
     from backstory.store.tables import decisions, lent, repositories, titles
-    from backstory.store.tables.logs import Log
+    from backstory.store.tables.logs import Chunk, Log
 else:
     append = lazy_module("backstory.store.intake.append")
     decisions = lazy_module("backstory.store.tables.decisions")
@@ -128,6 +131,10 @@ def merge_index(store: Database) -> None:
         merge_whole(store.writer(), store.path)
 
 
+PACKED_BYTES_S, READ_BYTES_S, REWRITTEN_BYTES_S = 20_000_000, 100_000_000, 50_000_000
+"""The bytes of logs that are packed in a second, those that are looked through, and those of a file written anew."""
+ROOM_PART = 10
+"""A file takes no more room than its own length and this part of it while it is made smaller."""
 _TO_SETTLE = "exists (select 1 from lent)"
 
 
@@ -160,6 +167,42 @@ def check(store: Database, progress: Callable[[int, int], None]) -> Verified:
         return verify.verify(db, progress)
 
 
+class OptimizeWork(NamedTuple):
+    """The work of making a file smaller: logs and bytes to pack, bytes of others to read, bytes to write anew."""
+
+    logs: int
+    packed_bytes: int
+    read_bytes: int
+    rewritten_bytes: int
+
+    @property
+    def seconds(self) -> float:
+        """The time that it takes about, on a machine of today."""
+        packing = self.packed_bytes / PACKED_BYTES_S
+        return packing + self.read_bytes / READ_BYTES_S + self.rewritten_bytes / REWRITTEN_BYTES_S
+
+
+def optimize_work(store: Database, before: int) -> OptimizeWork:
+    """Estimate the work of ``optimize``, and of making subagents' logs of their parents' first."""
+
+    def look(db: apsw.Connection) -> OptimizeWork:
+        todo = f"select count(*), coalesce(sum(read_to), 0) from logs where {logs.TO_REPACK}"
+        ((count, packed),) = fetch(db, tuple[int, int], todo, (logs.PACKED, before))
+        read = sum(each.length for each in families(db, before))
+        return OptimizeWork(count, packed, read, store.path.stat().st_size if erasing.is_due(db) else 0)
+
+    return store.ask(look)
+
+
+def check_room(store: Database) -> int:
+    """The most bytes that making the file smaller may take meanwhile; raises NoRoom where the disk has fewer."""
+    size = store.path.stat().st_size
+    needed, free = size + size // ROOM_PART, shutil.disk_usage(store.path.parent).free
+    if free < needed:
+        raise errors.NoRoom(store.path, needed, free)
+    return needed
+
+
 def optimize(store: Database, before: int, progress: Callable[[int, int], None]) -> None:
     """Make the file smaller. See ``Store.optimize``."""
     todo = store.ask(logs.to_repack, before)
@@ -171,7 +214,101 @@ def optimize(store: Database, before: int, progress: Callable[[int, int], None])
         progress(number, len(todo))
     merge_index(store)
     store.give_pages_back()
+    # The file is shorter then by what is free, before a WAL as long as the file may come. Readers may be in the way.
+    with suppress(errors.StoreBusy):
+        erasing.empty_wal(store.writer(), store.path)
     erase(store)
+
+
+# subagents' logs that are made of their parent's ----------------------------------------------------------------------
+
+
+class LendingFamily(NamedTuple):
+    """A log that reports of subagents, and the logs of those that have bytes of their own."""
+
+    lender: int
+    length: int
+    borrowers: list[int]
+
+
+class KeptChunk(NamedTuple):
+    """A chunk: its place, its checksum, and its lender if it has one."""
+
+    start: int
+    length: int
+    sha256: bytes
+    lender: int | None
+
+
+class RemadeChunk(NamedTuple):
+    """A chunk of a subagent's log, and those made of its parent's bytes that are to take its place."""
+
+    log_id: int
+    chunk: KeptChunk
+    made: list[Chunk]
+
+
+def families(db: apsw.Connection, before: int) -> list[LendingFamily]:
+    """The logs that may lend their bytes, the newest of a session first; all were last written before this time (ms).
+
+    Logs that are packed as small as they can be are left out.
+    """
+    rows = fetch(
+        db,
+        tuple[int, int, int],
+        "select p.id, p.read_to, c.id from logs c join sessions s on s.id = c.session_id "
+        "join sessions m on substr(m.uid, 11) = s.parent_identity "
+        "join logs p on p.session_id = m.id and p.agent = c.agent and p.kind = 'file' "
+        "where c.kind = 'file' and c.frames <> ? and coalesce(c.modified, 0) < ? and instr(c.path, '.jsonl#') > 0 "
+        "and instr(p.path, '.jsonl#') = 0 "
+        "and exists (select 1 from chunks where log_id = c.id and lender is null) order by p.generation desc, p.id",
+        (logs.PACKED, before),
+    )
+    found: dict[int, LendingFamily] = {}
+    for lender, length, borrower in rows:
+        found.setdefault(lender, LendingFamily(lender, length, [])).borrowers.append(borrower)
+    return list(found.values())
+
+
+def kept_chunks(db: apsw.Connection, log_id: int) -> list[KeptChunk]:
+    """The chunks of a log, in order."""
+    return fetch(
+        db, KeptChunk, "select start, length, sha256, lender from chunks where log_id = ? order by start", (log_id,)
+    )
+
+
+def is_smaller(made: Sequence[Chunk], packed: int) -> bool:
+    """Return True if chunks take less room than one of this many bytes."""
+    return sum(len(each.frame) for each in made) < packed
+
+
+def lend(store: Database, remade: Sequence[RemadeChunk], kept: lent.LenderChunks) -> list[int]:
+    """Store chunks as made of another log's bytes, in one transaction; return the logs of those that stay as they are.
+
+    One does where that says other bytes, or takes more room, and where anything changed since it was asked for.
+    """
+    return store.change(lambda db: [each.log_id for each in remade if not _lend(db, *each, kept)])
+
+
+def _lend(db: apsw.Connection, log_id: int, chunk: KeptChunk, made: list[Chunk], kept: lent.LenderChunks) -> bool:
+    is_here = "log_id = ? and start = ? and length = ? and sha256 = ? and lender is null"
+    packed = db.execute(f"select length(data) from chunks where {is_here}", (log_id, *chunk[:3])).get
+    if packed is None or not is_smaller(made, packed):
+        return False
+    if not all(db.execute("select 1 from logs where id = ?", (each.lender,)).get for each in made):
+        return False
+    whole = hashlib.sha256()
+    try:
+        # Read as any reader will: only what is found there again may go.
+        for each in made:
+            whole.update(lent.unpacked(db, "main", each.length, each.digest, each.frame, each.lender, kept))
+    except codec.CodecError:
+        return False
+    if whole.digest() != chunk.sha256:
+        return False
+    db.execute(f"delete from chunks where {is_here}", (log_id, *chunk[:3]))
+    logs.insert_chunks(db, log_id, made)
+    return True
 
 
 # deriving again -----------------------------------------------------------------------------------------------------

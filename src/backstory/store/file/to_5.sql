@@ -1,4 +1,4 @@
--- From schema 4 to 5: a chunk may be made of bytes of another log. Nothing that is there is packed anew.
+-- From schema 4 to 5: a chunk may be made of bytes of another log. Nothing that is there is packed anew here.
 
 alter table chunks add column lender integer;
 create index idx_chunks_lender on chunks(lender) where lender is not null;
@@ -14,3 +14,6 @@ create trigger log_lent before delete on logs when exists (select 1 from chunks 
   insert or ignore into lent(log_id, start, length, sha256, data)
     select log_id, start, length, sha256, data from chunks where log_id = old.id and lender is null;
 end;
+
+-- What was packed as small as could be then can be made of its parent's log now.
+update logs set frames = 0 where frames = -1 and instr(path, '.jsonl#') > 0;

@@ -17,32 +17,70 @@ if TYPE_CHECKING:
     import apsw
 
 LENDER_IS_GONE = "they are made of log {}, which lacks them"
+KEPT_BYTES_MAX = 4 * codec.CHUNK_BYTES
+"""The most of unpacked lenders that is kept: what one chunk copies may lie in three of their chunks."""
 
 
-def unpacked(db: apsw.Connection, schema: str, length: int, digest: bytes, frame: bytes, lender: int | None) -> bytes:
-    """The bytes of a chunk of this schema, whatever it is made of; raises CodecError."""
+class LenderChunks:
+    """The chunks of lenders that were unpacked last: those of many logs are made of one."""
+
+    def __init__(self) -> None:
+        # The digest is part of the key: chunks that were joined since have another one at the same place.
+        self._kept: dict[tuple[int, int, bytes], bytes] = {}
+        self._bytes = 0
+
+    def bytes_of(self, db: apsw.Connection, key: tuple[int, int, bytes], length: int, find_frame: str) -> bytes:
+        """The bytes of a chunk by its log, its start and its digest; its frame is what ``find_frame`` selects."""
+        data = self._kept.pop(key, None)
+        if data is None:
+            ((frame,),) = fetch(db, tuple[bytes], find_frame, key[:2])
+            data = codec.unpack_beginning(frame, length, codec.dictionaries_of(db))
+            self._bytes += len(data)
+        # Put back behind all others: the first key is that of the chunk that was used least recently.
+        self._kept[key] = data
+        while self._bytes > KEPT_BYTES_MAX and len(self._kept) > 1:
+            self._bytes -= len(self._kept.pop(next(iter(self._kept))))
+        return data
+
+
+def unpacked(
+    db: apsw.Connection,
+    schema: str,
+    length: int,
+    digest: bytes,
+    frame: bytes,
+    lender: int | None,
+    kept: LenderChunks | None = None,
+) -> bytes:
+    """The bytes of a chunk of this schema, whatever it is made of; raises CodecError.
+
+    ``kept``: for who asks for many chunks of this schema.
+    """
     find = codec.dictionaries_of(db)
     if lender is None:
         return codec.unpack_chunk(frame, length, digest, find)
-    return codec.unpack_copies(frame, length, digest, find, partial(_bytes, db, schema, lender))
+    return codec.unpack_copies(frame, length, digest, find, partial(_bytes, db, schema, lender, kept))
 
 
-def _bytes(db: apsw.Connection, schema: str, lender: int, start: int, stop: int) -> bytes:
+def _bytes(db: apsw.Connection, schema: str, lender: int, kept: LenderChunks | None, start: int, stop: int) -> bytes:
     """The bytes of a lender from ``start`` to ``stop``; that they are what was lent, the borrower's checksum says."""
     for rows in (f"{schema}.chunks where lender is null and", f"{schema}.lent where"):
         found = fetch(
             db,
             tuple[int, int, bytes],
-            f"select start, length, data from {rows} log_id = ?1 and start < ?3 and start >= "
+            f"select start, length, sha256 from {rows} log_id = ?1 and start < ?3 and start >= "
             f"coalesce((select max(start) from {rows} log_id = ?1 and start <= ?2), 0) order by start",
             (lender, start, stop),
         )
         if found:
             break
-    at, pieces, find = start, list[bytes](), codec.dictionaries_of(db)
-    for begin, length, frame in found:
+    at, pieces = start, list[bytes]()
+    for begin, length, digest in found:
         if begin <= at < begin + length:
-            pieces.append(codec.unpack_beginning(frame, min(length, stop - begin), find)[at - begin :])
+            # Who asks once needs no more than what is copied.
+            until, chunks = (min(length, stop - begin), LenderChunks()) if kept is None else (length, kept)
+            frame = f"select data from {rows} log_id = ? and start = ?"
+            pieces.append(chunks.bytes_of(db, (lender, begin, digest), until, frame)[at - begin : stop - begin])
             at = begin + length
     if at < stop:
         raise codec.CodecError(LENDER_IS_GONE.format(lender))
@@ -57,8 +95,9 @@ def copy_whole(db: apsw.Connection, source: str, log_id: int, copied: int) -> No
         f"select start, length, sha256, data, lender from {source}.chunks where log_id = ? and lender is not null",
         (log_id,),
     )
+    kept = LenderChunks()
     for start, length, digest, frame, lender in rows:
-        data = unpacked(db, source, length, digest, frame, lender)
+        data = unpacked(db, source, length, digest, frame, lender, kept)
         db.execute(
             "insert into chunks(log_id, start, length, sha256, data) values (?, ?, ?, ?, ?)",
             (copied, start, length, digest, codec.pack_chunk(data)),
@@ -67,13 +106,16 @@ def copy_whole(db: apsw.Connection, source: str, log_id: int, copied: int) -> No
 
 def settle(db: apsw.Connection) -> None:
     """Give the chunks whose lender is gone bytes of their own, and forget the lender's."""
-    asked = "select id from chunks where lender in (select log_id from lent)"
-    for (chunk_id,) in fetch(db, tuple[int], asked):
+    asked = "select id, data, lender from chunks where lender in (select log_id from lent)"
+    find, kept = codec.dictionaries_of(db), LenderChunks()
+    # By their places in the lender, so that each of its chunks is unpacked once for all that are made of it.
+    todo = sorted((lender, codec.first_copy(frame, find), chunk_id) for chunk_id, frame, lender in db.execute(asked))
+    for _, _, chunk_id in todo:
         # One in memory at a time.
         row = "select length, sha256, data, lender from chunks where id = ?"
         ((length, digest, frame, lender),) = fetch(db, tuple[int, bytes, bytes, int], row, (chunk_id,))
         try:
-            data = unpacked(db, "main", length, digest, frame, lender)
+            data = unpacked(db, "main", length, digest, frame, lender, kept)
         except codec.CodecError:
             # What is damaged stays as it is, with all that may help to mend it.
             continue

@@ -37,6 +37,7 @@ FRAMES_MAX = 64
 """The most small chunks that may gather before they are merged."""
 PACKED = -1
 """In place of their number: all chunks are packed as small as they can be."""
+TO_REPACK = "frames <> ? and coalesce(modified, 0) < ? and read_to > 0"
 SALVAGED_MAX = 10_000_000
 """The most ids that are tried where a damaged store cannot list its logs."""
 LOGS_AT_ONCE = 500
@@ -524,9 +525,7 @@ def repack(db: apsw.Connection, log_id: int, start: int) -> int | None:
 
 def to_repack(db: apsw.Connection, before: int) -> list[int]:
     """The logs that were last written before this time (ms), and are not packed as small as they can be."""
-    rows = db.execute(
-        "select id from logs where frames <> ? and coalesce(modified, 0) < ? and read_to > 0", (PACKED, before)
-    )
+    rows = db.execute(f"select id from logs where {TO_REPACK}", (PACKED, before))
     return [int(str(found)) for (found,) in rows]
 
 
