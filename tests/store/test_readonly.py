@@ -274,7 +274,7 @@ PLANS = {
     "where r.ref_type = 'pr' and r.ref_value = '12'": "idx_session_refs_type_value",
     "select * from turns where session_id = 1 order by turn_index": "idx_turns_session",
     "select c.title from sessions s join checkpoints c on c.session_id = s.id where s.uid = 'x'":
-        "idx_checkpoints_session",
+        "sqlite_autoindex_checkpoints_1",
 }  # fmt: skip
 
 

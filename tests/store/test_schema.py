@@ -182,3 +182,53 @@ def test_a_value_of_another_kind_in_a_line_is_refused(stores: Stores, tmp_path: 
     data = exported(stores.one).replace(SECRET.encode(), b"7").replace(b'"whim":"7"', b'"whim":7')
     with pytest.raises(ImportRefused, match="line 6: whim is no text"):
         Importer(tmp_path / "other")(data)
+
+
+# indexes --------------------------------------------------------------------------------------------------------------
+
+ASKED = {
+    "select 1 from turns where uid = ?": "idx_turns_uid",
+    "select 1 from turns where session_id = ? and uid = ?": "idx_turns_uid",
+    "select 1 from sessions where owner = ? and number = ?": "idx_sessions_number",
+    "select 1 from sessions where parent_id = ?": "idx_sessions_parent",
+    "select 1 from sessions where repository = ?": "idx_sessions_repo",
+    "select 1 from session_files where session_id = ?": "idx_session_files_session",
+    "select 1 from session_files where session_id = ? and file_path = ?": "idx_session_files_path",
+    "select 1 from checkpoints where session_id = ?": "sqlite_autoindex_checkpoints_1",
+}
+
+
+def _empty() -> apsw.Connection:
+    db = apsw.Connection(":memory:")
+    for text in _TEXTS:
+        db.execute(text)
+    return db
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_is_looked_for_has_an_index(asked: str) -> None:
+    plan = _empty().execute(f"explain query plan {asked}", (1,) * asked.count("?")).fetchall()
+    assert [ASKED[asked] in str(step[3]) for step in plan] == [True]
+
+
+def test_no_index_begins_as_another_does() -> None:
+    db = _empty()
+    of_tables = "from sqlite_schema m, pragma_index_list(m.name) l where m.type = 'table' and not l.partial"
+    found = {
+        (table, name): [row[0] for row in db.execute(f"select coalesce(name, '') from pragma_index_info('{name}')")]
+        for table, name in db.execute(f"select m.name, l.name {of_tables}").fetchall()
+    }
+    assert [
+        (one, other)
+        for (table, one), columns in found.items()
+        for (of, other), more in found.items()
+        if table == of and one != other and more[: len(columns)] == columns
+    ] == []
+
+
+def test_a_store_has_each_number_once_and_many_sessions_without_one() -> None:
+    db = _empty()
+    db.execute("insert into sessions(owner) values ('a'), ('a'), (null), (null)")
+    db.execute("insert into sessions(owner, number) values ('a', 1), ('b', 1)")
+    with pytest.raises(apsw.ConstraintError):
+        db.execute("insert into sessions(owner, number) values ('a', 1)")

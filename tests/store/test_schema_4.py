@@ -46,11 +46,11 @@ def a_machine(folder: Path, *, records: int = 0) -> Machine:
 
 
 def tables(path: Path) -> set[Any]:
-    """Every column and every index and trigger of a store, in no order."""
+    """Every column and every index and trigger of a store, in no order, but for those of a table's constraints."""
     columns = (
         "select m.name, c.name, c.type, c.[notnull], c.dflt_value from sqlite_schema m, pragma_table_info(m.name) c "
     )
-    others = "select name, tbl_name, sql from sqlite_schema where type in ('index', 'trigger')"
+    others = "select name, tbl_name, sql from sqlite_schema where type in ('index', 'trigger') and sql is not null"
     return {*looked_up(path, columns + "where m.type = 'table'"), *looked_up(path, others)}
 
 

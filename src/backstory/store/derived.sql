@@ -29,10 +29,10 @@ create table if not exists session_files(
   action        text not null,           -- plain: of all touches the one that says most: create, rename, delete, edit, read
   turn_id       integer,                 -- turns.id of the first touch
   first_seq     integer not null,        -- record of the first touch
-  first_seen_at integer,                 -- its time
-  unique (session_id, file_path)
+  first_seen_at integer                  -- its time
 );
-create index if not exists idx_session_files_path on session_files(file_path);
+create unique index if not exists idx_session_files_path on session_files(file_path, session_id);
+create index if not exists idx_session_files_session on session_files(session_id);
 
 create table if not exists file_touches(
   file_id integer not null references session_files(id) on delete cascade,
@@ -80,7 +80,6 @@ create table if not exists checkpoints(
   created_at        integer,
   unique (session_id, checkpoint_number)
 );
-create index if not exists idx_checkpoints_session on checkpoints(session_id);
 
 create table if not exists record_ids(
   id     integer primary key,

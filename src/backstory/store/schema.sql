@@ -49,14 +49,14 @@ create table sessions(
   elsewhere        text,                 -- local masked: path of the store from elsewhere that it was taken from; NULL = it was not
   context_chars    integer,              -- derived: characters of its context since the summary in force; NULL = not known
   context_limit    integer,              -- derived: from how many on it is summarised, when that was counted; NULL = not known
-  imported         integer,              -- local: when a JSON export of it was imported, ms; NULL = it was not, or more came since
-  unique (owner, number)
+  imported         integer               -- local: when a JSON export of it was imported, ms; NULL = it was not, or more came since
 );
 create unique index idx_sessions_identity on sessions(substr(uid, 11));
-create index idx_sessions_parent on sessions(parent_id);
+create unique index idx_sessions_number on sessions(owner, number) where number is not null;
+create index idx_sessions_parent on sessions(parent_id) where parent_id is not null;
 create index idx_sessions_parent_identity on sessions(parent_identity) where parent_identity is not null;
 create index idx_sessions_active on sessions(last_active);
-create index idx_sessions_repo on sessions(repository);
+create index idx_sessions_repo on sessions(repository) where repository is not null;
 create index idx_sessions_cwd on sessions(cwd);
 create index idx_sessions_native on sessions(native_id) where native_id is not null;
 
@@ -183,10 +183,9 @@ create table turns(
   prefix_chars       integer,            -- kept: length of the context sent before the prompt
   prefix_sha256      text,               -- kept plain: and its hash
   removed            integer,            -- decided: when a person removed its branch, ms; NULL = it is there
-  context_window     integer,            -- kept: what its model can take, in tokens, as the agent says; NULL = not known
-  unique (session_id, uid)
+  context_window     integer             -- kept: what its model can take, in tokens, as the agent says; NULL = not known
 );
-create index idx_turns_uid on turns(uid);
+create unique index idx_turns_uid on turns(uid, session_id);
 create index idx_turns_native on turns(native_id);
 create index idx_turns_written on turns(native_id) where length(native_id) = 36 and substr(native_id, 15, 1) = '5';
 create index idx_turns_removed on turns(session_id) where removed is not null;

@@ -17,3 +17,16 @@ end;
 
 -- What was packed as small as could be then can be made of its parent's log now.
 update logs set frames = 0 where frames = -1 and instr(path, '.jsonl#') > 0;
+
+-- Two indexes that begin alike become one, and none has rows that nobody looks for. What the tables of schema 4 have in
+-- themselves stays.
+drop index idx_sessions_parent;
+drop index idx_sessions_repo;
+drop index idx_turns_uid;
+create unique index idx_sessions_number on sessions(owner, number) where number is not null;
+create index idx_sessions_parent on sessions(parent_id) where parent_id is not null;
+create index idx_sessions_repo on sessions(repository) where repository is not null;
+create unique index idx_turns_uid on turns(uid, session_id);
+-- derived.sql makes this one anew.
+drop index if exists idx_session_files_path;
+drop index if exists idx_checkpoints_session;
