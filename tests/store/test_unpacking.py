@@ -105,3 +105,10 @@ def test_a_compressed_log_that_is_huge_is_read_in_little_memory(tmp_path: Path) 
     length, peak = map(int, done.stdout.split())
     assert length == 1 << 30
     assert peak < PEAK_KIB_MAX
+
+
+def test_the_smallest_chunks_are_packed_harder_than_others() -> None:
+    log = lines(*conversation(2))
+    level_3 = codec._small_compressor(codec.CHUNK_LEVEL).compress(log)
+    assert len(log) <= codec.LEAST_BYTES
+    assert len(codec.pack_chunk(log)) < len(level_3)
