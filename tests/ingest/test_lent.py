@@ -144,6 +144,30 @@ def test_a_store_of_the_first_schema_with_lenders_is_read(tmp_path: Path) -> Non
 # a parent that is folded, rewritten, removed ------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("what", ["removed", "verified"])
+def test_a_parents_chunk_is_unpacked_once_for_all_that_are_made_of_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    machine.write(LOG, lines(*conversation(2), *(report(n, f"a{n % 20}") for n in range(120))))
+    machine.read("claude")
+    changed(machine.store_path, "update sessions set relation = null where native_id like '%/a%'")
+    unpacked: list[int] = []
+    unpack = codec.unpack_beginning
+
+    def counted(frame: bytes, length: int, find: codec.FindsDictionaries) -> bytes:
+        if length > codec.FIRST_COPY_BYTES_MAX:
+            unpacked.append(length)
+        return unpack(frame, length, find)
+
+    monkeypatch.setattr(codec, "unpack_beginning", counted)
+    if what == "removed":
+        machine.store.remove(parent_of(machine.store))
+        assert is_settled(machine.store)
+    else:
+        assert machine.store.verify().problems == []
+    assert len(unpacked) == 1
+
+
 def test_a_parent_that_is_folded_and_packed_anew_still_lends(family: Machine) -> None:
     content = CONTENT
     for n in range(20, 24):

@@ -159,7 +159,7 @@ def pack_copies(pieces: Iterable[bytes | tuple[int, int]]) -> bytes:
 
 
 def unpack_copies(
-    frame: bytes, length: int, digest: bytes, find: FindsDictionaries, lender: Callable[[int, int], bytes]
+    frame: bytes, length: int, digest: bytes, find: FindsDictionaries, lender: Callable[[int, int], bytes | memoryview]
 ) -> bytes:
     """The bytes of a chunk of ``pack_copies``; ``lender`` gives the bytes of the other log between two places.
 

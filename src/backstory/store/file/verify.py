@@ -13,7 +13,7 @@ from backstory.store import codec, schema
 from backstory.store.file import connection, values
 from backstory.store.intake import coverage
 from backstory.store.schema import fetch
-from backstory.store.tables import logs, sidecars
+from backstory.store.tables import lent, logs, sidecars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,9 +68,10 @@ def _check(db: apsw.Connection, found: Verified, progress: Callable[[int, int], 
         found.checked[name] = 1
     found.checked["logs"] = int(db.execute("select count(*) from logs").get)
     found.checked["bytes"] = 0
+    unpacked = logs.UnpackedChunks(lent.LenderChunks())
     for n, log in enumerate(logs.stream_logs(db)):
         progress(n, found.checked["logs"])
-        found.problems += _log(db, log)
+        found.problems += _log(db, log, unpacked)
         found.checked["bytes"] += log.read_to
         if len(found.problems) > PROBLEMS_MAX:
             break
@@ -155,14 +156,14 @@ def _index(db: apsw.Connection) -> Iterator[str]:
         yield f"search index: {missing} prompts and answers are not in it"
 
 
-def _log(db: apsw.Connection, log: logs.Log) -> Iterator[str]:
+def _log(db: apsw.Connection, log: logs.Log, unpacked: logs.UnpackedChunks) -> Iterator[str]:
     at = 0
     for start, length, _ in logs.chunk_marks(db, log.id):
         if start != at:
             yield f"log {log.id} ({log.path}): bytes {at} to {start} are missing or kept twice"
         at = start + length
         try:
-            logs.read(db, log.id, start, length)
+            logs.read(db, log.id, start, length, unpacked)
         except codec.CodecError as refused:
             yield f"log {log.id} ({log.path}): bytes {start} to {at}: {refused}"
     behind = 0

@@ -62,7 +62,9 @@ def unpacked(
     return codec.unpack_copies(frame, length, digest, find, partial(_bytes, db, schema, lender, kept))
 
 
-def _bytes(db: apsw.Connection, schema: str, lender: int, kept: LenderChunks | None, start: int, stop: int) -> bytes:
+def _bytes(
+    db: apsw.Connection, schema: str, lender: int, kept: LenderChunks | None, start: int, stop: int
+) -> memoryview:
     """The bytes of a lender from ``start`` to ``stop``; that they are what was lent, the borrower's checksum says."""
     for rows in (f"{schema}.chunks where lender is null and", f"{schema}.lent where"):
         found = fetch(
@@ -74,17 +76,19 @@ def _bytes(db: apsw.Connection, schema: str, lender: int, kept: LenderChunks | N
         )
         if found:
             break
-    at, pieces = start, list[bytes]()
+    at, pieces = start, list[memoryview]()
     for begin, length, digest in found:
         if begin <= at < begin + length:
             # Who asks once needs no more than what is copied.
             until, chunks = (min(length, stop - begin), LenderChunks()) if kept is None else (length, kept)
             frame = f"select data from {rows} log_id = ? and start = ?"
-            pieces.append(chunks.bytes_of(db, (lender, begin, digest), until, frame)[at - begin : stop - begin])
+            data = chunks.bytes_of(db, (lender, begin, digest), until, frame)
+            pieces.append(memoryview(data)[at - begin : stop - begin])
             at = begin + length
     if at < stop:
         raise codec.CodecError(LENDER_IS_GONE.format(lender))
-    return b"".join(pieces)
+    # Mostly all of it is in one chunk, of which nothing is copied here.
+    return pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
 
 
 def copy_whole(db: apsw.Connection, source: str, log_id: int, copied: int) -> None:

@@ -428,7 +428,9 @@ def seq_ranges(db: apsw.Connection, log_id: int) -> list[SeqRange]:
 class UnpackedChunks:
     """The chunks that were unpacked last, so that reading record after record unpacks each of them once."""
 
-    def __init__(self) -> None:
+    def __init__(self, lenders: lent.LenderChunks | None = None) -> None:
+        # For who reads very many logs, in one thread.
+        self._lenders = lenders
         # The digest is part of the key: chunks that were joined since have another one at the same place.
         self._kept: dict[tuple[int, int, bytes], bytes] = {}
         self._lock = threading.Lock()
@@ -441,7 +443,7 @@ class UnpackedChunks:
         with self._lock:
             data = self._kept.pop(key, None)
         if data is None:
-            data = _unpacked(db, log_id, mark, *_frame(db, log_id, at))
+            data = _unpacked(db, log_id, mark, *_frame(db, log_id, at), self._lenders)
         with self._lock:
             self._kept[key] = data
             while len(self._kept) > UNPACKED_CHUNKS:
@@ -554,11 +556,14 @@ def _frame(db: apsw.Connection, log_id: int, at: int) -> tuple[bytes, int | None
     return fetch(db, tuple[bytes, int | None], asked, (log_id, at))[0]
 
 
-def _unpacked(db: apsw.Connection, log_id: int, mark: ChunkMark, frame: bytes, lender: int | None) -> bytes:
+def _unpacked(
+    db: apsw.Connection, log_id: int, mark: ChunkMark, frame: bytes, lender: int | None,
+    kept: lent.LenderChunks | None = None,
+) -> bytes:  # fmt: skip
     at, size, digest = mark
     if lender is not None:
         try:
-            return lent.unpacked(db, "main", size, digest, frame, lender)
+            return lent.unpacked(db, "main", size, digest, frame, lender, kept)
         except codec.CodecError:
             # Since its row was read another process may have removed the lender: it has bytes of its own then.
             frame, now = _frame(db, log_id, at)
