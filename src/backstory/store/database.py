@@ -109,6 +109,7 @@ class Database:
         self._readers = ReadingConnections()
         self._writer: apsw.Connection | None = None
         self._moves: Moves | None = None
+        self._sees_older = False
         # Known before the file is there: the home notes a new store first, so that a kill in between leaves none that
         # nobody trusts; and one that is restored from the home store is the store it was.
         self._id_to_take: str | None = None
@@ -438,26 +439,24 @@ class Database:
     def reader(self) -> apsw.Connection:
         """The connection that reads, for what is longer than one question. Raises what ``ask`` raises."""
         mine = self._readers.mine
-        if mine is None:
+        if mine is not None and not (self._sees_older and migrate.is_outgrown(mine)):
+            return mine
+        db = connection.open_reader(self.path)
+        with connection.translated(self.path):
+            self._sees_older = migrate.schema_version(db, self.path) < migrate.SCHEMA_VERSION
+        if self._sees_older and self._bring_forward():
+            db.close()
             db = connection.open_reader(self.path)
-            with connection.translated(self.path):
-                is_older = migrate.schema_version(db, self.path) < migrate.SCHEMA_VERSION
-            if is_older:
-                db.close()
-                self._bring_forward()
-                db = connection.open_reader(self.path)
-            mine = self._readers.keep(db)
-        return mine
+        elif self._sees_older:
+            migrate.see_as_today(db, self.path)
+        return self._readers.keep(db)
 
-    def _bring_forward(self) -> None:
-        """Migrate an older store before it is read: what reads it knows today's tables only."""
-        # A migration is a write, also when a reader asks for it; a store that nobody trusts is never written.
-        if self.refuses_writes or self.is_elsewhere:
-            raise errors.StoreOutdated(self.path)
-        try:
-            self.writer()
-        except errors.StoreReadOnly as refused:
-            raise errors.StoreOutdated(self.path) from refused
+    def _bring_forward(self) -> bool:
+        """Migrate an older store before it is read; return False where that may not be written: it is read as it is."""
+        with suppress(errors.StoreReadOnly, errors.NotTrusted):
+            if not self.is_elsewhere:
+                self.writer()
+        return self._writer is not None
 
     def writer(self) -> apsw.Connection:
         """The connection that writes; begins the store. Raises what ``write`` raises."""

@@ -164,6 +164,9 @@ def check(store: Database, progress: Callable[[int, int], None]) -> Verified:
         closing(connection.open_reader(store.path)) as db,
         connection.translated(store.path),
     ):
+        if migrate.schema_version(db, store.path) < migrate.SCHEMA_VERSION:
+            # The checks are of today's tables.
+            raise errors.StoreOutdated(store.path)
         return verify.verify(db, progress)
 
 
