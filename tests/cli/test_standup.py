@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.ask import work as stored_work
 from backstory.chronicle.standup import standup
+from backstory.cli import output
 from backstory.cli.options import moment
 from backstory.config import Config
+from backstory.workspace.history import work as history_work
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.workspace import Workspace
 from tests.support.blamed import Agent, Place
 from tests.support.day_of_work import BUILD, COMMIT, EDIT, FAILING, OTHER, PULL, SESSION, TESTS, Log, Step
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from tests.support.shell import Shell
 
 pytestmark = pytest.mark.slow
@@ -431,6 +436,38 @@ def test_everything_shows_how_far_it_is(bare: Shell) -> None:
     found = standup(workspace.reader, SessionFilter(everywhere=True), lambda *far: told.append(far))
     assert told == [(0, 3)]
     assert sum(len(place.items) for place in found.places) == 3
+
+
+def test_work_is_read_for_several_sessions_together_and_no_sooner_than_it_is_asked_for(
+    bare: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(7):
+        Log(f"{number}{SESSION[1:]}").turn("go").put(bare)
+    assert bare("ingest").code == 0
+    home = bare.home / "backstory"
+    workspace = Workspace(lambda: Config(home / "config.toml"), home, bare.cwd, now=lambda: 0)
+    read: list[int] = []
+    of_sessions = stored_work.of_sessions
+
+    def counted(db: Any, ids: Sequence[int]) -> Any:
+        read.append(len(ids))
+        return of_sessions(db, ids)
+
+    monkeypatch.setattr(stored_work, "of_sessions", counted)
+    monkeypatch.setattr(history_work, "READ_AT_ONCE", 3)
+    works = workspace.reader.work(SessionFilter(everywhere=True))
+    assert next(works).rank == 0
+    assert read == [3]
+    assert ([each.rank for each in works], read) == ([1, 2, 3, 4, 5, 6], [3, 3, 1])
+
+
+def test_json_that_is_read_while_it_is_printed_is_what_is_printed_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def value(of: Callable[[list[Any]], Any]) -> dict[str, Any]:
+        items = [{"a": [1, {"b": "\x1b\n"}], "c": {}}, {"a": [], "c": None}]
+        return {"n": 1, "places": [{"name": "p", "items": of(items)}, {"name": "q", "items": of([])}], "end": []}
+
+    output.json(value(iter))
+    assert capsys.readouterr().out == output.as_json(value(list)) + "\n"
 
 
 def test_what_no_sql_returns_is_named(bare: Shell) -> None:

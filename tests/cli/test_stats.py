@@ -301,7 +301,7 @@ def test_a_terminal_gets_the_columns_and_bars_that_it_has_room_for(
     tally = Tally()
     for number, (name, usd) in enumerate(groups.items()):
         group = tally.group(GroupKey(value=name))
-        group.sessions.add(number)
+        group.add_session(number)
         group.add_cost(Cost(kind=CostKind.EXACT, usd=usd, low_usd=usd, high_usd=usd))
         group.add_tokens(1_234_567, 89, None, None)
     shown = tuple(StatsGroup(key=key, figures=each.figures) for key, each in tally.groups.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backstory import bounds
 from backstory.derive.pricing import INCLUDED, UNKNOWN, Cost, CostKind, total
-from backstory.derive.tally import Group, GroupKey, Tally
+from backstory.derive.tally import CostTally, Group, GroupKey, Tally
 
 EXACT = Cost(kind=CostKind.EXACT, usd=0.1, low_usd=0.1, high_usd=0.1)
 BOUND = Cost(kind=CostKind.LOWER_BOUND, low_usd=1.0, high_usd=3.0)
@@ -49,8 +49,25 @@ def test_a_session_in_several_groups_counts_once_in_all() -> None:
     tally = Tally()
     for day, session in (("1", 1), ("2", 1), ("2", 2)):
         group = tally.group(GroupKey(value=day))
-        group.sessions.add(session)
+        group.add_session(session)
         group.add_turn(None)
     assert [each.figures.sessions for each in tally.groups.values()] == [1, 2]
     assert (tally.whole.figures.sessions, tally.whole.figures.turns) == (2, 3)
     assert (tally.whole.figures.duration_ms, tally.whole.figures.without_duration) == (None, 3)
+
+
+def test_the_costs_of_very_many_groups_are_those_of_their_sums() -> None:
+    tally, costs = Tally(), CostTally()
+    given = [
+        ("a", Cost(kind=CostKind.EXACT, usd=0.1, low_usd=0.1)),
+        ("a", Cost(kind=CostKind.COMPUTED, usd=0.2, low_usd=0.2, high_usd=0.2)),
+        ("b", Cost(kind=CostKind.LOWER_BOUND, low_usd=0.3, high_usd=0.5)),
+        ("c", Cost()),
+        ("d", INCLUDED),
+    ]
+    for value, cost in given:
+        for each in (tally, costs):
+            each.group(GroupKey(value=value)).add_cost(cost)
+    for each in (tally, costs):
+        each.group(GroupKey(value="e")).add_marked(Cost(kind=CostKind.EXACT, usd=1.0, low_usd=1.0), None)
+    assert costs.costs() == {key.value: group.figures.cost for key, group in tally.groups.items()}

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.derive.pricing import PriceTable
-    from backstory.derive.tally import Group, Tally
+    from backstory.derive.tally import GrowingSum, GrowingSums
     from backstory.store.tables.session_filter import ListFilter
 
 By = Literal["day", "project", "repository", "model", "agent", "branch", "session"]
@@ -101,7 +101,7 @@ class CountedSessions(NamedTuple):
 
 
 def add_turns(
-    db: apsw.Connection, prices: PriceTable, asked: StatsQuestion, tallies: Sequence[Tally], number: int
+    db: apsw.Connection, prices: PriceTable, asked: StatsQuestion, tallies: Sequence[GrowingSums], number: int
 ) -> None:
     """Add the turns of a store to the tally of each grouping. ``number`` tells its sessions from other stores'."""
     costs = Costs(db, prices, estimates=False)
@@ -180,7 +180,7 @@ class _Adding:
         db: apsw.Connection,
         costs: Costs,
         asked: StatsQuestion,
-        tallies: Sequence[Tally],
+        tallies: Sequence[GrowingSums],
         members: CountedSessions,
         number: int,
     ) -> None:
@@ -208,7 +208,7 @@ class _Adding:
                 continue
             groups = self._groups_of(root, row)
             for group in groups:
-                group.sessions.add(self._number | root)
+                group.add_session(self._number | root)
                 if is_own:
                     group.add_turn(row[2])
             if row[1] in self._paid:
@@ -221,10 +221,10 @@ class _Adding:
         self._add_summaries()
         self._add_without_turns(self._roots.keys() - has_turns)
 
-    def _groups_of(self, root: int, row: tuple[Any, ...]) -> list[Group]:
+    def _groups_of(self, root: int, row: tuple[Any, ...]) -> list[GrowingSum]:
         return [each.of_turn(root, row[3], row[4], row[5]) for each in self._groupings]
 
-    def _add_usage(self, groups: list[Group], row: tuple[Any, ...], chars: int) -> None:
+    def _add_usage(self, groups: list[GrowingSum], row: tuple[Any, ...], chars: int) -> None:
         cost = self._costs.of_row(row, chars, row[0] in self._included)
         if not is_free(row[4], cost, row[6:10], row[12]):
             for group in groups:
@@ -280,7 +280,7 @@ class _Adding:
                 if key in tally.counted or not self._is_summary_in_time(row[2]):
                     continue
                 tally.counted.add(key)
-                tally.summaries.sessions.add(self._number | self._root_of[session_id])
+                tally.summaries.add_session(self._number | self._root_of[session_id])
                 tally.summaries.add_turn(None)
                 tally.summaries.add_cost(self._costs.of_summary(*row))
                 tally.summaries.add_tokens(*row[3:7])
@@ -297,7 +297,7 @@ class _Adding:
                 continue
             for groups in self._groupings:
                 group = groups.of_turn(each, None, None, at)
-                group.sessions.add(self._number | each)
+                group.add_session(self._number | each)
                 group.add_marked(cost_of(NOTHING, None, reported=root.cost_usd), root.duration_ms)
 
 
@@ -337,14 +337,14 @@ def elsewhere_among(db: apsw.Connection, uids: Collection[str]) -> set[int]:
 class _Groups:
     """The groups of turns in one grouping."""
 
-    def __init__(self, by: By | None, asked: StatsQuestion, tally: Tally, roots: Mapping[int, _RootRow]) -> None:
+    def __init__(self, by: By | None, asked: StatsQuestion, tally: GrowingSums, roots: Mapping[int, _RootRow]) -> None:
         self._by, self._zone, self._tally, self._roots = by, asked.zone, tally, roots
         self._asked, self._moves = asked, asked.wanted.moves
-        self._known: dict[object, Group] = {}
+        self._known: dict[object, GrowingSum] = {}
         self._places: dict[tuple[str | None, ...], GroupKey] = {}
         self._names: dict[str, str] = {}
 
-    def of_turn(self, root: int, agent: str | None, model: str | None, at: int | None) -> Group:
+    def of_turn(self, root: int, agent: str | None, model: str | None, at: int | None) -> GrowingSum:
         """The group of a turn. Those with the same value of one of these facts are in the same group."""
         by = self._by
         fact: int | str | None = None if by is None else root

@@ -99,6 +99,14 @@ def turns_of(db: apsw.Connection, session_id: int) -> list[WorkTurn]:
     return _turns(db, [session_id]).get(session_id, [])
 
 
+def holders(db: apsw.Connection, turn_uids: Sequence[str]) -> list[tuple[str, int, str]]:
+    """The sessions that have these turns, or copies of them, with those that a person removed left out.
+
+    Each is the turn's uid, the session's id and its uid.
+    """
+    return fetch(db, tuple[str, int, str], _HOLDERS, (schema.json_list(turn_uids),))
+
+
 def below(db: apsw.Connection, session_ids: Sequence[int]) -> dict[int, list[int]]:
     """The sessions of each session's subagents, and of theirs; without sessions that have none."""
     found = fetch_by(db, tuple[int], _BELOW, (schema.json_list(session_ids),))
@@ -172,6 +180,10 @@ select t.session_id, t.uid, t.first_seq, t.prompt, t.started, t.outcome, coalesc
 from turns t left join turn_texts x on x.turn_id = t.id
 where t.removed is null and t.session_id in (select value from json_each(?))
 order by t.session_id, t.first_seq, t.id
+"""
+_HOLDERS = """
+select t.uid, t.session_id, s.uid from turns t join sessions s on s.id = t.session_id
+where t.removed is null and t.uid in (select value from json_each(?))
 """
 _CALLS = f"""
 select e.session_id, t.uid, e.seq, e.part, e.at, e.data, c.is_error, c.result_id

@@ -68,7 +68,8 @@ class Section(Struct, frozen=True, kw_only=True):
     number: int | None = None
     mark: Cell | None = None
     sums: tuple[tuple[str, tuple[str | Count, ...]], ...] = ()
-    rows: tuple[ReportRow, ...] = ()
+    rows: Iterable[ReportRow] = ()
+    """May be read more than once."""
     is_aligned: bool = False
     table: ReportTable | None = None
     notes: tuple[str, ...] = ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -25,12 +27,12 @@ from backstory.chronicle.progress import (
 )
 from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, facts, row, rows
 from backstory.chronicle.window import window_words
+from backstory.derive.packed import Packed
 from backstory.derive.pricing import cost_as_json
 from backstory.ids import session_keys
-from backstory.workspace.history.stats import StatsQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from backstory.derive.pricing import Cost
     from backstory.store.intake.derived_tables import StoredRef
@@ -60,7 +62,9 @@ class StandupPlace(Struct, frozen=True, kw_only=True):
     """The repository's, else the project's."""
     project: str | None
     branch: str | None
-    items: tuple[Item, ...]
+    items: Packed[Item]
+    statuses: frozenset[Status]
+    """Those that any of these has."""
 
 
 class Standup(Struct, frozen=True, kw_only=True):
@@ -73,26 +77,30 @@ class Standup(Struct, frozen=True, kw_only=True):
 
 def standup(reader: Reader, wanted: SessionFilter, report: Callable[[int, int], None]) -> Standup:
     """Report what was worked on in the sessions that a filter asks for, in its time. ``report``: how far it is."""
-    stats = reader.stats(StatsQuery(wanted=wanted, by="session"))
-    costs = {each.key.value: each.figures.cost for each in stats.groups}
-    places: dict[tuple[str | None, str | None], list[Item]] = {}
-    by_hand = reader.commits_by_hand(wanted.until)
-    for work in reader.work(wanted, report):
-        key = work.session.repository_key, work.session.branch
-        places.setdefault(key, []).append(_item(work, wanted, costs, by_hand))
-    return Standup(
-        wanted=wanted,
-        places=tuple(
-            StandupPlace(
-                name=items[0].session.project_name,
-                project=items[0].session.main_project,
-                branch=branch,
-                items=tuple(items),
-            )
-            for (_, branch), items in places.items()
-        ),
-        undated=stats.undated,
-    )
+    costs, undated = reader.session_costs(wanted)
+    by_hand, ranked = reader.commits_by_hand(wanted.until), list[tuple[int, StandupPlace]]()
+    for (_, branch), group in groupby(reader.work(wanted, report), key=_place_of):
+        first = next(group)
+        statuses, session = set[Status](), first.session
+        each_item = (_item(each, wanted, costs, by_hand) for each in chain([first], group))
+        items = Packed(_noting(each_item, statuses))
+        place = StandupPlace(
+            name=session.project_name, project=session.main_project, branch=branch, items=items,
+            statuses=frozenset(statuses),
+        )  # fmt: skip
+        ranked.append((first.rank, place))
+    ranked.sort(key=itemgetter(0))
+    return Standup(wanted=wanted, places=tuple(place for _, place in ranked), undated=undated)
+
+
+def _noting(items: Iterable[Item], statuses: set[Status]) -> Iterator[Item]:
+    for each in items:
+        statuses.add(each.progress.status)
+        yield each
+
+
+def _place_of(work: SessionWork) -> tuple[str, str | None]:
+    return work.session.repository_key, work.session.branch
 
 
 def _item(work: SessionWork, wanted: SessionFilter, costs: Mapping[str | None, Cost], by_hand: HandCommits) -> Item:
@@ -117,14 +125,24 @@ def report(found: Standup) -> Report:
             Section(
                 title=facts((place.name or "no repository", place.branch)),
                 parts=tuple(
-                    Section(title=status.capitalize(), mark=MARKS[status], rows=tuple(map(_row, items)))
+                    Section(title=status.capitalize(), mark=MARKS[status], rows=_Rows(place.items, status))
                     for status in Status
-                    if (items := [each for each in place.items if each.progress.status == status])
+                    if status in place.statuses
                 ),
             )
             for place in found.places
         ),
     )
+
+
+class _Rows(Struct, frozen=True):
+    """The rows of what has a status in a place, each drawn when it is asked for."""
+
+    items: Packed[Item]
+    status: Status
+
+    def __iter__(self) -> Iterator[ReportRow]:
+        return (_row(each) for each in self.items if each.progress.status == self.status)
 
 
 def _row(item: Item) -> ReportRow:
@@ -151,7 +169,7 @@ def _facts(item: Item) -> Iterator[str]:
 
 
 def as_json(found: Standup) -> dict[str, Any]:
-    """A report as ``report standup --json`` prints it."""
+    """A report as ``report standup --json`` prints it; sessions are read as they are printed."""
     return {
         "since": iso(found.wanted.since),
         "until": iso(found.wanted.until),
@@ -161,7 +179,7 @@ def as_json(found: Standup) -> dict[str, Any]:
                 "repository": place.name or None,
                 "project": place.project,
                 "branch": place.branch,
-                "sessions": [_item_as_json(each) for each in place.items],
+                "sessions": map(_item_as_json, place.items),
             }
             for place in found.places
         ],

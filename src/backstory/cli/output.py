@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import unicodedata
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
@@ -28,7 +29,7 @@ from backstory.derive import harmless
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from backstory.store import Session
 
@@ -87,8 +88,41 @@ def encoded(value: Any) -> str:
 
 
 def json(value: Any) -> None:
-    """Print data for programs: one JSON value, indented."""
-    sys.stdout.write(as_json(value) + "\n")
+    """Print data for programs: one JSON value, indented. An iterator in it is a list, read while it is printed."""
+    sys.stdout.writelines(_json_parts(value, "\n"))
+    sys.stdout.write("\n")
+
+
+def _json_parts(value: Any, end: str) -> Iterator[str]:
+    """Yield the text of ``as_json``. ``end``: the end of a line with the indentation of the next one."""
+    if isinstance(value, Iterator):
+        parts: Iterable[tuple[str, Iterable[str]]] = (("", (_indented(each, end + "  "),)) for each in value)
+    elif not _has_iterator(value):
+        yield _indented(value, end)
+        return
+    elif isinstance(value, dict):
+        parts = ((f"{encoded(key)}: ", _json_parts(each, end + "  ")) for key, each in value.items())
+    else:
+        parts = (("", _json_parts(each, end + "  ")) for each in value)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    before = opening
+    for head, text in parts:
+        yield f"{before}{end}  {head}"
+        yield from text
+        before = ","
+    yield f"{opening}{closing}" if before == opening else f"{end}{closing}"
+
+
+def _has_iterator(value: Any) -> bool:
+    """Return True if an iterator is in a value; items of a list are alike."""
+    if isinstance(value, dict):
+        return any(map(_has_iterator, value.values()))
+    return isinstance(value, Iterator) or (isinstance(value, list) and bool(value) and _has_iterator(value[0]))
+
+
+def _indented(value: Any, end: str) -> str:
+    # A text has no newline in JSON.
+    return as_json(value).replace("\n", end)
 
 
 def as_json(value: Any) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from backstory.derive.packed import Packed
 from backstory.derive.secret_kinds import FoundSecret
 from backstory.derive.secret_names import NAMED_CHARS_MAX, is_secret_under, kind_of_name
 from backstory.derive.secret_shapes import findings_in, lines_of_key, users_in
@@ -42,7 +43,7 @@ _WITHOUT_TEXT = frozenset({type(None), bool, int, float})
 _SEPARATORS = {ord(sign): None for sign in "-_. "}
 HEADS_SOUGHT_MAX = 24
 """The most beginnings that are sought one by one, which is faster than to look at each place of a text."""
-SHAPELESS_MAX = 300_000
+SHAPELESS_MAX = 50_000
 LINES_AT_ONCE = 500
 
 
@@ -62,13 +63,15 @@ class Redactor:
         self._known = KnownSecrets()
         self._shapeless: set[int] = set()
         """Hashes of texts that no shape was found in: most are given twice, to ``learn`` them and to mask them."""
+        self._is_learning = False
         if "/" in home[1:] and not any(users_in(home, home.lower())):
             self._remember(home, FoundSecret("home", 0, 0, home))
 
     def learn(self, value: Any) -> bool:
         """Remember the secrets of a text, or of a value as JSON or an event has it; whether it has any."""
-        before = dict(self.counts)
+        before, self._is_learning = dict(self.counts), True
         self.value(value)
+        self._is_learning = False
         has_any = self.counts != before
         self.counts = before
         return has_any
@@ -82,7 +85,9 @@ class Redactor:
         is_whole = False
         for _ in range(ROUNDS_MAX):
             shaped = [] if is_whole else list(findings_in(text, people=self._people))
-            if not (shaped or is_whole) and len(self._shapeless) < SHAPELESS_MAX:
+            if not (shaped or is_whole):
+                if len(self._shapeless) == SHAPELESS_MAX:
+                    self._shapeless.clear()
                 self._shapeless.add(hash(text))
             found = _apart([*shaped, *self._known_in(text)]) if shaped or self._known else shaped
             if not found:
@@ -126,6 +131,8 @@ class Redactor:
             return self.text(value)
         if isinstance(value, Struct):
             return self._struct(value, depth)
+        if isinstance(value, Packed):
+            return self._packed(value, depth)
         if not isinstance(value, dict | list | tuple):
             return value
         if depth > DEPTH_MAX:
@@ -138,12 +145,26 @@ class Redactor:
         # A NamedTuple takes its items apart.
         return getattr(type(value), "_make", type(value))(items)
 
+    def _packed(self, values: Packed[Any], depth: int) -> Packed[Any]:
+        if not self._is_learning:
+            return values.changed(lambda each: self._value(each, depth + 1))
+        for each in values:
+            self._value(each, depth + 1)
+        return values
+
     def _struct(self, value: Struct, depth: int) -> Struct:
         """A Struct with its secrets masked; itself where it has none."""
         masked = dict[str, Any]()
         for name in value.__struct_fields__:
             field = getattr(value, name)
-            if field.__class__ not in _WITHOUT_TEXT and (shown := self._value(field, depth + 1)) is not field:
+            # Most fields of very many values are these: it is decided here, without a call for each.
+            if field.__class__ in _WITHOUT_TEXT or not field:
+                continue
+            if isinstance(field, str) and (
+                len(field) < KNOWN_CHARS_MIN or (not self._known.found and hash(field) in self._shapeless)
+            ):
+                continue
+            if (shown := self._value(field, depth + 1)) is not field:
                 masked[name] = shown
         return msgspec.structs.replace(value, **masked) if masked else value
 
@@ -269,20 +290,20 @@ class KnownSecrets:
     """Secrets as they may be written, by their first letters: a text is read once, however many there are."""
 
     def __init__(self) -> None:
-        self._found: dict[str, FoundSecret] = {}
+        self.found: dict[str, FoundSecret] = {}
         self._begun: dict[str, list[str]] = {}
         """Secrets in order, by as many of their letters as are masked where the rest is cut off."""
         self._lengths: dict[str, set[int]] = {}
         """The lengths of those beginnings, by their first letters."""
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self.found)
 
     def add(self, secret: str, found: FoundSecret) -> None:
         """Know a secret; of one that is known already, what was known first counts."""
-        if secret in self._found:
+        if secret in self.found:
             return
-        self._found[secret] = found
+        self.found[secret] = found
         begun = secret if found.name in ("home", "user") else secret[:BEGUN_CHARS_MIN]
         insort(self._begun.setdefault(begun, []), secret)
         self._lengths.setdefault(begun[:KNOWN_CHARS_MIN], set()).add(len(begun))
@@ -298,7 +319,7 @@ class KnownSecrets:
                 if alike is not None:
                     same, secret = _longest(alike, text, at)
                     behind = max(behind, at + same)
-                    yield at, at + same, secret, self._found[secret]
+                    yield at, at + same, secret, self.found[secret]
 
     def _heads_in(self, text: str) -> Iterable[int]:
         """Yield the places of the first letters of any known secret."""

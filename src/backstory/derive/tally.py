@@ -5,7 +5,8 @@ What is not known of a turn is counted as not known, and adds nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
@@ -56,24 +57,37 @@ class Figures(Struct, frozen=True, kw_only=True):
 
 
 class Group(Struct, kw_only=True):
-    """A sum that grows. ``sessions`` are any numbers that tell sessions apart."""
+    """A sum that grows. There may be one for each of very many sessions: most lists and sets are made when needed.
 
-    sessions: set[int] = field(default_factory=set)
+    ``session`` is the first session, ``others`` are those besides; any numbers that tell sessions apart.
+    """
+
+    session: int | None = None
+    others: set[int] | None = None
     turns: int = 0
     input: int | None = None
     output: int | None = None
     cache_read: int | None = None
     cache_write: int | None = None
-    kinds: set[CostKind] = field(default_factory=set)
-    reported: list[float] = field(default_factory=list)
-    computed: list[float] = field(default_factory=list)
-    highs: list[float] = field(default_factory=list)
+    kinds: frozenset[CostKind] = frozenset()
+    reported: list[float] | None = None
+    computed: list[float] | None = None
+    highs: list[float] | None = None
     without_high: int = 0
     duration_ms: int | None = None
     without_tokens: int = 0
     partial_tokens: int = 0
     without_cost: int = 0
     without_duration: int = 0
+
+    def add_session(self, number: int) -> None:
+        """Add a session; one that is here already counts once."""
+        if self.session is None:
+            self.session = number
+        elif number != self.session:
+            if self.others is None:
+                self.others = set()
+            self.others.add(number)
 
     def add_tokens(
         self,
@@ -106,16 +120,20 @@ class Group(Struct, kw_only=True):
         """Add what a turn cost; nothing where that is in another turn's cost."""
         if cost is INCLUDED:
             return
-        self.kinds.add(cost.kind)
+        if cost.kind not in self.kinds:
+            self.kinds = _with(self.kinds, cost.kind)
         low, high = cost.low_usd, cost.high_usd
         if low is None:
             self.without_cost += 1
         else:
-            (self.reported if cost.kind is CostKind.EXACT else self.computed).append(low)
+            if cost.kind is CostKind.EXACT:
+                self.reported = _longer(self.reported, (low,))
+            else:
+                self.computed = _longer(self.computed, (low,))
         if high is None:
             self.without_high += 1
         else:
-            self.highs.append(high)
+            self.highs = _longer(self.highs, (high,))
 
     def add_turn(self, duration_ms: int | None) -> None:
         """Count a turn, and how long it took."""
@@ -134,11 +152,14 @@ class Group(Struct, kw_only=True):
 
     def add(self, other: Group, sums: Sequence[str]) -> None:
         """Add another group: its sessions and costs, and of its other sums these."""
-        self.sessions |= other.sessions
+        if other.session is not None:
+            self.add_session(other.session)
+        if other.others:
+            self.others = {*(self.others or ()), *other.others} - {self.session}
         self.kinds |= other.kinds
-        self.reported += other.reported
-        self.computed += other.computed
-        self.highs += other.highs
+        for name in _AMOUNTS:
+            if (amounts := getattr(other, name)) is not None:
+                setattr(self, name, _longer(getattr(self, name), amounts))
         for name in sums:
             setattr(self, name, _added((getattr(self, name), getattr(other, name))))
 
@@ -146,13 +167,13 @@ class Group(Struct, kw_only=True):
     def figures(self) -> Figures:
         """Return the sums."""
         return Figures(
-            sessions=len(self.sessions),
+            sessions=0 if self.session is None else 1 + len(self.others or ()),
             turns=self.turns,
             input=_kept(self.input),
             output=_kept(self.output),
             cache_read=_kept(self.cache_read),
             cache_write=_kept(self.cache_write),
-            cost=self._cost,
+            cost=self.cost,
             reported_usd=exact_sum(self.reported) if self.reported else None,
             computed_usd=exact_sum(self.computed) if self.computed else None,
             duration_ms=_kept(self.duration_ms),
@@ -163,9 +184,10 @@ class Group(Struct, kw_only=True):
         )
 
     @property
-    def _cost(self) -> Cost:
-        cost = summed(self.kinds, [*self.reported, *self.computed])
-        high = exact_sum(self.highs) if cost.low_usd is not None and not self.without_high else None
+    def cost(self) -> Cost:
+        """Return the cost of all turns."""
+        cost = summed(self.kinds, [*(self.reported or ()), *(self.computed or ())])
+        high = exact_sum(self.highs or ()) if cost.low_usd is not None and not self.without_high else None
         return Cost(kind=cost.kind, usd=cost.usd, low_usd=cost.low_usd, high_usd=high)
 
 
@@ -198,11 +220,113 @@ class Tally(Struct, kw_only=True):
         return whole
 
 
+_AMOUNTS = ("reported", "computed", "highs")
 _USED: Sequence[str] = ("input", "output", "cache_read", "cache_write", "without_high")
 """The sums of a summary that are part of the whole: it is no turn, and nobody waited for it."""
 _SUMMED: Sequence[str] = (
     *_USED, "turns", "duration_ms", "without_tokens", "partial_tokens", "without_cost", "without_duration",
 )  # fmt: skip
+
+
+@cache
+def _with(kinds: frozenset[CostKind], kind: CostKind) -> frozenset[CostKind]:
+    """The same set each time, as there are few."""
+    return kinds | {kind}
+
+
+def _longer(amounts: list[float] | None, more: Iterable[float]) -> list[float]:
+    if amounts is None:
+        return list(more)
+    amounts += more
+    return amounts
+
+
+class GrowingSum(Protocol):
+    """A sum of turns, or a part of one."""
+
+    def add_session(self, number: int) -> None: ...
+    def add_turn(self, duration_ms: int | None) -> None: ...
+    def add_cost(self, cost: Cost) -> None: ...
+    def add_tokens(
+        self,
+        read: int | None,
+        wrote: int | None,
+        cache_read: int | None,
+        cache_write: int | None,
+        source: str | None = None,
+    ) -> None: ...
+    def add_marked(self, cost: Cost, duration_ms: int | None) -> None: ...
+
+
+class GrowingSums(Protocol):
+    """The sums of groups, as those who read turns add to them."""
+
+    undated: int
+    summaries: Group
+    counted: set[object]
+
+    def group(self, key: GroupKey) -> GrowingSum: ...
+
+
+class CostTally:
+    """The costs alone of very many groups, which are told apart by their values; the rest of a ``Tally`` is counted."""
+
+    def __init__(self) -> None:
+        self.undated, self.summaries, self.counted = 0, Group(), set[object]()
+        self._paid: dict[str | None, _Paid] = {}
+
+    def group(self, key: GroupKey) -> _Paid:
+        """The costs of a group, none where there was no such group."""
+        found = self._paid.get(key.value)
+        if found is None:
+            found = self._paid[key.value] = _Paid()
+        return found
+
+    def costs(self) -> dict[str | None, Cost]:
+        """Return the cost of each group. Equal ones are one object, and no more can be added."""
+        found, same = dict[str | None, Cost](), dict[Cost, Cost]()
+        while self._paid:
+            value, paid = self._paid.popitem()
+            cost = paid.cost
+            found[value] = same.setdefault(cost, cost)
+        return found
+
+
+class _Paid:
+    """The costs of the turns of a group."""
+
+    __slots__ = ("_costs",)
+
+    def __init__(self) -> None:
+        self._costs: list[Cost] | None = None
+
+    @property
+    def cost(self) -> Cost:
+        group = Group()
+        for each in self._costs or ():
+            group.add_cost(each)
+        return group.cost
+
+    def add_cost(self, cost: Cost) -> None:
+        if self._costs is None:
+            self._costs = []
+        self._costs.append(cost)
+
+    def add_marked(self, cost: Cost, duration_ms: int | None) -> None:
+        if cost.low_usd is not None:
+            self.add_cost(cost)
+
+    def add_session(self, number: int) -> None:
+        """A session is no cost."""
+
+    def add_turn(self, duration_ms: int | None) -> None:
+        """Neither is a turn."""
+
+    def add_tokens(
+        self, read: int | None, wrote: int | None, cache_read: int | None, cache_write: int | None,
+        source: str | None = None,
+    ) -> None:  # fmt: skip
+        """Nor are tokens, of which the cost is known."""
 
 
 def _kept(count: int | None) -> int | None:

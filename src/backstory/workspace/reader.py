@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from backstory.ask.stats import By
     from backstory.conversation.board import Offer
+    from backstory.derive.pricing import Cost
     from backstory.derive.secrets import Redactor
     from backstory.export.shared import OutlinePoint, SharedSession
     from backstory.model import Event
@@ -133,13 +134,20 @@ class Reader:
 
         return count_turns_by(self._listing, query, groupings, report)
 
+    def session_costs(self, wanted: SessionFilter) -> tuple[dict[str | None, Cost], int]:
+        """Return the cost of each session's turns that are wanted, by its uid, and how many turns have no time."""
+        from backstory.workspace.history.stats import session_costs
+
+        return session_costs(self._listing, wanted)
+
     def condition_of(self, wanted: SessionFilter) -> str:
         """Return a filter's condition on ``s`` of ``main.sessions`` besides its time, for ``backstory sql``."""
         return self._listing.condition_of(wanted)
 
-    def work(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> tuple[SessionWork, ...]:
-        """Return the work in sessions that were active in some time, each turn once, the last active first.
+    def work(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> Iterator[SessionWork]:
+        """Yield the work in sessions that were active in some time, each turn once, read as it is asked for.
 
+        Sessions of one branch of a repository come together, the last active first.
         ``report`` receives (done, total) sessions.
         """
         from backstory.workspace.history.work import done_in

@@ -13,7 +13,7 @@ from backstory.cli import output
 from backstory.cli.output import flowing, room_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from backstory.chronicle.report import Count, Report, ReportRow, ReportTable, Section
 
@@ -71,8 +71,9 @@ def section_lines(section: Section) -> Iterator[str]:
             yield from _row_lines(each, indent, part.mark)
 
 
-def _aligned(rows: Sequence[ReportRow]) -> Iterator[ReportRow]:
+def _aligned(each_row: Iterable[ReportRow]) -> Iterator[ReportRow]:
     """Yield rows whose cells with a tone are as wide as the widest of their column."""
+    rows = list(each_row)
     toned = [[each for each in row.cells if isinstance(each, Cell)] for row in rows]
     widths = [max(len(each.text) for each in column) for column in zip(*toned, strict=True)]
     for row, cells in zip(rows, toned, strict=True):

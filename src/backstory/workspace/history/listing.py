@@ -14,6 +14,7 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
+from backstory.derive import pricing
 from backstory.errors import BackstoryError, StoreNotFound
 from backstory.lazy import lazy_module
 from backstory.store.tables import session_filter, turns
@@ -139,6 +140,11 @@ class Listing:
         """All sessions of the list, in its order, each as its store has it."""
         asked = [self.filter_of(store, wanted) for store in stores]
         return [(each.store, each.session) for each in self._merged(stores, asked, Page(), None)]
+
+    def each_place(self, stores: list[Store], wanted: SessionFilter) -> Iterator[_Place]:
+        """The same, read in parts as they are asked for."""
+        asked = [self.filter_of(store, wanted) for store in stores]
+        yield from ((each.store, each.session) for each in self._merged(stores, asked, Page(), LARGE_PAGE))
 
     def sessions_of(self, uids: Sequence[str]) -> tuple[ListedSession, ...]:
         """These sessions, each from the store that wins, in this order; without those that no store has."""
@@ -269,29 +275,34 @@ class Listing:
         unstored: Mapping[str, Sequence[Run]],
         *,
         everywhere: bool,
+        is_priced: bool = True,
     ) -> tuple[ListedSession, ...]:
         """Sessions that were found in these stores, as they are listed.
 
         ``running``: the runs of sessions that run; ``unstored``: those that count as turns beside the stored.
+        ``is_priced``: with their costs and what their last turns took; else nothing of that is known.
         """
+        by_store = {
+            id(store): [session for where, session in found if where is store]
+            for store in (stores if is_priced else ())
+        }
+        priced = [store for store in stores if id(store) in by_store]
         costs = {
             id(store): store.ask(
                 stored_costs.by_session,
                 stored_costs.price_table(store.prices_file),
-                [session.id for where, session in found if where is store],
+                [session.id for session in by_store[id(store)]],
             )
-            for store in stores
+            for store in priced
         }
-        lasts = {
-            id(store): _last_turns(store, [session for where, session in found if where is store]) for store in stores
-        }
+        lasts = {id(store): _last_turns(store, by_store[id(store)]) for store in priced}
         by_uid = [session.uid for store, session in found if not self._is_numbered(store, session, everywhere)]
         labels = _labels(stores, by_uid)
         return tuple(
             listed(
                 run_turns.with_runs(session, unstored.get(session.uid, ())),
-                costs[id(store)][session.id],
-                lasts[id(store)].get(session.id),
+                costs[id(store)][session.id] if is_priced else pricing.UNKNOWN,
+                lasts[id(store)].get(session.id) if is_priced else None,
                 label=labels.get(session.uid) or session.shown_number or session.uid,
                 is_conflict=store.is_elsewhere and session.uid in self._place.conflicts,
                 is_running=session.uid in running,

@@ -11,8 +11,8 @@ from backstory.ask import costs
 from backstory.ask import stats as stored_stats
 from backstory.ask.stats import By, StatsQuestion
 from backstory.bounds import iso
-from backstory.derive.pricing import cost_as_json
-from backstory.derive.tally import Figures, GroupKey, Tally
+from backstory.derive.pricing import Cost, cost_as_json
+from backstory.derive.tally import CostTally, Figures, GroupKey, Tally
 from backstory.lazy import lazy_module
 from backstory.model import tokens_as_json
 from backstory.store.file import migrate
@@ -106,16 +106,29 @@ def count_turns_by(
     for number, (store, asked) in enumerate(asked_of_each(listing, query, groupings, report, stores)):
         store.ask_or(None, stored_stats.add_turns, costs.price_table(store.prices_file), asked, tallies, number)
         is_earlier |= not store.ask_or(True, migrate.is_derived)
+    # All of them have the same turns.
+    total = min(tallies, key=lambda each: len(each.groups)).whole.figures
     by_each = zip(groupings, tallies, strict=True)
-    return tuple(_stats(replace(query, by=by), tally, is_earlier=is_earlier) for by, tally in by_each)
+    return tuple(_stats(replace(query, by=by), tally, total, is_earlier=is_earlier) for by, tally in by_each)
 
 
-def _stats(query: StatsQuery, tally: Tally, *, is_earlier: bool) -> Stats:
+def session_costs(listing: Listing, wanted: SessionFilter) -> tuple[dict[str | None, Cost], int]:
+    """Return the cost of each session's turns that are wanted, and the number of turns without a time.
+
+    The costs are those of ``count_turns`` by session, without its other figures.
+    """
+    tally, query = CostTally(), StatsQuery(wanted=wanted)
+    for number, (store, asked) in enumerate(asked_of_each(listing, query, ("session",), lambda done, total: None)):
+        store.ask_or(None, stored_stats.add_turns, costs.price_table(store.prices_file), asked, [tally], number)
+    return tally.costs(), tally.undated
+
+
+def _stats(query: StatsQuery, tally: Tally, total: Figures, *, is_earlier: bool) -> Stats:
     groups = [StatsGroup(key=key, figures=group.figures) for key, group in tally.groups.items()]
     groups.sort(key=_by_day if query.by == "day" else _by_cost)
     shown = () if query.by is None else tuple(groups)
     return Stats(
-        query=query, total=tally.whole.figures, groups=shown, summaries=tally.summaries.figures,
+        query=query, total=total, groups=shown, summaries=tally.summaries.figures,
         undated=tally.undated, is_counted_earlier=is_earlier,
     )  # fmt: skip
 

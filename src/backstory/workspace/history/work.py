@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from array import array
 from contextlib import suppress
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,7 +26,7 @@ from backstory.projects import git
 from backstory.store.tables import events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from backstory.ask.attempts import Attempt
     from backstory.ask.work import DoneDeed, StoredWork, WorkTurn
@@ -35,16 +37,18 @@ if TYPE_CHECKING:
     from backstory.workspace.history.listing import Listing
     from backstory.workspace.history.sessions import ListedSession, SessionFilter
 
+    _Placed = tuple[int, int, int]
+
 REPOSITORIES_MAX = 30
 """Git is asked about no more repositories in one report."""
 REPOSITORY_SECONDS = 5.0
 SECONDS_MAX = 15.0
 """No further repository is asked when all together took this long."""
 SECOND_MS, MONTH_MS = 1_000, 30 * 86_400_000
-REPORTED_EVERY = 50
-"""Progress is reported every so many sessions."""
-READ_AT_ONCE = 50
-"""The most sessions whose work is held as their store has it."""
+READ_AT_ONCE = 100
+"""The most sessions whose work is held at once."""
+_NOBODY = ("[", True)
+"""Behind every uid."""
 _TOLD_BY_OUTPUT = (DeedKind.COMMIT, DeedKind.PULL_REQUEST)
 
 
@@ -53,6 +57,7 @@ class SessionWork(Struct, frozen=True, kw_only=True):
 
     ``turns``: those that began in the time that was asked for; ``deeds``: of these and of earlier ones, in order.
     ``roots``: the folders that paths are shown below, also as they were called before they were moved.
+    ``session``: where several were asked for, without its cost.
     """
 
     session: ListedSession
@@ -62,6 +67,8 @@ class SessionWork(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...]
     is_covered: bool = True
     """Else its edits, and what its calls returned, are not known: index.repositories leaves them out."""
+    rank: int = 0
+    """Its place in the list."""
 
 
 class HandCommits:
@@ -155,26 +162,84 @@ def _place_now(path: str, roots: Sequence[str]) -> Path | None:
         return None
 
 
-def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> tuple[SessionWork, ...]:
-    """Return the work in listed sessions, in their order; those without a turn of their own in the time are left out.
+def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> Iterator[SessionWork]:
+    """Yield the work in listed sessions; those without a turn of their own in the time are left out.
 
-    A turn that phrased a report is none: it is about other work.
-    ``report`` receives how many sessions were read, of how many.
+    Those of one branch of a repository come together, in the order of the list. A turn that phrased a report is none,
+    as it is about other work. ``report`` receives how many sessions were read, of how many.
     """
-    placed = listing.placed(wanted)
-    found, met = dict[str, SessionWork](), set[str]()
-    # The original of a copied turn has the smaller uid.
-    for done, (store, session, value, stored) in enumerate(_stored(sorted(placed, key=lambda each: each[1].uid))):
-        if done % REPORTED_EVERY == 0:
-            report(done, len(placed))
-        uids = {each.uid for each in stored.turns}
-        copied = met & uids | {each.uid for each in stored.turns if phrases_report(each.prompt)}
-        met |= uids
-        mine = [each for each in stored.turns if each.uid not in copied and wanted.is_in_time(each.started)]
+    stores = listing.stores(everywhere=wanted.everywhere)
+    places, done = _by_place(listing, stores, wanted), 0
+    listed = [{session_id for each in places for _, at, session_id in each if at == n} for n in range(len(stores))]
+    total = sum(map(len, listed))
+    for _, group in groupby(chain.from_iterable(places), key=itemgetter(1)):
+        while some := list(islice(group, READ_AT_ONCE)):
+            report(done, total)
+            yield from _done(listing, stores, some, listed, wanted)
+            done += len(some)
+
+
+class _Places:
+    """Sessions of one branch of a repository: of each its rank in the list, its store's number and its id there.
+
+    There may be very many of them, and they are held while all are read.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = array("q")
+
+    def add(self, rank: int, store: int, session_id: int) -> None:
+        self._numbers.extend((rank, store, session_id))
+
+    def __iter__(self) -> Iterator[_Placed]:
+        numbers = iter(self._numbers)
+        return zip(numbers, numbers, numbers, strict=True)
+
+
+def _by_place(listing: Listing, stores: list[Store], wanted: SessionFilter) -> list[_Places]:
+    places: dict[tuple[str, str | None], _Places] = {}
+    numbers = {id(store): number for number, store in enumerate(stores)}
+    for rank, (store, session) in enumerate(listing.each_place(stores, wanted)):
+        key = session.repository_key, session.branch
+        places.setdefault(key, _Places()).add(rank, numbers[id(store)], session.id)
+    return list(places.values())
+
+
+def _done(
+    listing: Listing, stores: list[Store], some: Sequence[_Placed], listed: Sequence[Collection[int]],
+    wanted: SessionFilter,
+) -> Iterator[SessionWork]:  # fmt: skip
+    """Yield the work in some sessions of one store."""
+    store, ids = stores[some[0][1]], [session_id for _, _, session_id in some]
+    sessions = {each.id: each for each in store.several_sessions(ids)}
+    found_here = [(store, each) for each in sessions.values()]
+    values = listing.values(stores, found_here, {}, {}, everywhere=wanted.everywhere, is_priced=False)
+    as_listed = dict(zip(sessions, values, strict=True))
+    stored = store.ask(work.of_sessions, list(sessions))
+    first = _first_holders(stores, listed, [turn.uid for each in stored.values() for turn in each.turns])
+    for rank, _, session_id in some:
+        if (session := sessions.get(session_id)) is None:
+            continue
+        found, own = stored[session_id], (session.uid, store.is_elsewhere)
+        copied = {each.uid for each in found.turns if first.get(each.uid, own) < own or phrases_report(each.prompt)}
+        mine = [each for each in found.turns if each.uid not in copied and wanted.is_in_time(each.started)]
         if mine:
-            deeds = [each for each in stored.deeds if each.turn_uid not in copied and _is_before(wanted.until, each.at)]
-            found[session.uid] = _work(store, session, value, stored._replace(turns=mine, deeds=deeds))
-    return tuple(found[session.uid] for _, session, _ in placed if session.uid in found)
+            deeds = [each for each in found.deeds if each.turn_uid not in copied and _is_before(wanted.until, each.at)]
+            own_work = found._replace(turns=mine, deeds=deeds)
+            yield _work(store, session, as_listed[session_id], own_work, rank=rank)
+
+
+def _first_holders(
+    stores: Sequence[Store], listed: Sequence[Collection[int]], uids: Sequence[str]
+) -> dict[str, tuple[str, bool]]:
+    """The listed session that has the original of each of these turns: of a copied turn that with the smallest uid."""
+    first: dict[str, tuple[str, bool]] = {}
+    for store, those in zip(stores, listed, strict=True):
+        for uid, session_id, session_uid in store.ask(work.holders, uids):
+            holder = session_uid, store.is_elsewhere
+            if session_id in those and holder < first.get(uid, _NOBODY):
+                first[uid] = holder
+    return first
 
 
 def work_of(store: Store, session: Session, value: ListedSession) -> SessionWork:
@@ -182,24 +247,14 @@ def work_of(store: Store, session: Session, value: ListedSession) -> SessionWork
     return _work(store, session, value, store.ask(work.of_sessions, [session.id])[session.id], is_named=True)
 
 
-def _stored(
-    placed: Iterable[tuple[Store, Session, ListedSession]],
-) -> Iterator[tuple[Store, Session, ListedSession, StoredWork]]:
-    """Sessions with their work as their stores have it, of several at once: one by one takes twice as long."""
-    for store, group in groupby(placed, key=lambda each: each[0]):
-        while some := list(islice(group, READ_AT_ONCE)):
-            stored = store.ask(work.of_sessions, [session.id for _, session, _ in some])
-            yield from ((*each, stored[each[1].id]) for each in some)
-
-
 def _work(
-    store: Store, session: Session, value: ListedSession, stored: StoredWork, *, is_named: bool = False
+    store: Store, session: Session, value: ListedSession, stored: StoredWork, *, rank: int = 0, is_named: bool = False
 ) -> SessionWork:
     roots = _roots(store, session)
     counted = [each for each in stored.deeds if not is_aside(each.text if _is_edit(each) else each.folder, roots)]
     return SessionWork(
         session=value, turns=tuple(stored.turns), deeds=tuple(_settled(store, counted, is_named=is_named)),
-        refs=tuple(stored.refs), roots=roots, is_covered=stored.is_covered,
+        refs=tuple(stored.refs), roots=roots, is_covered=stored.is_covered, rank=rank,
     )  # fmt: skip
 
 
