@@ -133,9 +133,8 @@ PATCH = "*** Begin Patch\n*** Add File: notes.txt\n+alpha\n*** End Patch\n"
 def test_what_permissions_refuse_is_listed_at_the_end_of_the_run(machine: Machine, agent: str) -> None:
     given = {"file_path": str(machine.work / "notes.txt"), "content": "alpha"}
     edit = {"name": "Write", "input": given} if agent == "claude" else {"name": "apply_patch", "input": PATCH}
-    line = f"$B run -a {agent} --permissions ask --json Write"
-    out, err, code = machine.end(machine.start(line, [{"tools": [edit]}, {"text": "I could not."}]))
-    assert code == 0, err
+    line = f"run -a {agent} --permissions ask --json Write"
+    out = machine.do_ours(line, {"tools": [edit]}, {"text": "I could not."})
     refused = json.loads(out.splitlines()[-1])["refused"]
     assert refused == [{"tool_name": edit["name"], "input": given if agent == "claude" else {}}]
     assert not (machine.work / "notes.txt").exists()

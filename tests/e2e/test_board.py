@@ -45,7 +45,7 @@ def test_an_agent_receives_the_notes_that_fit_and_the_prompt_stays_as_typed(mach
 
 def test_an_agent_that_is_offered_nothing_receives_the_prompt_alone(machine: Machine) -> None:
     machine.ask("board add checkout-tests 'They need KESTREL=1.'")
-    machine.do(f"$B run -a claude --permissions all --no-board '{PROMPT}'")
+    machine.do_ours(f"run -a claude --permissions all --no-board '{PROMPT}'")
     received = " ".join(said_to(machine.asked()[-1]))
     assert PROMPT in received
     assert OPEN not in received

@@ -39,9 +39,9 @@ def told(machine: Machine) -> set[str]:
 
 def forked(machine: Machine) -> None:
     """Two turns in one agent, then another agent beside the second."""
-    machine.do(f"$B run -a claude --permissions all '{HERON}'", answer(REEDS))
-    machine.do(f"$B run -a claude --permissions all '{OTTER}'", answer(RIVER))
-    machine.do(f"$B run -a codex --permissions all @{ends(machine)[HERON]} '{BADGER}'", answer(HILL))
+    machine.do_ours(f"run -a claude --permissions all '{HERON}'", answer(REEDS))
+    machine.do_ours(f"run -a claude --permissions all '{OTTER}'", answer(RIVER))
+    machine.do_ours(f"run -a codex --permissions all @{ends(machine)[HERON]} '{BADGER}'", answer(HILL))
 
 
 def test_a_fork_in_another_agent_is_sent_the_history_up_to_there_and_the_whole_tree_is_told(machine: Machine) -> None:
@@ -64,13 +64,13 @@ def test_after_a_checkout_each_branch_goes_on_with_its_own_history(machine: Mach
     forked(machine)
     machine.ask(f"checkout @{ends(machine)[OTTER]}")
     machine.ask("branch name 'the otter'")
-    machine.do("$B run -a codex --permissions all 'Sum up.'", answer("Summed-up-1."))
+    machine.do_ours("run -a codex --permissions all 'Sum up.'", answer("Summed-up-1."))
     assert told(machine) == {HERON, REEDS, OTTER, RIVER}
     machine.ask(f"checkout @{ends(machine)[BADGER]}")
-    machine.do("$B run -a claude --permissions all 'Sum up again.'", answer("Summed-up-2."))
+    machine.do_ours("run -a claude --permissions all 'Sum up again.'", answer("Summed-up-2."))
     assert told(machine) == {HERON, REEDS, BADGER, HILL}
     machine.ask("checkout 'the otter'")
-    machine.do("$B run -a claude --permissions all 'And once more.'", answer("Summed-up-3."))
+    machine.do_ours("run -a claude --permissions all 'And once more.'", answer("Summed-up-3."))
     assert told(machine) == {HERON, REEDS, OTTER, RIVER}
     assert "Summed-up-1." in last_request(machine)
     machine.check()

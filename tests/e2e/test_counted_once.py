@@ -81,7 +81,7 @@ def test_one_more_prompt_in_the_other_client_is_one_turn_more(machine: Machine, 
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_session_of_our_own_runs_goes_on_in_a_client_and_counts_once(machine: Machine, agent: str) -> None:
-    machine.do(f"$B run -a {agent} --permissions all '{FIRST}' > /dev/null", ANSWER)
+    machine.do_ours(f"run -a {agent} --permissions all '{FIRST}'", ANSWER)
     alone = sums(machine)
     native_id = written(machine, "S1", OTHER[agent])
     assert sums(machine) == alone

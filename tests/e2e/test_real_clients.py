@@ -157,7 +157,8 @@ def test_runs_of_both_clients_are_counted_with_their_models_before_any_ingest(ma
         {"text": "One.", "usage": {"input": 1200, "output": 17}},
         {"text": "Two.", "usage": {"input": 1300, "output": 18}},
     ]
-    machine.do("$B run -a claude Hello > /dev/null && $B run -a codex --new Hi > /dev/null", *turns)
+    machine.do_ours("run -a claude Hello", turns[0])
+    machine.do_ours("run -a codex --new Hi", turns[1])
     before = json.loads(machine.ask("stats --by model --json"))
     assert (before["sums"]["tokens"]["input"], before["sums"]["tokens"]["output"]) == (2500, 35)
     assert all(group["model"] and group["low_usd"] for group in before["groups"])

@@ -22,7 +22,7 @@ def test_an_agent_phrases_a_stand_up_from_its_facts(machine: Machine, agent: str
     machine.run(
         "claude", f"Count the herons with {SECRET}", {"text": "There are seven.", "usage": {"input": 9, "output": 9}}
     )
-    printed = machine.do(f"$B chronicle standup herons --write {agent}", {"text": REPORT})
+    printed = machine.do_ours(f"chronicle standup herons --write {agent}", {"text": REPORT})
     assert REPORT in printed
     (facts,) = [text for text in said_to(machine.asked()[-1]) if "<facts " in text]
     assert "Count the herons" in facts

@@ -72,7 +72,7 @@ def gone_on(machine: Machine, process: Popen[str], then: str = "run") -> str:
     until(lambda: '"running"' not in machine.ask("ps --json"))
     note_list(machine, "before")
     if then == "run":
-        machine.end(machine.start("$B run -a codex --json 'Go on.'", [], [GO_ON]))
+        machine.do_ours("run -a codex --json 'Go on.'", rules=[GO_ON])
     else:
         machine.ask(then)
     note_list(machine, "after", "--all")

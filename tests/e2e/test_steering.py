@@ -101,7 +101,7 @@ def test_an_agent_whose_backstory_is_killed_answers_what_it_was_told_and_ends(ma
         {steer if told else ":"}
         kill -9 $run; touch ../go
         {OVER}
-        while $B ps --json | grep -q '"running"'; do sleep 0.05; done
+        while $B ps --json | grep -q '"running"'; do sleep 0.3; done
         $B run -a claude --permissions all "And then?"
         """,
         working(machine, answers=3),

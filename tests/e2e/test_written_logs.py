@@ -115,12 +115,10 @@ def test_a_log_up_to_a_record_holds_nothing_behind_it(machine: Machine, agent: s
 def test_another_branch_is_not_in_the_log(machine: Machine) -> None:
     """Two branches of a session of our own runs."""
     agent = "codex"
-    machine.do(f"$B run -a {agent} --permissions all '{FIRST}' > /dev/null", ANSWER)
-    machine.do(f"$B run -a {agent} --permissions all 'Forget-the-heron-99.' > /dev/null", {"text": "Forgotten-77."})
+    machine.do_ours(f"run -a {agent} --permissions all '{FIRST}'", ANSWER)
+    machine.do_ours(f"run -a {agent} --permissions all 'Forget-the-heron-99.'", {"text": "Forgotten-77."})
     turns = json.loads(machine.ask("tree --json"))["turns"]
-    machine.do(
-        f"$B run -a {agent} --permissions all @{turns[0]['last_seq']} 'And the fox?' > /dev/null", {"text": "Den."}
-    )
+    machine.do_ours(f"run -a {agent} --permissions all @{turns[0]['last_seq']} 'And the fox?'", {"text": "Den."})
     log = written(machine, "S1", OTHER[agent])
     request = gone_on(machine, OTHER[agent], log["native_id"])
     assert typed(request, FIRST, "And the fox?", NEXT) == [FIRST, "And the fox?", NEXT]
@@ -148,7 +146,7 @@ def resumed(machine: Machine, agent: str, options: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_resume_hands_a_session_of_our_own_runs_to_its_agents_client(machine: Machine, agent: str) -> None:
-    machine.do(f"$B run -a {agent} --permissions all '{FIRST}' > /dev/null", ANSWER)
+    machine.do_ours(f"run -a {agent} --permissions all '{FIRST}'", ANSWER)
     assert typed(resumed(machine, agent, "S1"), FIRST, NEXT) == [FIRST, NEXT]
 
 

@@ -24,16 +24,18 @@ import time
 import types
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 COMMAND = (sys.executable, "-m", "backstory")
 MCP = "mcp"
 """The command whose SDK takes as much memory as all the rest: to copy a process takes longer the more it has."""
 COPIED = "# This may run in a copy of a process that has imported all of backstory.\n"
 """The first line of a program for ``python -c`` that may: what it replaces must be asked of its module or class."""
+CLIENTS = "tests.support.real_clients"
+"""What programs beside the real clients need: only processes in a namespace are such."""
 PURE = ("backstory.derive.", "backstory.conversation.")
 """Rooms whose functions return the same on every machine: what they remember is as good in any command."""
 CLONE, CLONE_PARENT = 56, 0x8000
@@ -119,13 +121,13 @@ def _is_usual(variables: dict[str, str]) -> bool:
 class _Server:
     """The process that is copied. One belongs to one process of the tests, and to a namespace."""
 
-    def __init__(self, within: Sequence[str], *sdk: str) -> None:
+    def __init__(self, within: Sequence[str], *more: str) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * REQUEST_MAX)
         self._socket = ours
         self._process = Popen(
-            [*within, sys.executable, "-m", "tests.support.forked", str(theirs.fileno()), *sdk],
+            [*within, sys.executable, "-m", "tests.support.forked", str(theirs.fileno()), *more],
             pass_fds=[theirs.fileno()], cwd=Path(__file__).parent.parent.parent, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], "LC_ALL": UTF_8[0]},
         )  # fmt: skip
@@ -153,7 +155,7 @@ class _Server:
 @cache
 def _server_of(_pid: int, within: tuple[str, ...], has_sdk: bool) -> _Server:
     """The one of the process with this number, which is ours: a fork of it has one of its own."""
-    return _Server(within, *([MCP] if has_sdk else []))
+    return _Server(within, *([MCP] if has_sdk else []), *([CLIENTS] if within else []))
 
 
 # the process that is copied -----------------------------------------------------------------------------------------
@@ -217,41 +219,16 @@ def open_standard_files(errors: str) -> None:
         setattr(sys, f"__{name}__", file)
 
 
-def _import_everything(*sdk: str) -> None:
-    """Import what commands import, compile their expressions, and have no garbage looked for in it.
-
-    ``sdk``: also what needs the SDK of this name.
-    """
-    import inspect
-    import pkgutil
-
-    import backstory
-    from backstory.lazy import LazyRegex
-
-    for module in pkgutil.walk_packages(backstory.__path__, "backstory."):
-        of_mcp = module.name.startswith(f"backstory.{MCP}.")
-        if not module.name.endswith("__main__") and (not of_mcp or sdk):
-            named = vars(importlib.import_module(module.name))
-            for expression in [each for each in named.values() if type(each) is LazyRegex]:
-                # The first use compiles it.
-                assert expression.search
-            for cached in [each for each in named.values() if hasattr(type(each), "cache_clear")]:
-                if module.name.startswith(PURE) and not inspect.signature(cached).parameters:
-                    cached()
-    gc.collect()
-    gc.freeze()
+def run_as_main(words: Sequence[str]) -> NoReturn:
+    """Be ``python -m backstory`` with these arguments, to its end."""
+    sys.argv, sys.orig_argv = ["-m", *words], [*COMMAND, *words]
+    _end_after(lambda: runpy.run_module("backstory", run_name="__main__", alter_sys=True))
 
 
-if __name__ == "__main__":
-    _import_everything(*sys.argv[2:])
-    program = _serve(int(sys.argv[1]))
+def _end_after(run: Callable[[], object]) -> NoReturn:
     code: object = None
     try:
-        if program:
-            main = sys.modules["__main__"] = types.ModuleType("__main__")
-            exec(compile(program, "<string>", "exec"), vars(main))
-        else:
-            runpy.run_module("backstory", run_name="__main__", alter_sys=True)
+        run()
     except SystemExit as ended:
         code = ended.code
     # To take everything apart that was imported takes longer than most commands.
@@ -260,3 +237,51 @@ if __name__ == "__main__":
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 0)
+
+
+def _run_program(program: str) -> None:
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    exec(compile(program, "<string>", "exec"), vars(main))
+
+
+def _import_everything(*more: str) -> None:
+    """Import what commands import, compile their expressions, and have no garbage looked for in it.
+
+    ``more``: also what needs the SDK of the MCP, or a module of the tests.
+    """
+    import inspect
+    import pkgutil
+    from contextlib import suppress
+
+    import msgspec
+
+    import backstory
+    from backstory.lazy import LazyRegex
+
+    for module in pkgutil.walk_packages(backstory.__path__, "backstory."):
+        of_mcp = module.name.startswith(f"backstory.{MCP}.")
+        if not module.name.endswith("__main__") and (not of_mcp or MCP in more):
+            named = vars(importlib.import_module(module.name))
+            for expression in [each for each in named.values() if type(each) is LazyRegex]:
+                # The first use compiles it.
+                assert expression.search
+            for struct in [each for each in named.values() if isinstance(each, msgspec.StructMeta)]:
+                with suppress(NameError, TypeError):
+                    # What its fields are is looked up once, by the first decoder.
+                    msgspec.json.Decoder(struct)
+            for cached in [each for each in named.values() if hasattr(type(each), "cache_clear")]:
+                if module.name.startswith(PURE) and not inspect.signature(cached).parameters:
+                    cached()
+    for module_of_tests in more:
+        if module_of_tests != MCP:
+            importlib.import_module(module_of_tests)
+    gc.collect()
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    _import_everything(*sys.argv[2:])
+    program = _serve(int(sys.argv[1]))
+    if program:
+        _end_after(lambda: _run_program(program))
+    run_as_main(sys.argv[1:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shlex
@@ -12,10 +13,13 @@ import sys
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 from backstory.store import Store, open_store
 from tests.support import forked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 CLIENTS = Path(os.environ.get("BACKSTORY_CLIENTS") or Path.home() / ".cache" / "backstory-clients")
 PROGRAMS = {
@@ -27,6 +31,15 @@ PROGRAMS = {
 
 AGENTS = tuple(PROGRAMS)
 STUB = Path(__file__).parent.parent / "e2e" / "stub_model.py"
+OURS = "backstory"
+"""The first word of what runs beside the model, where that is a command of ours."""
+SERVED = f"""{forked.COPIED}
+import sys
+sys.path.insert(0, {str(STUB.parent.parent.parent)!r})
+from tests.support import real_clients
+del sys.path[0]
+real_clients.serve()
+"""
 WAIT_S = 120
 HELLO: dict[str, Any] = {"text": "Hello from the stub.", "usage": {"input": 1200, "output": 34}}
 CODEX_CONFIG = """
@@ -115,19 +128,29 @@ class Machine:
 
         Rules ({"when": regex, "turns": [...]}) answer the requests whose words they match.
         """
-        scenario = self.root / "scenario.json"
-        scenario.write_text(json.dumps({"turns": turns, "rules": rules or []}))
         lines = f"""
             export ANTHROPIC_BASE_URL=http://127.0.0.1:$STUB_PORT
             sed "s/PORT/$STUB_PORT/" $CODEX_HOME/config.in > $CODEX_HOME/config.toml
             B="{sys.executable} -m backstory"
             {script}
         """
-        stub = [sys.executable, str(STUB), "--scenario", str(scenario), "--log", str(self.requests)]
-        command = [*(namespace() or []), *stub, "--var", f"cwd={self.work}", "--", "bash", "-c", lines]
-        process = subprocess.Popen(
-            command, cwd=self.work, env=self.environ(), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, start_new_session=True,
+        return self._served(["bash", "-c", lines], turns, rules)
+
+    def _served(
+        self,
+        words: list[str],
+        turns: list[dict[str, Any]],
+        rules: list[dict[str, Any]] | None = None,
+        stdin: IO[bytes] | None = None,
+    ) -> subprocess.Popen[str]:
+        """``words``: a program, or ``OURS`` and the arguments of a command."""
+        scenario = self.root / "scenario.json"
+        scenario.write_text(json.dumps({"turns": turns, "rules": rules or []}))
+        served = [sys.executable, "-c", SERVED, "--scenario", str(scenario), "--log", str(self.requests)]
+        process: subprocess.Popen[str] = forked.Process(
+            [*served, "--var", f"cwd={self.work}", "--", *words], cwd=self.work, env=self.environ(), text=True,
+            stdin=stdin or subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            within=namespace() or (),
         )  # fmt: skip
         self.started.append(process)
         return process
@@ -135,6 +158,12 @@ class Machine:
     def do(self, script: str, *turns: dict[str, Any]) -> str:
         """The same, to its end; gives what it printed."""
         out, err, code = self.end(self.start(script, list(turns) or [HELLO]))
+        assert code == 0, err
+        return out
+
+    def do_ours(self, line: str, *turns: dict[str, Any], rules: list[dict[str, Any]] | None = None) -> str:
+        """The same of one command of ours, which is a copy of a process that has imported everything."""
+        out, err, code = self.end(self._served([OURS, *shlex.split(line)], list(turns) or [HELLO], rules))
         assert code == 0, err
         return out
 
@@ -159,8 +188,10 @@ class Machine:
         """One run with all permissions, the prompt on stdin as it is, beside a model that answers with these turns."""
         given = self.root / "prompt"
         given.write_bytes(prompt.encode())
-        line = f"$B run -a {agent} --permissions all --json < {shlex.quote(str(given))}"
-        out, err, code = self.end(self.start(line, list(turns) or [HELLO]))
+        words = [OURS, "run", "-a", agent, "--permissions", "all", "--json"]
+        with given.open("rb") as stdin:
+            process = self._served(words, list(turns) or [HELLO], stdin=stdin)
+        out, err, code = self.end(process)
         return Ran(self, agent, code, [json.loads(line) for line in out.splitlines()], err)
 
     def environ(self) -> dict[str, str]:
@@ -252,3 +283,35 @@ def said_to(body: dict[str, Any]) -> list[str]:
             blocks = [{"text": content}] if isinstance(content, str) else content or []
             said += [block["text"] for block in blocks if isinstance(block.get("text"), str)]
     return said
+
+
+# the process that is the model --------------------------------------------------------------------------------------
+
+
+class _Forked:
+    """A command of ours in a fork of the process that is the model, as ``subprocess.Popen`` would begin it."""
+
+    def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
+        self._pid = os.fork()
+        if self._pid == 0:
+            port = env["STUB_PORT"]
+            os.environ.update(env, ANTHROPIC_BASE_URL=f"http://127.0.0.1:{port}")
+            codex = Path(env["CODEX_HOME"])
+            (codex / "config.toml").write_text((codex / "config.in").read_text().replace("PORT", port))
+            forked.run_as_main(words[1:])
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self._pid, number)
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+
+def serve() -> None:
+    """Be the model until what it is given to run has ended: the arguments are those of its program."""
+    if sys.argv[sys.argv.index("--") + 1] == OURS:
+        STUB_MODEL.START = _Forked
+    sys.exit(STUB_MODEL.main())
+
+
+STUB_MODEL: Any = importlib.import_module("tests.e2e.stub_model")
