@@ -13,13 +13,13 @@ words from stdin), {"until_end": true} (takes up all that comes until stdin ends
 The prompt that came on stdin is written to the file RECEIVED, the arguments to RECEIVED.argv, the words to
 RECEIVED.heard as lines of JSON, and each prompt of all runs to RECEIVED.told.
 
-Tests start it by the hundred: it imports at its start what every script needs, without pathlib,
-and a step the rest.
+Tests start it by the hundred: it imports at its start what every script needs, without pathlib and json, which
+imports regular expressions, and a step the rest.
 """
 
 from __future__ import annotations
 
-import json
+import _json
 import os
 import sys
 import time
@@ -28,11 +28,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from typing import TextIO
+    from typing import Any, TextIO
 
 START = f"import sys; sys.path.append({os.path.dirname(__file__)!r}); import agent; agent.main()"
 OPTIONS = ("-I", "-S", "-c", START)
 """How Python starts it: imported it is compiled once, and modules of the project it works in are none of its own."""
+
+
+class _Values:
+    """How the values of JSON are read."""
+
+    strict, object_hook, object_pairs_hook, memo = True, None, None, {}  # type: ignore[var-annotated]
+    parse_float, parse_int, parse_constant = float, int, float
+
+
+_read = _json.make_scanner(_Values)  # type: ignore[arg-type]
+_written = _json.make_encoder(None, repr, _json.encode_basestring_ascii, None, ": ", ", ", False, False, True)
+
+
+def loads(text: str) -> Any:
+    """The value of one line of JSON."""
+    return _read(text, 0)[0]
+
+
+def dumps(value: object) -> str:
+    return "".join(_written(value, 0))
 
 
 def install(folder: Path) -> None:
@@ -45,7 +65,7 @@ def install(folder: Path) -> None:
 
 
 def emit(value: object) -> None:
-    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.write(dumps(value) + "\n")
     sys.stdout.flush()
 
 
@@ -80,9 +100,9 @@ def hear(line: bytes) -> None:
     """Take up words that came while we worked; nothing at the end of stdin."""
     if not line:
         return
-    words = json.loads(line)
+    words = loads(line.decode())
     with open(received(".heard"), "a") as heard:
-        heard.write(json.dumps(words["message"]["content"][0]["text"]) + "\n")
+        heard.write(dumps(words["message"]["content"][0]["text"]) + "\n")
     for state in ("queued", "started", "completed"):
         emit({"type": "command_lifecycle", "command_uuid": words["uuid"], "state": state, "session_id": session()})
 
@@ -97,7 +117,7 @@ def prompt() -> bytes:
     if "--input-format" not in sys.argv:
         return sys.stdin.buffer.read()
     line = sys.stdin.buffer.readline().decode("utf-8", "surrogatepass")
-    return str(json.loads(line)["message"]["content"][0]["text"]).encode("utf-8", "surrogatepass")
+    return str(loads(line)["message"]["content"][0]["text"]).encode("utf-8", "surrogatepass")
 
 
 def step(number: int, order: dict[str, object]) -> None:
@@ -199,10 +219,10 @@ def main() -> None:
     with open(received(), "wb") as whole:
         whole.write(given)
     with open(received(".told"), "a") as told:
-        told.write(json.dumps(given.decode("utf-8", "replace")) + "\n")
+        told.write(dumps(given.decode("utf-8", "replace")) + "\n")
     with open(received(".argv"), "w") as words:
-        words.write(json.dumps(sys.argv[1:]))
-    script = json.loads(os.environ["SCRIPT"])
+        words.write(dumps(sys.argv[1:]))
+    script = loads(os.environ["SCRIPT"])
     if isinstance(script, dict):
         script = next(steps for words, steps in script.items() if words.encode() in given)
     for number, order in enumerate(script):
