@@ -27,7 +27,7 @@ from tests.support.machines import Machine, case, claude_log, lines, place
 from tests.support.reading import CASES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from backstory.conversation.carrying import CarryEvent
@@ -46,6 +46,23 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     made = Machine(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Machine]]:
+    """Returns the machine that has read a recorded session: the same for each test, of which none changes it."""
+    made = dict[str, Machine]()
+
+    def machine_of(name: str) -> Machine:
+        if name not in made:
+            made[name] = Machine(tmp_path_factory.mktemp("recorded"))
+            made[name].write(place(name), case(name))
+            made[name].read()
+        return made[name]
+
+    yield machine_of
+    for each in made.values():
+        each.close()
 
 
 def only(machine: Machine) -> Session:
@@ -117,10 +134,9 @@ def said(machine: Machine, session: Session) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("target", ["claude", "codex"])
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_session_is_read_back_with_every_prompt_and_answer(
-    machine: Machine, tmp_path: Path, name: str, target: str
+    read: Callable[[str], Machine], tmp_path: Path, name: str, target: str
 ) -> None:
-    machine.write(place(name), case(name))
-    machine.read()
+    machine = read(name)
     for session in machine.store.sessions(subagents=True):
         log = native(machine, target, session)
         data = b"".join(log.lines())
@@ -137,9 +153,8 @@ def test_a_recorded_session_is_read_back_with_every_prompt_and_answer(
 
 @pytest.mark.parametrize("target", ["claude", "codex"])
 @pytest.mark.parametrize("name", RECORDED)
-def test_every_record_is_accounted_for_once(machine: Machine, name: str, target: str) -> None:
-    machine.write(place(name), case(name))
-    machine.read()
+def test_every_record_is_accounted_for_once(read: Callable[[str], Machine], name: str, target: str) -> None:
+    machine = read(name)
     for session in machine.store.sessions(subagents=True):
         log = native(machine, target, session)
         assert log.contents.difference(read_back(target, log.native_id, log.lines())) is not None

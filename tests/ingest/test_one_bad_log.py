@@ -111,6 +111,17 @@ def listed(report: IngestReport) -> dict[str, str]:
     return {each.path.rpartition("/")[2].removesuffix(".jsonl"): each.reason for each in report.errors}
 
 
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a machine has of three logs that all can be stored."""
+    machine = Machine(tmp_path_factory.mktemp("untouched"))
+    write_three(machine)
+    machine.read()
+    found = machine.content()
+    machine.close()
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "error",
@@ -124,15 +135,13 @@ def listed(report: IngestReport) -> dict[str, str]:
 @pytest.mark.parametrize(("module", "name"), WRITING, ids=[name for _, name in WRITING])
 def test_a_log_that_cannot_be_stored_keeps_no_other_out_and_is_stored_when_it_can_be(
     machine: Machine,
-    another: Callable[[], Machine],
+    untouched: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
     module: ModuleType,
     name: str,
     error: Exception,
 ) -> None:
-    written, untouched = write_three(machine), another()
-    write_three(untouched)
-    untouched.read()
+    written = write_three(machine)
     fault = Fault(monkeypatch, error)
     fault.break_(module, name)
     report = machine.read()
@@ -145,7 +154,7 @@ def test_a_log_that_cannot_be_stored_keeps_no_other_out_and_is_stored_when_it_ca
     assert machine.store.verify().problems == []
     fault.is_mended = True
     assert machine.read().errors == []
-    assert machine.content() == untouched.content()
+    assert machine.content() == untouched
     assert machine.read().total("logs_read") == 0
     assert machine.store.verify().problems == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +15,7 @@ from backstory.ingest.log_reader import full_pace
 from backstory.ingest.readers import AHEAD_BYTES, HANDED_MAX, READERS_MAX, Readers, count_for
 from backstory.ingest.sources import Reading
 from backstory.store.tables import logs
-from tests.support.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
+from tests.support.machines import SMALL, Machine, claude_line, claude_log, differences, lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,16 +39,24 @@ def write_logs(machine: Machine) -> None:
     machine.write(claude_log("long"), lines(*long))
 
 
+@pytest.fixture(scope="module")
+def read_alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a store has of these logs that one process reads."""
+    alone = Machine(tmp_path_factory.mktemp("alone"))
+    write_logs(alone)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ingest_module, "WORKER_BYTES", 1 << 40)
+        assert alone.read().errors == []
+    found = alone.content()
+    alone.close()
+    return found
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_the_store_says_the_same_whatever_the_number_of_processes(
-    another: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch, count: int
+    machine: Machine, read_alone: dict[str, Any], monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    alone, together = another(), another()
-    write_logs(alone)
-    for path in alone.home.rglob("*.jsonl"):
-        together.write(path.relative_to(alone.home), path.read_bytes())
-    monkeypatch.setattr(ingest_module, "WORKER_BYTES", 1 << 40)
-    assert alone.read().errors == []
+    write_logs(machine)
     started: list[int] = []
     begin = worker.Worker.__init__
 
@@ -59,9 +67,9 @@ def test_the_store_says_the_same_whatever_the_number_of_processes(
     monkeypatch.setattr(worker.Worker, "__init__", counted)
     monkeypatch.setattr(ingest_module, "WORKER_BYTES", 0)
     monkeypatch.setattr(ingest_module, "count_for", lambda to_do: count)
-    report = together.read()
+    report = machine.read()
     assert (report.errors, len(started)) == ([], count)
-    assert differences(content(together.store), content(alone.store)) == []
+    assert differences(machine.content(), read_alone) == []
 
 
 def test_a_brief_ingest_starts_no_process(another: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch) -> None:

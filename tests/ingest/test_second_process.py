@@ -20,7 +20,6 @@ from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
@@ -82,19 +81,28 @@ def always_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ingest_module, "WORKER_BYTES", 0)
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a machine's store has of its logs that one process reads."""
+    alone = Machine(tmp_path_factory.mktemp("alone"))
+    for name in SMALL:
+        alone.put(name)
+    alone.read()
+    found = alone.content()
+    alone.close()
+    return found
+
+
 @pytest.mark.usefixtures("always_two")
 @pytest.mark.parametrize("sending", [f"parsing._send = {fault}" for fault in FAULTS] + ["parsing.agents.load = talks"])
 def test_what_is_no_frame_of_the_second_process_is_read_by_the_first(
-    sending: str, another: Callable[[], Machine], monkeypatch: pytest.MonkeyPatch
+    sending: str, machine: Machine, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone, disturbed = another(), another()
-    for machine in (alone, disturbed):
-        for name in SMALL:
-            machine.put(name)
-    alone.read()
+    for name in SMALL:
+        machine.put(name)
     monkeypatch.setattr(worker, "COMMAND", (sys.executable, "-c", f"{PROGRAM}{sending}\nparsing.serve()"))
-    assert disturbed.read().errors == []
-    assert differences(content(disturbed.store), content(alone.store)) == []
+    assert machine.read().errors == []
+    assert differences(machine.content(), undisturbed) == []
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import pytest
 
-from tests.support.bench import Bench
+from tests.support.bench import Bench, MadeOnce
 from tests.support.claude_records import answer, user
 from tests.support.going import until
 from tests.support.read_only import read_only, without_power
@@ -33,11 +33,17 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-@pytest.fixture
-def ran(bench: Bench) -> Bench:
-    """A project in which one prompt was run, which read a file."""
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    bench = Bench(tmp_path_factory.mktemp("moves"))
     ok(bench.run("alpha", *TOUCHING))
-    return bench
+    return MadeOnce(bench)
+
+
+@pytest.fixture
+def ran(made_once: MadeOnce) -> Bench:
+    """A project in which one prompt was run, which read a file."""
+    return made_once.anew_and_noted()
 
 
 def ok(done: subprocess.CompletedProcess[str]) -> str:

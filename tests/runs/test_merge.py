@@ -19,7 +19,7 @@ from backstory.projects.registry import KnownProjects
 from backstory.store import Store, open_store
 from backstory.store.tables import sessions
 from backstory.store.tables.queue import Queue, QueuedKind, QueuedPrompt
-from tests.support.bench import Bench
+from tests.support.bench import Bench, MadeOnce
 from tests.support.going import Going
 from tests.support.machines import kept
 from tests.support.make_golden import GOLDEN
@@ -44,12 +44,18 @@ class Copy(Bench):
         return self.project / ".backstory" / "sessions.bks"
 
 
-@pytest.fixture
-def original(bench: Bench) -> Bench:
-    """A project of ours with two turns."""
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    bench = Bench(tmp_path_factory.mktemp("merge"))
     ok(bench.run("first", {"say": "one"}, GOOD))
     ok(bench.run("second", {"say": "two"}, GOOD))
-    return bench
+    return MadeOnce(bench)
+
+
+@pytest.fixture
+def original(made_once: MadeOnce) -> Bench:
+    """A project of ours with two turns."""
+    return made_once.anew_and_noted()
 
 
 @pytest.fixture

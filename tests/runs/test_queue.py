@@ -30,6 +30,7 @@ from backstory.runs.steering import LISTENERS, StdinPipe, Steering, accepts_mess
 from backstory.store import open_store
 from backstory.store.tables.queue import Options, Queue, QueuedKind, QueueOwner
 from backstory.workspace.runs.unsent import command_for
+from tests.support.bench import Bench, MadeOnce
 from tests.support.counts import IS_LONG
 from tests.support.forked import COPIED
 from tests.support.read_only import read_only, without_power
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.agents.contract import StreamReader
-    from tests.support.bench import Bench
 
 GOOD: dict[str, Any] = {"result": True}
 NEVER: dict[str, Any] = {"wait_for": "never"}
@@ -94,6 +94,19 @@ class Busy:
         return self.process.communicate(timeout=DEADLINE_S)
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    bench = Bench(tmp_path_factory.mktemp("begun"))
+    assert bench.run("first", GOOD).returncode == 0
+    return MadeOnce(bench)
+
+
+@pytest.fixture
+def begun(made_once: MadeOnce) -> Bench:
+    """A session with one run, which is over."""
+    return made_once.anew()
+
+
 @pytest.fixture
 def busy(bench: Bench) -> Busy:
     return Busy(bench)
@@ -136,33 +149,30 @@ def test_a_followup_goes_to_the_agent_model_and_folder_it_asks_for(bench: Bench,
     assert bench.store.turns(1)[-1].model == "scripted" or bench.store.turns(1)[-1].model == "small"
 
 
-def test_a_followup_of_a_session_that_does_not_run_is_run_at_once_when_asked(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    done = bench.backstory("followup", "--or-run", "second", script=[{"say": "done"}, GOOD])
+def test_a_followup_of_a_session_that_does_not_run_is_run_at_once_when_asked(begun: Bench) -> None:
+    done = begun.backstory("followup", "--or-run", "second", script=[{"say": "done"}, GOOD])
     assert (done.returncode, done.stdout) == (0, "done\n")
-    assert prompts(bench) == ["first", "second"]
+    assert prompts(begun) == ["first", "second"]
 
 
-def test_a_followup_may_be_left_without_running_anything(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    done = bench.backstory("followup", "--no-run", "second")
+def test_a_followup_may_be_left_without_running_anything(begun: Bench) -> None:
+    done = begun.backstory("followup", "--no-run", "second")
     assert done.returncode == 0
     assert "backstory queue run S1" in done.stderr
-    assert prompts(bench) == ["first"]
-    bench.backstory("queue", "run", script=[GOOD])
-    assert prompts(bench) == ["first", "second"]
+    assert prompts(begun) == ["first"]
+    begun.backstory("queue", "run", script=[GOOD])
+    assert prompts(begun) == ["first", "second"]
 
 
-def test_a_followup_is_run_though_the_session_was_held_when_it_came_by_one_who_runs_nothing(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    lock = SessionLock(bench.home / "locks", bench.store.session("S1").uid)
+def test_a_followup_is_run_though_the_session_was_held_when_it_came_by_one_who_runs_nothing(begun: Bench) -> None:
+    lock = SessionLock(begun.home / "locks", begun.store.session("S1").uid)
     assert lock.take()
-    process = bench.start("followup", "--or-run", "second", script=[GOOD])
-    until(queue_file(bench).exists)
+    process = begun.start("followup", "--or-run", "second", script=[GOOD])
+    until(queue_file(begun).exists)
     lock.release()
     _, err = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, err
-    assert prompts(bench) == ["first", "second"]
+    assert prompts(begun) == ["first", "second"]
 
 
 FOLLOWUPS = range(5 if IS_LONG else 2)
@@ -240,21 +250,20 @@ def test_a_prompt_that_waits_keeps_the_record_it_is_to_follow(bench: Bench) -> N
     assert bench.store.turns(1)[-1].parent_uid == zero.uid
 
 
-def test_a_followup_that_cannot_be_started_is_named_to_those_who_come_behind_it(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    gone = bench.project / "gone"
+def test_a_followup_that_cannot_be_started_is_named_to_those_who_come_behind_it(begun: Bench) -> None:
+    gone = begun.project / "gone"
     gone.mkdir()
-    bench.backstory("followup", "--no-run", "--cwd", "gone", "there")
-    (row,) = json.loads(bench.backstory("queue", "list", "--json").stdout)["prompts"]
+    begun.backstory("followup", "--no-run", "--cwd", "gone", "there")
+    (row,) = json.loads(begun.backstory("queue", "list", "--json").stdout)["prompts"]
     gone.rmdir()
     for options in [(), ("--wait",)]:
-        refused = bench.run("second", GOOD, options=options)
+        refused = begun.run("second", GOOD, options=options)
         assert refused.returncode == 1
         assert f'could not be run: "there". The folder {gone} cannot be used' in refused.stderr
         assert f"backstory queue drop {row['id'][-8:]}" in refused.stderr
-    bench.backstory("queue", "drop", row["id"])
-    assert bench.backstory("queue", "run", script=[GOOD]).returncode == 0
-    assert prompts(bench) == ["first", "second", "second"]
+    begun.backstory("queue", "drop", row["id"])
+    assert begun.backstory("queue", "run", script=[GOOD]).returncode == 0
+    assert prompts(begun) == ["first", "second", "second"]
 
 
 @pytest.mark.parametrize("state", ["busy", "idle"])
@@ -271,12 +280,11 @@ def test_a_followup_for_an_agent_that_is_not_there_is_refused_and_leaves_nothing
         busy.end()
 
 
-def test_a_followup_that_fails_to_start_at_once_is_not_left_for_later(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    (bench.bin / "claude").chmod(0o644)
-    refused = bench.backstory("followup", "--or-run", "second", environ={"PATH": str(bench.bin)})
+def test_a_followup_that_fails_to_start_at_once_is_not_left_for_later(begun: Bench) -> None:
+    (begun.bin / "claude").chmod(0o644)
+    refused = begun.backstory("followup", "--or-run", "second", environ={"PATH": str(begun.bin)})
     assert refused.returncode != 0
-    assert waits(bench) == []
+    assert waits(begun) == []
 
 
 # what a busy session does ---------------------------------------------------------------------------------------------
@@ -510,14 +518,13 @@ def test_words_that_become_a_followup_are_run_as_the_run_that_they_were_for(benc
     assert "big" in bench.argv()
 
 
-def test_words_for_a_session_of_a_project_that_is_gone_go_on_from_it_here(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    uid = bench.store.session("S1").uid
-    shutil.rmtree(bench.project)
-    bench.project.mkdir()
-    other = bench.root / "other"
+def test_words_for_a_session_of_a_project_that_is_gone_go_on_from_it_here(begun: Bench) -> None:
+    uid = begun.store.session("S1").uid
+    shutil.rmtree(begun.project)
+    begun.project.mkdir()
+    other = begun.root / "other"
     other.mkdir()
-    done = bench.backstory("followup", "--or-run", "-S", uid, "second", script=[GOOD], cwd=other)
+    done = begun.backstory("followup", "--or-run", "-S", uid, "second", script=[GOOD], cwd=other)
     assert done.returncode == 0, done.stderr
     assert "continues " in done.stderr
     assert [turn.prompt for turn in open_store(other / ".backstory" / "sessions.bks").turns(1)] == ["first", "second"]
@@ -626,11 +633,10 @@ def test_an_agent_that_listens_keeps_its_stdin_however_long_it_says_nothing(
     assert feed.is_open
 
 
-def test_a_run_takes_note_of_a_program_that_listens(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    assert not accepts_messages(bench.home, str(bench.bin / "claude"))
-    bench.run("second", {"listens": True}, GOOD)
-    assert accepts_messages(bench.home, str(bench.bin / "claude"))
+def test_a_run_takes_note_of_a_program_that_listens(begun: Bench) -> None:
+    assert not accepts_messages(begun.home, str(begun.bin / "claude"))
+    begun.run("second", {"listens": True}, GOOD)
+    assert accepts_messages(begun.home, str(begun.bin / "claude"))
 
 
 def test_a_program_that_was_replaced_is_not_known(tmp_path: Path) -> None:
@@ -680,11 +686,10 @@ def steering_of(bench: Bench, *, is_known: bool = False) -> tuple[Steering, Stdi
     return Steering(hold, spool, feed, agent.steer, reader.steering, now_ms, is_known=is_known), feed, reader
 
 
-def test_a_message_for_a_session_that_does_not_run_is_a_prompt_when_asked(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    done = bench.backstory("steer", "--or-run", "second", script=[GOOD])
+def test_a_message_for_a_session_that_does_not_run_is_a_prompt_when_asked(begun: Bench) -> None:
+    done = begun.backstory("steer", "--or-run", "second", script=[GOOD])
     assert "S1 is not running" in done.stderr
-    assert prompts(bench) == ["first", "second"]
+    assert prompts(begun) == ["first", "second"]
 
 
 @pytest.mark.parametrize("words", [["steer", "x"], ["steer", "-S", "S7", "x"], ["followup", "--name", "none", "x"]])
@@ -694,10 +699,9 @@ def test_words_for_a_session_that_is_not_there_are_refused_and_leave_nothing(ben
     assert not (bench.project / ".backstory").exists()
 
 
-def test_words_of_nothing_are_refused(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    assert bench.backstory("steer", "  ").returncode == 64
-    assert bench.backstory("--followup", "").returncode == 64
+def test_words_of_nothing_are_refused(begun: Bench) -> None:
+    assert begun.backstory("steer", "  ").returncode == 64
+    assert begun.backstory("--followup", "").returncode == 64
 
 
 def test_both_can_be_said_as_options(bench: Bench, busy: Busy) -> None:
@@ -793,29 +797,27 @@ def test_what_does_not_wait_cannot_be_dropped(bench: Bench, busy: Busy) -> None:
     assert waits(bench) == [("followup", "second")]
 
 
-def test_a_followup_that_is_run_waits_no_more(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    script: list[dict[str, Any]] = [{"listens": True}, {"say": "at work"}, {"wait_for": str(bench.root / "go")}, GOOD]
-    process = bench.start("followup", "--or-run", "second", script=script)
+def test_a_followup_that_is_run_waits_no_more(begun: Bench) -> None:
+    script: list[dict[str, Any]] = [{"listens": True}, {"say": "at work"}, {"wait_for": str(begun.root / "go")}, GOOD]
+    process = begun.start("followup", "--or-run", "second", script=script)
     assert process.stdout is not None
     process.stdout.readline()
-    assert waits(bench) == []
-    (row,) = json.loads(bench.backstory("ps", "--json").stdout)["runs"]
+    assert waits(begun) == []
+    (row,) = json.loads(begun.backstory("ps", "--json").stdout)["runs"]
     assert (row["state"], row["prompt"], row["queued_count"]) == ("running", "second", 0)
-    assert "number" not in bench.backstory("followup", "third").stderr
-    assert "number 2 in the queue" in bench.backstory("followup", "fourth").stderr
-    assert "Dropped" in bench.backstory("queue", "clear").stderr
-    (bench.root / "go").touch()
+    assert "number" not in begun.backstory("followup", "third").stderr
+    assert "number 2 in the queue" in begun.backstory("followup", "fourth").stderr
+    assert "Dropped" in begun.backstory("queue", "clear").stderr
+    (begun.root / "go").touch()
     process.communicate(timeout=DEADLINE_S)
-    assert prompts(bench) == ["first", "second"]
+    assert prompts(begun) == ["first", "second"]
 
 
-def test_what_waits_for_a_session_that_is_removed_goes_with_it(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    bench.backstory("followup", "--no-run", "second")
-    done = bench.backstory("rm", "--yes", "S1")
+def test_what_waits_for_a_session_that_is_removed_goes_with_it(begun: Bench) -> None:
+    begun.backstory("followup", "--no-run", "second")
+    done = begun.backstory("rm", "--yes", "S1")
     assert "Deleted its queued prompt: second" in done.stderr
-    assert not queue_file(bench).exists()
+    assert not queue_file(begun).exists()
 
 
 def test_nothing_more_is_run_in_a_session_that_is_removed_while_it_runs(bench: Bench, busy: Busy) -> None:
@@ -838,10 +840,9 @@ def test_ps_tells_who_runs_a_session_and_how_much_waits(bench: Bench, busy: Busy
     assert str(row["pid"]) in bench.backstory("ps", "-v").stdout
 
 
-def test_ps_tells_what_waits_for_a_session_that_does_not_run(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    bench.backstory("followup", "--no-run", "second")
-    (row,) = json.loads(bench.backstory("ps", "--json").stdout)["runs"]
+def test_ps_tells_what_waits_for_a_session_that_does_not_run(begun: Bench) -> None:
+    begun.backstory("followup", "--no-run", "second")
+    (row,) = json.loads(begun.backstory("ps", "--json").stdout)["runs"]
     assert (row["state"], row["queued_count"], row["owner"]) == ("queued", 1, None)
 
 
@@ -903,18 +904,17 @@ def until_nothing_runs(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=[f"{when} {place.partition(':')[2]}" for place, when in STEPS])
-def test_a_followup_whose_runner_is_killed_is_run_once(bench: Bench, step: tuple[str, str]) -> None:
-    bench.run("first", GOOD)
-    process = killed(bench, step, "followup", "--or-run", "second", script=[{"say": "hi"}, GOOD])
+def test_a_followup_whose_runner_is_killed_is_run_once(begun: Bench, step: tuple[str, str]) -> None:
+    process = killed(begun, step, "followup", "--or-run", "second", script=[{"say": "hi"}, GOOD])
     process.communicate(timeout=DEADLINE_S)
     assert process.returncode == -signal.SIGKILL
-    until_nothing_runs(bench)
-    done = bench.run("third", GOOD)
+    until_nothing_runs(begun)
+    done = begun.run("third", GOOD)
     assert done.returncode == 0, done.stderr
-    assert prompts(bench) == told(bench) == ["first", "second", "third"]
-    assert [turn.outcome for turn in bench.store.turns(1)] == ["completed"] * 3
-    assert (bench.spools(), queue_file(bench).exists()) == ([], False)
-    assert bench.store.verify().problems == []
+    assert prompts(begun) == told(begun) == ["first", "second", "third"]
+    assert [turn.outcome for turn in begun.store.turns(1)] == ["completed"] * 3
+    assert (begun.spools(), queue_file(begun).exists()) == ([], False)
+    assert begun.store.verify().problems == []
 
 
 STEER_STEPS = [
@@ -1017,59 +1017,53 @@ def leave_owner(bench: Bench, host: str, heartbeat: int) -> None:
         queue.own(QueueOwner(session_uid=uid, pid=os.getpid(), host=host, started=heartbeat, heartbeat=heartbeat))
 
 
-def test_the_row_of_another_host_that_was_heard_of_lately_refuses(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    leave_owner(bench, "elsewhere", now_ms())
-    refused = bench.run("second", GOOD)
+def test_the_row_of_another_host_that_was_heard_of_lately_refuses(begun: Bench) -> None:
+    leave_owner(begun, "elsewhere", now_ms())
+    refused = begun.run("second", GOOD)
     assert refused.returncode == BUSY
     assert "on elsewhere" in refused.stderr
-    assert prompts(bench) == ["first"]
+    assert prompts(begun) == ["first"]
 
 
-def test_words_for_a_session_that_another_host_runs_wait_and_name_it(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    leave_owner(bench, "elsewhere", now_ms())
-    done = bench.backstory("followup", "second")
+def test_words_for_a_session_that_another_host_runs_wait_and_name_it(begun: Bench) -> None:
+    leave_owner(begun, "elsewhere", now_ms())
+    done = begun.backstory("followup", "second")
     assert done.returncode == 0
     assert f"(running: process {os.getpid()} on elsewhere)" in done.stderr
-    assert waits(bench) == [("followup", "second")]
+    assert waits(begun) == [("followup", "second")]
 
 
 @pytest.mark.parametrize("ago_ms", [31_000, -3_600_000], ids=["silent", "from the future"])
-def test_the_row_of_another_host_that_went_silent_does_not_refuse(bench: Bench, ago_ms: int) -> None:
-    bench.run("first", GOOD)
-    leave_owner(bench, "elsewhere", now_ms() - ago_ms)
-    assert bench.run("second", GOOD).returncode == 0
-    assert not queue_file(bench).exists()
+def test_the_row_of_another_host_that_went_silent_does_not_refuse(begun: Bench, ago_ms: int) -> None:
+    leave_owner(begun, "elsewhere", now_ms() - ago_ms)
+    assert begun.run("second", GOOD).returncode == 0
+    assert not queue_file(begun).exists()
 
 
-def test_a_row_that_a_dead_process_left_is_nobodys_though_its_id_was_given_again(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    leave_owner(bench, os.uname().nodename, now_ms())
-    assert json.loads(bench.backstory("ps", "--json").stdout)["runs"] == []
-    assert bench.run("second", GOOD).returncode == 0
-    assert not queue_file(bench).exists()
+def test_a_row_that_a_dead_process_left_is_nobodys_though_its_id_was_given_again(begun: Bench) -> None:
+    leave_owner(begun, os.uname().nodename, now_ms())
+    assert json.loads(begun.backstory("ps", "--json").stdout)["runs"] == []
+    assert begun.run("second", GOOD).returncode == 0
+    assert not queue_file(begun).exists()
 
 
-def test_an_owner_is_heard_of_while_it_runs_and_gone_afterwards(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.run("first", GOOD)
-    session, clock = bench.store.session("S1"), iter(range(1_000, 10_000_000, 1_000))
+def test_an_owner_is_heard_of_while_it_runs_and_gone_afterwards(begun: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, clock = begun.store.session("S1"), iter(range(1_000, 10_000_000, 1_000))
     monkeypatch.setattr("backstory.runs.lock.HEARTBEAT_S", 0.01)
-    hold = SessionLease(bench.home, bench.store, session.uid, lambda: next(clock))
+    hold = SessionLease(begun.home, begun.store, session.uid, lambda: next(clock))
     assert hold.take()
     hold.show_owner()
-    with Queue(bench.store.path) as queue:
+    with Queue(begun.store.path) as queue:
         first = queue.owner(session.uid)
         assert first is not None
         until(lambda: (now := queue.owner(session.uid)) is not None and now.heartbeat > first.heartbeat)
     hold.release()
-    assert not queue_file(bench).exists()
+    assert not queue_file(begun).exists()
 
 
 def test_a_project_that_is_removed_while_it_is_worked_in_is_not_made_again_by_a_heartbeat(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    begun: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.run("first", GOOD)
     beats: list[int] = []
 
     def beat() -> int:
@@ -1077,14 +1071,14 @@ def test_a_project_that_is_removed_while_it_is_worked_in_is_not_made_again_by_a_
         return beats[-1]
 
     monkeypatch.setattr("backstory.runs.lock.HEARTBEAT_S", 0.01)
-    hold = SessionLease(bench.home, bench.store, bench.store.session("S1").uid, beat)
+    hold = SessionLease(begun.home, begun.store, begun.store.session("S1").uid, beat)
     assert hold.take()
     hold.show_owner()
-    bench.project.rename(bench.root / "elsewhere")
+    begun.project.rename(begun.root / "elsewhere")
     before = len(beats)
     until(lambda: len(beats) > before + 3)
     hold.release()
-    assert not bench.project.exists()
+    assert not begun.project.exists()
 
 
 # a queue that another process has locked ------------------------------------------------------------------------------
@@ -1235,32 +1229,29 @@ def test_a_locked_queue_does_not_keep_words_from_an_agent_for_good(bench: Bench)
 # queues that cannot be used -------------------------------------------------------------------------------------------
 
 
-def test_a_queue_of_garbage_keeps_nobody_from_running(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    queue_file(bench).write_bytes(b"garbage" * 1_000)
-    done = bench.run("second", GOOD)
+def test_a_queue_of_garbage_keeps_nobody_from_running(begun: Bench) -> None:
+    queue_file(begun).write_bytes(b"garbage" * 1_000)
+    done = begun.run("second", GOOD)
     assert done.returncode == 0
-    assert str(queue_file(bench)) in done.stderr
-    assert prompts(bench) == ["first", "second"]
-    assert queue_file(bench).read_bytes() == b"garbage" * 1_000
+    assert str(queue_file(begun)) in done.stderr
+    assert prompts(begun) == ["first", "second"]
+    assert queue_file(begun).read_bytes() == b"garbage" * 1_000
 
 
 @pytest.mark.parametrize("words", [["followup", "x"], ["steer", "x"], ["queue", "list"], ["queue", "clear"]])
-def test_a_queue_of_garbage_is_said_so(bench: Bench, words: list[str]) -> None:
-    bench.run("first", GOOD)
-    queue_file(bench).write_bytes(b"garbage" * 1_000)
-    refused = bench.backstory(*words)
+def test_a_queue_of_garbage_is_said_so(begun: Bench, words: list[str]) -> None:
+    queue_file(begun).write_bytes(b"garbage" * 1_000)
+    refused = begun.backstory(*words)
     assert refused.returncode == 65
     assert "Move it aside" in refused.stderr
 
 
-def test_a_queue_that_may_not_be_written_is_said_so(bench: Bench) -> None:
-    bench.run("first", GOOD)
-    with read_only(bench.project / ".backstory"):
-        refused = bench.backstory("followup", "--no-run", "second", limit=without_power)
+def test_a_queue_that_may_not_be_written_is_said_so(begun: Bench) -> None:
+    with read_only(begun.project / ".backstory"):
+        refused = begun.backstory("followup", "--no-run", "second", limit=without_power)
     assert refused.returncode == 77
     assert "queue.db cannot be written" in refused.stderr
-    assert prompts(bench) == ["first"]
+    assert prompts(begun) == ["first"]
 
 
 # the pipe -------------------------------------------------------------------------------------------------------------
@@ -1314,16 +1305,15 @@ def limited(file_bytes: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("word", ["followup", "steer"])
-def test_what_comes_while_a_run_ends_is_taken_back_and_not_run(bench: Bench, word: str) -> None:
-    bench.run("first", GOOD)
-    lock = SessionLock(bench.home / "locks", bench.store.session("S1").uid)
+def test_what_comes_while_a_run_ends_is_taken_back_and_not_run(begun: Bench, word: str) -> None:
+    lock = SessionLock(begun.home / "locks", begun.store.session("S1").uid)
     assert lock.take()
-    process = bench.start(word, "second", script=[GOOD])
-    until(queue_file(bench).exists)
+    process = begun.start(word, "second", script=[GOOD])
+    until(queue_file(begun).exists)
     lock.release()
     _, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, "S1 is not running" in err) == (75, True)
-    assert (waits(bench), prompts(bench)) == ([], ["first"])
+    assert (waits(begun), prompts(begun)) == ([], ["first"])
 
 
 def test_a_message_is_for_the_one_that_runs_not_for_the_one_last_active(bench: Bench, busy: Busy) -> None:

@@ -76,19 +76,20 @@ def test_the_clone_hides_no_logs(bench: Bench, clone: Path) -> None:
     assert done.stderr.count("is ignored: only your own config may set it.") == 2
 
 
-@pytest.mark.parametrize(
-    "text", ['[nonsense]\nx = 1\n[agents]\nclaude = "./evil.sh"\n', "[list\n", "x = " + "[" * 9_000, "\0"]
-)
-def test_no_command_is_stopped_by_the_clones_file(bench: Bench, clone: Path, text: str) -> None:
+UNUSABLE = ('[nonsense]\nx = 1\n[agents]\nclaude = "./evil.sh"\n', "[list\n", "x = " + "[" * 9_000, "\0")
+
+
+def test_no_command_is_stopped_by_the_clones_file(bench: Bench, clone: Path) -> None:
     bench.run("go", GOOD)
     quiet = [bench.backstory(*words) for words in COMMANDS]
-    clone.write_text(text)
-    for words, before in zip(COMMANDS, quiet, strict=True):
-        done = bench.backstory(*words)
-        assert (words, done.returncode) == (words, before.returncode)
-        assert "Traceback" not in done.stderr
-        if "--json" in words:
-            assert type(json.loads(done.stdout)) is type(json.loads(before.stdout))
+    for text in UNUSABLE:
+        clone.write_text(text)
+        for words, before in zip(COMMANDS, quiet, strict=True):
+            done, what = bench.backstory(*words), (text[:30], words)
+            assert (what, done.returncode) == (what, before.returncode)
+            assert "Traceback" not in done.stderr, what
+            if "--json" in words:
+                assert type(json.loads(done.stdout)) is type(json.loads(before.stdout)), what
 
 
 def test_a_pipe_in_the_place_of_the_clones_file_is_not_waited_for(bench: Bench, clone: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from backstory.store import Store, open_store
 from backstory.store.tables import sessions, turns
 from backstory.store.tables.queue import Options, Queue, QueuedKind, QueuedPrompt
-from tests.support.bench import Bench
+from tests.support.bench import Bench, MadeOnce
 from tests.support.forked import COMMAND
 from tests.support.make_golden import GOLDEN, derived_earlier
 from tests.support.terminal import Terminal
@@ -48,11 +48,17 @@ class Clone(Bench):
         shutil.copytree(bench.project / ".backstory", self.project / ".backstory")
 
 
-@pytest.fixture
-def original(bench: Bench) -> Bench:
-    """A project of ours in which one prompt was run."""
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    bench = Bench(tmp_path_factory.mktemp("trust"))
     ok(bench.run("alpha", GOOD))
-    return bench
+    return MadeOnce(bench)
+
+
+@pytest.fixture
+def original(made_once: MadeOnce) -> Bench:
+    """A project of ours in which one prompt was run."""
+    return made_once.anew_and_noted()
 
 
 @pytest.fixture

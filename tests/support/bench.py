@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -101,11 +102,17 @@ class MadeOnce:
     """A bench as it was made once, put back for each test: what runs leave behind knows the folder where it lies."""
 
     def __init__(self, bench: Bench) -> None:
-        self._bench, self._copy = bench, bench.root.with_name(f"{bench.root.name}-as-made")
+        self._bench, self._copy = copy.copy(bench), bench.root.with_name(f"{bench.root.name}-as-made")
         shutil.copytree(bench.root, self._copy, symlinks=True)
 
     def anew(self) -> Bench:
         """The bench without what a test before this one did."""
         shutil.rmtree(self._bench.root)
         shutil.copytree(self._copy, self._bench.root, symlinks=True)
-        return self._bench
+        return copy.copy(self._bench)
+
+    def anew_and_noted(self) -> Bench:
+        """The same, with its store noted as the file that it is now, by which it is known when it moves."""
+        bench = self.anew()
+        bench.note_store()
+        return bench

@@ -101,8 +101,8 @@ def uids(pages: list[SessionPage]) -> list[str]:
     return [each.uid for page in pages for each in page.sessions]
 
 
-def expected(place: Place, title: str | None, sort: Sort | None) -> list[str]:
-    """The uids of a list as one reads it: every session of every store, once, then chosen and sorted here."""
+def every_session(place: Place) -> list[ListedSession]:
+    """Every session of every store, once; those of a better store come first."""
     found: dict[str, ListedSession] = {}
     reader = Reader(place)
     stores = reader._listing.stores(everywhere=True)
@@ -112,7 +112,12 @@ def expected(place: Place, title: str | None, sort: Sort | None) -> list[str]:
         for each in store.list_sessions(ListFilter()):
             if each.uid not in present:
                 found[each.uid] = reader.session(store, each)
-    listed = list(found.values())
+    return list(found.values())
+
+
+def expected(everything: list[ListedSession], title: str | None, sort: Sort | None) -> list[str]:
+    """The uids of a list as one reads it: chosen and sorted here."""
+    listed = [*everything]
     if sort is None:
         listed.sort(key=lambda each: (-1 if each.last_active is None else each.last_active, each.uid), reverse=True)
     else:
@@ -136,11 +141,11 @@ def sorted_by(each: ListedSession, sort: Sort) -> float | None:
 @pytest.mark.parametrize("seed", range(4))
 def test_pages_of_every_kind_are_the_whole_list(place: Place, seed: int) -> None:
     fill(place, seed)
-    reader = Reader(place)
+    reader, everything = Reader(place), every_session(place)
     sorts: tuple[Sort | None, ...] = (None, "cost", "turns", "time", "tokens")
     for sort in sorts:
         for title in (None, "beta", "0%", "ärger", "Two lines") if sort in (None, "turns") else (None,):
-            wanted, whole = SessionFilter(everywhere=True, title=title), expected(place, title, sort)
+            wanted, whole = SessionFilter(everywhere=True, title=title), expected(everything, title, sort)
             for limit in (0, 3):
                 assert uids(forwards(reader, wanted, sort, limit)) == whole, (sort, title, limit)
             assert uids(backwards(reader, wanted, sort, 3)) == whole, (sort, title)
