@@ -376,7 +376,7 @@ def large(other: Shell) -> Iterator[Path]:
     path = other.home / ".claude/projects/-w/s.jsonl"
     path.parent.mkdir(parents=True)
     with path.open("wb") as log:
-        for n in range(12_000):
+        for n in range(6_000):
             kind = "user" if n % 2 == 0 else "assistant"
             said: object = f"word{n} " * 200 if n % 2 == 0 else [{"type": "text", "text": f"word{n} " * 200}]
             record = {"type": kind, "uuid": f"u{n}", "sessionId": "s", "timestamp": "2026-11-21T21:00:00.000Z",
@@ -391,4 +391,4 @@ def test_memory_does_not_grow_with_a_session(other: Shell, large: Path, tmp_path
     ingest = _peak_kib(other, "ingest")
     assert _peak_kib(other, "export", "--all", "--format", "json", "-o", tmp_path / "large.jsonl") < ingest
     (tmp_path / "third").mkdir()
-    assert _peak_kib(Shell(tmp_path / "third"), "import", tmp_path / "large.jsonl") < 2 * ingest
+    assert _peak_kib(Shell(tmp_path / "third"), "import", tmp_path / "large.jsonl") < 1.5 * ingest

@@ -294,11 +294,11 @@ def test_every_kind_of_event_may_be_asked() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["rm a;" * 1_000_000, "cat <<E\n" * 1_000_000, "> " * 5_000_000, "x" * 12_000_000])
+@pytest.mark.parametrize("command", ["rm a;" * 300_000, "cat <<E\n" * 300_000, "> " * 1_500_000, "x" * 12_000_000])
 def test_a_command_of_megabytes_takes_linear_time(command: str) -> None:
     begun = time.process_time()
     touches(shell(command))
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 1.5
 
 
 def test_what_the_agent_saw_a_command_change_counts_instead_of_what_the_command_seems_to_do() -> None:

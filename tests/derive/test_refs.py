@@ -375,20 +375,20 @@ def test_any_characters_are_read_without_a_fault(
 @pytest.mark.parametrize(
     "text",
     [
-        "#" * 200_000,
-        "#1" * 200_000,
-        "x" * 2_000_000,
-        "a/b#1 " * 200_000,
-        "PR #1 and " * 200_000,
-        "https://" * 200_000,
-        "https://a/b/pull/1 " * 100_000,
-        "https://a/" + "b/" * 1_000_000,
-        "commit " + "1a2b3c4, " * 200_000,
-        "commit (" * 200_000,
-        "git " * 200_000,
-        "git commit; git push; gh pr create;\n" * 1_000,
-        "To x\n" + "  a1b2c3d..a1b2c3d  x -> x\n" * 200_000,
-        "[a " * 200_000,
+        "#" * 60_000,
+        "#1" * 60_000,
+        "x" * 600_000,
+        "a/b#1 " * 60_000,
+        "PR #1 and " * 60_000,
+        "https://" * 60_000,
+        "https://a/b/pull/1 " * 30_000,
+        "https://a/" + "b/" * 300_000,
+        "commit " + "1a2b3c4, " * 60_000,
+        "commit (" * 60_000,
+        "git " * 60_000,
+        "git commit; git push; gh pr create;\n" * 300,
+        "To x\n" + "  a1b2c3d..a1b2c3d  x -> x\n" * 60_000,
+        "[a " * 60_000,
     ],
     ids=lambda text: text[:24],
 )
@@ -397,7 +397,7 @@ def test_megabytes_take_linear_time(text: str) -> None:
     refs_in_text(text)
     refs_in_command(text, text)
     refs_in_command("git commit; git push; gh pr create; az repos pr create", text)
-    assert time.process_time() - begun < 5
+    assert time.process_time() - begun < 1.5
 
 
 def test_of_a_text_with_very_many_only_the_first_are_looked_at() -> None:

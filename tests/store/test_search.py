@@ -20,6 +20,7 @@ from backstory.exchange import replication
 from backstory.model import AssistantText, Thinking, ToolCall, ToolResult, UserMessage
 from backstory.store import Filter, Session, Store, open_store
 from tests.support.clock import NOW
+from tests.support.counts import examples
 from tests.support.indexed import DAY_MS, begin, change, found, indexed, said
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def test_no_text_of_up_to_three_signs_is_a_mistake(filled: Store) -> None:
 def test_no_random_text_is_a_mistake(filled: Store) -> None:
     chance = random.Random(1)
     letters = string.printable + "\"'*^():+-{}.#,\\" * 4 + "é東한\u0301\u200b\ud800\U0001f600\0"
-    check(filled, ("".join(chance.choices(letters, k=chance.randint(1, 40))) for _ in range(10_000)))
+    check(filled, ("".join(chance.choices(letters, k=chance.randint(1, 40))) for _ in range(examples(10_000))))
 
 
 @pytest.mark.parametrize(
