@@ -109,7 +109,7 @@ class Database:
         self._readers = ReadingConnections()
         self._writer: apsw.Connection | None = None
         self._moves: Moves | None = None
-        self._sees_older = False
+        self._copied: tuple[int, ...] | None = None
         # Known before the file is there: the home notes a new store first, so that a kill in between leaves none that
         # nobody trusts; and one that is restored from the home store is the store it was.
         self._id_to_take: str | None = None
@@ -439,24 +439,25 @@ class Database:
     def reader(self) -> apsw.Connection:
         """The connection that reads, for what is longer than one question. Raises what ``ask`` raises."""
         mine = self._readers.mine
-        if mine is not None and not (self._sees_older and migrate.is_outgrown(mine)):
+        if mine is not None and (self._copied is None or self._copied == self.change_token()):
             return mine
-        db = connection.open_reader(self.path)
+        self._copied, db = None, connection.open_reader(self.path)
         with connection.translated(self.path):
-            self._sees_older = migrate.schema_version(db, self.path) < migrate.SCHEMA_VERSION
-        if self._sees_older and self._bring_forward():
-            db.close()
-            db = connection.open_reader(self.path)
-        elif self._sees_older:
-            migrate.see_as_today(db, self.path)
+            if migrate.schema_version(db, self.path) < migrate.SCHEMA_VERSION:
+                db.close()
+                db = self._brought_forward()
         return self._readers.keep(db)
 
-    def _bring_forward(self) -> bool:
-        """Migrate an older store before it is read; return False where that may not be written: it is read as it is."""
+    def _brought_forward(self) -> apsw.Connection:
+        """Migrate an older store before it is read, or a copy in memory where it may not be written."""
         with suppress(errors.StoreReadOnly, errors.NotTrusted):
             if not self.is_elsewhere:
                 self.writer()
-        return self._writer is not None
+                return connection.open_reader(self.path)
+        self._copied, db = self.change_token(), connection.copied_in_memory(self.path)
+        with connection.translated(self.path):
+            self._disarm(db)
+        return db
 
     def writer(self) -> apsw.Connection:
         """The connection that writes; begins the store. Raises what ``write`` raises."""

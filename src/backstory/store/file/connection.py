@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import weakref
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,6 +121,10 @@ def side_files(path: Path) -> list[Path]:
     return [path.with_name(path.name + ending) for ending in ("-journal", "-wal", "-shm")]
 
 
+COPY_BYTES_MAX = 256 * 1024 * 1024
+"""The largest store of an earlier schema that is read as a copy in memory."""
+
+
 def open_reader(path: Path) -> apsw.Connection:
     """A connection that changes nothing; raises StoreNotFound, NotAStore and what ``translated`` raises."""
     if not exists(path):
@@ -149,6 +153,18 @@ def open_reader(path: Path) -> apsw.Connection:
             db.close()
             raise
     return db
+
+
+def copied_in_memory(path: Path) -> apsw.Connection:
+    """A copy of a store that lies in memory, and may be changed; raises StoreOutdated for one that is too large."""
+    with translated(path), closing(open_reader(path)) as db:
+        if path.stat().st_size > COPY_BYTES_MAX:
+            raise errors.StoreOutdated(path)
+        copy = apsw.Connection(":memory:")
+        with copy.backup("main", db, "main") as copying:
+            copying.step()
+        _prepare(copy)
+        return copy
 
 
 def open_writer(path: Path) -> apsw.Connection:

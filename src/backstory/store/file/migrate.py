@@ -92,39 +92,6 @@ def is_current(db: apsw.Connection, path: Path) -> bool:
     return bool(db.execute(at_least, (DERIVED_VERSION,)).get)
 
 
-def see_as_today(db: apsw.Connection, path: Path) -> None:
-    """Let a connection that reads see an older store with today's tables, which changes nothing in the file.
-
-    A table that it lacks is an empty one of the connection's own, a column that it lacks is NULL in a view.
-    """
-    if schema_version(db, path) == SCHEMA_VERSION:
-        return
-    all_names = "select name from main.sqlite_schema union select name from temp.sqlite_schema"
-    here = {str(name) for (name,) in db.execute(all_names)}
-    db.execute("pragma query_only = 0")
-    for table in schema.tables():
-        if table.is_virtual:
-            continue
-        if table.name not in here:
-            db.execute(f"create temp table {table.name}{table.body}\n)")
-        has = [str(column) for (column,) in db.execute("select name from pragma_table_xinfo(?, 'main')", (table.name,))]
-        declared = schema.columns()[table.name]
-        if lacks := [f"null as {each.name}" for each in declared if has and each.name not in has]:
-            db.execute(f"create temp view {table.name} as select {', '.join([*has, *lacks])} from main.{table.name}")
-    db.execute("pragma query_only = 1")
-
-
-def is_outgrown(db: apsw.Connection) -> bool:
-    """Return True if a connection sees an older store as today's that another process has brought forward since."""
-    return bool(db.execute(_IS_OUTGROWN, (SCHEMA_VERSION,)).get)
-
-
-_IS_OUTGROWN = """
-select exists (select 1 from temp.sqlite_schema where name = 'chunks')
-  and exists (select 1 from main.meta where key = 'schema_version' and cast(value as integer) >= ?)
-"""
-
-
 def begin(db: apsw.Connection, store_id: str, root: str | None) -> None:
     """Make today's tables in an empty file, inside the caller's transaction. ``root``: its project's, if it has one."""
     for text in schema.texts():
