@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.derive.secrets import Redactor
+from backstory.derive.secret_kinds import FoundSecret
+from backstory.derive.secrets import HEADS_SOUGHT_MAX, KnownSecrets, Redactor
 from backstory.model import ToolCall, event_to_json
 from tests.support.clock import least_cpu_seconds
 from tests.support.every import every
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def letters(count: int, alphabet: str = string.ascii_letters + string.digits, seed: int = 7) -> str:
@@ -331,3 +332,17 @@ def test_a_secret_in_brackets_of_its_own_is_masked() -> None:
     redactor = Redactor()
     redactor.learn("password=correct-horse-1")
     assert redactor.text("[correct-horse-1]") == "[[password-1]]"
+
+
+def test_very_many_known_secrets_are_not_looked_through_for_each_text() -> None:
+    class Heads(dict[str, set[int]]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("all of them were looked at")
+
+    known = KnownSecrets()
+    for number in range(HEADS_SOUGHT_MAX + 1):
+        secret = f"s{number:05}-and-the-rest-of-it"
+        known.add(secret, FoundSecret("token", 0, len(secret), secret))
+    known._lengths = Heads(known._lengths)
+    assert [at for at, *_ in known.places_in("a s00007-and-the-rest-of-it")] == [2]
+    assert list(known.places_in("nothing here")) == []

@@ -295,6 +295,8 @@ class KnownSecrets:
         """Secrets in order, by as many of their letters as are masked where the rest is cut off."""
         self._lengths: dict[str, set[int]] = {}
         """The lengths of those beginnings, by their first letters."""
+        self._firsts = set[str]()
+        """The first letter of each, as there may be too many secrets to look through them for each text."""
 
     def __len__(self) -> int:
         return len(self.found)
@@ -306,6 +308,7 @@ class KnownSecrets:
         self.found[secret] = found
         begun = secret if found.name in ("home", "user") else secret[:BEGUN_CHARS_MIN]
         insort(self._begun.setdefault(begun, []), secret)
+        self._firsts.add(begun[0])
         self._lengths.setdefault(begun[:KNOWN_CHARS_MIN], set()).add(len(begun))
 
     def places_in(self, text: str) -> Iterator[tuple[int, int, str, FoundSecret]]:
@@ -324,7 +327,8 @@ class KnownSecrets:
     def _heads_in(self, text: str) -> Iterable[int]:
         """Yield the places of the first letters of any known secret."""
         if len(heads := self._lengths) > HEADS_SOUGHT_MAX:
-            firsts = {head[0] for head in heads}
+            if (firsts := self._firsts).isdisjoint(text):
+                return ()
             return [at for at, sign in enumerate(text) if sign in firsts and text[at : at + KNOWN_CHARS_MIN] in heads]
         return sorted(at for head in heads if head in text for at in _all_of(head, text))
 
