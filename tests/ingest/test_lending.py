@@ -235,7 +235,7 @@ def work(path, begun):
         reported.lend(store, 1 << 62)
         store.optimize(1 << 62)
 
-reported.CHUNK_BYTES = 3_000
+reported.CHUNK_BYTES = 6_000
 # Here all that is imported late is imported, once.
 work(Path(sys.argv[1]), lambda: None)
 for line in sys.stdin:
@@ -251,7 +251,7 @@ for line in sys.stdin:
 
 def many(machine: Machine, subagents: int) -> None:
     """Have a log that reports of very many subagents, each of which has bytes of its own."""
-    records = [report(n, f"a{n % subagents}") for n in range(subagents * 6)]
+    records = [report(n, f"a{n // 6}") for n in range(subagents * 6)]
     machine.write(LOG, lines(*conversation(2), *records))
     read_apart(machine)
     assert own(machine) == subagents
