@@ -35,24 +35,26 @@ ROOMS = {
     "ask": Budget(
         4_600, 19, "a module a question; what a filter chooses, and what lists are sorted by, worked out beforehand"
     ),
-    "chronicle": Budget(4_546, 33, "reports: what is found, and the one value that every face draws; commits by hand"),
+    "chronicle": Budget(
+        4_570, 33, "reports: what is found, and the one value that every face draws, in parts where it is long"
+    ),
     "cli": Budget(
-        12_750,
-        87,
-        "a module a command, with two examples in its help; the picker, which is a screen; what uninstall lists",
+        15_000,
+        100,
+        "a module a command, with two examples in its help; the picker; the screen, with Markdown of its own",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        7_010,
-        29,
-        "facts of events and their words, titles, prices, names of projects, and secrets with 150 kinds as data",
+        7_220,
+        30,
+        "facts of events and their words, titles, prices, projects, secrets with 150 kinds; values held packed",
     ),
     "exchange": Budget(3_200, 12, "copies, merges, imports; what a row is, the schema says"),
     "export": Budget(2_850, 17, "other programs' logs, restored or written"),
-    "ingest": Budget(5_420, 24, "from files to batches; subagents that a log reports are read along with it"),
+    "ingest": Budget(5_520, 24, "from files to batches; subagents that a log reports are read along, or lent later"),
     "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),
     "nouns": Budget(
-        3_930,
+        3_950,
         10,
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
@@ -60,12 +62,12 @@ ROOMS = {
     "runs": Budget(3_250, 13, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(770, 3, "hits with their excerpts, and the words that near ones have"),
     "store": Budget(
-        12_850,
+        13_040,
         50,
-        "the file, a reader a thread, its tables, chunks made of another log's, one filter, keys of lists; reasons",
+        "the file, a reader a thread, its tables, chunks made of another log's, stores of before in memory, one filter",
     ),
     "workspace": Budget(
-        11_760,
+        11_820,
         60,
         "what faces ask, the fields of every question, pages with cursors; folders that are gone; leaving",
     ),

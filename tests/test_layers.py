@@ -60,7 +60,8 @@ IMPURE = {"os", "io", "pathlib", "time", "random", "socket", "subprocess"}
 HOMES: dict[str, str | tuple[str, ...]] = {
     "apsw": ("store/", "ask/", "exchange/", "agents/foreign.py", "sqlite_memory.py"), "click": "cli/",
     "zstandard": ("store/codec.py", "agents/azureal/cells.py"),
-    "rich": "cli/", "tomlkit": "config.py", "platformdirs": "workspace/opening.py", "watchfiles": "ingest/watch.py",
+    "rich": "cli/", "textual": "cli/tui/", "markdown_it": "cli/tui/",
+    "tomlkit": "config.py", "platformdirs": "workspace/opening.py", "watchfiles": "ingest/watch.py",
     "psutil": ("runs/process.py", "store/file/waiting.py"),
     "mcp": "mcp/", "mcp_types": "mcp/", "anyio": "mcp/",
 }  # fmt: skip

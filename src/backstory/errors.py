@@ -145,6 +145,25 @@ class McpNotInstalled(BackstoryError):
         super().__init__(f"`backstory mcp` needs one more package. Add it with: {adding('mcp>=2.3')}")
 
 
+class ScreenNotInstalled(BackstoryError):
+    """The packages of the extra ``tui`` are missing."""
+
+    exit_code = 69
+
+    def __init__(self) -> None:
+        super().__init__(f"The screen needs one more package. Add it with: {adding('textual>=8.2')}")
+
+
+class NoScreen(BackstoryError):
+    """There is no terminal that the screen can be painted on. ``size``: of one that is too small, and the least."""
+
+    exit_code = 2
+
+    def __init__(self, size: str = "") -> None:
+        lacking = f"a larger terminal: this one has {size}" if size else "a terminal that can be painted"
+        super().__init__(f"The screen needs {lacking}. The same in plain text: `", Next("list"), "`.")
+
+
 class SessionDiverged(BackstoryError):
     """Two stores have different turns of one session: one of them is an older copy, or both continued."""
 

@@ -18,7 +18,7 @@ from backstory.agents import foreign
 from backstory.agents.azureal.log import Databases
 from backstory.agents.contract import UnreadableDatabase
 from backstory.cli import cli
-from backstory.cli.commands.show_command import RETOLD
+from backstory.cli.views.event_view import RETOLD
 from backstory.export.full_form import FullForms
 from backstory.ingest.ingest import ingest
 from backstory.ingest.reindex import reindex

@@ -101,7 +101,10 @@ def test_only_style_makes_colours(capsys: pytest.CaptureFixture[str], monkeypatc
 
 
 def test_nobody_else_writes_to_the_terminal() -> None:
-    """The whole package but the one writer, and what is answered before any import: `--version`, a handshake."""
+    """The whole package but the one writer, and what is answered before any import: `--version`, a handshake.
+
+    The screen paints: its texts become strips in one module, in which each passes ``output.pieces``.
+    """
     source = Path(output.__file__).parent.parent
     writes = re.compile(
         r"click\.(echo|secho|confirm|prompt|style|pause|progressbar|echo_via_pager|edit|clear|getchar)\b|(?<![\w.>])print\("
@@ -113,7 +116,7 @@ def test_nobody_else_writes_to_the_terminal() -> None:
         for path in source.rglob("*.py")
         if any(writes.search(line) for line in path.read_text("utf-8").splitlines() if ">>> " not in line)
     }
-    assert found == {"__main__.py", "cli/output.py", "mcp/lobby.py"}
+    assert found == {"__main__.py", "cli/output.py", "mcp/lobby.py", "cli/tui/strips.py"}
 
 
 COPY = f"copy {EVIL_NAME}"
@@ -338,6 +341,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "skill show": [()],
     "skill install": [("claude",), ("codex", "--json"), ("copilot", "--scope", "project"), (EVIL_NAME,)],
     "skill uninstall": [("claude",), (EVIL_NAME,)],
+    "tui": [],  # it ends when a person leaves it; tests/tui read what it paints
     "uninstall": [(), ("--json",), (EVIL_NAME,)],
     "completion": [("bash",), (EVIL_NAME,)],
     "help": [(), ("search",), (EVIL_NAME,)],

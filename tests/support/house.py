@@ -138,6 +138,10 @@ def class_names() -> dict[str, set[str]]:
     return {each: modules for each, modules in found.items() if len(modules) > 1}
 
 
+CALLED_BY_TEXTUAL = ("action_", "on_", "render_")
+"""The beginnings of methods that a key, a message or the screen calls by their names: they have no other caller."""
+
+
 def passing_methods(promised: Set[str]) -> set[str]:
     """Public methods that only hand their own arguments to another function, but for ``promised`` names."""
     return {
@@ -147,7 +151,7 @@ def passing_methods(promised: Set[str]) -> set[str]:
         if isinstance(owner, ast.ClassDef)
         for method in owner.body
         if isinstance(method, ast.FunctionDef)
-        and not method.name.startswith("_")
+        and not method.name.startswith(("_", *CALLED_BY_TEXTUAL))
         and method.name not in promised
         and _only_passes(method)
     }

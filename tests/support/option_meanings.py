@@ -20,7 +20,7 @@ MEANINGS = {
     "--agent": ("The agent that is meant, by its name.", "list, run, resume, followup, board add, ingest"),
     "--all": (
         "All there are, not only some: of every project, of the whole store, every command.",
-        "list, search, board list, restore, export, optimize, help, uninstall",
+        "list, search, tui, board list, restore, export, optimize, help, uninstall",
     ),
     "--at": ("The record that is meant: go on behind it, or end with it.", "run, resume, export"),
     "--branch": ("The git branch that is meant.", "list, board list"),

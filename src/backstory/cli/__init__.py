@@ -29,6 +29,7 @@ GROUPS = {
         "search": "Search prompts, answers, commands and output.",
         "list": "List sessions, newest first (--all: every project).",
         "show": "Read a session (@12: a record, -f: follow, --md: share).",
+        "tui": "Open the screen: read, search and resume by keys.",
         "stats": "Sum up turns, tokens, cost and time (--by day, model …).",
         "report": "Report from history: standup, recap, blame, cost, tips …",
         "sql": "Query the store with read-only SQL.",

@@ -12,6 +12,7 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -31,13 +32,11 @@ from backstory.lazy import lazy_regex
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from backstory.store import Session
-
 
 _MARK = f"<{os.urandom(12).hex()}"
 """Replaces the beginning of a colour code until output. It is random in each process, so stored text cannot contain
 it."""
-_CODE = lazy_regex(f"{_MARK}[0-9;]*m")
+_CODE = lazy_regex(f"{_MARK}([0-9;]*)m")
 
 
 def data(text: str = "") -> None:
@@ -160,7 +159,7 @@ def pages(lines: Iterable[str]) -> None:
 
 def _screenful(lines: Iterator[str]) -> tuple[list[str], bool]:
     """Return as many lines as fit the terminal above a prompt, and one more; and whether these are all."""
-    columns_wide, rows = _terminal_size()
+    columns_wide, rows = screen_size()
     found, used = [], 0
     for line in lines:
         found.append(line)
@@ -217,16 +216,6 @@ def take_back_below() -> None:
     """Take away what ``passing_line_below`` printed."""
     sys.stderr.write("\x1b[J")
     sys.stderr.flush()
-
-
-def column_after(text: str, column: int, width: int) -> int:
-    """Return how many columns of a terminal's line are taken after a text without newlines, from ``column`` on."""
-    if text.isascii():
-        return (column + len(text) - 1) % width + 1 if text else column
-    for letter in text:
-        taken = columns(letter)
-        column = taken if column + taken > width else column + taken
-    return column
 
 
 def talk_apart() -> None:
@@ -297,8 +286,23 @@ def cut(text: str, width: int) -> str:
 
 def for_screen(line: str, *, is_coloured: bool) -> str:
     """Return a line for a screen that is painted: harmless, in one line, with the colours of ``style`` or without."""
-    text = clean(line.replace("\n", " ").replace("\t", " "))
+    text = _in_one_line(line)
     return text.replace(_MARK, "\x1b[") if is_coloured else _CODE.sub("", text)
+
+
+def pieces(line: str) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the parts of a line for a screen that is painted, each harmless and with the codes of its colours (SGR)."""
+    codes = tuple[int, ...]()
+    for number, part in enumerate(_CODE.split(_in_one_line(line))):
+        if number % 2:
+            new = tuple(int(each) for each in part.split(";") if each)
+            codes = () if 0 in new else (*codes, *new)
+        elif part:
+            yield part, codes
+
+
+def _in_one_line(line: str) -> str:
+    return clean(line.replace("\n", " ").replace("\t", " "))
 
 
 def clean(text: str) -> str:
@@ -371,10 +375,10 @@ def _letter_columns(letter: str) -> int:
 
 def width() -> int:
     """Return the columns of the terminal; 100 without one."""
-    return _terminal_size()[0]
+    return screen_size()[0]
 
 
-def _terminal_size() -> tuple[int, int]:
+def screen_size() -> tuple[int, int]:
     """Return columns and rows as ``shutil`` does, which would import all compressions that it knows."""
     try:
         real = os.get_terminal_size(sys.__stdout__.fileno()) if sys.__stdout__ else os.terminal_size((0, 0))
@@ -412,11 +416,6 @@ def _padded(text: str, taken: int, room: int) -> str:
 def room_for(widths: Sequence[int], flexible: int) -> int:
     """Return the width left on a terminal for one column of a table."""
     return width() - sum(widths) + widths[flexible] - 2 * (len(widths) - 1)
-
-
-def session_name(session: Session) -> str:
-    """Return the name of a session for a sentence."""
-    return session.shown_number or session.uid[:12]
 
 
 @contextmanager
@@ -459,24 +458,25 @@ JOINER = "\u200d"
 """Joins the emoji beside it to one."""
 
 
-_window_columns: list[int] = []
-"""The columns of the window that is drawn for, while it is not the terminal."""
+_window_columns: ContextVar[int | None] = ContextVar("window_columns", default=None)
+"""The columns of the window that a thread draws for, while it is not the terminal."""
 
 
 @contextmanager
 def window_of(columns_wide: int) -> Iterator[None]:
-    """Draw lines for a window of so many columns while this lasts, whatever stdout is; for one thread at a time."""
-    _window_columns.append(columns_wide)
+    """Draw lines for a window of so many columns while this lasts, whatever stdout is; in this thread alone."""
+    before = _window_columns.set(columns_wide)
     try:
         yield
     finally:
-        _window_columns.pop()
+        _window_columns.reset(before)
 
 
 def page_columns() -> int:
     """Return how wide the page is; in a pipe a line is never too long."""
-    if _window_columns:
-        return min(_window_columns[-1], PAGE_COLUMNS_MAX)
+    window = _window_columns.get()
+    if window is not None:
+        return min(window, PAGE_COLUMNS_MAX)
     return min(width(), PAGE_COLUMNS_MAX) if sys.stdout.isatty() else UNLIMITED
 
 

@@ -36,6 +36,8 @@ search rate limit --since monday
 search --ref '#12' --path src/pool.py
 list --all --sort cost
 list --since 'last week' -a AGENT
+tui
+tui --all
 show S3 @12
 show S3 --md --redact > session.md
 stats --by model --since monday

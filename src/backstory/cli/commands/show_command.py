@@ -3,52 +3,48 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from backstory import model
-from backstory.bounds import short
 from backstory.cli import output
 from backstory.cli.options import find, json_option, one_session, session_option, sessions_starting, store_option
-from backstory.cli.output import flowing_facts, page_columns
 from backstory.cli.views.call_view import ShownResult
-from backstory.cli.views.event_view import end_line, event_lines, turn_line, unknown_line
-from backstory.cli.views.moments import METER_LEAST, meter_words, stretch
+from backstory.cli.views.event_view import (
+    elsewhere_lines,
+    end_line,
+    event_lines,
+    head_lines,
+    paired,
+    turn_line,
+    unknown_line,
+)
+from backstory.cli.views.moments import METER_LEAST, meter_words
 from backstory.conversation.compact import compact_event
-from backstory.conversation.pairing import results_below_calls, with_answers, with_interruptions, without_repeats
-from backstory.derive.naming import NO_PROMPT, short_model
+from backstory.conversation.pairing import results_below_calls, with_answers, with_interruptions
 from backstory.errors import TurnNotFound
-from backstory.ids import may_be_written, session_keys
+from backstory.ids import session_keys
 from backstory.lazy import lazy_module
-from backstory.model import Relation
 from backstory.workspace.history import entries, sessions
 from backstory.workspace.history import transcript as transcripts
-from backstory.workspace.history.entries import SessionEntry
-from backstory.workspace.history.sessions import is_resumable
 from backstory.workspace.history.targets import RECORD, SEQ_MAX, resolve_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
     from backstory.cli.views import record_view
-    from backstory.model import Event, ToolCall
+    from backstory.model import Event
     from backstory.runs.live import LiveRun
-    from backstory.store import Session
-    from backstory.workspace.history.entries import Form
-    from backstory.workspace.history.sessions import ListedSession
+    from backstory.workspace.history.entries import Form, SessionEntry
     from backstory.workspace.history.transcript import ListedTurn, ShownSummary, Transcript
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.runs import running
 else:
     record_view = lazy_module("backstory.cli.views.record_view")
     running = lazy_module("backstory.workspace.runs.running")
-
-
-TIMED_MS_LEAST = 1000
-"""A shorter time between two records says nothing about the tool."""
 
 
 @click.command("show")
@@ -187,18 +183,6 @@ def _show_record(
     output.pages(record_view.record_lines(reader, found, record, searched or "", now=now, full=full))
 
 
-def _timed(entry: SessionEntry, call: SessionEntry) -> ShownResult | None:
-    """A result as its call shows it: with how long the tool took, or ~ the time between the two records."""
-    result = entry.event
-    if not isinstance(result, model.ToolResult):
-        return None
-    lasted = output.duration(result.duration_ms)
-    begun, ended = call.outline.at, entry.outline.at
-    if not lasted and result.tool == model.Tool.SHELL and begun is not None and ended is not None:
-        lasted = f"~{output.duration(ended - begun)}" if ended - begun >= TIMED_MS_LEAST else ""
-    return ShownResult(entry.outline.seq, result, lasted)
-
-
 def _lines(
     app: App,
     transcript: Transcript,
@@ -212,17 +196,12 @@ def _lines(
     now = app.workspace.now()
     yield from head_lines(transcript, str(app.user_home), now)
     if only is None:
-        yield from _shown_elsewhere(transcript)
+        yield from elsewhere_lines(transcript)
     by_number = {each.number: each for each in transcript.turns}
     turn: ListedTurn | None = None
     unknown, folder = 0, transcript.session.said_folder
-    if not full:
-        events = with_interruptions(events, _event_of, entries.with_event)
-    shown = results_below_calls(events, _event_of, lambda each: each.outline.turn)
-    if not full:
-        shown = without_repeats(shown, _event_of, entries.with_event)
     waiting = [each for each in transcript.summaries if only is None or _is_in(each, [by_number[only]])]
-    for entry, answered, answer in _answered(shown, full=full):
+    for entry, answered, answer in paired(events, full=full):
         number = entry.outline.turn
         while waiting and waiting[0].after_seq < entry.outline.seq:
             yield from _summary_lines(waiting.pop(0), full=full)
@@ -232,9 +211,8 @@ def _lines(
         if isinstance(entry.event, model.Unknown) and not full:
             unknown += 1
         elif thinking or not isinstance(entry.event, model.Thinking):
-            timed = None if answer is None else _timed(answer, entry)
             yield from event_lines(
-                entry.outline.seq, entry.event, full=full, answered=answered, answer=timed, folder=folder
+                entry.outline.seq, entry.event, full=full, answered=answered, answer=answer, folder=folder
             )
     for summary in waiting:
         yield from _summary_lines(summary, full=full)
@@ -250,43 +228,10 @@ def _between(before: ListedTurn | None, turn: ListedTurn, now: int) -> Iterator[
     yield from ("", turn_line(turn, now, beside=before))
 
 
-def _answered(
-    shown: Iterator[tuple[SessionEntry, ToolCall | None]], *, full: bool
-) -> Iterator[tuple[SessionEntry, ToolCall | None, SessionEntry | None]]:
-    """Each call with its result, where they are shown in one; in full each is shown for itself."""
-    return ((entry, answered, None) for entry, answered in shown) if full else with_answers(shown, _event_of)
-
-
 def _summary_lines(summary: ShownSummary, *, full: bool) -> Iterator[str]:
     from backstory.cli.views.summary_view import summary_lines  # most sessions have none
 
     yield from summary_lines(summary, full=full)
-
-
-def _event_of(entry: SessionEntry) -> Event:
-    return entry.event
-
-
-def _shown_elsewhere(transcript: Transcript) -> Iterator[str]:
-    """The turns that another session shows, because they ran there, or were written of it."""
-    store = transcript.located.store
-    elsewhere = (each for each in transcript.turns if each.shown_in is not None)
-    for (uid, is_copy), same in groupby(elsewhere, _where_shown):
-        found = list(same)
-        owner = store.session(uid)
-        places = {turn.uid: turn.first_seq for turn in store.turns(owner)}
-        where, first = f"backstory show {owner.shown_number or owner.uid}", found[0]
-        if is_copy and len(found) > 1:
-            yield output.style(f"── turns {first.number}–{found[-1].number}  copied: {where}", dim=True)
-            continue
-        for each in found:
-            why = "copied" if is_copy else "follows a run"
-            yield output.style(f"── turn {each.number}  {why}: {where} @{places[each.turn.uid]}", dim=True)
-
-
-def _where_shown(turn: ListedTurn) -> tuple[str, bool]:
-    """The session that shows a turn, and whether that is because it was written of it."""
-    return turn.shown_in or "", may_be_written(turn.turn.native_id or "")
 
 
 def _untimed(result: Event | None) -> ShownResult | None:
@@ -323,77 +268,3 @@ def _live_lines(
         yield output.style(f"       … still running ({process})", bold=True) + full_now
     else:
         yield output.style("       … finished; the next run will store it", bold=True)
-
-
-# the head of a session ------------------------------------------------------------------------------------------------
-
-
-MODELS_NAMED_MAX = 3
-RETOLD = "calls and results: only what the program showed of them"
-"""The remark on a session whose file has no more than that, also on its full form."""
-
-
-def head_lines(transcript: Transcript, home: str, now: int) -> Iterator[str]:
-    """The lines above a session's turns. ``home``: the person's home folder, which paths are shortened by."""
-    session = transcript.session
-    called = f"{session.number or ''} {session.heading or NO_PROMPT}".strip()
-    yield output.style(output.one_line(called, page_columns()), bold=True)
-    agent = ", ".join(session.agents)
-    facts = [agent, *models(session.agents, transcript.turns), _when(transcript.turns, now), _where(session, home)]
-    facts += [output.counted(session.turns, "turn"), *_how_much(session)]
-    yield from (
-        output.style(line, dim=True) for line in flowing_facts([output.one_liner(each) for each in facts if each])
-    )
-    if mark := session.origin_mark:
-        yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), bold=True)
-    yield from (output.style(line, dim=True) for line in flowing_facts(_way_back(session)))
-    if session.parent_uid:
-        yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
-    if session.relation == Relation.RETOLD:
-        yield output.style(RETOLD, dim=True)
-    yield from _child_lines(transcript.children)
-
-
-def models(agents: Iterable[str], turns: Iterable[ListedTurn]) -> list[str]:
-    """The models that answered, the first first, without what the agents' names say; at most a few, as one fact."""
-    named = list(dict.fromkeys(short_model(each.turn.model, agents) for each in turns if each.turn.model))
-    more = [f"{len(named) - MODELS_NAMED_MAX} more"] if len(named) > MODELS_NAMED_MAX else []
-    return [", ".join([*named[:MODELS_NAMED_MAX], *more])] if named else []
-
-
-def _when(turns: Iterable[ListedTurn], now: int) -> str:
-    """From the first turn's beginning to the last one's end."""
-    times = [ms for each in turns for ms in (each.turn.started, each.turn.ended) if ms is not None]
-    return stretch(min(times), max(times), now) if times else ""
-
-
-def _where(session: ListedSession, home: str) -> str:
-    folder = session.cwd or session.project or ""
-    if home and (folder == home or folder.startswith(f"{home}/")):
-        folder = f"~{folder.removeprefix(home)}"
-    branch = f"({session.branch})" if session.branch else ""
-    return f"{folder} {branch}".strip()
-
-
-def _how_much(session: ListedSession) -> list[str]:
-    least = "≥ " if session.partial_tokens else ""
-    tokens = [f"{least}{short(session.tokens)} tokens"] if session.tokens else []
-    full, _ = meter_words(session.meter)
-    context = [f"context {full}"] if full else []
-    return [*tokens, *filter(None, [session.cost.known]), *context]
-
-
-def _way_back(session: ListedSession) -> list[str]:
-    """The command that goes on with a session in its own agent, and the agent's id of it; else its id here."""
-    if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
-        # The agent's own command is in --json: naming it here would import the agent.
-        own = f"{', '.join(session.agents)} {session.native_id}"
-        return [f"resume: backstory resume {session.label}", output.one_liner(own)]
-    return [f"id: {session.uid}"]
-
-
-def _child_lines(children: Iterable[Session]) -> Iterator[str]:
-    room = page_columns()
-    for child in children:
-        line = f"  └ {child.relation} {child.uid[:12]} ({output.counted(child.turns, 'turn')}) {child.shown_title}"
-        yield output.style(output.one_line(line.rstrip(), room), dim=True)

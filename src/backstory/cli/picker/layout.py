@@ -46,14 +46,14 @@ KEYS_SHOWN = (
 
 def lines(state: State) -> list[str]:
     """Return the lines of the screen, at most as many as it has, none wider than it."""
-    shown = [_field(state)]
+    shown = [field_line(state)]
     if state.shows_keys:
         body = [f"  {output.padded(output.ident(key), 8)}{what}" for key, what in KEYS_SHOWN]
         shown += body[: state.lines - CHROME]
     else:
         shown += _list(state)
         if state.lines >= PREVIEW_FROM:
-            shown += _preview(state)
+            shown += preview_lines(state)
     foot = [_foot(state)] if state.lines > CHROME else []
     whole = [*shown, *[""] * state.lines][: state.lines - len(foot)]
     return [output.cut(line, state.columns) for line in (*whole, *foot)]
@@ -68,7 +68,7 @@ def cursor(state: State) -> int:
 # the field ------------------------------------------------------------------------------------------------------------
 
 
-def _field(state: State) -> str:
+def field_line(state: State) -> str:
     before, after = _visible(state)
     typed = f"{output.style(PROMPT.strip(), bold=True)} {before}{after}"
     status = output.one_line(_status(state), max(state.columns - FIELD_COLUMNS_LEAST, 0))
@@ -102,20 +102,20 @@ def _status(state: State) -> str:
 
 
 def _list(state: State) -> list[str]:
-    heading = _heading(state)
-    shown = [output.style(output.one_line(f"{OTHER}{heading}", state.columns, keep_blanks=True), dim=True)]
-    room = state.list_lines - bool(heading)
+    above = heading(state)
+    shown = [output.style(output.one_line(f"{OTHER}{above}", state.columns, keep_blanks=True), dim=True)]
+    room = state.list_lines - bool(above)
     # A heading takes a line of the list, so the chosen row may be one below it.
     top = max(state.top, state.chosen - room + 1)
     rows = [
         _row(row, state, is_chosen=n == state.chosen)
         for n, row in enumerate(state.rows[top : top + max(room, 1)], start=top)
     ]
-    drawn = [*shown, *rows] if heading else rows
+    drawn = [*shown, *rows] if above else rows
     return [*drawn, *[""] * (state.list_lines - len(drawn))]
 
 
-def _heading(state: State) -> str:
+def heading(state: State) -> str:
     """A sentence above the list: why it is not what one might expect."""
     if state.newest and not state.words:
         return f"No sessions of {state.place} yet; the newest of every project:"
@@ -129,15 +129,15 @@ def _heading(state: State) -> str:
 
 def _row(row: PickRow, state: State, *, is_chosen: bool) -> str:
     mark = output.style(row.mark, fg=row.colour) if row.colour and not is_chosen else row.mark
-    cells = [output.padded(mark, 1), *(_in_column(text, wide) for text, wide in _columns(row, state))]
+    cells = [output.padded(mark, 1), *(in_column(text, wide) for text, wide in _columns(row, state))]
     head = f"{CHOSEN if is_chosen else OTHER}{GAP.join(cells)}{GAP}" if state.columns >= WHEN_FROM else OTHER
     if is_chosen and state.columns < WHEN_FROM:
         head = CHOSEN
     room = max(state.columns - output.columns_shown(head), 1)
-    about = _about(row, room, is_plain=is_chosen)
+    told = about(row, room, is_plain=is_chosen)
     if not is_chosen:
-        return f"{head}{about}"
-    return output.style(f"{head}{about}{' ' * (room - output.columns_shown(about))}", reverse=True)
+        return f"{head}{told}"
+    return output.style(f"{head}{told}{' ' * (room - output.columns_shown(told))}", reverse=True)
 
 
 def _columns(row: PickRow, state: State) -> Iterator[tuple[str, int]]:
@@ -149,11 +149,11 @@ def _columns(row: PickRow, state: State) -> Iterator[tuple[str, int]]:
         yield row.project, PROJECT_COLUMNS if state.columns < WIDE_FROM else WIDE_PROJECT_COLUMNS
 
 
-def _in_column(text: str, wide: int) -> str:
+def in_column(text: str, wide: int) -> str:
     return output.padded(output.one_line(text, wide), wide)
 
 
-def _about(row: PickRow, room: int, *, is_plain: bool) -> str:
+def about(row: PickRow, room: int, *, is_plain: bool) -> str:
     """The title, and the words around a match."""
     if not row.snippet:
         return output.one_line(row.title, room)
@@ -180,7 +180,7 @@ def _match(row: PickRow, room: int, is_plain: bool) -> str:
 # the preview and the foot ---------------------------------------------------------------------------------------------
 
 
-def _preview(state: State) -> Iterator[str]:
+def preview_lines(state: State) -> Iterator[str]:
     """A rule, and the lines of the chosen row around the one that has to be seen."""
     room = state.lines - CHROME - state.list_lines - 1
     yield output.style("─" * state.columns, dim=True)

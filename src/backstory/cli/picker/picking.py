@@ -96,15 +96,15 @@ def pick(
     """
     app.check_store()
     asked = Asked(app, wanted, sort, query)
-    begun = _begun(asked, wanted, query)
-    if not begun.rows and not app.reader.count(EVERYWHERE):
-        if not _has_imported(app):
+    first = begun(asked, wanted, query)
+    if not first.rows and not app.reader.count(EVERYWHERE):
+        if not has_imported(app):
             return if_none
-        begun = _begun(asked, wanted, query)
+        first = begun(asked, wanted, query)
     with ExitStack() as held:
         terminal = held.enter_context(open_terminal(is_coloured=not app.environ.get("NO_COLOR")))
-        known = [each.question for each in (*begun.pages, begun.found) if each is not None]
-        ended = _picking(begun, terminal, held.enter_context(Background(asked, terminal.wake, known)))
+        known = [each.question for each in (*first.pages, first.found) if each is not None]
+        ended = _picking(first, terminal, held.enter_context(Background(asked, terminal.wake, known)))
     if ended.action is None or ended.row is None:
         return NOTHING_CHOSEN
     command = _command(ended.action, ended.row, ended.marked if asked.marks_words else "", app.store_path)
@@ -114,7 +114,7 @@ def pick(
     return 0
 
 
-def _has_imported(app: App) -> bool:
+def has_imported(app: App) -> bool:
     """Import what there is for the first time, of much if a person agrees; False if there still is no session."""
     is_behind = app.bring_up_to_date()
     if is_behind and not app.reader.count(EVERYWHERE) and sys.stdout.isatty() and output.confirm("Import them now?"):
@@ -130,7 +130,7 @@ def _has_imported(app: App) -> bool:
     return False
 
 
-def _begun(asked: Asked, wanted: SessionFilter, query: SearchQuery | None) -> State:
+def begun(asked: Asked, wanted: SessionFilter, query: SearchQuery | None) -> State:
     """The state with the first answers. Raises what they raise."""
     text = query.text if query is not None else wanted.title or ""
     now = State(
@@ -172,7 +172,7 @@ def _become(app: App, command: list[str]) -> NoReturn:
     """Replace this process by the command, with the terminal as a person left it."""
     app.close()
     sys.stdout.flush()
-    os.execv(sys.executable, [*_ourselves(), *command])
+    os.execv(sys.executable, [*ourselves(), *command])
 
 
 def _command(action: Choice, row: PickRow, words: str, store: str | None) -> list[str]:
@@ -189,7 +189,7 @@ def _command(action: Choice, row: PickRow, words: str, store: str | None) -> lis
             return [action, *named, *marked, row.uid, *record]
 
 
-def _ourselves() -> list[str]:
+def ourselves() -> list[str]:
     """This program, with nothing imported from the current folder, which may be anybody's."""
     return [sys.executable, "-P", "-m", "backstory"]
 
@@ -421,7 +421,8 @@ def _session_row(session: ListedSession, now: int) -> PickRow:
     mark, colour = OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", ("", ""))
     return PickRow(
         uid=session.uid, mark=mark, colour=colour, when=when(session.last_active, now),
-        agent=", ".join(session.agents), project=session.project_name,
+        agent=", ".join(session.agents), project=session.project_name, number=session.number or "",
+        branch=session.branch or "", turns=session.turns, cost=session.cost.known,
         title=f"{session.origin_mark}{session.heading or NO_PROMPT}",
     )  # fmt: skip
 

@@ -62,6 +62,10 @@ class PickRow(Struct, frozen=True, kw_only=True):
     when: str = ""
     agent: str = ""
     project: str = ""
+    number: str = ""
+    branch: str = ""
+    turns: int = 0
+    cost: str = ""
     title: str = ""
     snippet: str = ""
     marks: tuple[tuple[int, int], ...] = ()
@@ -176,6 +180,8 @@ class State(Struct, frozen=True, kw_only=True):
     """Words from the command line, which are looked for however short they are."""
     hits_only: bool = False
     """True if words are looked for in texts alone."""
+    titles_only: bool = False
+    """True if words are looked for in titles alone."""
     takes_prefix: bool = True
     """True if the last word may be the beginning of one."""
     everywhere: bool = False
@@ -253,7 +259,8 @@ class State(Struct, frozen=True, kw_only=True):
     @property
     def looks_in_texts(self) -> bool:
         """True if what was typed is looked for in texts."""
-        return bool(self.words) and (columns(self.words) >= LETTERS_LEAST or self.words == self.given)
+        is_enough = columns(self.words) >= LETTERS_LEAST or self.words == self.given
+        return bool(self.words) and is_enough and not self.titles_only
 
     @property
     def is_found(self) -> bool:
@@ -435,6 +442,11 @@ def pressed(state: State, key: Key) -> State:
     return state if action is None else _settled(action(replace(state, note=""), key))
 
 
+def typed(state: State, text: str) -> State:
+    """Take letters into the field, whatever they are."""
+    return _settled(KEYS["text"](replace(state, note=""), Key("text", text)))
+
+
 def resized(state: State, width: int, height: int) -> State:
     """Take another size of the screen."""
     return _settled(replace(state, columns=width, lines=height))
@@ -460,6 +472,11 @@ def _listing(state: State, *, before: str | None = None) -> State:
     )  # fmt: skip
     found = state.found if state.looks_in_texts else None
     return replace(state, wanted=wanted, found=found, chosen=0, top=0)
+
+
+def moved(state: State, rows: int) -> State:
+    """Choose the row so many below, or above."""
+    return _settled(replace(state, note="", chosen=max(state.chosen + rows, 0)))
 
 
 def _moving(by: Callable[[State], int]) -> Callable[[State, Key], State]:

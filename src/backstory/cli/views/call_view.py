@@ -44,11 +44,12 @@ class ShownResult(Struct, frozen=True):
 
 
 def call_lines(
-    at: str, call: ToolCall, *, full: bool, answer: ShownResult | None = None, folder: str = ""
+    at: str, call: ToolCall, *, full: bool, answer: ShownResult | None = None, folder: str = "", folded: bool = False
 ) -> Iterator[str]:
     """A call, what came of it, and the lines that it changed.
 
     ``at``: the gutter before its first line. ``folder``: where the session was, which paths in it need not repeat.
+    ``folded``: without what came of it, but for the facts on its line.
     """
     result = None if answer is None else answer.result
     facts = [] if full else [call_facts(call), _came_of(answer)]
@@ -59,19 +60,24 @@ def call_lines(
     if full:
         for line in msgspec.json.format(msgspec.json.encode(call.input), indent=2).decode().split("\n"):
             yield from (f"{MARGIN}{part}" for part in flowing(line))
-    if answer is not None and result is not None and not is_said_by_facts(result):
+    if answer is not None and result is not None and not folded and not is_said_by_facts(result):
         yield from _body_lines(number(answer.seq), result, result_body(result), full=full)
 
 
 def result_lines(
-    at: str, result: ToolResult, answered: ToolCall | None, *, full: bool, folder: str = ""
+    at: str, result: ToolResult, answered: ToolCall | None, *, full: bool, folder: str = "", folded: bool = False
 ) -> Iterator[str]:
-    """A result that stands for itself, below the name of the call that it answers if that is known."""
+    """A result that stands for itself, below the name of the call that it answers if that is known.
+
+    ``folded``: only that name, where there is one.
+    """
     facts = "" if full else result_facts(result)
     if answered is not None:
         named = call_words_in(answered, "" if full else folder)
         yield _named(at, "↳", answered, named, facts, is_error=result.is_error)
         at = GUTTER[1:]
+    if folded and answered is not None:
+        return
     if full or not is_said_by_facts(result):
         content = result_body(result) if answered is not None and not full else result.content
         yield from _body_lines(at, result, content, full=full)

@@ -1,24 +1,33 @@
-"""Events and turns of a session, as lines for a terminal: the same for stored and for running ones."""
+"""A session as lines for a terminal: its head, its turns and their events, the same for stored and for running ones."""
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from backstory import model
 from backstory.bounds import short
 from backstory.cli import output
-from backstory.cli.output import GUTTER, MARGIN, flowing, flowing_facts, room_beside
+from backstory.cli.output import GUTTER, MARGIN, flowing, flowing_facts, page_columns, room_beside
 from backstory.cli.views.call_view import RESULT_LINES, ShownResult, begun, call_lines, call_words, number, result_lines
-from backstory.cli.views.moments import moment, outcome_mark
+from backstory.cli.views.moments import meter_words, moment, outcome_mark, stretch
 from backstory.conversation.compact import without_wrapping
+from backstory.conversation.pairing import results_below_calls, with_answers, with_interruptions, without_repeats
 from backstory.derive.essence import EventWords, every_value, noted, why, without_terminal_codes, words_of
-from backstory.derive.naming import short_model
+from backstory.derive.naming import NO_PROMPT, short_model
+from backstory.ids import may_be_written
+from backstory.model import Relation
+from backstory.workspace.history.entries import with_event
+from backstory.workspace.history.sessions import is_resumable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from backstory.model import Event, Turn
-    from backstory.workspace.history.transcript import ListedTurn
+    from backstory.store import Session
+    from backstory.workspace.history.entries import SessionEntry
+    from backstory.workspace.history.sessions import ListedSession
+    from backstory.workspace.history.transcript import ListedTurn, Transcript
 
 
 PROMPT_LINES = 4
@@ -27,6 +36,8 @@ PROMPT_LINES_LEFT_LEAST = 3
 """Fewer lines than this are not left out."""
 PROMPT_CHARS_MAX, PROMPT_CHARS_SHOWN = 1_000, 600
 """A prompt with long lines: its most characters, and the number shown of a longer one."""
+TIMED_MS_LEAST = 1000
+"""A shorter time between two records says nothing about the tool."""
 EMPTY_NOTICES = frozenset({"No response requested."})
 """Texts that an agent notes instead of an answer that nobody asked for."""
 BLOCKS: dict[str, tuple[str, Callable[[str], str], dict[str, Any]]] = {
@@ -48,17 +59,19 @@ def event_lines(
     answered: model.ToolCall | None = None,
     answer: ShownResult | None = None,
     folder: str = "",
+    folded: bool = False,
 ) -> Iterator[str]:
     """An event as lines for a terminal, with its record's number if it has one yet.
 
     ``answered``: the call that a result belongs to, where it does not stand right above; or a helper's words.
     ``answer``: the result that stands right below a call, and is drawn with it. ``folder``: where the session was.
+    ``folded``: of a call and its result only the line that names them.
     """
     at, words = number(seq), words_of(event)
     if isinstance(event, model.ToolCall):
-        yield from call_lines(at, event, full=full, answer=answer, folder=folder)
+        yield from call_lines(at, event, full=full, answer=answer, folder=folder, folded=folded)
     elif isinstance(event, model.ToolResult):
-        yield from result_lines(at, event, answered, full=full, folder=folder)
+        yield from result_lines(at, event, answered, full=full, folder=folder, folded=folded)
     elif isinstance(event, model.Retry) and not full:
         yield _retry_line(at, event)
     elif words.tone == "prompt":
@@ -75,6 +88,39 @@ def event_lines(
         yield from _command_lines(at, words, full=full)
     elif words.tone:
         yield from _told(at, event.kind, every_value(event))
+
+
+def paired(
+    events: Iterator[SessionEntry], *, full: bool
+) -> Iterator[tuple[SessionEntry, model.ToolCall | None, ShownResult | None]]:
+    """Yield the entries to draw: each call with its result, or a result with the call that it answers elsewhere.
+
+    ``full``: each stands for itself, in its own place.
+    """
+    if not full:
+        events = with_interruptions(events, _event_of, with_event)
+    shown = results_below_calls(events, _event_of, lambda each: each.outline.turn)
+    if full:
+        yield from ((entry, answered, None) for entry, answered in shown)
+        return
+    for entry, answered, answer in with_answers(without_repeats(shown, _event_of, with_event), _event_of):
+        yield entry, answered, None if answer is None else _timed(answer, entry)
+
+
+def _event_of(entry: SessionEntry) -> Event:
+    return entry.event
+
+
+def _timed(entry: SessionEntry, call: SessionEntry) -> ShownResult | None:
+    """A result as its call shows it: with how long the tool took, or ~ the time between the two records."""
+    result = entry.event
+    if not isinstance(result, model.ToolResult):
+        return None
+    lasted = output.duration(result.duration_ms)
+    begun, ended = call.outline.at, entry.outline.at
+    if not lasted and result.tool == model.Tool.SHELL and begun is not None and ended is not None:
+        lasted = f"~{output.duration(ended - begun)}" if ended - begun >= TIMED_MS_LEAST else ""
+    return ShownResult(entry.outline.seq, result, lasted)
 
 
 def _hook_lines(
@@ -233,3 +279,99 @@ def unknown_line(count: int) -> Iterator[str]:
     """Yield the number of records that are not shown because their kind is unknown, if there are any."""
     if count:
         yield output.style(f"{MARGIN}(+{output.counted(count, 'record')} of an unknown kind: --full)", dim=True)
+
+
+# the head of a session ------------------------------------------------------------------------------------------------
+
+
+MODELS_NAMED_MAX = 3
+RETOLD = "calls and results: only what the program showed of them"
+"""The remark on a session whose file has no more than that, also on its full form."""
+
+
+def head_lines(transcript: Transcript, home: str, now: int) -> Iterator[str]:
+    """The lines above a session's turns. ``home``: the person's home folder, which paths are shortened by."""
+    session = transcript.session
+    called = f"{session.number or ''} {session.heading or NO_PROMPT}".strip()
+    yield output.style(output.one_line(called, page_columns()), bold=True)
+    agent = ", ".join(session.agents)
+    facts = [agent, *models(session.agents, transcript.turns), _when(transcript.turns, now), _where(session, home)]
+    facts += [output.counted(session.turns, "turn"), *_how_much(session)]
+    yield from (
+        output.style(line, dim=True) for line in flowing_facts([output.one_liner(each) for each in facts if each])
+    )
+    if mark := session.origin_mark:
+        yield output.style(output.one_liner(f"{mark}{session.elsewhere}"), bold=True)
+    yield from (output.style(line, dim=True) for line in flowing_facts(_way_back(session)))
+    if session.parent_uid:
+        yield output.style(f"{session.relation} of {session.parent_uid}", dim=True)
+    if session.relation == Relation.RETOLD:
+        yield output.style(RETOLD, dim=True)
+    yield from _child_lines(transcript.children)
+
+
+def models(agents: Iterable[str], turns: Iterable[ListedTurn]) -> list[str]:
+    """The models that answered, the first first, without what the agents' names say; at most a few, as one fact."""
+    named = list(dict.fromkeys(short_model(each.turn.model, agents) for each in turns if each.turn.model))
+    more = [f"{len(named) - MODELS_NAMED_MAX} more"] if len(named) > MODELS_NAMED_MAX else []
+    return [", ".join([*named[:MODELS_NAMED_MAX], *more])] if named else []
+
+
+def _when(turns: Iterable[ListedTurn], now: int) -> str:
+    """From the first turn's beginning to the last one's end."""
+    times = [ms for each in turns for ms in (each.turn.started, each.turn.ended) if ms is not None]
+    return stretch(min(times), max(times), now) if times else ""
+
+
+def _where(session: ListedSession, home: str) -> str:
+    folder = session.cwd or session.project or ""
+    if home and (folder == home or folder.startswith(f"{home}/")):
+        folder = f"~{folder.removeprefix(home)}"
+    branch = f"({session.branch})" if session.branch else ""
+    return f"{folder} {branch}".strip()
+
+
+def _how_much(session: ListedSession) -> list[str]:
+    least = "≥ " if session.partial_tokens else ""
+    tokens = [f"{least}{short(session.tokens)} tokens"] if session.tokens else []
+    full, _ = meter_words(session.meter)
+    context = [f"context {full}"] if full else []
+    return [*tokens, *filter(None, [session.cost.known]), *context]
+
+
+def _way_back(session: ListedSession) -> list[str]:
+    """The command that goes on with a session in its own agent, and the agent's id of it; else its id here."""
+    if session.elsewhere is None and is_resumable(session.agents, session.native_id, session.number):
+        # The agent's own command is in --json: naming it here would import the agent.
+        own = f"{', '.join(session.agents)} {session.native_id}"
+        return [f"resume: backstory resume {session.label}", output.one_liner(own)]
+    return [f"id: {session.uid}"]
+
+
+def _child_lines(children: Iterable[Session]) -> Iterator[str]:
+    room = page_columns()
+    for child in children:
+        line = f"  └ {child.relation} {child.uid[:12]} ({output.counted(child.turns, 'turn')}) {child.shown_title}"
+        yield output.style(output.one_line(line.rstrip(), room), dim=True)
+
+
+def elsewhere_lines(transcript: Transcript) -> Iterator[str]:
+    """The turns that another session shows, because they ran there, or were written of it."""
+    store = transcript.located.store
+    elsewhere = (each for each in transcript.turns if each.shown_in is not None)
+    for (uid, is_copy), same in groupby(elsewhere, _where_shown):
+        found = list(same)
+        owner = store.session(uid)
+        places = {turn.uid: turn.first_seq for turn in store.turns(owner)}
+        where, first = f"backstory show {owner.shown_number or owner.uid}", found[0]
+        if is_copy and len(found) > 1:
+            yield output.style(f"── turns {first.number}–{found[-1].number}  copied: {where}", dim=True)
+            continue
+        for each in found:
+            why = "copied" if is_copy else "follows a run"
+            yield output.style(f"── turn {each.number}  {why}: {where} @{places[each.turn.uid]}", dim=True)
+
+
+def _where_shown(turn: ListedTurn) -> tuple[str, bool]:
+    """The session that shows a turn, and whether that is because it was written of it."""
+    return turn.shown_in or "", may_be_written(turn.turn.native_id or "")

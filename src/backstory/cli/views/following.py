@@ -41,7 +41,7 @@ def follow(app: App, located: LocatedSession, before: Before, *, full: bool, thi
         seen = _Seen(app.reader.events(located, form=form, turns=wanted))
         for line in before(transcript, iter(seen), full=full, thinking=thinking, as_json=as_json):
             output.data(line)
-        screen = _Screen(
+        screen = Drawing(
             app.workspace.now(), stored, full=full, thinking=thinking, current=seen.turn,
             folder=located.session.said_folder,
         )  # fmt: skip
@@ -97,7 +97,7 @@ def _json_lines(grown: Grown, begun: set[int], *, full: bool) -> Iterator[str]:
     return map(output.encoded, values)
 
 
-class _Screen:
+class Drawing:
     """Draws what comes. A call is drawn at once; a result that comes later stands below it, or names it."""
 
     def __init__(
@@ -119,9 +119,9 @@ class _Screen:
             output.take_back_line()
         if grown.remark:
             output.talk(grown.remark)
-        for line in self._lines(grown):
+        for line in self.lines(grown):
             output.data(line)
-        *whole, last = self._answer_lines(grown.writing)
+        *whole, last = answer_lines(grown.writing, full=self._full)
         self._is_line_open = bool(grown.writing) and output.is_screen()
         for line in whole[len(self._written) :]:
             output.data(line)
@@ -134,10 +134,8 @@ class _Screen:
         if self._is_line_open:
             output.talk("")
 
-    def _answer_lines(self, text: str) -> list[str]:
-        return list(event_lines(None, model.AssistantText(text=text), full=self._full))
-
-    def _lines(self, grown: Grown) -> Iterator[str]:
+    def lines(self, grown: Grown) -> Iterator[str]:
+        """Yield the lines of what came."""
         self._turns |= {each.number: each for each in grown.turns}
         pairs = self._paired(grown)
         if not self._full:
@@ -182,6 +180,11 @@ class _Screen:
         if isinstance(event, model.AssistantText):
             found, self._written = _without(found, self._written), []
         yield from found
+
+
+def answer_lines(text: str, *, full: bool) -> list[str]:
+    """Return the lines of an answer that is being written."""
+    return list(event_lines(None, model.AssistantText(text=text), full=full))
 
 
 def _without(lines: list[str], written: list[str]) -> list[str]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from backstory.model import ToolCall
+    from backstory.store import Session
     from backstory.workspace.runs.run_events import RunEvent
     from backstory.workspace.runs.running import Meter
 
@@ -192,7 +193,7 @@ class _TextPrinter:
             return
         if started.number == 1 or not output.is_watched():
             return
-        name = output.session_name(started.session)
+        name = _session_name(started.session)
         facts = [f"turn {started.number}", started.agent, *([] if self._was_chosen else ["a new session: -n"])]
         behind = "".join(f" · {fact}" for fact in facts)
         # Of all that stands here the title can be shortened; on a narrow terminal it has to go.
@@ -218,7 +219,7 @@ class _TextPrinter:
     def _note_column(self, printed: str) -> None:
         *above, last = output.clean(printed).split("\n")
         start = 0 if above else self._column
-        self._column = None if start is None or "\t" in last else output.column_after(last, start, output.width())
+        self._column = None if start is None or "\t" in last else _column_after(last, start, output.width())
 
     def _stopping(self, line: str) -> None:
         """Say once that the agent was asked to stop; what it says of that itself is not repeated."""
@@ -318,7 +319,7 @@ class _TextPrinter:
 
     def _end_elsewhere(self, ended: Ended) -> None:
         self._end_line()
-        name = output.session_name(ended.session)
+        name = _session_name(ended.session)
         self._conclude(
             ended, f"{ended.outcome}: another process ran it. See: backstory show {name} @{ended.turn.first_seq}"
         )
@@ -326,7 +327,7 @@ class _TextPrinter:
     def _conclude(self, ended: Ended, facts: str) -> None:
         self._status = ""
         mark = OUTCOMES.get(ended.turn.outcome or "", OUTCOMES["crashed"])
-        name = output.session_name(ended.session) + (f" turn {ended.number}" if ended.number else "")
+        name = _session_name(ended.session) + (f" turn {ended.number}" if ended.number else "")
         if self._is_shown:
             output.talk_apart()
         output.talk(" · ".join(each for each in (f"{output.style(mark[0], fg=mark[1])} {name}", facts) if each))
@@ -495,3 +496,18 @@ def refusal_lines(refused: Sequence[ToolCall], permissions: Permissions, folder:
     more = "" if wanted == Permissions.ALL or all(are_edits) else "   (everything: all)"
     yield f'  {_ALLOWED[wanted]}: backstory run --permissions {wanted} "…"{more}'
     yield f"  always: backstory config set run.permissions {wanted}"
+
+
+def _column_after(text: str, column: int, width: int) -> int:
+    """Return how many columns of a terminal's line are taken after a text without newlines, from ``column`` on."""
+    if text.isascii():
+        return (column + len(text) - 1) % width + 1 if text else column
+    for letter in text:
+        taken = output.columns(letter)
+        column = taken if column + taken > width else column + taken
+    return column
+
+
+def _session_name(session: Session) -> str:
+    """Return the name of a session for a sentence."""
+    return session.shown_number or session.uid[:12]

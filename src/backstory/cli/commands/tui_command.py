@@ -1,0 +1,47 @@
+"""``backstory tui``: the screen."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+import click
+
+from backstory.cli import output
+from backstory.cli.options import store_option
+from backstory.errors import NoScreen, ScreenNotInstalled
+from backstory.workspace.history.sessions import SessionFilter
+
+if TYPE_CHECKING:
+    from backstory.cli.app import App
+
+COLUMNS_LEAST, LINES_LEAST = 60, 15
+"""The smallest terminal that the screen is drawn on."""
+
+
+@click.command("tui")
+@click.option("--all", "everywhere", is_flag=True, help="Begin with the sessions of every project.")
+@store_option
+@click.pass_obj
+def command(app: App, everywhere: bool) -> None:
+    """Open the screen: find a session, read it as it grows, search everything, resume in the agent's own client.
+
+    Every key is listed by ?, and everything that keys do by Ctrl-P. Leaving the screen ends no run. It needs a
+    terminal of 60 columns and 15 lines; without one, `list -i` and `show` do the same in plain text.
+    """
+    if not output.can_paint():
+        raise NoScreen
+    if importlib.util.find_spec("textual") is None:
+        raise ScreenNotInstalled
+    columns, lines = output.screen_size()
+    if columns < COLUMNS_LEAST or lines < LINES_LEAST:
+        raise NoScreen(f"{columns} columns and {lines} lines, not {COLUMNS_LEAST} and {LINES_LEAST}")
+    app.check_store()
+    if not app.reader.count(SessionFilter(everywhere=True)):
+        from backstory.cli.picker.picking import has_imported
+
+        if not has_imported(app):
+            return
+    from backstory.cli.tui.app import run_screen
+
+    run_screen(app, SessionFilter(everywhere=everywhere))

@@ -1,0 +1,112 @@
+"""Everything that keys do: one table, which fills the bindings of the screens, the palette and the help."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from textual.binding import Binding
+
+from backstory.cli import output
+
+ANYWHERE, SESSIONS, FIELD, SESSION, PANE, PROMPT = "anywhere", "sessions", "field", "session", "pane", "prompt"
+"""The places of keys; those of ANYWHERE count in each of them but in fields, which take letters.
+
+PANE: the entries of a session, whose keys are of SESSION too."""
+TAKE_LETTERS = (FIELD, PROMPT)
+
+
+class KeyAction(NamedTuple):
+    """The meaning of keys. ``name``: the screen does it by its method ``action_NAME``; ``keys``: by Textual's names."""
+
+    place: str
+    name: str
+    keys: str
+    shown: str
+    """The keys as a person reads them."""
+    help: str
+    label: str = ""
+    """A word for the foot of the screen; '' leaves it to the help."""
+
+
+ACTIONS = (
+    KeyAction(SESSIONS, "open", "enter", "Enter", "Open the session, at the place that was found", "open"),
+    KeyAction(SESSIONS, "move('down')", "down,j", "↓ j", "Next session"),
+    KeyAction(SESSIONS, "move('up')", "up,k", "↑ k", "Session before"),
+    KeyAction(SESSIONS, "move('pagedown')", "pagedown,J", "PgDn J", "A page down"),
+    KeyAction(SESSIONS, "move('pageup')", "pageup,K", "PgUp K", "A page up"),
+    KeyAction(SESSIONS, "move('home')", "home,alt+up", "Home Alt+↑", "First session"),
+    KeyAction(SESSIONS, "move('end')", "end,alt+down", "End Alt+↓", "Last session"),
+    KeyAction(SESSIONS, "filter", "f", "f", "Filter by title: type, Esc leaves the field", "filter"),
+    KeyAction(SESSIONS, "search", "slash", "/", "Search everything that was said", "search"),
+    KeyAction(SESSIONS, "move('tab')", "tab,a", "Tab a", "This project, or every project", "scope"),
+    KeyAction(SESSIONS, "begin", "n", "n", "Write a prompt for a new session", "new"),
+    KeyAction(SESSIONS, "clear", "escape", "Esc", "Clear the filter"),
+    KeyAction(SESSIONS, "resume", "r", "r", "Resume it in its own agent, then come back", "resume"),
+    KeyAction(
+        FIELD, "leave_field", "escape,enter", "Esc Enter", "Leave the field, keep what was found", "leave the field"
+    ),
+    KeyAction(FIELD, "move('down')", "down", "↓ ↑", "Another row; also PgDn, PgUp", "choose"),
+    KeyAction(FIELD, "move('tab')", "tab", "Tab", "This project, or every project", "scope"),
+    KeyAction(SESSION, "close", "s,escape,backspace", "s Esc", "Back to the sessions", "sessions"),
+    KeyAction(PANE, "scroll('down', 1)", "j", "j", "A line down"),
+    KeyAction(PANE, "scroll('up', 1)", "k", "k", "A line up"),
+    KeyAction(PANE, "page('down')", "pagedown,J,space", "PgDn J", "A page down"),
+    KeyAction(PANE, "page('up')", "pageup,K", "PgUp K", "A page up"),
+    KeyAction(PANE, "step(1)", "down", "↓", "Next entry"),
+    KeyAction(PANE, "step(-1)", "up", "↑", "Entry before"),
+    KeyAction(PANE, "prompt(1)", "shift+down,right_square_bracket", "Shift+↓ ]", "Next prompt"),
+    KeyAction(PANE, "prompt(-1)", "shift+up,left_square_bracket", "Shift+↑ [", "Prompt before", "prompts"),
+    KeyAction(PANE, "ends('start')", "home,alt+up,g", "Home g", "The beginning"),
+    KeyAction(PANE, "ends('end')", "end,alt+down,G", "End G", "The end"),
+    KeyAction(SESSION, "unfold", "enter,o", "Enter o", "Open the entry, or fold it again", "open"),
+    KeyAction(SESSION, "write", "p,i", "p", "Write a prompt for this session", "prompt"),
+    KeyAction(SESSION, "cancel", "x,alt+c", "x Alt+C", "Stop the agent that runs; its output is kept"),
+    KeyAction(SESSION, "thinking", "t", "t", "Show or hide what the model thought", "thinking"),
+    KeyAction(SESSION, "copy", "y", "y", "Copy the entry", "copy"),
+    KeyAction(SESSION, "resume", "r", "r", "Resume it in its own agent, then come back", "resume"),
+    KeyAction(PROMPT, "stage", "enter", "Enter", "Send; a running agent is stopped first, then this runs", "send"),
+    KeyAction(PROMPT, "newline", "ctrl+j,shift+enter", "Ctrl+J", "A new line", "line"),
+    KeyAction(PROMPT, "queue", "ctrl+t", "Ctrl+T", "Send it when the run ends", "queue"),
+    KeyAction(PROMPT, "steer", "ctrl+g", "Ctrl+G", "Send it to the agent while it works", "steer"),
+    KeyAction(PROMPT, "agent", "f2", "F2", "Another agent", "agent"),
+    KeyAction(PROMPT, "permissions", "f3", "F3", "What the agent may do unasked", "permissions"),
+    KeyAction(PROMPT, "earlier", "ctrl+up", "Ctrl+↑", "The prompt before"),
+    KeyAction(PROMPT, "later", "ctrl+down", "Ctrl+↓", "The next prompt"),
+    KeyAction(PROMPT, "leave", "escape", "Esc", "Back to the entries; the text stays", "leave it"),
+    KeyAction(ANYWHERE, "help", "question_mark,f1", "?", "These keys", "keys"),
+    KeyAction(ANYWHERE, "leave", "q,ctrl+q", "q", "Leave; runs go on", "leave"),
+)
+
+
+PROMPT_KEYS = {key: each.name for each in ACTIONS if each.place == PROMPT for key in each.keys.split(",")}
+"""The actions of the prompt's field, by key."""
+
+
+def of_place(place: str) -> tuple[KeyAction, ...]:
+    """The actions of a place, its own first."""
+    more = () if place in TAKE_LETTERS else (PANE, ANYWHERE) if place == SESSION else (ANYWHERE,)
+    return tuple(each for wanted in (place, *more) for each in ACTIONS if each.place == wanted)
+
+
+def names(place: str) -> frozenset[str]:
+    """The names of a place's actions, without what they are called with."""
+    return frozenset(each.name.partition("(")[0] for each in ACTIONS if each.place == place)
+
+
+def bindings(place: str) -> list[Binding | tuple[str, str] | tuple[str, str, str]]:
+    """The keys of a place, for its screen."""
+    return [Binding(each.keys, each.name, each.help, show=False) for each in ACTIONS if each.place == place]
+
+
+def foot(place: str, columns: int) -> str:
+    """The most important keys of a place, as many as fit a line."""
+    labelled = [each for each in of_place(place) if each.label]
+    return output.style(
+        next(output.fact_lines([f"{each.shown.split()[0]} {each.label}" for each in labelled], columns), ""), dim=True
+    )
+
+
+def help_lines(place: str) -> list[str]:
+    """Every key of a place and what it does."""
+    wide = max(output.columns(each.shown) for each in ACTIONS)
+    return [f"{output.ident(output.padded(each.shown, wide))}  {each.help}" for each in of_place(place)]

@@ -1,0 +1,17 @@
+"""Messages of screens to the application."""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+
+class Resumed(Message):
+    """A session to go on with in its own agent's client."""
+
+    def __init__(self, uid: str) -> None:
+        super().__init__()
+        self.uid = uid
+
+
+class Begun(Message):
+    """A new session is wanted."""

@@ -1,0 +1,99 @@
+"""The field that a prompt is written in: several lines, Enter sends, and what is typed is never lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+from textual.widgets import TextArea
+
+from backstory.cli.tui.actions import PROMPT_KEYS
+from backstory.cli.tui.sent import Way
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual import events
+
+KEPT_AFTER_S = 0.5
+"""Typed text is kept after so long without a key."""
+CHARS_MAX = 10_000_000
+"""As long as a prompt from a pipe may be."""
+
+
+class PromptField(TextArea):
+    """A prompt while it is written. ``earlier``: the session's prompts, the last one last."""
+
+    DEFAULT_CSS = """
+    PromptField { height: auto; max-height: 10; min-height: 3; border: round $primary; padding: 0 1; }
+    """
+
+    class Submitted(Message):
+        """A prompt to send."""
+
+        def __init__(self, text: str, way: Way) -> None:
+            super().__init__()
+            self.text, self.way = text, way
+
+    class Left(Message):
+        """The person goes back to the entries; the text stays."""
+
+    class Turned(Message):
+        """Another agent, or another permission, is wanted."""
+
+        def __init__(self, what: str) -> None:
+            super().__init__()
+            self.what = what
+
+    class Typed(Message):
+        """A text that is to be kept."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self, text: str, earlier: Sequence[str]) -> None:
+        super().__init__(text, soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
+        self.cursor_blink = False
+        self._earlier, self._at = [*earlier, ""], len(earlier)
+        self._keeping: object = None
+
+    def on_mount(self) -> None:
+        """Put the cursor behind what was typed before."""
+        self.move_cursor(self.document.end)
+
+    async def _on_key(self, event: events.Key) -> None:
+        what = PROMPT_KEYS.get(event.key)
+        if what is None:
+            await super()._on_key(event)
+            return
+        event.stop()
+        event.prevent_default()
+        match what:
+            case "newline":
+                self.insert("\n")
+            case "leave":
+                self.post_message(self.Left())
+            case "earlier" | "later":
+                self._recall(-1 if what == "earlier" else 1)
+            case "agent" | "permissions":
+                self.post_message(self.Turned(what))
+            case _ if self.text.strip():
+                self.post_message(self.Submitted(self.text, Way(what)))
+
+    def _recall(self, by: int) -> None:
+        """Show an earlier prompt of the session, or the text that was typed."""
+        if self._at == len(self._earlier) - 1:
+            self._earlier[-1] = self.text
+        self._at = min(max(self._at + by, 0), len(self._earlier) - 1)
+        self.load_text(self._earlier[self._at])
+        self.move_cursor(self.document.end)
+
+    def on_text_area_changed(self) -> None:
+        """Have the text kept as soon as no key comes for a moment."""
+        self.set_timer(KEPT_AFTER_S, self._keep)
+
+    def _keep(self) -> None:
+        if self.text != self._keeping:
+            self._keeping = self.text
+            self.post_message(self.Typed(self.text))

@@ -1,0 +1,111 @@
+"""A prompt that was sent: a `backstory run` of its own, so it goes on when the screen is closed, and is recorded."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import threading
+from contextlib import suppress
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from backstory.cli import output
+from backstory.cli.picker.picking import ourselves
+from backstory.errors import BackstoryError
+from backstory.store.private import make_private_folder, write_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from backstory.cli.app import App
+    from backstory.workspace.workspace import Workspace
+
+DRAFTS = ("drafts", "screen")
+"""The folder below BACKSTORY_HOME for what was typed and not sent, a file a session."""
+NEW = "new"
+"""The name of the draft for a session that is not begun."""
+REASON_CHARS_MAX = 4_000
+
+
+class Way(StrEnum):
+    """The use of a prompt whose session runs."""
+
+    STAGE = "stage"
+    """The run is stopped, then the prompt is run."""
+    QUEUE = "queue"
+    """It runs when the run ends."""
+    STEER = "steer"
+    """The agent reads it between its steps."""
+
+
+class SentPrompt:
+    """A process that runs a prompt. ``words``: the options of its command."""
+
+    def __init__(self, app: App, words: list[str], prompt: str) -> None:
+        named = [f"--store={app.store_path}"] if app.store_path else []
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - the process writes into it
+        with tempfile.TemporaryFile() as given:
+            given.write(prompt.encode("utf-8", "replace"))
+            given.seek(0)
+            self.process = subprocess.Popen(
+                [*ourselves(), *words[:1], *named, *words[1:], "--json", "--stdin"], stdin=given,
+                stdout=subprocess.DEVNULL, stderr=self._said, cwd=app.cwd, env=dict(app.environ),
+                start_new_session=True,
+            )  # fmt: skip
+        # It is waited for, so that nothing is left of it in the table of processes, but nobody has to.
+        threading.Thread(target=self.process.wait, daemon=True).start()
+
+    def close(self) -> None:
+        """Let go of what it says; the process goes on."""
+        self._said.close()
+
+    @property
+    def code(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self.process.poll()
+
+    def said(self) -> str:
+        """Return its last sentence for the person."""
+        self._said.seek(0)
+        lines = self._said.read(REASON_CHARS_MAX).decode("utf-8", "replace").strip().splitlines()
+        return output.one_liner(lines[-1].removeprefix("Error: ")) if lines else ""
+
+
+def words_for(uid: str | None, way: Way, *, agent: str | None, permissions: str | None, is_running: bool) -> list[str]:
+    """The command that sends a prompt to a session; None: to a new one."""
+    if uid is not None and way is Way.STEER and is_running:
+        return ["steer", "-S", uid, "--no-run"]
+    words = ["run", *(["-S", uid] if uid is not None else ["--new"])]
+    words += ["--cancel-first"] if way is Way.STAGE and is_running else []
+    words += ["--agent", agent] if agent else []
+    return [*words, *(["--permissions", permissions] if permissions else [])]
+
+
+class TypedText:
+    """Text that was typed for a session and not sent yet; it survives the screen."""
+
+    def __init__(self, home: Path, uid: str | None) -> None:
+        self._file = home.joinpath(*DRAFTS, f"{uid or NEW}.md")
+
+    def read(self) -> str:
+        """Return the text; '' if there is none."""
+        with suppress(OSError, UnicodeDecodeError):
+            return self._file.read_text("utf-8")
+        return ""
+
+    def keep(self, text: str) -> None:
+        """Keep a text; an empty one removes the file. Raises DiskFull, CannotWrite."""
+        if text.strip():
+            make_private_folder(self._file.parent)
+            write_private(self._file, text.encode("utf-8", "replace"))
+        else:
+            self._file.unlink(missing_ok=True)
+
+
+def session_run_by(workspace: Workspace, pid: int) -> str | None:
+    """The uid of the session that a process runs; None while it runs none."""
+    with suppress(BackstoryError):
+        for each in workspace.scheduler.runs():
+            if each.owner is not None and each.owner.pid == pid and each.state != "queued":
+                return each.session
+    return None

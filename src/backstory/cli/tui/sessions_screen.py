@@ -1,0 +1,273 @@
+"""The sessions: a list, a field that narrows it or searches everything, and a preview: the picker's state, drawn."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from msgspec.structs import replace
+from textual import events
+from textual.message import Message
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from backstory.cli import output
+from backstory.cli.picker import layout, state
+from backstory.cli.picker.picking import Background
+from backstory.cli.picker.state import PREVIEW_FROM, Key, PickRow, State
+from backstory.cli.tui import actions
+from backstory.cli.tui.actions import FIELD, SESSIONS
+from backstory.cli.tui.messages import Begun, Resumed
+from backstory.cli.tui.strips import marked, strip_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from textual.app import ComposeResult
+    from textual.timer import Timer
+
+    from backstory.cli.picker.picking import Asked
+
+WHEN_COLUMNS, COST_COLUMNS, TURNS_COLUMNS, NUMBER_COLUMNS = 11, 8, 5, 5
+AGENT_COLUMNS, PROJECT_COLUMNS, BRANCH_COLUMNS = 8, 16, 18
+WHEN_FROM, AGENT_FROM, COST_FROM, PROJECT_FROM, TURNS_FROM, BRANCH_FROM = 50, 64, 76, 90, 100, 120
+"""The columns of a screen from which these have a place."""
+GAP = "  "
+WHEEL_ROWS = 3
+TYPED = {
+    "left": "left", "right": "right", "home": "ctrl-a", "end": "ctrl-e", "backspace": "backspace", "delete": "delete",
+    "down": "down", "up": "up", "pagedown": "pagedown", "pageup": "pageup", "tab": "tab", "ctrl+a": "ctrl-a",
+    "ctrl+e": "ctrl-e", "ctrl+u": "ctrl-u", "ctrl+w": "ctrl-w",
+}  # fmt: skip
+"""The keys of the field, by Textual's names and the picker's."""
+
+
+class SessionsScreen(Screen[None]):
+    """The list of sessions. Posts ``Chosen`` for the one to open."""
+
+    place = SESSIONS
+
+    CSS = "SessionsScreen { overflow: hidden; }"
+    BINDINGS: ClassVar = actions.bindings(SESSIONS)
+
+    class Chosen(Message):
+        """A session, or a record of it with the words by which it was found."""
+
+        def __init__(self, row: PickRow, words: str) -> None:
+            super().__init__()
+            self.row, self.words = row, words
+
+    class _Woken(Message):
+        """A thread has answers."""
+
+    def __init__(self, first: State, asked: Asked) -> None:
+        super().__init__()
+        self._asked = asked
+        known = [each.question for each in (*first.pages, first.found) if each is not None]
+        self._asking = Background(asked, self._wake, known)
+        self.state = first
+        self.is_typing = False
+        """True while letters go into the field."""
+        self._pressed_s: float | None = None
+        self._timer: Timer | None = None
+        self._table = SessionTable()
+
+    def compose(self) -> ComposeResult:
+        yield self._table
+
+    def on_mount(self) -> None:
+        """Begin to ask, and take the size."""
+        self._asking.__enter__()
+        self._table.focus()
+
+    def on_unmount(self) -> None:
+        """End the threads."""
+        self._asking.__exit__()
+
+    def _wake(self) -> None:
+        self.post_message(self._Woken())
+
+    def on_sessions_screen__woken(self) -> None:
+        """Take what was answered."""
+        now = self.state
+        for answer in self._asking.answers():
+            now = state.answered(now, answer)
+        self.become(now)
+
+    def become(self, now: State) -> None:
+        """Show another state, and ask for what it lacks."""
+        self.state = now
+        idle_ms = 0 if self._pressed_s is None else (time.monotonic() - self._pressed_s) * 1000
+        self._asking.want([*state.questions(now, idle_ms)])
+        if self._timer is not None:
+            self._timer.stop()
+        if self._pressed_s is not None and idle_ms < state.PREFIX_MS:
+            self._timer = self.set_timer((state.PREFIX_MS - idle_ms) / 1000 + 0.001, lambda: self.become(self.state))
+        self._table.refresh()
+
+    def on_key(self, event: events.Key) -> None:
+        """Take a letter into the field while that has the keys."""
+        if not self.is_typing:
+            return
+        if event.key in ("escape", "enter"):
+            self.is_typing = False
+            self.become(self.state)
+        elif event.key in TYPED:
+            self._pressed_s = time.monotonic()
+            self.action_move(TYPED[event.key])
+        elif event.character is not None and event.is_printable:
+            self._type(event.character)
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Take what is pasted into the field, as one line."""
+        if self.is_typing:
+            self._type(" ".join(event.text[: 2 * state.TEXT_MAX].split()))
+
+    def _type(self, text: str) -> None:
+        self._pressed_s = time.monotonic()
+        self.become(state.typed(self.state, text))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While letters go into the field, keys have no other meaning."""
+        return not self.is_typing or action not in actions.names(SESSIONS)
+
+    # actions --------------------------------------------------------------------------------------------------------
+
+    def action_move(self, key: str) -> None:
+        """Do what a key of the picker does: another row, another scope, another place in the field."""
+        self.become(state.pressed(self.state, Key(key)))
+
+    def action_filter(self) -> None:
+        """Have letters narrow the list by title."""
+        self._begin(replace(self.state, titles_only=True, hits_only=False, found=None))
+
+    def action_search(self) -> None:
+        """Have letters search everything that was said."""
+        self._begin(replace(self.state, titles_only=False, hits_only=True, found=None))
+
+    def _begin(self, now: State) -> None:
+        self.is_typing = True
+        self.become(state.pressed(replace(now, cursor=len(now.text)), Key("ctrl-u")))
+
+    def action_clear(self) -> None:
+        """Take the filter away."""
+        if self.state.text:
+            self.become(state.pressed(replace(self.state, cursor=len(self.state.text)), Key("ctrl-u")))
+
+    def action_open(self) -> None:
+        """Open the session at the place that was found."""
+        row = self.state.row
+        if row is not None:
+            self.post_message(self.Chosen(row, self.state.marked if row.seq is not None else ""))
+
+    def action_begin(self) -> None:
+        """Write a prompt for a new session."""
+        self.post_message(Begun())
+
+    def action_resume(self) -> None:
+        """Resume the session in its own agent."""
+        if self.state.row is not None:
+            self.post_message(Resumed(self.state.row.uid))
+
+
+class SessionTable(Widget, can_focus=True):
+    """Draws the screen's state: the field, the list, the preview, and the foot."""
+
+    DEFAULT_CSS = "SessionTable { height: 1fr; }"
+
+    @property
+    def _of(self) -> SessionsScreen:
+        assert isinstance(self.screen, SessionsScreen)
+        return self.screen
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Take another size."""
+        self._of.become(state.resized(self._of.state, event.size.width, event.size.height))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Go down some rows."""
+        self._of.become(state.moved(self._of.state, WHEEL_ROWS))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Go up some rows."""
+        self._of.become(state.moved(self._of.state, -WHEEL_ROWS))
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the row that is clicked; a second click opens it."""
+        screen = self._of
+        now, above = screen.state, bool(layout.heading(screen.state))
+        at = now.top + event.y - 1 - above
+        if 1 + above <= event.y <= now.list_lines and at < len(now.rows):
+            if at == now.chosen and event.chain > 1:
+                screen.action_open()
+            screen.become(state.moved(now, at - now.chosen))
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line of the screen."""
+        now, columns = self._of.state, self.size.width
+        strip = strip_of(_line(now, y, is_typing=self._of.is_typing), columns).apply_style(self.rich_style)
+        if y == 0 and self._of.is_typing:
+            at = layout.cursor(now)
+            return marked(strip, at, at + 1)
+        return strip
+
+
+def _line(now: State, y: int, *, is_typing: bool) -> str:
+    """A line of the screen: the field, the list with its heading, a preview, and the foot."""
+    if y == 0:
+        return layout.field_line(now)
+    if y >= now.lines - 1:
+        return _foot(now, is_typing=is_typing)
+    above = layout.heading(now)
+    if y == 1 and above:
+        return output.style(output.one_line(above, now.columns), dim=True)
+    if y <= now.list_lines or now.lines < PREVIEW_FROM:
+        # A heading takes a line of the list, so the chosen row may be one below it.
+        top = max(now.top, now.chosen - (now.list_lines - bool(above)) + 1)
+        at = top + y - 1 - bool(above)
+        return _row(now, now.rows[at], is_chosen=at == now.chosen) if at < len(now.rows) else ""
+    lines = list(layout.preview_lines(now))
+    at = y - now.list_lines - 1
+    return lines[at] if at < len(lines) else ""
+
+
+def _row(now: State, row: PickRow, *, is_chosen: bool) -> str:
+    """A session in a line: how it ended, its number, its title in what room there is, and facts about it."""
+    mark = output.style(row.mark, fg=row.colour) if row.colour and not is_chosen else row.mark
+    # Another project's numbers mean nothing here.
+    has_number = now.columns >= AGENT_FROM and not now.is_everywhere
+    number = f"{layout.in_column(row.number, NUMBER_COLUMNS)}{GAP}" if has_number else ""
+    head = f"{'> ' if is_chosen else '  '}{output.padded(mark, 1)} {number}"
+    # The words around a hit need the room that facts about its session would take.
+    behind = "".join(f"{GAP}{cell}" for cell in _cells(now, row, has_facts=not row.snippet))
+    room = max(now.columns - output.columns_shown(head) - output.columns(behind), 8)
+    about = layout.about(row, room, is_plain=is_chosen)
+    line = f"{head}{output.padded(about, room)}{behind}"
+    return output.style(line, reverse=True) if is_chosen else line
+
+
+def _cells(now: State, row: PickRow, *, has_facts: bool) -> Iterator[str]:
+    """The facts behind the title, as many as the screen has room for; without ``has_facts`` where and when it was."""
+    if now.columns >= AGENT_FROM:
+        yield layout.in_column(row.agent, AGENT_COLUMNS)
+    if now.columns >= PROJECT_FROM and now.is_everywhere:
+        yield layout.in_column(row.project, PROJECT_COLUMNS)
+    if now.columns >= BRANCH_FROM and has_facts:
+        yield layout.in_column(row.branch, BRANCH_COLUMNS)
+    if now.columns >= TURNS_FROM and has_facts:
+        yield f"{row.turns or '':>{TURNS_COLUMNS}}"
+    if now.columns >= WHEN_FROM:
+        yield layout.in_column(row.when, WHEN_COLUMNS)
+    if now.columns >= COST_FROM and has_facts:
+        yield f"{row.cost:>{COST_COLUMNS}}"
+
+
+def _foot(now: State, *, is_typing: bool) -> str:
+    if now.note:
+        return output.style(output.one_line(now.note, now.columns), bold=True)
+    return actions.foot(FIELD if is_typing else SESSIONS, now.columns)

@@ -1,0 +1,206 @@
+"""Prompts that are written on the screen: they run in processes of their own, and no text is lost."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backstory.cli.tui.sent import TypedText, Way, words_for
+from tests.support.piloted import Piloted, piloted, screen
+from tests.support.running import GOOD, until
+
+if TYPE_CHECKING:
+    from backstory.store import Session
+    from tests.support.bench import Bench
+
+pytestmark = pytest.mark.slow
+
+
+def opened(bench: Bench, *script: dict[str, Any]) -> AbstractAsyncContextManager[Piloted]:
+    return screen(bench.project, bench.environ([*script, GOOD]), everywhere=False, size=(90, 30))
+
+
+async def write(seen: Piloted, text: str) -> None:
+    await seen.type(text)
+    await seen.press("enter")
+
+
+def only_session(bench: Bench) -> Session:
+    with bench.store as store:
+        (session,) = store.sessions()
+    return session
+
+
+@pytest.fixture
+def asked(bench: Bench) -> Bench:
+    """A project with a session that was run once."""
+    assert bench.run("the first prompt", {"say": "the first answer"}, GOOD).returncode == 0
+    return bench
+
+
+def test_a_prompt_is_answered_on_the_screen_and_stored_once(asked: Bench) -> None:
+    async def test() -> None:
+        async with opened(asked, {"say": "the second answer"}) as seen:
+            await seen.until_seen("S1", "the first prompt")
+            await seen.press("enter")
+            await seen.opened("the first answer")
+            await seen.press("p")
+            await seen.until_seen("to the agent of the last turn")
+            await write(seen, "again")
+            await seen.until_seen("❯ again", "the second answer", "── turn 2", "2 turns")
+
+    piloted(test)
+    until(lambda: not asked.spools())
+    with asked.store as store:
+        turns = store.turns(only_session(asked))
+    assert [(each.prompt, each.outcome) for each in turns] == [
+        ("the first prompt", "completed"),
+        ("again", "completed"),
+    ]
+
+
+def test_a_prompt_begins_a_session(asked: Bench) -> None:
+    async def test() -> None:
+        async with opened(asked, {"say": "of another kind"}) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("n")
+            await seen.until_seen("A new session", "to the agent of the settings")
+            await seen.press("f2")
+            await seen.until_seen("to claude")
+            await write(seen, "something else")
+            await seen.until_seen("❯ something else", "of another kind", "S2")
+
+    piloted(test)
+    with asked.store as store:
+        assert {each.shown_title for each in store.sessions()} == {"the first prompt", "something else"}
+
+
+def test_a_run_goes_on_and_is_recorded_when_the_screen_is_closed(asked: Bench) -> None:
+    gate = asked.root / "gate"
+
+    async def test() -> None:
+        async with opened(asked, {"wait_for": str(gate)}, {"say": "after the screen"}) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("enter")
+            await seen.opened("the first answer")
+            await seen.press("p")
+            await write(seen, "go on")
+            await seen.until_seen("❯ go on")
+
+    piloted(test)
+    gate.touch()
+
+    def is_recorded() -> bool:
+        with asked.store as store:
+            return [each.outcome for each in store.turns(only_session(asked))] == ["completed", "completed"]
+
+    until(is_recorded)
+
+
+def test_a_refused_prompt_stays_in_its_field_and_on_the_disk(asked: Bench) -> None:
+    async def test() -> None:
+        async with opened(asked) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("enter")
+            await seen.opened("the first answer")
+            (asked.bin / "claude").unlink()
+            await seen.press("p")
+            await write(seen, "not to be lost")
+            await seen.until_seen("It was not sent: ", "not to be lost")
+
+    piloted(test)
+    assert TypedText(asked.home, only_session(asked).uid).read() == "not to be lost"
+
+
+def test_what_was_typed_is_there_when_the_screen_is_opened_again(asked: Bench) -> None:
+    async def test() -> None:
+        for typed in ("half a prompt", ""):
+            async with opened(asked) as seen:
+                await seen.until_seen("the first prompt")
+                await seen.press("enter")
+                await seen.opened("the first answer")
+                await seen.press("p")
+                await seen.until_seen("to the agent of the last turn")
+                await seen.type(typed)
+                await seen.until_seen("half a prompt")
+                await seen.until(lambda: TypedText(asked.home, only_session(asked).uid).read() == "half a prompt")
+
+    piloted(test)
+
+
+def test_a_run_is_stopped_by_a_key_and_its_output_is_kept(asked: Bench) -> None:
+    async def test() -> None:
+        async with opened(asked, {"say": "as far as this"}, {"wait_for": str(asked.root / "never")}) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("enter")
+            await seen.opened("the first answer")
+            await seen.press("p")
+            await write(seen, "work long")
+            await seen.until_seen("as far as this", "running")
+            await seen.press("x")
+            await seen.until_seen("Stopped; its output is kept.", "cancelled")
+
+    piloted(test)
+
+
+def test_two_lines_are_one_prompt(asked: Bench) -> None:
+    async def test() -> None:
+        async with opened(asked, {"say": "both"}) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("enter")
+            await seen.opened("the first answer")
+            await seen.press("p")
+            await seen.type("one")
+            await seen.press("ctrl+j")
+            await write(seen, "two")
+            await seen.until_seen("── turn 2", "both")
+
+    piloted(test)
+    with asked.store as store:
+        assert store.turns(only_session(asked))[-1].prompt == "one\ntwo"
+
+
+def test_an_earlier_prompt_comes_back_by_a_key(asked: Bench) -> None:
+    async def test() -> None:
+        async with opened(asked) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("enter")
+            await seen.opened("the first answer")
+            await seen.press("p")
+            await seen.type("new")
+            await seen.press("ctrl+up")
+            await seen.until_seen("▊ the first prompt")
+            await seen.press("ctrl+down")
+            await seen.until_seen("▊ new")
+
+    piloted(test)
+
+
+@pytest.mark.parametrize(
+    ("way", "is_running", "words"),
+    [
+        (Way.STAGE, False, ["run", "-S", "U"]),
+        (Way.STAGE, True, ["run", "-S", "U", "--cancel-first"]),
+        (Way.QUEUE, True, ["run", "-S", "U"]),
+        (Way.STEER, True, ["steer", "-S", "U", "--no-run"]),
+        (Way.STEER, False, ["run", "-S", "U"]),
+    ],
+)
+def test_a_key_says_what_happens_to_a_session_that_runs(way: Way, is_running: bool, words: list[str]) -> None:
+    assert words_for("U", way, agent=None, permissions=None, is_running=is_running) == words
+
+
+def test_a_choice_is_an_option_of_the_run() -> None:
+    words = words_for(None, Way.STAGE, agent="codex", permissions="edit", is_running=False)
+    assert words == ["run", "--new", "--agent", "codex", "--permissions", "edit"]
+
+
+def test_a_draft_is_private_and_goes_when_it_is_empty(bench: Bench) -> None:
+    draft = TypedText(bench.home, "UID")
+    draft.keep("words\n")
+    (file,) = (bench.home / "drafts" / "screen").iterdir()
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777, draft.read()) == (0o600, 0o700, "words\n")
+    draft.keep(" \n")
+    assert (list(file.parent.iterdir()), draft.read()) == ([], "")

@@ -1,0 +1,233 @@
+"""One session on the screen: where it opens, how entries open, what follows, and what never reaches the terminal."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backstory.cli.tui.session_screen import SessionScreen
+from tests.support.machines import CLAUDE_FOLDER, claude_line, lines
+from tests.support.piloted import Opens, Piloted, piloted, screen
+from tests.support.session_screens import SESSION, SessionMachine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+LARGE = (100, 60)
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> SessionMachine:
+    return SessionMachine(tmp_path_factory.mktemp("screen"))
+
+
+@pytest.fixture
+def opens(machine: SessionMachine) -> Opens:
+    return partial(screen, machine.project, machine.environ)
+
+
+async def counting(seen: Piloted) -> SessionScreen:
+    """Open the session in which everything occurs."""
+    await seen.until_seen("8 sessions")
+    await seen.press("end")
+    await seen.until_seen("> ✓ Count requests")
+    await seen.press("enter")
+    return await seen.opened("claude", "2 turns")
+
+
+def test_a_session_opens_at_its_end(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await counting(seen)
+            await seen.until_seen("@18      Viel.")
+
+    piloted(test)
+
+
+def test_answers_are_read_without_the_signs_of_markdown(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=LARGE) as seen:
+            await counting(seen)
+            await seen.until_seen("• the old limit of all requests stays", "limit   per minute")
+            assert "**" not in seen.shown()
+
+    piloted(test)
+
+
+def test_a_call_opens_to_its_result_then_to_everything_and_folds_again(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=LARGE) as seen:
+            opened = await counting(seen)
+            opened.pane.go((4, 0))
+            await seen.opened("Bash pytest -q tests/test_limits.py", "exit 1")
+            assert "FAILED test_two_people" not in seen.shown()
+            await seen.press("enter")
+            await seen.until_seen("FAILED test_two_people")
+            await seen.press("enter")
+            await seen.until_seen('"command": "pytest -q tests/test_limits.py')
+            await seen.press("enter")
+            await seen.until_gone("FAILED test_two_people", '"command":')
+
+    piloted(test)
+
+
+def test_an_edit_shows_the_lines_that_it_changes(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=LARGE) as seen:
+            opened = await counting(seen)
+            opened.pane.go((10, 0))
+            await seen.opened("- KEY = 'all'", "+     # Each person counts for themselves.")
+
+    piloted(test)
+
+
+def test_keys_go_from_prompt_to_prompt_and_to_both_ends(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            opened = await counting(seen)
+            await seen.press("left_square_bracket")
+            await seen.opened("@17    ❯ Wie viel")
+            assert opened.pane.current == (17, 0)
+            await seen.press("shift+up")
+            await seen.opened("@1     ❯ Implement the following plan:")
+            await seen.press("right_square_bracket")
+            await seen.opened("@17    ❯ Wie viel")
+            await seen.press("home")
+            await seen.opened("Count requests per person", "2 turns", "── turn 1")
+            await seen.press("G")
+            await seen.opened("@18      Viel.")
+
+    piloted(test)
+
+
+def test_arrows_choose_entries_one_by_one(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            opened = await counting(seen)
+            await seen.press("up")
+            assert opened.pane.current == (18, 0)
+            await seen.press("up", "up")
+            await seen.until(lambda: opened.pane.current == (16, 0))
+            await seen.press("down")
+            await seen.until(lambda: opened.pane.current == (17, 0))
+
+    piloted(test)
+
+
+def test_the_place_stays_when_the_window_changes(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=(100, 24)) as seen:
+            opened = await counting(seen)
+            opened.pane.go((8, 0))
+            await seen.opened("The gateway has limits of its own.")
+            await seen.resize(64, 20)
+            await seen.opened("The gateway has limits of its own.")
+
+    piloted(test)
+
+
+def test_an_entry_is_copied_whole(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            opened = await counting(seen)
+            opened.pane.go((17, 0))
+            await seen.opened()
+            await seen.press("y")
+            await seen.until_seen("3,601 characters sent to the terminal's clipboard (OSC 52).")
+            assert seen.app.clipboard == "Wie viel " * 400 + "?"
+
+    piloted(test)
+
+
+def test_a_list_is_where_it_was_when_a_session_is_closed(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await counting(seen)
+            await seen.press("escape")
+            await seen.until_seen("> ✓ Count requests", "8 sessions")
+
+    piloted(test)
+
+
+def test_what_an_agent_writes_appears_as_it_is_written(tmp_path: Path) -> None:
+    machine = SessionMachine(tmp_path)
+    log = machine.home / CLAUDE_FOLDER / f"{SESSION}.jsonl"
+
+    async def test() -> None:
+        async with screen(machine.project, machine.environ) as seen:
+            await counting(seen)
+            with log.open("ab") as file:
+                file.write(lines(said("u90", "A word that is new."), said("u91", "And one more.")))
+            await seen.until_seen("A word that is new.")
+
+    piloted(test)
+
+
+def test_who_reads_above_is_not_moved_by_what_comes(tmp_path: Path) -> None:
+    machine = SessionMachine(tmp_path)
+    log = machine.home / CLAUDE_FOLDER / f"{SESSION}.jsonl"
+
+    async def test() -> None:
+        async with screen(machine.project, machine.environ) as seen:
+            opened = await counting(seen)
+            await seen.press("home")
+            await seen.opened("── turn 1")
+            before, height = above(seen), opened.pane.virtual_size.height
+            with log.open("ab") as file:
+                file.write(lines(said("u90", "A word that is new."), said("u91", "And one more.")))
+            await seen.until(lambda: opened.pane.virtual_size.height > height)
+            assert above(seen) == before
+
+    piloted(test)
+
+
+def above(seen: Piloted) -> list[str]:
+    """The lines on the screen without the bar beside them."""
+    return [line[:70] for line in seen.shown().split("\n")]
+
+
+def said(uid: str, words: str) -> bytes:
+    message = {"role": "assistant", "content": [{"type": "text", "text": words}], "model": "claude-opus-4-5"}
+    return claude_line("assistant", uid, sessionId=SESSION, timestamp="2001-05-04T09:50:00.000Z", message=message)
+
+
+HOSTILE = "heron \x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe \ufeff\x08 end"
+
+
+def test_nothing_of_a_history_acts_on_the_terminal(tmp_path: Path) -> None:
+    machine = SessionMachine(tmp_path)
+    path = machine.home / CLAUDE_FOLDER / "hostile.jsonl"
+    prompt = claude_line("user", "h1", HOSTILE, sessionId="hostile", cwd=f"/work/{HOSTILE}", gitBranch=HOSTILE)
+    answer = {"role": "assistant", "content": [{"type": "text", "text": f"**{HOSTILE}** `{HOSTILE}`"}], "model": "m"}
+    path.write_bytes(lines(prompt, claude_line("assistant", "h2", sessionId="hostile", message=answer)))
+    assert "1 new session" in machine.shown("ingest")
+
+    async def test() -> None:
+        async with screen(machine.project, machine.environ, size=(140, 40)) as seen:
+            await seen.press("f")
+            await seen.type("heron")
+            await seen.until_seen("1 title", "\\x1b]0;owned\\x07")
+            assert seen.acting() == ""
+            await seen.press("enter", "enter")
+            await seen.opened("\\x1b]0;owned\\x07", "\\u202egnp.exe")
+            assert seen.acting() == ""
+
+    piloted(test)
+
+
+def test_a_session_that_was_removed_meanwhile_is_a_sentence(tmp_path: Path) -> None:
+    machine = SessionMachine(tmp_path)
+
+    async def test() -> None:
+        async with screen(machine.project, machine.environ) as seen:
+            await seen.until_seen("8 sessions")
+            await seen.press("end")
+            await seen.until_seen("> ✓ Count requests")
+            machine.shown("rm", "--yes", SESSION)
+            await seen.press("enter")
+            await seen.until_seen("No session")
+
+    piloted(test)

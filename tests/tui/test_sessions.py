@@ -1,0 +1,174 @@
+"""The list of sessions: what is on it, what narrows it, and what opens."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tests.support.piloted import Opens, piloted, screen
+from tests.support.session_screens import SessionMachine
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> SessionMachine:
+    return SessionMachine(tmp_path_factory.mktemp("screen"))
+
+
+@pytest.fixture
+def opens(machine: SessionMachine) -> Opens:
+    return partial(screen, machine.project, machine.environ)
+
+
+def test_a_session_has_its_state_title_time_and_cost_in_a_line(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("every project · 8 sessions")
+            line = next(each for each in seen.shown().split("\n") if "Add a rate limit" in each)
+            assert " ".join(line.split()) == "✓ Add a rate limit to the login claude 5 min ~$0.03"
+
+    piloted(test)
+
+
+def test_a_wide_screen_shows_the_branch_and_the_turns_too(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=(140, 24)) as seen:
+            await seen.until_seen("limits", "acme/shop")
+
+    piloted(test)
+
+
+def test_each_letter_narrows_the_list_by_title(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.press("f")
+            await seen.type("SKY")
+            await seen.until_seen("> SKY", "1 title", "Why is the sky blue?")
+            await seen.until_gone("Ship it")
+
+    piloted(test)
+
+
+def test_what_narrows_stays_when_the_field_is_left_and_goes_at_the_next_escape(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.press("f")
+            await seen.type("sky")
+            await seen.until_seen("1 title")
+            await seen.press("escape")
+            await seen.until_seen("Enter open", "1 title")
+            await seen.press("escape")
+            await seen.until_seen("8 sessions", "Ship it")
+
+    piloted(test)
+
+
+def test_letters_are_letters_in_the_field(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.press("f")
+            await seen.type("?qr")
+            await seen.until_seen("> ?qr", "Nothing found.")
+            await seen.press("ctrl+u")
+            await seen.until_seen("8 sessions")
+
+    piloted(test)
+
+
+def test_a_search_finds_what_was_said_and_opens_at_its_place(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.press("slash")
+            await seen.type("gateway own")
+            await seen.until_seen("in texts", "Count requests", "The gateway has limits of its own.")
+            await seen.press("escape", "enter")
+            opened = await seen.opened("The gateway has limits of its own.")
+            assert opened.pane.current == (8, 0)
+
+    piloted(test)
+
+
+def test_tab_changes_between_this_project_and_every_one(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(everywhere=False) as seen:
+            await seen.until_seen("S2", "Fix the failing test")
+            await seen.until_gone("Add a rate limit")
+            await seen.press("tab")
+            await seen.until_seen("every project", "Add a rate limit")
+
+    piloted(test)
+
+
+def test_the_keys_of_azureal_move(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("> ✓ Fix the failing")
+            await seen.press("j", "j")
+            await seen.until_seen("> ✓ Why is the sky")
+            await seen.press("k")
+            await seen.until_seen("> ✓ Add a rate")
+            await seen.press("end")
+            await seen.until_seen("> ✓ Count requests")
+            await seen.press("home")
+            await seen.until_seen("> ✓ Fix the failing")
+
+    piloted(test)
+
+
+def test_a_click_chooses_and_a_second_one_opens(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("Why is the sky")
+            await seen.click(10, 3)
+            await seen.until_seen("> ✓ Why is the sky")
+            await seen.click(10, 3, times=2)
+            await seen.opened("Why is the sky blue?", "Air.")
+
+    piloted(test)
+
+
+def test_the_chosen_row_stays_in_sight_on_a_small_screen(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=(60, 15)) as seen:
+            await seen.until_seen("Fix the failing")
+            await seen.press("end")
+            await seen.until_seen("> ✓ ", "Count requests per person")
+            assert max(map(len, seen.shown().split("\n"))) <= 60
+
+    piloted(test)
+
+
+def test_the_help_names_the_keys_of_the_place(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=(80, 40)) as seen:
+            await seen.press("question_mark")
+            await seen.until_seen("Filter by title", "Search everything", "Leave; runs go on")
+            await seen.press("x")
+            await seen.until_gone("Filter by title:")
+
+    piloted(test)
+
+
+def test_the_palette_does_what_keys_do(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=(80, 40)) as seen:
+            await seen.until_seen("Fix the failing")
+            await seen.press("ctrl+p")
+            await seen.type("Last session")
+            await seen.until_seen("key End")
+            await seen.press("enter")
+            await seen.until_seen("> ✓ Count requests")
+
+    piloted(test)
+
+
+def test_q_leaves(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("Fix the failing")
+            await seen.press("q")
+            await seen.until(lambda: not seen.app.is_running)
+
+    piloted(test)
