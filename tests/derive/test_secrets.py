@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.derive.secret_kinds import FoundSecret
+from backstory.derive.secret_kinds import FORMS, FoundSecret, tokens
+from backstory.derive.secret_shapes import SHORT_FORM, TOKEN_CHARS_MIN
 from backstory.derive.secrets import HEADS_SOUGHT_MAX, KnownSecrets, Redactor
 from backstory.model import ToolCall, event_to_json
 from tests.support.clock import least_cpu_seconds
@@ -346,3 +347,34 @@ def test_very_many_known_secrets_are_not_looked_through_for_each_text() -> None:
     known._lengths = Heads(known._lengths)
     assert [at for at, *_ in known.places_in("a s00007-and-the-rest-of-it")] == [2]
     assert list(known.places_in("nothing here")) == []
+
+
+def test_a_text_without_a_secret_is_looked_at_once_also_where_some_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    redactor, looked = Redactor(), list[str]()
+    redactor.learn("password=correct-horse-1")
+    found = KnownSecrets.places_in
+
+    def places_in(known: KnownSecrets, text: str) -> Iterator[tuple[int, int, str, FoundSecret]]:
+        looked.append(text)
+        return found(known, text)
+
+    monkeypatch.setattr(KnownSecrets, "places_in", places_in)
+    call = ToolCall(tool_name="run_shell", file_path="/src/tool.py", input={"command": "make all"})
+    assert [redactor.value(call) for _ in range(3)] == [call] * 3
+    assert sorted(looked) == ["/src/tool.py", "command", "make all", "run_shell"]
+
+
+def test_a_text_is_looked_at_again_once_a_secret_is_known_that_it_has() -> None:
+    redactor = Redactor()
+    redactor.learn("password=correct-horse-1")
+    assert redactor.text("say open-sesame-22 here") == "say open-sesame-22 here"
+    redactor.learn("password=open-sesame-22")
+    assert redactor.text("say open-sesame-22 here") == "say [password-2] here"
+
+
+def test_a_word_shorter_than_every_token_holds_none() -> None:
+    assert min(len(begun) + each.least for each in tokens() for begun in each.beginnings) >= TOKEN_CHARS_MIN
+    assert "abcd1" not in Redactor().text("of root:abcd1@tcp(db) here it is")
+    assert SHORT_FORM in {sign for _, sign, _, _ in FORMS}
+    # A single word of letters and digits is looked at only where it begins.
+    assert not [sign for _, sign, before, _ in FORMS if before != (0,) and sign.isalnum()]

@@ -244,9 +244,14 @@ def tokens_by_beginning() -> dict[str, list[tuple[str, Token]]]:
 @cache
 def any_beginning() -> re.Pattern[str]:
     """A pattern of all beginnings, by their letters one after another, so that a text is read once."""
+    return beginnings_of()
+
+
+def beginnings_of(*others: str) -> re.Pattern[str]:
+    """The same with some others."""
     import re
 
-    return re.compile(_branches(sorted(tokens_by_beginning())))
+    return re.compile(_branches(sorted({*tokens_by_beginning(), *others})))
 
 
 def _branches(words: list[str]) -> str:

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from backstory.derive.secret_kinds import FORMS, LETTERS, SURE, FoundSecret, Token, any_beginning, tokens_by_beginning
+from backstory.derive.secret_kinds import (
+    FORMS,
+    LETTERS,
+    SURE,
+    FoundSecret,
+    Token,
+    any_beginning,
+    beginnings_of,
+    tokens_by_beginning,
+)
 from backstory.derive.secret_names import named_in
 from backstory.derive.secret_places import placed_in
 from backstory.lazy import lazy_regex
@@ -39,7 +48,9 @@ _ESCAPED = lazy_regex(
 _ESCAPE_ENDS = frozenset("nrtbfm0123456789abcdefABCDEF")
 _PLACEHOLDER_LETTERS = frozenset("xX*.-_0…")
 FORM_CHARS_MIN = 26
-"""No secret that only its whole form tells is shorter."""
+"""No text with a secret that only its whole form tells is shorter."""
+SHORT_FORM = "@tcp("
+"""The sign of the only form whose secret may be in a word shorter than ``TOKEN_CHARS_MIN``."""
 _SEAM = 11
 """The most letters on each side of a line's end that are looked at for a beginning that was cut."""
 
@@ -317,8 +328,14 @@ def _user(found: re.Match[str]) -> Iterator[FoundSecret]:
 
 TOKEN_CHARS_MIN = 18
 """No token and no private key is shorter."""
-_TELLS = lazy_regex(r"[=:>(,]|%3|[ -]-|login|pass|phrase|mnemonic", re.IGNORECASE)
-"""Something that a place or a name needs before a secret."""
+_TELLING_SIGNS = ("=", ":", ">", "(", ",", "%3", " -", "--")
+_TELLING_WORDS = ("login", "pass", "phrase", "mnemonic")
+"""A place or a name needs one of these before a secret."""
+_ANY_TELLING_WORD = lazy_regex("|".join(_TELLING_WORDS), re.IGNORECASE)
+_PLAIN = lazy_regex(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?Z?", re.ASCII
+)
+"""A UUID, and a moment."""
 
 
 def findings_in(text: str, *, people: bool = True) -> Iterator[FoundSecret]:
@@ -326,6 +343,9 @@ def findings_in(text: str, *, people: bool = True) -> Iterator[FoundSecret]:
 
     A text with colours is looked at once more without them, and where a line's end cuts it, without that.
     """
+    # Of what reports hold many are such: uids, labels, times.
+    if text.isascii() and (_word_begins().match(text) is None if text.isalnum() else _PLAIN.fullmatch(text)):
+        return
     yield from _findings_in(text, people=people)
     plain = Pieces.uncoloured(text)
     if plain is not None:
@@ -338,8 +358,9 @@ def findings_in(text: str, *, people: bool = True) -> Iterator[FoundSecret]:
 def _findings_in(text: str, *, people: bool) -> Iterator[FoundSecret]:
     if len(text) >= TOKEN_CHARS_MIN:
         yield from private_keys_in(text)
-        yield from tokens_in(text)
-    tells = _TELLS.search(text) is not None
+        if _has_long_word(text):
+            yield from tokens_in(text)
+    tells = _tells(text)
     has_paths = people and ("/" in text or "\\" in text or "%" in text)
     if tells or has_paths:
         lowered = _lowered(text)
@@ -348,6 +369,30 @@ def _findings_in(text: str, *, people: bool) -> Iterator[FoundSecret]:
             yield from named_in(text, lowered)
         if has_paths:
             yield from users_in(text, lowered)
+
+
+@cache
+def _word_begins() -> re.Pattern[str]:
+    """A pattern of what a single word of letters and digits begins with if it is a secret."""
+    return beginnings_of(*(sign for _, sign, before, _ in FORMS if before == (0,)))
+
+
+def _has_long_word(text: str) -> bool:
+    """Return True if a word is as long as a token; where a token may be cut or shorter, always."""
+    if "\n" in text or "\\" in text or SHORT_FORM in text:
+        return True
+    return max(map(len, text.split()), default=0) >= TOKEN_CHARS_MIN
+
+
+def _tells(text: str) -> bool:
+    """Return True if something in a text may say that a secret follows."""
+    for sign in _TELLING_SIGNS:
+        if sign in text:
+            return True
+    if not text.isascii():
+        return _ANY_TELLING_WORD.search(text) is not None
+    lowered = text.lower()
+    return any(word in lowered for word in _TELLING_WORDS)
 
 
 def _lowered(text: str) -> str:
@@ -390,7 +435,7 @@ class Pieces(Struct, frozen=True):
     @classmethod
     def uncoloured(cls, text: str) -> Pieces | None:
         """A text without its colours; None where it has none."""
-        if not any(sign in text for sign in ("\x1b", "1b[", "1B[", "033[", "\\e[")):
+        if "[" not in text or not any(sign in text for sign in ("\x1b", "1b[", "1B[", "033[", "\\e[")):
             return None
         colours = [found.span() for found in _COLOUR.finditer(text)]
         if not colours:

@@ -11,6 +11,8 @@ import binascii
 import operator
 import re
 from bisect import bisect_left, insort
+from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,7 +41,8 @@ _ENDS = lazy_regex(r"""\Z|[\s"'`,;|)\]}>]|/(?!home/|users/|var/|export/|mnt/|sys
 """Characters that may follow a secret without beginning another one."""
 _OPTION = lazy_regex(r"--?[A-Za-z][\w.-]*")
 _UNSAFE = lazy_regex(r"[^A-Za-z0-9_.~-]")
-_WITHOUT_TEXT = frozenset({type(None), bool, int, float})
+_WITHOUT_TEXT = (type(None), bool, int, float, Enum)
+"""Types of values that hold no text but perhaps the program's own."""
 _SEPARATORS = {ord(sign): None for sign in "-_. "}
 HEADS_SOUGHT_MAX = 24
 """The most beginnings that are sought one by one, which is faster than to look at each place of a text."""
@@ -63,6 +66,8 @@ class Redactor:
         self._known = KnownSecrets()
         self._shapeless: set[int] = set()
         """Hashes of texts that no shape was found in: most are given twice, to ``learn`` them and to mask them."""
+        self._clean = self._shapeless
+        """Hashes of those of them that none of the known secrets is in."""
         self._is_learning = False
         if "/" in home[1:] and not any(users_in(home, home.lower())):
             self._remember(home, FoundSecret("home", 0, 0, home))
@@ -80,17 +85,20 @@ class Redactor:
         """The text with its secrets masked."""
         if len(text) < KNOWN_CHARS_MIN:
             return text
-        if hash(text) in self._shapeless and not (self._known and any(self._known_in(text))):
+        if (key := hash(text)) in self._clean:
+            return text
+        if key in self._shapeless and not any(self._known_in(text)):
+            _note(key, self._clean)
             return text
         is_whole = False
         for _ in range(ROUNDS_MAX):
             shaped = [] if is_whole else list(findings_in(text, people=self._people))
             if not (shaped or is_whole):
-                if len(self._shapeless) == SHAPELESS_MAX:
-                    self._shapeless.clear()
-                self._shapeless.add(hash(text))
+                _note(hash(text), self._shapeless)
             found = _apart([*shaped, *self._known_in(text)]) if shaped or self._known else shaped
             if not found:
+                if not is_whole and self._clean is not self._shapeless:
+                    _note(hash(text), self._clean)
                 break
             known = len(self._known)
             # Where one that stood before it is masked, another one may be seen to begin; a new one may stand twice.
@@ -128,7 +136,7 @@ class Redactor:
 
     def _value(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
-            return self.text(value)
+            return value if _is_textless(value.__class__) else self.text(value)
         if isinstance(value, Struct):
             return self._struct(value, depth)
         if isinstance(value, Packed):
@@ -155,17 +163,18 @@ class Redactor:
     def _struct(self, value: Struct, depth: int) -> Struct:
         """A Struct with its secrets masked; itself where it has none."""
         masked = dict[str, Any]()
-        for name in value.__struct_fields__:
-            field = getattr(value, name)
+        for number, field in enumerate(msgspec.structs.astuple(value)):
             # Most fields of very many values are these: it is decided here, without a call for each.
-            if field.__class__ in _WITHOUT_TEXT or not field:
+            if not field or _is_textless(kind := field.__class__):
                 continue
-            if isinstance(field, str) and (
-                len(field) < KNOWN_CHARS_MIN or (not self._known.found and hash(field) in self._shapeless)
-            ):
+            if kind is not str:
+                shown = self._value(field, depth + 1)
+            elif len(field) < KNOWN_CHARS_MIN or hash(field) in self._clean:
                 continue
-            if (shown := self._value(field, depth + 1)) is not field:
-                masked[name] = shown
+            else:
+                shown = self.text(field)
+            if shown is not field:
+                masked[value.__struct_fields__[number]] = shown
         return msgspec.structs.replace(value, **masked) if masked else value
 
     def _dict(self, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
@@ -196,7 +205,8 @@ class Redactor:
         option = ""
         for each in items:
             yield self._named(option, each, depth) if option else self._value(each, depth + 1)
-            option = each if isinstance(each, str) and len(each) < 60 and _OPTION.fullmatch(each) else ""
+            is_option = isinstance(each, str) and each[:1] == "-" and len(each) < 60 and _OPTION.fullmatch(each)
+            option = each if is_option else ""
 
     def _named(self, name: str, value: Any, depth: int) -> Any:
         """The value under a name, which may tell that it is a secret."""
@@ -241,6 +251,7 @@ class Redactor:
         """Mask this wherever it stands, also as JSON or a URL writes it."""
         if len(secret) < KNOWN_CHARS_MIN or (_is_plain(secret) and len(secret) < BEGUN_CHARS_MIN):
             return
+        self._clean = set()
         self._known.add(secret, found)
         if secret.isascii() and secret.isalnum():
             return
@@ -331,6 +342,17 @@ class KnownSecrets:
                 return ()
             return [at for at, sign in enumerate(text) if sign in firsts and text[at : at + KNOWN_CHARS_MIN] in heads]
         return sorted(at for head in heads if head in text for at in _all_of(head, text))
+
+
+@cache
+def _is_textless(kind: type) -> bool:
+    return issubclass(kind, _WITHOUT_TEXT)
+
+
+def _note(key: int, met: set[int]) -> None:
+    if len(met) == SHAPELESS_MAX:
+        met.clear()
+    met.add(key)
 
 
 def _all_of(head: str, text: str) -> Iterator[int]:
