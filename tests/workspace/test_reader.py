@@ -15,6 +15,7 @@ from backstory.store.file import connection
 from backstory.store.tables import sessions
 from backstory.store.tables.queue import Queue, QueuedKind, QueuedPrompt
 from backstory.workspace.history import entries
+from backstory.workspace.history.listing import Listing
 from backstory.workspace.history.sessions import ListedSession, Page, SessionFilter, as_json
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.reader import Reader
@@ -190,6 +191,24 @@ def test_the_total_is_what_a_list_without_an_end_shows(place: Place) -> None:
     whole = reader.sessions(EVERYWHERE, Page(limit=0))
     assert reader.sessions(EVERYWHERE, Page(limit=2)).total == len(whole.sessions) == reader.count(EVERYWHERE) == 5
     assert only_home in uids(whole.sessions)
+
+
+def test_the_places_of_sessions_are_those_that_a_list_shows_and_in_its_order(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(3):
+        place.talk(place.project_store, f"prompt {n}")
+    place.replicate(place.project_store)
+    place.talk(place.home_store, "at home")
+    listing = Listing(place)
+    monkeypatch.setattr("backstory.workspace.history.listing.LARGE_PAGE", 2)
+    found = [
+        (each.uid, each.shown(listing.project_names(), store.moves).key, each.branch)
+        for store, each in listing.each_place(listing.stores(everywhere=True), EVERYWHERE)
+    ]
+    shown = listing.sessions(EVERYWHERE, Page(limit=0)).sessions
+    assert found == [(each.uid, each.repository_key, each.branch) for each in shown]
+    assert len(found) == 4
 
 
 def test_nothing_at_all_is_an_empty_page(place: Place) -> None:

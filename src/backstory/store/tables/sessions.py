@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -150,6 +150,27 @@ class Session(Struct, frozen=True, kw_only=True):
         return replace(self, cwd=cwd, root=root, project=project, worktree=worktree or "", recorded_cwd=self.cwd)
 
 
+class SessionPlace(NamedTuple):
+    """The place of a session: what its repository is known by, as it was recorded, and its branch."""
+
+    id: int
+    uid: str
+    last_active: int | None
+    branch: str | None
+    created: str
+    project: str | None
+    repository: str | None
+    root: str | None
+    cwd: str | None
+
+    def shown(self, names: naming.ProjectNames, moves: Moves) -> naming.ShownProject:
+        """Return its project as these names have it, with its folders where they lie now."""
+        project, root, cwd = (
+            each and moves.here(each, self.created) if moves else each for each in (self.project, self.root, self.cwd)
+        )
+        return names.of(project, self.repository, root, cwd)
+
+
 Sort = Literal["cost", "turns", "time", "tokens"]
 """The values that sessions can be sorted by, the greatest first; ``time`` is how long their turns took."""
 
@@ -250,12 +271,26 @@ class Part(Struct, frozen=True, kw_only=True):
 
 def listed(db: apsw.Connection, wanted: ListFilter, part: Part) -> list[tuple[Position, Session]]:
     """Return a part of the list of sessions, each with its position."""
-    found = _in_part(db, wanted, part)
+    keyed = [(value, _session(tuple(row))) for value, *row in _rows_of(db, wanted, part, _COLUMNS)]
+    found = zip((value for value, _ in keyed), _titled_by_sayings(db, [each for _, each in keyed]), strict=True)
+    return [(Position(value, each.last_active, each.uid), each) for value, each in found]
+
+
+def listed_places(db: apsw.Connection, wanted: ListFilter, part: Part) -> list[tuple[Position, SessionPlace]]:
+    """Return the places of the same sessions, which are read much faster."""
+    columns = ", ".join(f"s.{each}" for each in SessionPlace._fields)
+    found = ((value, SessionPlace(*row)) for value, *row in _rows_of(db, wanted, part, columns))
+    return [(Position(value, each.last_active, each.uid), each) for value, each in found]
+
+
+def _rows_of(db: apsw.Connection, wanted: ListFilter, part: Part, columns: str) -> list[tuple[Any, ...]]:
+    """Return the value that each session of a part is sorted by, and some columns."""
+    found = _in_part(db, wanted, part, columns)
     is_behind_time = part.at is not None and part.at.last_active is not None and not part.backwards
     if is_behind_time and len(found) != part.limit and _is_range(part):
         # The index has those without a time in another place.
         left = max(part.limit - len(found), -1)
-        found += _in_part(db, wanted, replace(part, at=Position(None, None, BEHIND_EVERY_UID), limit=left))
+        found += _in_part(db, wanted, replace(part, at=Position(None, None, BEHIND_EVERY_UID), limit=left), columns)
     return found
 
 
@@ -270,7 +305,7 @@ def _is_range(part: Part) -> bool:
     return part.sort is None and part.limit >= 0 and not part.offset
 
 
-def _in_part(db: apsw.Connection, wanted: ListFilter, part: Part) -> list[tuple[Position, Session]]:
+def _in_part(db: apsw.Connection, wanted: ListFilter, part: Part, columns: str) -> list[tuple[Any, ...]]:
     """Return a part of the list; of a range behind a session with a time, without those that have none."""
     at, is_range = part.at, _is_range(part)
     titled = _titled(db, wanted) if is_range and wanted.title is not None else None
@@ -296,19 +331,16 @@ def _in_part(db: apsw.Connection, wanted: ListFilter, part: Part) -> list[tuple[
         elif is_range and not part.backwards:
             behind.append("last_active is null")
     # Counted are sessions on the page only. Of a limit that it knows to be small SQLite sorts all that there are.
-    rows = db.execute(
+    sql = (
         f"with keyed as (select s.id, {_SORTED_BY[part.sort] if part.sort else 'null'} as value, s.last_active, s.uid "
         f"from sessions s {_WITH_COST if part.bounds else ''} where {' and '.join(conditions)}), "
         f"page as materialized (select * from keyed where {' and '.join(behind)} "
         f"order by {order} limit ? + 0 offset ?) "
-        f"select page.value, {_COLUMNS} from page cross join sessions s on s.id = page.id "
+        f"select page.value, {columns} from page cross join sessions s on s.id = page.id "
         "left join sessions p on p.id = s.parent_id "
-        f"order by page.value {way}, s.last_active {way}, s.uid {way}",
-        (*(part.bounds or ()), *values, part.limit, part.offset),
+        f"order by page.value {way}, s.last_active {way}, s.uid {way}"
     )
-    keyed = [(value, _session(tuple(row))) for value, *row in rows]
-    found = zip((value for value, _ in keyed), _titled_by_sayings(db, [each for _, each in keyed]), strict=True)
-    return [(Position(value, each.last_active, each.uid), each) for value, each in found]
+    return list(db.execute(sql, (*(part.bounds or ()), *values, part.limit, part.offset)))
 
 
 def _titled(db: apsw.Connection, wanted: ListFilter) -> Sequence[int]:

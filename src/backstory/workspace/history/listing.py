@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from backstory.workspace.history.sessions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from backstory.ask import cost_bounds, scoped
     from backstory.ask import costs as stored_costs
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from backstory.runs.spool import Run
     from backstory.store import Session, Store
     from backstory.store.tables.session_filter import ListFilter, Selection
-    from backstory.store.tables.sessions import Sort
+    from backstory.store.tables.sessions import SessionPlace, Sort
     from backstory.workspace.place import Place
     from backstory.workspace.runs import running as run_turns
 
@@ -55,15 +55,17 @@ else:
     stored_costs = lazy_module("backstory.ask.costs")
 
 F = TypeVar("F", bound="Selection")
+S = TypeVar("S", "Session", "SessionPlace")
+"""A session, or no more than its place."""
 
 
-class _Found(NamedTuple):
+class _Found(NamedTuple, Generic[S]):
     """A session of a list, its position, and the store that it is shown from, with that one's number."""
 
     at: Position
     number: int
     store: Store
-    session: Session
+    session: S
 
 
 TIME_MAX = (1 << 63) - 1
@@ -141,10 +143,13 @@ class Listing:
         asked = [self.filter_of(store, wanted) for store in stores]
         return [(each.store, each.session) for each in self._merged(stores, asked, Page(), None)]
 
-    def each_place(self, stores: list[Store], wanted: SessionFilter) -> Iterator[_Place]:
-        """The same, read in parts as they are asked for."""
-        asked = [self.filter_of(store, wanted) for store in stores]
-        yield from ((each.store, each.session) for each in self._merged(stores, asked, Page(), LARGE_PAGE))
+    def each_place(self, stores: list[Store], wanted: SessionFilter) -> Iterator[tuple[Store, SessionPlace]]:
+        """No more than the places of the same, read in parts as they are asked for."""
+        lists = [
+            self._listed(stores, n, self.filter_of(store, wanted), Page(), LARGE_PAGE, _places)
+            for n, store in enumerate(stores)
+        ]
+        return ((each.store, each.session) for each in _in_order(lists, Page()))
 
     def sessions_of(self, uids: Sequence[str]) -> tuple[ListedSession, ...]:
         """These sessions, each from the store that wins, in this order; without those that no store has."""
@@ -193,7 +198,9 @@ class Listing:
         home = self._place.home_store
         return session_filter.condition_of(self.filter_of(home, wanted))
 
-    def _by_cost(self, stores: list[Store], asked: list[ListFilter], page: Page, most: int | None) -> Iterator[_Found]:
+    def _by_cost(
+        self, stores: list[Store], asked: list[ListFilter], page: Page, most: int | None
+    ) -> Iterator[_Found[Session]]:
         """The sessions of a page by what they cost; of those before a place every cost is computed."""
         is_whole = most is None or page.before is not None
         bounded = self._merged(stores, asked, Page(sort="cost"), None if is_whole else COSTS_AT_ONCE)
@@ -206,13 +213,16 @@ class Listing:
             ordered = (each for each in ordered if is_wanted(_place(each.at, each.number)))
         return ordered
 
-    def _merged(self, stores: list[Store], asked: list[ListFilter], page: Page, most: int | None) -> Iterator[_Found]:
-        lists = [self._listed(stores, n, each, page, most) for n, each in enumerate(asked)]
-        return (found for found, is_taken in merge(*lists, key=_order, reverse=page.before is None) if not is_taken)
+    def _merged(
+        self, stores: list[Store], asked: list[ListFilter], page: Page, most: int | None
+    ) -> Iterator[_Found[Session]]:
+        lists = [self._listed(stores, n, each, page, most, _sessions) for n, each in enumerate(asked)]
+        return _in_order(lists, page)
 
     def _listed(
-        self, stores: list[Store], number: int, asked: ListFilter, page: Page, most: int | None
-    ) -> Iterator[tuple[_Found, bool]]:
+        self, stores: list[Store], number: int, asked: ListFilter, page: Page, most: int | None,
+        read: Callable[[Store, ListFilter, Part], list[tuple[Position, S]]],
+    ) -> Iterator[tuple[_Found[S], bool]]:  # fmt: skip
         """The sessions of the store of this number, read as they are asked for, and whether a better one has each.
 
         Those are passed on, too: how far this list is shows that no more of it need be read.
@@ -224,7 +234,7 @@ class Listing:
         at, backwards = _at_in(number, stores, page.cursor), page.before is not None
         while True:
             part = Part(sort=page.sort, bounds=bounds, at=at, backwards=backwards, limit=limit)
-            found = [(at, store.as_shown(each)) for at, each in store.ask(stored_sessions.listed, asked, part)]
+            found = read(store, asked, part)
             taken = self._taken([each.uid for _, each in found], better)
             # What is sorted by has equals, of which those of a better store come first.
             rank = number if page.sort else 0
@@ -357,7 +367,7 @@ def _place(at: Position, number: int) -> tuple[float, int, float, str]:
     return _known(at.value), -number, _known(at.last_active), at.uid
 
 
-def _cursor(found: _Found, sort: Sort | None) -> str:
+def _cursor(found: _Found[Session], sort: Sort | None) -> str:
     return str(PageCursor(sort, _hash(found.store) if sort else 0, *found.at))
 
 
@@ -377,9 +387,9 @@ def _at_in(number: int, stores: Sequence[Store], cursor: PageCursor | None) -> P
     return Position(cursor.value, *((TIME_MAX, stored_sessions.BEHIND_EVERY_UID) if number > of else (None, "")))
 
 
-def _dearest(stores: Sequence[Store], bounded: Iterator[_Found]) -> Iterator[_Found]:
+def _dearest(stores: Sequence[Store], bounded: Iterator[_Found[Session]]) -> Iterator[_Found[Session]]:
     """Sessions by what they cost, given by what each costs at most; no more costs are computed than are needed."""
-    known: list[_Found] = []
+    known: list[_Found[Session]] = []
     count = COSTS_AT_ONCE
     while read := list(islice(bounded, count)):
         known = sorted([*known, *_with_costs(stores, read)], key=_place_of, reverse=True)
@@ -391,7 +401,7 @@ def _dearest(stores: Sequence[Store], bounded: Iterator[_Found]) -> Iterator[_Fo
     yield from known
 
 
-def _with_costs(stores: Sequence[Store], found: Sequence[_Found]) -> list[_Found]:
+def _with_costs(stores: Sequence[Store], found: Sequence[_Found[Session]]) -> list[_Found[Session]]:
     """These sessions, each with the least that it costs as its value; None if nothing is known."""
     asked: dict[int, list[int]] = {}
     for each in found:
@@ -409,7 +419,7 @@ def _with_costs(stores: Sequence[Store], found: Sequence[_Found]) -> list[_Found
     ]
 
 
-def _place_of(found: _Found) -> tuple[float, int, float, str]:
+def _place_of(found: _Found[Session]) -> tuple[float, int, float, str]:
     return _place(found.at, found.number)
 
 
@@ -449,7 +459,22 @@ def _labels(stores: list[Store], uids: Sequence[str]) -> dict[str, str]:
     return {uid: uid if uid in taken else uid[:UID_SHOWN] for uid in uids}
 
 
-def _order(listed: tuple[_Found, bool]) -> tuple[float, int, float, str, bool]:
-    found, _ = listed
+def _sessions(store: Store, asked: ListFilter, part: Part) -> list[tuple[Position, Session]]:
+    return [(at, store.as_shown(each)) for at, each in store.ask(stored_sessions.listed, asked, part)]
+
+
+def _places(store: Store, asked: ListFilter, part: Part) -> list[tuple[Position, SessionPlace]]:
+    return store.ask(stored_sessions.listed_places, asked, part)
+
+
+def _in_order(lists: list[Iterator[tuple[_Found[S], bool]]], page: Page) -> Iterator[_Found[S]]:
+    """Yield the sessions of several lists as one, without those that a better store has."""
+    for found, is_taken in merge(*lists, key=_order, reverse=page.before is None):
+        if not is_taken:
+            yield found
+
+
+def _order(listed: tuple[_Found[S], bool]) -> tuple[float, int, float, str, bool]:
+    found: _Found[S] = listed[0]
     # One in conflict stands behind the one that it says it is.
     return *_place(found.at, found.number), not found.store.is_elsewhere

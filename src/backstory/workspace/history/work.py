@@ -198,10 +198,14 @@ class _Places:
 
 def _by_place(listing: Listing, stores: list[Store], wanted: SessionFilter) -> list[_Places]:
     places: dict[tuple[str, str | None], _Places] = {}
-    numbers = {id(store): number for number, store in enumerate(stores)}
-    for rank, (store, session) in enumerate(listing.each_place(stores, wanted)):
-        key = session.repository_key, session.branch
-        places.setdefault(key, _Places()).add(rank, numbers[id(store)], session.id)
+    numbers, names = {id(store): number for number, store in enumerate(stores)}, listing.project_names()
+    keys: dict[tuple[str | None, ...], str] = {}
+    for rank, (store, place) in enumerate(listing.each_place(stores, wanted)):
+        # A folder that was moved is another one for what began there later.
+        facts = place.created if store.moves else None, *place[5:]
+        if facts not in keys:
+            keys[facts] = place.shown(names, store.moves).key
+        places.setdefault((keys[facts], place.branch), _Places()).add(rank, numbers[id(store)], place.id)
     return list(places.values())
 
 
