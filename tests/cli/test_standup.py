@@ -14,11 +14,12 @@ from backstory.chronicle.standup import standup
 from backstory.cli import output
 from backstory.cli.options import moment
 from backstory.config import Config
+from backstory.derive.secrets import Redactor
 from backstory.store.tables import sessions as stored_sessions
 from backstory.workspace.history import work as history_work
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.workspace import Workspace
-from tests.support.blamed import Agent, Place
+from tests.support.blamed import HOUR, Agent, Place
 from tests.support.day_of_work import BUILD, COMMIT, EDIT, FAILING, OTHER, PULL, SESSION, TESTS, Log, Step
 
 if TYPE_CHECKING:
@@ -427,16 +428,56 @@ def test_the_last_working_day_begins_at_its_own_midnight_also_behind_a_change_of
     assert began == datetime.fromisoformat(friday).timestamp() * 1000
 
 
-def test_everything_shows_how_far_it_is(bare: Shell) -> None:
+def workspace(bare: Shell) -> Workspace:
+    home = bare.home / "backstory"
+    return Workspace(lambda: Config(home / "config.toml"), home, bare.cwd, now=lambda: 0)
+
+
+def test_everything_shows_how_far_it_is(bare: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(3):
         Log(f"{number}{SESSION[1:]}").turn("go").put(bare)
     assert bare("ingest").code == 0
-    told: list[tuple[int, int]] = []
-    home = bare.home / "backstory"
-    workspace = Workspace(lambda: Config(home / "config.toml"), home, bare.cwd, now=lambda: 0)
-    found = standup(workspace.reader, SessionFilter(everywhere=True), lambda *far: told.append(far))
-    assert told == [(0, 3)]
+    told: list[tuple[int, int | None]] = []
+    monkeypatch.setattr(history_work, "PLACES_AT_ONCE", 2)
+    found = standup(workspace(bare).reader, SessionFilter(everywhere=True), lambda *far: told.append(far))
+    # Costs, the list, and what is listed.
+    assert told == [(0, None), (0, None), (0, 3)]
     assert sum(len(place.items) for place in found.places) == 3
+
+
+@pytest.mark.parametrize("at", [(history_work, "_done"), (Redactor, "_struct")])
+def test_who_stops_it_while_it_reads_or_masks_ends_it_at_once(
+    bare: Shell, at: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    Log().turn("go").put(bare)
+    assert bare("ingest").code == 0
+    monkeypatch.setattr(*at, stopped)
+    done = bare("chronicle", "standup", *DAY, TZ="UTC")
+    assert (done.code, done.out) == (130, "")
+
+
+def test_git_is_asked_first_about_the_repositories_that_are_drawn_first(
+    bare: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Place(bare, "first"), Place(bare, "second")
+    for number, place in enumerate((first, second)):
+        place.now += number * HOUR
+        place.put("a.py", "rate = 1\n")
+        place.commit("Begin")
+        place.agent(f"{number}{SESSION[1:]}").ask(place.root.name).edit("a.py", "rate = 1", "rate = 2").say("Raised.")
+        place.commit("Raise it")
+    # Its own edits are older, but it was asked about last.
+    first.now += 2 * HOUR
+    first.agent(OTHER).ask("How high is it?").say("Two.")
+    assert bare("ingest").code == 0
+    monkeypatch.setattr(history_work, "REPOSITORIES_MAX", 1)
+    found = standup(workspace(bare).reader, SessionFilter(everywhere=True), lambda *_: None)
+    told = {each.asked: each.progress.status for place in found.places for each in place.items}
+    assert [place.name for place in found.places] == ["first", "second"]
+    assert told == {"How high is it?": "done", "first": "done", "second": "in progress"}
 
 
 def test_work_is_read_for_several_sessions_together_and_no_sooner_than_it_is_asked_for(
@@ -445,8 +486,6 @@ def test_work_is_read_for_several_sessions_together_and_no_sooner_than_it_is_ask
     for number in range(7):
         Log(f"{number}{SESSION[1:]}").turn("go").put(bare)
     assert bare("ingest").code == 0
-    home = bare.home / "backstory"
-    workspace = Workspace(lambda: Config(home / "config.toml"), home, bare.cwd, now=lambda: 0)
     read: list[int] = []
     of_sessions = stored_work.of_sessions
 
@@ -458,7 +497,7 @@ def test_work_is_read_for_several_sessions_together_and_no_sooner_than_it_is_ask
     # To know their branches no session is read in full.
     monkeypatch.delattr(stored_sessions, "listed")
     monkeypatch.setattr(history_work, "READ_AT_ONCE", 3)
-    works = workspace.reader.work(SessionFilter(everywhere=True))
+    works = workspace(bare).reader.work(SessionFilter(everywhere=True))
     assert next(works).rank == 0
     assert read == [3]
     assert ([each.rank for each in works], read) == ([1, 2, 3, 4, 5, 6], [3, 3, 1])

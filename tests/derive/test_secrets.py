@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backstory.derive.packed import Packed
 from backstory.derive.secret_kinds import FORMS, FoundSecret, tokens
 from backstory.derive.secret_shapes import SHORT_FORM, TOKEN_CHARS_MIN
 from backstory.derive.secrets import HEADS_SOUGHT_MAX, KnownSecrets, Redactor
@@ -378,3 +379,12 @@ def test_a_word_shorter_than_every_token_holds_none() -> None:
     assert SHORT_FORM in {sign for _, sign, _, _ in FORMS}
     # A single word of letters and digits is looked at only where it begins.
     assert not [sign for _, sign, before, _ in FORMS if before != (0,) and sign.isalnum()]
+
+
+def test_masking_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[int]()
+    monkeypatch.setattr("backstory.derive.secrets.STRUCTS_AT_ONCE", 2)
+    redactor, calls = Redactor(report=told.append), Packed([ToolCall(tool_name="run_shell")] * 3)
+    assert redactor.value(calls) is calls
+    redactor.learn(calls)
+    assert told == [2, 4, 6]

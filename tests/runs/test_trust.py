@@ -352,6 +352,17 @@ def test_a_session_that_claims_to_be_ours_is_listed_as_a_conflict(here: Clone, o
         assert "alpha  conflict" in terminal.end()
 
 
+def test_a_session_in_conflict_has_its_own_work_in_a_stand_up_and_none_of_ours(here: Clone, original: Bench) -> None:
+    def asked() -> list[tuple[str, str]]:
+        report = rows(here, "report", "standup", "--since", "2020-01-01")
+        return sorted((each["uid"], each["asked"]) for place in report["places"] for each in place["sessions"])
+
+    uid = original.store.session("S1").uid
+    assert asked() == [(uid, "alpha")]
+    change(here.store.path, f"update turns set uid = '{ANOTHER}', prompt = 'lies'")
+    assert asked() == [(uid, "alpha"), (uid, "lies")]
+
+
 def test_nothing_is_taken_from_a_store_whose_id_is_ours(here: Clone) -> None:
     with here.store as store:
         store.create_session()

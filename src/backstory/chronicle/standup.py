@@ -75,9 +75,12 @@ class Standup(Struct, frozen=True, kw_only=True):
     undated: int
 
 
-def standup(reader: Reader, wanted: SessionFilter, report: Callable[[int, int], None]) -> Standup:
-    """Report what was worked on in the sessions that a filter asks for, in its time. ``report``: how far it is."""
-    costs, undated = reader.session_costs(wanted)
+def standup(reader: Reader, wanted: SessionFilter, report: Callable[[int, int | None], None]) -> Standup:
+    """Report what was worked on in the sessions that a filter asks for, in its time.
+
+    ``report`` receives how many sessions were read, of how many; None while these are counted.
+    """
+    costs, undated = reader.session_costs(wanted, lambda done, total: report(0, None))
     by_hand, ranked = reader.commits_by_hand(wanted.until), list[tuple[int, StandupPlace]]()
     for (_, branch), group in groupby(reader.work(wanted, report), key=_place_of):
         first = next(group)

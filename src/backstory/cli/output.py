@@ -419,8 +419,8 @@ def room_for(widths: Sequence[int], flexible: int) -> int:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on stderr if that is a terminal; yields a function of (done, total)."""
+def progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show a progress bar on stderr if that is a terminal; yields a function of (done, total); None: not known."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return

@@ -23,6 +23,7 @@ from backstory.cli.options import (
     why_no_sessions,
 )
 from backstory.cli.trusting import may_act, trust_option
+from backstory.cli.views.counting import counting
 from backstory.cli.views.printing import print_events, printer_for
 from backstory.derive.phrasing import prompt_for
 from backstory.model import Permissions
@@ -157,8 +158,10 @@ def _masked(app: App, report: Any, *, is_shared: bool) -> Any:
     """A report without secrets; in a form that is made for others also without people's names in paths."""
     from backstory.derive.secrets import Redactor
 
-    redactor = Redactor(str(app.user_home) if is_shared else "", people=is_shared)
-    return redactor.value(report) if redactor.learn(report) else report
+    with counting("Masking secrets") as tell:
+        home = str(app.user_home) if is_shared else ""
+        redactor = Redactor(home, people=is_shared, report=lambda done: tell(done, None))
+        return redactor.value(report) if redactor.learn(report) else report
 
 
 def _write(app: App, form: Form, kind: str, facts: str) -> NoReturn:

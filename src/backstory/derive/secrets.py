@@ -26,7 +26,7 @@ from backstory.lazy import lazy_regex
 from backstory.model import encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 DEPTH_MAX = 50
 """A value that is nested deeper is masked as its JSON."""
@@ -48,16 +48,20 @@ HEADS_SOUGHT_MAX = 24
 """The most beginnings that are sought one by one, which is faster than to look at each place of a text."""
 SHAPELESS_MAX = 50_000
 LINES_AT_ONCE = 500
+STRUCTS_AT_ONCE = 500
 
 
 class Redactor:
     """Masks the secrets of what it is given; remembers which it met. One report or file uses one of these.
 
     ``home``: the path of a home folder, which is masked; ``people``: mask people's names in such paths, too.
+    ``report`` receives how many values were looked at, every ``STRUCTS_AT_ONCE``.
     """
 
-    def __init__(self, home: str = "", *, people: bool = True) -> None:
-        self._people = people
+    def __init__(
+        self, home: str = "", *, people: bool = True, report: Callable[[int], None] = lambda done: None
+    ) -> None:
+        self._people, self._report, self._met = people, report, 0
         self.counts: dict[str, int] = {}
         """The number of masked places, by the name of the secret's shape."""
         self._masks: dict[tuple[bool, str], str] = {}
@@ -163,6 +167,9 @@ class Redactor:
     def _struct(self, value: Struct, depth: int) -> Struct:
         """A Struct with its secrets masked; itself where it has none."""
         masked = dict[str, Any]()
+        self._met += 1
+        if not self._met % STRUCTS_AT_ONCE:
+            self._report(self._met)
         for number, field in enumerate(msgspec.structs.astuple(value)):
             # Most fields of very many values are these: it is decided here, without a call for each.
             if not field or _is_textless(kind := field.__class__):

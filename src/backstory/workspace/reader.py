@@ -53,7 +53,7 @@ def _ignore(_remark: str) -> None:
     """For who wants no remarks."""
 
 
-def _no_progress(_done: int, _total: int) -> None:
+def _no_progress(_done: int, _total: int | None) -> None:
     """For who shows none."""
 
 
@@ -134,21 +134,25 @@ class Reader:
 
         return count_turns_by(self._listing, query, groupings, report)
 
-    def session_costs(self, wanted: SessionFilter) -> tuple[dict[str | None, Cost], int]:
+    def session_costs(
+        self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress
+    ) -> tuple[dict[str | None, Cost], int]:
         """Return the cost of each session's turns that are wanted, by its uid, and how many turns have no time."""
         from backstory.workspace.history.stats import session_costs
 
-        return session_costs(self._listing, wanted)
+        return session_costs(self._listing, wanted, report)
 
     def condition_of(self, wanted: SessionFilter) -> str:
         """Return a filter's condition on ``s`` of ``main.sessions`` besides its time, for ``backstory sql``."""
         return self._listing.condition_of(wanted)
 
-    def work(self, wanted: SessionFilter, report: Callable[[int, int], None] = _no_progress) -> Iterator[SessionWork]:
+    def work(
+        self, wanted: SessionFilter, report: Callable[[int, int | None], None] = _no_progress
+    ) -> Iterator[SessionWork]:
         """Yield the work in sessions that were active in some time, each turn once, read as it is asked for.
 
         Sessions of one branch of a repository come together, the last active first.
-        ``report`` receives (done, total) sessions.
+        ``report`` receives (done, total) sessions; None while these are counted.
         """
         from backstory.workspace.history.work import done_in
 

@@ -16,13 +16,13 @@ PROGRESS_S = 0.4
 
 
 @contextmanager
-def counting(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how far it is, on a terminal, once it takes long."""
+def counting(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show how far it is, on a terminal, once it takes long; of an unknown total (None) that it goes on."""
     began = time.monotonic()
-    bars: list[Callable[[int, int], None]] = []
+    bars: list[Callable[[int, int | None], None]] = []
     with ExitStack() as shown:
 
-        def report(done: int, total: int) -> None:
+        def report(done: int, total: int | None) -> None:
             if not bars and output.is_watched() and time.monotonic() - began > PROGRESS_S:
                 bars.append(shown.enter_context(output.progress(what)))
             for each in bars:

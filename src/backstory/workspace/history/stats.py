@@ -112,13 +112,15 @@ def count_turns_by(
     return tuple(_stats(replace(query, by=by), tally, total, is_earlier=is_earlier) for by, tally in by_each)
 
 
-def session_costs(listing: Listing, wanted: SessionFilter) -> tuple[dict[str | None, Cost], int]:
+def session_costs(
+    listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]
+) -> tuple[dict[str | None, Cost], int]:
     """Return the cost of each session's turns that are wanted, and the number of turns without a time.
 
-    The costs are those of ``count_turns`` by session, without its other figures.
+    The costs are those of ``count_turns`` by session, without its other figures. ``report``: as there.
     """
     tally, query = CostTally(), StatsQuery(wanted=wanted)
-    for number, (store, asked) in enumerate(asked_of_each(listing, query, ("session",), lambda done, total: None)):
+    for number, (store, asked) in enumerate(asked_of_each(listing, query, ("session",), report)):
         store.ask_or(None, stored_stats.add_turns, costs.price_table(store.prices_file), asked, [tally], number)
     return tally.costs(), tally.undated
 

@@ -40,13 +40,15 @@ if TYPE_CHECKING:
     _Placed = tuple[int, int, int]
 
 REPOSITORIES_MAX = 30
-"""Git is asked about no more repositories in one report."""
+"""Git is asked about no more repositories in one report: those of the work that is drawn first."""
 REPOSITORY_SECONDS = 5.0
 SECONDS_MAX = 15.0
 """No further repository is asked when all together took this long."""
 SECOND_MS, MONTH_MS = 1_000, 30 * 86_400_000
 READ_AT_ONCE = 100
 """The most sessions whose work is held at once."""
+PLACES_AT_ONCE = 2_000
+"""Progress is reported each time that so many sessions were listed."""
 _NOBODY = ("[", True)
 """Behind every uid."""
 _TOLD_BY_OUTPUT = (DeedKind.COMMIT, DeedKind.PULL_REQUEST)
@@ -162,14 +164,17 @@ def _place_now(path: str, roots: Sequence[str]) -> Path | None:
         return None
 
 
-def done_in(listing: Listing, wanted: SessionFilter, report: Callable[[int, int], None]) -> Iterator[SessionWork]:
+def done_in(
+    listing: Listing, wanted: SessionFilter, report: Callable[[int, int | None], None]
+) -> Iterator[SessionWork]:
     """Yield the work in listed sessions; those without a turn of their own in the time are left out.
 
     Those of one branch of a repository come together, in the order of the list. A turn that phrased a report is none,
-    as it is about other work. ``report`` receives how many sessions were read, of how many.
+    as it is about other work. ``report`` receives how many sessions were read, of how many; None while these are
+    counted.
     """
     stores = listing.stores(everywhere=wanted.everywhere)
-    places, done = _by_place(listing, stores, wanted), 0
+    places, done = _by_place(listing, stores, wanted, lambda: report(0, None)), 0
     listed = [{session_id for each in places for _, at, session_id in each if at == n} for n in range(len(stores))]
     total = sum(map(len, listed))
     for _, group in groupby(chain.from_iterable(places), key=itemgetter(1)):
@@ -196,11 +201,13 @@ class _Places:
         return zip(numbers, numbers, numbers, strict=True)
 
 
-def _by_place(listing: Listing, stores: list[Store], wanted: SessionFilter) -> list[_Places]:
+def _by_place(listing: Listing, stores: list[Store], wanted: SessionFilter, go_on: Callable[[], None]) -> list[_Places]:
     places: dict[tuple[str, str | None], _Places] = {}
     numbers, names = {id(store): number for number, store in enumerate(stores)}, listing.project_names()
     keys: dict[tuple[str | None, ...], str] = {}
     for rank, (store, place) in enumerate(listing.each_place(stores, wanted)):
+        if rank % PLACES_AT_ONCE == PLACES_AT_ONCE - 1:
+            go_on()
         # A folder that was moved is another one for what began there later.
         facts = place.created if store.moves else None, *place[5:]
         if facts not in keys:
