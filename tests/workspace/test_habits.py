@@ -61,3 +61,12 @@ def test_how_far_it_is_is_reported(place: Place) -> None:
     Reader(place).habits(EVERYWHERE, lambda done, total: told.append((done, total)))
     assert told
     assert all(done <= total for done, total in told)
+
+
+def test_very_many_turns_share_what_is_the_same_of_them(place: Place) -> None:
+    place.talk(place.project_store, "first")
+    place.talk(place.project_store, "second")
+    found = Reader(place).habits(EVERYWHERE)
+    one, other = found.turns
+    assert (one.agent is other.agent, one.session is one.context) == (True, True)
+    assert len({id(each) for each in found.places.values()}) == 1 < len(found.places)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from backstory.ask.stats import CountedSessions, StatsQuestion
+    from backstory.ask.stats import CountedSessions, RootRow, StatsQuestion
     from backstory.derive.pricing import Cost, PriceTable
     from backstory.model import Event
     from backstory.store.codec import EventCodec
@@ -133,24 +133,29 @@ class HabitRows(Struct, frozen=True, kw_only=True):
 class _Known(Struct, frozen=True, kw_only=True):
     """The data that the parts share: the sessions, by their ids here, and the turns that count, by theirs."""
 
-    listed: Mapping[int, str]
-    contexts: Mapping[int, str]
+    uids: Mapping[int, str]
+    root_of: Mapping[int, int]
     turns: Mapping[int, HabitTurn]
 
     def sessions(self) -> str:
         """The sessions as one parameter of a statement."""
-        return schema.json_list(self.contexts)
+        return schema.json_list(self.root_of)
+
+    def listed(self, session_id: int) -> str:
+        """Return the uid of the session that is listed for one."""
+        return self.uids[self.root_of[session_id]]
 
 
 def rows(db: apsw.Connection, prices: PriceTable, asked: StatsQuestion) -> HabitRows:
     """Return the deeds of the turns that began in the time that is asked for."""
     costs = Costs(db, prices, estimates=False)
     members = members_of(db, costs, asked)
-    uids = dict(fetch(db, tuple[int, str], _UIDS, (schema.json_list({*members.root_of, *members.root_of.values()}),)))
-    contexts = {each: uids[each] for each in members.root_of}
-    listed = {each: uids[root] for each, root in members.root_of.items()}
+    below = schema.json_list(members.root_of.keys() - members.roots.keys())
+    uids = {each: str(row[1]) for each, row in members.roots.items()} | dict(
+        fetch(db, tuple[int, str], _UIDS, (below,))
+    )
     turns = dict(_turns(db, costs, asked, members, uids))
-    known = _Known(listed=listed, contexts=contexts, turns=turns)
+    known = _Known(uids=uids, root_of=members.root_of, turns=turns)
     calls = [*_failed(db, known), *_slow(db, known, asked.report)]
     repeated = list(_repeated(db, known))
     failed = {each.path for each in calls if each.is_error and each.path}
@@ -161,10 +166,10 @@ def rows(db: apsw.Connection, prices: PriceTable, asked: StatsQuestion) -> Habit
         calls=calls,
         repeated=repeated,
         touched={path for (path,) in db.execute(_TOUCHED, (schema.json_list(failed),))},
-        edited={contexts[each] for (each,) in db.execute(_EDITED, (known.sessions(),))},
-        compacted=[(contexts[each], seq) for each, seq in db.execute(_COMPACTED, (known.sessions(),))],
+        edited={uids[each] for (each,) in db.execute(_EDITED, (known.sessions(),))},
+        compacted=[(uids[each], seq) for each, seq in db.execute(_COMPACTED, (known.sessions(),))],
         calls_of=_call_counts(db, [id_ for id_, each in turns.items() if each.uid in of_calls]),
-        places={uids[each]: _place(row, asked) for each, row in members.roots.items() if uids[each] in used},
+        places=_places(asked, {uids[each]: row for each, row in members.roots.items() if uids[each] in used}),
     )
 
 
@@ -176,6 +181,8 @@ def _turns(
     wanted = asked.wanted
     values = (schema.json_list(members.root_of), wanted.since or 0, wanted.until or 1 << 62)
     count = int(db.execute("select count(*) from turns").get)
+    # Very many turns are of few agents and models.
+    names: dict[Any, Any] = {}
     for number, row in enumerate(db.execute(_TURNS, values)):
         if number % ROWS_AT_ONCE == 0:
             # What is left is to look at the calls of these turns.
@@ -186,8 +193,9 @@ def _turns(
         agent, model, started, *tokens = row[3:10]
         seq, prompt, ended = row[-3:]
         yield turn_id, HabitTurn(
-            session=uids[members.root_of[session_id]], context=uids[session_id], uid=uid, seq=seq, agent=agent,
-            model=model, prompt=prompt, started=started, ended=ended,
+            session=uids[members.root_of[session_id]], context=uids[session_id], uid=uid, seq=seq,
+            agent=names.setdefault(agent, agent), model=names.setdefault(model, model), prompt=prompt,
+            started=started, ended=ended,
             tokens=Tokens(
                 input=tokens[0], output=tokens[1], cache_read=tokens[2], cache_write=tokens[3],
                 cache_write_1h=row[10], largest_input=row[11],
@@ -196,8 +204,14 @@ def _turns(
         )  # fmt: skip
 
 
-def _place(row: tuple[Any, ...], asked: StatsQuestion) -> HabitPlace:
-    session = Root._make(row)
+def _places(asked: StatsQuestion, rows: Mapping[str, RootRow]) -> dict[str, HabitPlace]:
+    """The places of sessions, each made once."""
+    places = {each: _place(row, asked) for each, row in {row[5]: row for row in rows.values()}.items()}
+    return {uid: places[row[5]] for uid, row in rows.items()}
+
+
+def _place(row: RootRow, asked: StatsQuestion) -> HabitPlace:
+    session = Root.of(row)
     moves = asked.wanted.moves
     project, root, cwd = (
         each if each is None or moves is None else moves.here(each, session.created)
@@ -235,7 +249,7 @@ def _calls(db: apsw.Connection, known: _Known, sql: str, ids: str) -> Iterator[H
         turn = known.turns[turn_id]
         output = came.content[:OUTPUT_CHARS] if is_error else ""
         yield HabitCall(
-            session=known.listed[session_id], context=known.contexts[session_id], turn=turn.uid, agent=turn.agent,
+            session=known.listed(session_id), context=known.uids[session_id], turn=turn.uid, agent=turn.agent,
             seq=seq, at=at, tool_name=call.tool_name, tool=call.tool, words=call_words.script_words(call),
             reading=call_words.reading_words(call), path=call.file_path, is_error=bool(is_error), output=output,
             error=call_words.error_words(output), duration_ms=took if came.duration_ms is None else came.duration_ms,
@@ -261,7 +275,7 @@ def _repeated(db: apsw.Connection, known: _Known) -> Iterator[RepeatedRead]:
             # Calls of one request come at once.
             if last_seq and at - last_at >= REQUEST_MS and turn_id in known.turns:
                 yield RepeatedRead(
-                    session=known.listed[session_id], context=known.contexts[session_id], turn=known.turns[turn_id].uid,
+                    session=known.listed(session_id), context=known.uids[session_id], turn=known.turns[turn_id].uid,
                     path=path, seq=seq, last_seq=last_seq, same_seq=parts.get(chars), at=at, last_at=last_at,
                 )  # fmt: skip
             parts[chars], last_seq, last_at = seq, seq, at

@@ -88,15 +88,22 @@ class Root(NamedTuple):
     created: str | None
     """Only where folders were moved."""
 
+    @classmethod
+    def of(cls, row: RootRow) -> Root:
+        """Return the session of a row."""
+        return cls(*row[:5], *row[5])
 
-_RootRow = tuple[Any, ...]
-"""A Root that is not made yet: there are very many, of which little is asked."""
+
+RootRow = tuple[Any, ...]
+"""A Root that is not made yet, as there are very many, of which little is asked: what is behind ``duration_ms`` is one
+value, which the sessions of a place share.
+"""
 
 
 class CountedSessions(NamedTuple):
     """The sessions whose turns count: those that are listed, and to which of them each session's turns belong."""
 
-    roots: Mapping[int, _RootRow]
+    roots: Mapping[int, RootRow]
     root_of: Mapping[int, int]
 
 
@@ -154,7 +161,7 @@ def _top(child: int, parents: Mapping[int, int], shown: Mapping[int, int]) -> in
     return at
 
 
-def _roots(db: apsw.Connection, asked: StatsQuestion, tops: Collection[int]) -> dict[int, _RootRow]:
+def _roots(db: apsw.Connection, asked: StatsQuestion, tops: Collection[int]) -> dict[int, RootRow]:
     # Which of their turns count is known from the turns.
     conditions, values = listed_conditions(replace(asked.wanted, since=None, until=None))
     if asked.wanted.since is not None:
@@ -169,7 +176,9 @@ def _roots(db: apsw.Connection, asked: StatsQuestion, tops: Collection[int]) -> 
         f"where {' and '.join(conditions)}",
         values,
     )
-    return {row[0]: row for row in rows if row[1] not in asked.but_sessions}
+    # Very many sessions are at few places.
+    places: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    return {row[0]: (*row[:5], places.setdefault(row[5:], row[5:])) for row in rows if row[1] not in asked.but_sessions}
 
 
 class _Adding:
@@ -207,8 +216,10 @@ class _Adding:
             if is_ranged and not self._is_in_time(row[5], is_own):
                 continue
             groups = self._groups_of(root, row)
+            # One number for all groups, which is an object less for each of them.
+            number = self._number | root if self._number else root
             for group in groups:
-                group.add_session(self._number | root)
+                group.add_session(number)
                 if is_own:
                     group.add_turn(row[2])
             if row[1] in self._paid:
@@ -291,7 +302,7 @@ class _Adding:
     def _add_without_turns(self, roots: Iterable[int]) -> None:
         """Sessions that hold no turn: they may be marked with what they took."""
         for each in roots:
-            root = Root._make(self._roots[each])
+            root = Root.of(self._roots[each])
             at = root.last_active or None
             if self._asked.is_ranged and (at is None or not self._asked.includes(at)):
                 continue
@@ -337,7 +348,7 @@ def elsewhere_among(db: apsw.Connection, uids: Collection[str]) -> set[int]:
 class _Groups:
     """The groups of turns in one grouping."""
 
-    def __init__(self, by: By | None, asked: StatsQuestion, tally: GrowingSums, roots: Mapping[int, _RootRow]) -> None:
+    def __init__(self, by: By | None, asked: StatsQuestion, tally: GrowingSums, roots: Mapping[int, RootRow]) -> None:
         self._by, self._zone, self._tally, self._roots = by, asked.zone, tally, roots
         self._asked, self._moves = asked, asked.wanted.moves
         self._known: dict[object, GrowingSum] = {}
@@ -362,9 +373,9 @@ class _Groups:
             case "day":
                 return GroupKey(value=None if fact is None else self._day(fact * SLOT_MS))
             case "project" | "repository" | "branch":
-                return self._place(Root._make(self._roots[fact]))
+                return self._place(Root.of(self._roots[fact]))
             case "session":
-                return GroupKey(value=Root._make(self._roots[fact]).uid)
+                return GroupKey(value=Root.of(self._roots[fact]).uid)
         return GroupKey(value=fact)
 
     def _day(self, ms: int) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -177,23 +178,24 @@ def not_counted(total: Figures, summaries: Figures, undated: int) -> str:
 
 
 def as_json(found: CostReport) -> dict[str, Any]:
-    """A report as ``report cost --json`` prints it."""
+    """A report as ``report cost --json`` prints it; groups are made as they are printed."""
     total = found.total
     return {
         "since": iso(found.query.wanted.since),
         "until": iso(found.query.wanted.until),
         "sums": _figures(total),
         "summary_sums": {"summary_count": found.summaries.turns} | used_as_json(found.summaries),
-        **{
-            f"by_{by}": [_key(by, each) | _figures(each.figures) for each in groups]
-            for by, groups in found.groups.items()
-        },
+        **{f"by_{by}": map(partial(_group_as_json, by), groups) for by, groups in found.groups.items()},
         "exact_usd": total.reported_usd,
         "computed_usd": total.computed_usd,
         "turns_without_cost": total.without_cost,
         "undated_turns": found.undated,
         "counted_earlier": found.is_counted_earlier,
     }
+
+
+def _group_as_json(by: By, group: StatsGroup) -> dict[str, Any]:
+    return _key(by, group) | _figures(group.figures)
 
 
 def _key(by: By, group: StatsGroup) -> dict[str, Any]:
