@@ -192,7 +192,7 @@ FORMS = (
     ("authress-key", "sc_", (0,), _AUTHRESS), ("authress-key", "ext_", (0,), _AUTHRESS),
     ("authress-key", "scauth_", (0,), _AUTHRESS), ("authress-key", "authress_", (0,), _AUTHRESS),
     ("webhook", "@", (36,), rf"{_UUID}@[A-Za-z0-9-]{{8,36}}/IncomingWebhook/[A-Za-z0-9/-]{{16,120}}"),
-    ("connection-password", "@tcp(", None, r""":([^\s:@/"'\\]{4,200})@tcp\("""),
+    ("connection-password", "@tcp(", None, r""":(?!\[[a-z0-9-]{1,50}\]@)([^\s:@/"'\\]{4,200})@tcp\("""),
     ("password-hash", "$", (0,), r"\$[156]\$(?:rounds=[0-9]{1,9}\$)?[./A-Za-z0-9]{1,32}\$[./A-Za-z0-9]{22,86}"),
     ("password-hash", "$", (0,), r"\$(?:apr1|y|gy|7)\$[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9$]{16,90}"),
     ("password-hash", "$2", (0,), r"\$2[abxy]\$[0-9]{2}\$[./A-Za-z0-9]{53}"),
