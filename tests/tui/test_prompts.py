@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backstory.cli.tui import session_screen
 from backstory.cli.tui.sent import TypedText, Way, words_for
 from tests.support.piloted import Piloted, piloted, screen
 from tests.support.running import GOOD, until
@@ -128,6 +130,91 @@ def test_what_was_typed_is_there_when_the_screen_is_opened_again(asked: Bench) -
                 await seen.until(lambda: TypedText(asked.home, only_session(asked).uid).read() == "half a prompt")
 
     piloted(test)
+
+
+class Held:
+    """A prompt that is being sent until it gets a code."""
+
+    def __init__(self, prompt: str) -> None:
+        self.prompt, self.process = prompt, SimpleNamespace(pid=0)
+        self.code: int | None = None
+
+    def said(self) -> str:
+        return "a reason"
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[Held]:
+    """The prompts that are sent, by no process."""
+    found = list[Held]()
+
+    def send(_app: object, _words: object, prompt: str) -> Held:
+        found.append(Held(prompt))
+        return found[-1]
+
+    monkeypatch.setattr(session_screen, "SentPrompt", send)
+    return found
+
+
+async def new_prompt(seen: Piloted, text: str) -> None:
+    await seen.press("n")
+    await seen.until_seen("to the agent of the settings")
+    await seen.type(text)
+
+
+def test_a_second_enter_sends_nothing(bench: Bench, sent: list[Held]) -> None:
+    async def test() -> None:
+        async with opened(bench) as seen:
+            await new_prompt(seen, "once")
+            await seen.press("enter", "enter", "q", "enter")
+            await seen.until_seen("sending …")
+            await seen.until(lambda: sent)
+            sent[0].code = 0
+            await seen.until_gone("A new session")
+
+    piloted(test)
+    assert [each.prompt for each in sent] == ["once"]
+
+
+def test_a_prompt_that_is_sent_while_the_screen_closes_is_not_kept_as_unsent(bench: Bench, sent: list[Held]) -> None:
+    async def test() -> None:
+        async with opened(bench) as seen:
+            await new_prompt(seen, "sent")
+            await seen.press("enter")
+            await seen.until(lambda: TypedText(bench.home, None).read() == "sent" and sent)
+            await seen.press("ctrl+q")
+            await seen.until(lambda: not seen.app.is_running)
+            sent[0].code = 0
+
+    piloted(test)
+    until(lambda: TypedText(bench.home, None).read() == "")
+
+
+def test_a_refused_prompt_is_there_when_its_field_was_left(bench: Bench, sent: list[Held]) -> None:
+    async def test() -> None:
+        async with opened(bench) as seen:
+            await new_prompt(seen, "refused")
+            await seen.press("enter", "escape")
+            await seen.until(lambda: sent)
+            sent[0].code = 1
+            await seen.press("n")
+            await seen.until_seen("▊ refused")
+
+    piloted(test)
+
+
+def test_what_is_typed_is_kept_when_the_screen_is_left_at_once(bench: Bench) -> None:
+    async def test() -> None:
+        async with opened(bench) as seen:
+            await new_prompt(seen, "half a prompt")
+            await seen.press("ctrl+q")
+            await seen.until(lambda: not seen.app.is_running)
+
+    piloted(test)
+    until(lambda: TypedText(bench.home, None).read() == "half a prompt")
 
 
 def test_a_run_is_stopped_by_a_key_and_its_output_is_kept(asked: Bench) -> None:

@@ -142,6 +142,20 @@ def test_an_entry_is_copied_whole(opens: Opens) -> None:
     piloted(test)
 
 
+def test_looking_at_an_earlier_prompt_loses_nothing_that_was_typed(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await counting(seen)
+            await seen.press("p")
+            await seen.type("typed")
+            await seen.press("ctrl+up")
+            await seen.until_seen("▊ Wie viel")
+            await seen.press("escape", "p")
+            await seen.until_seen("▊ typed")
+
+    piloted(test)
+
+
 def test_a_list_is_where_it_was_when_a_session_is_closed(opens: Opens) -> None:
     async def test() -> None:
         async with opens() as seen:

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual import events
+    from textual.timer import Timer
 
 KEPT_AFTER_S = 0.5
 """Typed text is kept after so long without a key."""
-CHARS_MAX = 10_000_000
-"""As long as a prompt from a pipe may be."""
 
 
 class PromptField(TextArea):
@@ -55,45 +54,68 @@ class PromptField(TextArea):
     def __init__(self, text: str, earlier: Sequence[str]) -> None:
         super().__init__(text, soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
         self.cursor_blink = False
-        self._earlier, self._at = [*earlier, ""], len(earlier)
-        self._keeping: object = None
+        self._prompts, self._earlier, self._at = tuple(earlier), [*earlier, ""], len(earlier)
+        self._timer: Timer | None = None
+        self.is_being_sent = False
+        """True from Enter until the prompt is sent or refused: it takes nothing."""
 
     def on_mount(self) -> None:
         """Put the cursor behind what was typed before."""
         self.move_cursor(self.document.end)
 
+    def put_before(self, text: str) -> None:
+        """Put what was typed before in front of what is typed now."""
+        self.insert(text, (0, 0))
+
     async def _on_key(self, event: events.Key) -> None:
-        what = PROMPT_KEYS.get(event.key)
-        if what is None:
+        takes = not (self.is_being_sent and event.is_printable)
+        what = PROMPT_KEYS.get(event.key, "")
+        if not what and takes:
             await super()._on_key(event)
             return
         event.stop()
         event.prevent_default()
         match what:
-            case "newline":
-                self.insert("\n")
             case "leave":
                 self.post_message(self.Left())
+            case _ if self.is_being_sent:
+                # It is being sent: a second Enter is not a second prompt.
+                return
+            case "newline":
+                self.insert("\n")
             case "earlier" | "later":
                 self._recall(-1 if what == "earlier" else 1)
             case "agent" | "permissions":
                 self.post_message(self.Turned(what))
             case _ if self.text.strip():
+                self.is_being_sent = True
                 self.post_message(self.Submitted(self.text, Way(what)))
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        if self.is_being_sent:
+            event.stop()
+            event.prevent_default()
+        else:
+            await super()._on_paste(event)
+
+    @property
+    def unsent(self) -> str:
+        """The text to keep: while an earlier prompt is only looked at, what was typed before that."""
+        is_looked_at = self._at < len(self._prompts) and self.text == self._prompts[self._at]
+        return self._earlier[-1] if is_looked_at else self.text
 
     def _recall(self, by: int) -> None:
         """Show an earlier prompt of the session, or the text that was typed."""
-        if self._at == len(self._earlier) - 1:
-            self._earlier[-1] = self.text
+        self._earlier[self._at] = self.text
         self._at = min(max(self._at + by, 0), len(self._earlier) - 1)
         self.load_text(self._earlier[self._at])
         self.move_cursor(self.document.end)
 
     def on_text_area_changed(self) -> None:
         """Have the text kept as soon as no key comes for a moment."""
-        self.set_timer(KEPT_AFTER_S, self._keep)
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(KEPT_AFTER_S, self._keep)
 
     def _keep(self) -> None:
-        if self.text != self._keeping:
-            self._keeping = self.text
-            self.post_message(self.Typed(self.text))
+        self.post_message(self.Typed(self.unsent))

@@ -15,6 +15,7 @@ from backstory.errors import BackstoryError
 from backstory.store.private import make_private_folder, write_private
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from backstory.cli.app import App
@@ -89,8 +90,8 @@ class TypedText:
 
     def read(self) -> str:
         """Return the text; '' if there is none."""
-        with suppress(OSError, UnicodeDecodeError):
-            return self._file.read_text("utf-8")
+        with suppress(OSError):
+            return self._file.read_text("utf-8", "replace")
         return ""
 
     def keep(self, text: str) -> None:
@@ -100,6 +101,44 @@ class TypedText:
             write_private(self._file, text.encode("utf-8", "replace"))
         else:
             self._file.unlink(missing_ok=True)
+
+
+class Unsent:
+    """What is typed for a session, kept by threads of their own, which the end of a screen does not stop.
+
+    ``refused`` receives a sentence if a text cannot be kept.
+    """
+
+    def __init__(self, typed: TypedText, refused: Callable[[str], None]) -> None:
+        self._typed, self._refused = typed, refused
+        self._writing = threading.Lock()
+        self.text = ""
+        """The last text."""
+
+    def load(self, read: Callable[[str], None]) -> None:
+        """Pass what was typed before; nothing is kept until it is read."""
+        self._writing.acquire()
+        threading.Thread(target=self._load, args=(read,)).start()
+
+    def _load(self, read: Callable[[str], None]) -> None:
+        try:
+            found = self._typed.read()
+        finally:
+            self._writing.release()
+        read(found)
+
+    def keep(self, text: str) -> None:
+        """Keep a text instead of the last one; '' if there is nothing to keep any more."""
+        self.text = text
+        threading.Thread(target=self._keep).start()
+
+    def _keep(self) -> None:
+        try:
+            with self._writing:
+                # The last text counts, whichever thread comes last.
+                self._typed.keep(self.text)
+        except BackstoryError as refused:
+            self._refused(output.one_liner(str(refused)))
 
 
 def session_run_by(workspace: Workspace, pid: int) -> str | None:

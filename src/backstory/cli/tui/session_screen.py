@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import closing
+import time
+from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
+from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.worker import get_current_worker
@@ -19,7 +20,7 @@ from backstory.cli.tui import actions, blocks
 from backstory.cli.tui.actions import PROMPT, SESSION
 from backstory.cli.tui.blocks import ShownLine
 from backstory.cli.tui.messages import Resumed
-from backstory.cli.tui.sent import SentPrompt, TypedText, session_run_by, words_for
+from backstory.cli.tui.sent import SentPrompt, TypedText, Unsent, session_run_by, words_for
 from backstory.cli.tui.session_pane import SessionPane
 from backstory.cli.tui.strips import strip_of
 from backstory.cli.views.following import Drawing, answer_lines
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 TITLE_COLUMNS = 40
 POLL_S = 0.1
+LEFT_S = 5.0
+"""A prompt that is being sent when the screen is closed is waited for so long."""
+SENDING = "sending …"
 PAUSE_S = 0.01
 """The longest that a thread sleeps before it looks whether it is wanted still."""
 
@@ -110,12 +114,27 @@ class SessionScreen(Screen[None]):
 
     place = SESSION
 
+    class _Refused(Message):
+        """A text that could not be kept."""
+
+        def __init__(self, why: str) -> None:
+            super().__init__()
+            self.why = why
+
+    class _Drafted(Message):
+        """A text that was typed before."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
     def __init__(self, app: CommandApp, uid: str | None, goal: int | None = None) -> None:
         super().__init__()
         self._of, self._uid, self._goal = app, uid, goal
         self._field: PromptField | None = None
         self._choice = RunChoice()
-        self._unsent, self._keeping = "", threading.Lock()
+        self._unsent = self._kept(uid)
+        self._is_sending = False
         self.pane = SessionPane(app.reader, str(app.user_home), app.workspace.now)
         self._status, self._foot = Bar(), Bar()
         self._note = ""
@@ -126,7 +145,8 @@ class SessionScreen(Screen[None]):
         yield self._foot
 
     def on_mount(self) -> None:
-        """Read the session."""
+        """Read the session, and what was typed for it."""
+        self._unsent.load(lambda text: self._post(self._Drafted(text)))
         self.pane.focus()
         self._say("")
         if self._uid is None:
@@ -135,6 +155,11 @@ class SessionScreen(Screen[None]):
             return
         self._status.show(output.style("reading …", dim=True))
         self._reload(None if self._goal is None else (self._goal, 0))
+
+    def on_unmount(self) -> None:
+        """Keep what is typed."""
+        if self._field is not None:
+            self._keep(self._field.unsent)
 
     def on_resize(self) -> None:
         """Fit the foot to the width."""
@@ -253,11 +278,14 @@ class SessionScreen(Screen[None]):
         """Open the field for a prompt, with what was typed before."""
         if self._field is not None:
             return
+        if self._is_sending:
+            self._say(SENDING)
+            return
         from backstory.cli.tui.prompt_field import PromptField  # most sessions are only read
 
         turns = () if self.pane.content is None else self.pane.content.transcript.turns
         earlier = list(dict.fromkeys(each.turn.prompt for each in turns if each.turn.prompt))
-        self._field = PromptField(TypedText(self._of.home, self._uid).read(), earlier)
+        self._field = PromptField(self._unsent.text, earlier)
         self.mount(self._field, before=self._status)
         self._field.focus()
         self._title()
@@ -265,18 +293,39 @@ class SessionScreen(Screen[None]):
 
     def on_prompt_field_left(self) -> None:
         """Close the field; its text is kept."""
-        self._close_field(None if self._field is None else self._field.text)
+        if self._field is not None:
+            self._keep(self._field.unsent)
+        self._close_field()
         if self._uid is None:
             self.app.pop_screen()
 
-    def _close_field(self, text: str | None) -> None:
-        """Take the field away, and keep a text for it."""
+    def _close_field(self) -> None:
         if self._field is not None:
-            self._keep(text or "")
             self._field.remove()
             self._field = None
             self.pane.focus()
-            self._say("")
+            self._say(SENDING if self._is_sending else "")
+
+    # what is typed and not sent -------------------------------------------------------------------------------------
+
+    def _kept(self, uid: str | None) -> Unsent:
+        return Unsent(TypedText(self._of.home, uid), lambda why: self._post(self._Refused(why)))
+
+    def _post(self, message: Message) -> None:
+        """Post a message from a thread that may outlive the screen."""
+        with suppress(RuntimeError):
+            self.post_message(message)
+
+    def on_session_screen__refused(self, refused: _Refused) -> None:
+        """Show why a text was not kept."""
+        self._say(refused.why)
+
+    def on_session_screen__drafted(self, drafted: _Drafted) -> None:
+        """Take what was typed before, in front of what was typed since."""
+        if self._field is None:
+            self._unsent.text = self._unsent.text or drafted.text
+        elif drafted.text:
+            self._field.put_before(drafted.text)
 
     def on_prompt_field_typed(self, typed: PromptField.Typed) -> None:
         """Keep what is typed."""
@@ -284,17 +333,9 @@ class SessionScreen(Screen[None]):
             self._keep(typed.text)
 
     def _keep(self, text: str) -> None:
-        self._unsent = text
-
-        def keep() -> None:
-            try:
-                with self._keeping:
-                    # The last text counts, whichever thread comes last.
-                    TypedText(self._of.home, self._uid).keep(self._unsent)
-            except BackstoryError as refused:
-                self.app.call_from_thread(self._say, output.one_liner(str(refused)))
-
-        self.run_worker(keep, thread=True, group="draft", exclusive=True)
+        # A prompt that is being sent is kept until it runs, and then no more.
+        if not self._is_sending:
+            self._unsent.keep(text)
 
     def on_prompt_field_turned(self, turned: PromptField.Turned) -> None:
         """Take the next agent, or the next permission."""
@@ -307,41 +348,61 @@ class SessionScreen(Screen[None]):
 
     def on_prompt_field_submitted(self, submitted: PromptField.Submitted) -> None:
         """Send the prompt in a process of its own."""
+        if self._is_sending:
+            return
         words = words_for(
             self._uid, submitted.way, agent=self._choice.agent, permissions=self._choice.permissions,
             is_running=self.is_busy,
         )  # fmt: skip
-        self._say("sending …")
-        self.run_worker(partial(self._send, words, submitted.text), thread=True, group="send", exclusive=True)
+        self._keep(submitted.text)
+        self._is_sending = True
+        self._say(SENDING)
+        self.run_worker(partial(self._send, words, submitted.text), thread=True, group="send")
 
     def _send(self, words: list[str], text: str) -> None:
-        """Send a prompt, and wait in this thread until it runs, is queued, or was refused."""
-        worker = get_current_worker()
+        """Send a prompt, and wait in this thread until it runs, is queued, or was refused.
+
+        The wait goes on for a while when the screen is closed: a prompt that was sent must not be found as unsent.
+        """
+        worker, left_s = get_current_worker(), LEFT_S
+        uid, said = self._uid, ""
         try:
             with (
                 closing(SentPrompt(self._of, words, text)) as sent,
                 self._of.new_workspace() as workspace,
             ):
                 while (code := sent.code) is None:
-                    if (uid := session_run_by(workspace, sent.process.pid)) is not None:
-                        self.app.call_from_thread(self._begun, uid)
+                    if (found := session_run_by(workspace, sent.process.pid)) is not None:
+                        uid, code = found, 0
+                        break
+                    time.sleep(POLL_S)
+                    left_s -= POLL_S if worker.is_cancelled else 0
+                    if left_s <= 0:
                         return
-                    _pause(worker, POLL_S)
-                said = sent.said()
-        except OSError as refused:
-            self.app.call_from_thread(self._say, f"It was not sent: {refused.strerror or refused}")
-            return
-        except _Unwanted:
-            return
-        if code:
-            self.app.call_from_thread(self._say, f"It was not sent: {said}")
-        else:
-            self.app.call_from_thread(self._begun, self._uid, said)
+                else:
+                    said = sent.said()
+        except (BackstoryError, OSError) as refused:
+            code, said = 1, output.one_liner(str(refused))
+        if not code:
+            self._unsent.keep("")
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._sent, uid, f"It was not sent: {said}" if code else said, is_sent=not code)
 
-    def _begun(self, uid: str | None, note: str = "") -> None:
-        """Take away the text that was sent, and follow the session."""
-        self._close_field("")
-        self._uid = uid
+    def _sent(self, uid: str | None, note: str, *, is_sent: bool) -> None:
+        """Follow the session that a prompt was sent to; one that was refused stays in its field."""
+        self._is_sending = False
+        if not is_sent:
+            if self._field is not None:
+                self._field.is_being_sent = False
+            self._say(note)
+            return
+        self._close_field()
+        if uid is None:
+            # The new session was over before it was seen: it is in the list.
+            self.app.pop_screen()
+            return
+        if uid != self._uid:
+            self._uid, self._unsent = uid, self._kept(uid)
         self.pane.action_ends("end")
         self._say(note)
         self._reload()
@@ -366,8 +427,6 @@ class SessionScreen(Screen[None]):
 
 def _pause(worker: Worker[None], seconds: float) -> None:
     """Sleep, and end the thread's work where nobody wants it any more."""
-    import time
-
     until = time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         if worker.is_cancelled:

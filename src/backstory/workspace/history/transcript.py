@@ -89,6 +89,9 @@ def transcript_of(
     over = {each.uid for each in stored if each.outcome is not None}
     # A turn of a live run that is here already is being stored at this moment; it is shown from its spool.
     live = {run.turn.uid: run for run in runs if run.turn.uid not in over}
+    for run in runs:
+        if run.turn.uid in over:
+            run.close()
     turns = _stored_turns(located, [each for each in stored if each.uid not in live])
     numbered = dict(enumerate(live.values(), len(turns) + 1))
     turns += [
