@@ -232,6 +232,34 @@ def test_a_run_is_stopped_by_a_key_and_its_output_is_kept(asked: Bench) -> None:
     piloted(test)
 
 
+def test_a_run_of_another_process_is_seen_and_stopped(asked: Bench) -> None:
+    async def test() -> None:
+        async with opened(asked) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("enter")
+            await seen.opened("the first answer")
+            waits = [{"say": "from afar"}, {"wait_for": str(asked.root / "never")}]
+            other = asked.start("run", "-S", only_session(asked).uid, "from elsewhere", script=waits)
+            await seen.until_seen("from afar", "running")
+            await seen.press("x")
+            await seen.until_seen("Stopped; its output is kept.")
+            other.communicate()
+
+    piloted(test)
+
+
+def test_nothing_in_the_field_acts_on_the_terminal(bench: Bench) -> None:
+    TypedText(bench.home, None).keep("zz \x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe \ufeff\x08 end")
+
+    async def test() -> None:
+        async with opened(bench) as seen:
+            await new_prompt(seen, "")
+            await seen.until_seen("zz \ufffd]0;owned\ufffd\ufffd[2J", "end")
+            assert seen.acting() == ""
+
+    piloted(test)
+
+
 def test_two_lines_are_one_prompt(asked: Bench) -> None:
     async def test() -> None:
         async with opened(asked, {"say": "both"}) as seen:

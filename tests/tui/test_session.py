@@ -180,6 +180,31 @@ def test_what_an_agent_writes_appears_as_it_is_written(tmp_path: Path) -> None:
     piloted(test)
 
 
+def test_a_turn_that_ends_in_its_log_is_read_anew_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = SessionMachine(tmp_path)
+    log = machine.home / CLAUDE_FOLDER / f"{SESSION}.jsonl"
+    read, times = SessionScreen._read, list[str]()
+
+    def counted(self: SessionScreen, uid: str, goal: tuple[int, int] | None) -> None:
+        times.append(uid)
+        read(self, uid, goal)
+
+    monkeypatch.setattr(SessionScreen, "_read", counted)
+
+    async def test() -> None:
+        async with screen(machine.project, machine.environ) as seen:
+            opened = await counting(seen)
+            prompt = claude_line("user", "u89", "And now?", sessionId=SESSION, timestamp="2001-05-04T09:49:00.000Z")
+            with log.open("ab") as file:
+                file.write(lines(prompt, said("u90", "The end.", stop_reason="end_turn")))
+            await seen.until_seen("3 turns", "The end.")
+            await seen.opened()
+            assert opened.pane._tail == []
+
+    piloted(test)
+    assert len(times) == 2
+
+
 def test_who_reads_above_is_not_moved_by_what_comes(tmp_path: Path) -> None:
     machine = SessionMachine(tmp_path)
     log = machine.home / CLAUDE_FOLDER / f"{SESSION}.jsonl"
@@ -203,8 +228,9 @@ def above(seen: Piloted) -> list[str]:
     return [line[:70] for line in seen.shown().split("\n")]
 
 
-def said(uid: str, words: str) -> bytes:
-    message = {"role": "assistant", "content": [{"type": "text", "text": words}], "model": "claude-opus-4-5"}
+def said(uid: str, words: str, **more: str) -> bytes:
+    text = [{"type": "text", "text": words}]
+    message = {"role": "assistant", "content": text, "model": "claude-opus-4-5", **more}
     return claude_line("assistant", uid, sessionId=SESSION, timestamp="2001-05-04T09:50:00.000Z", message=message)
 
 

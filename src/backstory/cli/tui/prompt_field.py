@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.text import Text
 from textual.message import Message
 from textual.widgets import TextArea
 
 from backstory.cli.tui.actions import PROMPT_KEYS
 from backstory.cli.tui.sent import Way
+from backstory.derive import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 KEPT_AFTER_S = 0.5
 """Typed text is kept after so long without a key."""
+
+SIGN = "\N{REPLACEMENT CHARACTER}"
 
 
 class PromptField(TextArea):
@@ -90,6 +94,13 @@ class PromptField(TextArea):
             case _ if self.text.strip():
                 self.is_being_sent = True
                 self.post_message(self.Submitted(self.text, Way(what)))
+
+    def get_line(self, line_index: int) -> Text:
+        """Return a line as it is painted: a letter that a terminal would obey is one sign, so that places stay."""
+        line = self.document.get_line(line_index)
+        if harmless.clean(line) != line:
+            line = "".join(each if each == "\t" or harmless.clean(each) == each else SIGN for each in line)
+        return Text(line, end="", no_wrap=True)
 
     async def _on_paste(self, event: events.Paste) -> None:
         if self.is_being_sent:

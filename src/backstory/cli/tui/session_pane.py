@@ -80,10 +80,13 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         self._measure()
         self._want()
 
-    def grow(self, lines: Sequence[ShownLine]) -> None:
-        """Show other lines behind the last entry, such as those of a run that goes on."""
-        self._tail = list(lines)
-        self._keeping_place(lambda: self._set_height(len(self._heights) - 1, len(self._tail)))
+    def grow(self, content: Content, settled: int, lines: Sequence[ShownLine]) -> None:
+        """Show lines behind the last entry and ``settled`` such lines, unless the session was read anew since."""
+        if content is not self._content:
+            return
+        self._tail[settled:] = lines
+        if self._heights:
+            self._keeping_place(lambda: self._set_height(len(self._heights) - 1, len(self._tail)))
 
     def _measure(self) -> None:
         """Estimate every height, and keep the place."""

@@ -23,7 +23,7 @@ from backstory.cli.tui.messages import Resumed
 from backstory.cli.tui.sent import SentPrompt, TypedText, Unsent, session_run_by, words_for
 from backstory.cli.tui.session_pane import SessionPane
 from backstory.cli.tui.strips import strip_of
-from backstory.cli.views.following import Drawing, answer_lines
+from backstory.cli.views.following import Drawing, answer_lines, storing_machine
 from backstory.cli.views.moments import OUTCOMES, RUNNING, meter_words
 from backstory.derive.naming import NO_PROMPT
 from backstory.errors import BackstoryError
@@ -31,7 +31,7 @@ from backstory.model import Permissions
 from backstory.workspace.history.following import Following
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from textual.app import ComposeResult
     from textual.strip import Strip
@@ -53,6 +53,10 @@ PAUSE_S = 0.01
 
 class _Unwanted(Exception):
     """Nobody looks at the session any more."""
+
+
+class _Stored(Exception):
+    """Turns that ended are in the store."""
 
 
 class RunChoice(Struct, frozen=True, kw_only=True):
@@ -135,6 +139,8 @@ class SessionScreen(Screen[None]):
         self._choice = RunChoice()
         self._unsent = self._kept(uid)
         self._is_sending = False
+        self._seen_live = set[str]()
+        """Turns that were found to run, each of which is read anew once."""
         self.pane = SessionPane(app.reader, str(app.user_home), app.workspace.now)
         self._status, self._foot = Bar(), Bar()
         self._note = ""
@@ -185,13 +191,26 @@ class SessionScreen(Screen[None]):
         try:
             # What follows lets go of its store between two looks, so it has one of its own.
             with self._of.new_workspace() as workspace:
-                following = Following(workspace, workspace.resolve(uid), wait=partial(_pause, worker))
+                located, ended = workspace.resolve(uid), set[str]()
+
+                def wait(seconds: float) -> None:
+                    _pause(worker, seconds)
+                    if ended and not following.is_due:
+                        stored = {each.uid for each in located.store.turns(located.session) if each.outcome}
+                        if ended <= stored:
+                            raise _Stored
+                        # It is not stored from here: what is shown of it stays.
+                        ended.clear()
+
+                following = Following(workspace, located, machine=storing_machine(self._of), wait=wait)
                 content = blocks.content_of(self._of.reader, self._of.workspace.resolve(uid))
                 self.app.call_from_thread(self._take, content, goal)
-                self._follow(worker, following, content)
+                self._follow(worker, following, content, ended)
         except BackstoryError as refused:
             if not worker.is_cancelled:
                 self.app.call_from_thread(self._say, output.one_liner(str(refused)))
+        except _Stored:
+            self.app.call_from_thread(self._reload)
         except _Unwanted:
             return
 
@@ -199,30 +218,32 @@ class SessionScreen(Screen[None]):
         self.pane.show(content, goal)
         self._status.show(status_line(content.transcript.session))
 
-    def _follow(self, worker: Worker[None], following: Following, content: Content) -> None:
-        """Draw what comes; a turn that ends is read anew, with everything that is stored of it."""
+    def _follow(self, worker: Worker[None], following: Following, content: Content, ended: set[str]) -> None:
+        """Draw what comes. Turns that end are added to ``ended``, and read anew as soon as they are stored."""
         turns = {each.number: each for each in content.transcript.turns if each.live is None}
         last = content.order[-1] if content.order else None
         drawing = Drawing(
             self._of.workspace.now(), turns, full=False, thinking=False, current=last.turn if last else None,
             folder=content.folder,
         )  # fmt: skip
-        shown = list[str]()
+        settled = 0
         seq = max((each.seq for each in content.order), default=0)
         with closing(following.grown(seq, {each.turn.uid for each in turns.values()})) as grown:
             for each in grown:
                 with output.window_of(self.app.size.width):
-                    shown += drawing.lines(each)
-                    writing = answer_lines(each.writing, full=False) if each.writing else []
+                    new = _shown(drawing.lines(each))
+                    writing = _shown(answer_lines(each.writing, full=False)) if each.writing else []
                 if worker.is_cancelled:
                     return
-                self.app.call_from_thread(self._grow, [*shown, *writing])
-                if each.ended:
+                self.app.call_from_thread(self.pane.grow, content, settled, [*new, *writing])
+                settled += len(new)
+                ended.update(turn.turn.uid for turn in each.ended)
+                begun = {turn.turn.uid for turn in each.turns if turn.live is not None} - self._seen_live
+                if begun and not content.transcript.session.is_running:
+                    # Another process runs it: keys have to know.
+                    self._seen_live |= begun
                     self.app.call_from_thread(self._reload)
                     return
-
-    def _grow(self, lines: Sequence[str]) -> None:
-        self.pane.grow([ShownLine(part) for line in lines for part in line.split("\n")])
 
     # actions --------------------------------------------------------------------------------------------------------
 
@@ -434,6 +455,11 @@ def _pause(worker: Worker[None], seconds: float) -> None:
         time.sleep(min(left, PAUSE_S))
     if worker.is_cancelled:
         raise _Unwanted
+
+
+def _shown(lines: Iterable[str]) -> list[ShownLine]:
+    """Each line for itself: a drawn one may hold several."""
+    return [ShownLine(part) for line in lines for part in line.split("\n")]
 
 
 def status_line(session: ListedSession) -> str:

@@ -32,8 +32,7 @@ def follow(app: App, located: LocatedSession, before: Before, *, full: bool, thi
     """Show a session and what comes, until a signal ends it. ``before``: draws a transcript and its stored events."""
     stop_on_signals()
     try:
-        machine = Machine(user_home=app.user_home) if _may_store(app) else None
-        following = Following(app.workspace, located, machine=machine, report=output.talk)
+        following = Following(app.workspace, located, machine=storing_machine(app), report=output.talk)
         transcript = app.reader.transcript(located, output.talk)
         stored = {each.number: each for each in transcript.turns if each.live is None}
         form: Form = "full" if full else "compact" if as_json else "words"
@@ -59,11 +58,11 @@ def follow(app: App, located: LocatedSession, before: Before, *, full: bool, thi
         return
 
 
-def _may_store(app: App) -> bool:
-    """Return True if reading may add what agents have written since."""
+def storing_machine(app: App) -> Machine | None:
+    """Return where logs are, if reading may store what agents have written since."""
     from backstory.workspace.stores.up_to_date import is_on
 
-    return not app.store_path and is_on(app.workspace)
+    return Machine(user_home=app.user_home) if not app.store_path and is_on(app.workspace) else None
 
 
 def _print_what_is_followed(following: Following, located: LocatedSession) -> None:

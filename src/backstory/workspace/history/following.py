@@ -111,6 +111,11 @@ class Following:
         """True if what comes is stored, too."""
         return self._storing is not None
 
+    @property
+    def is_due(self) -> bool:
+        """True if something that came is still to be stored."""
+        return self._storing is not None and self._storing.is_due
+
     def grown(self, shown_to: int, shown_turns: Collection[str]) -> Generator[Grown]:
         """Yield new records until stopped; the stored records up to ``shown_to``, and these turns, came before.
 
