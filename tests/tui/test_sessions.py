@@ -151,6 +151,19 @@ def test_the_help_names_the_keys_of_the_place(opens: Opens) -> None:
     piloted(test)
 
 
+def test_the_help_is_read_to_its_end_on_a_small_screen(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=(60, 15)) as seen:
+            await seen.until_seen("Fix the failing")
+            await seen.press("question_mark")
+            await seen.until_seen("Open the session")
+            assert "Leave; runs go on" not in seen.shown()
+            await seen.press("end")
+            await seen.until_seen("Leave; runs go on")
+
+    piloted(test)
+
+
 def test_the_palette_does_what_keys_do(opens: Opens) -> None:
     async def test() -> None:
         async with opens(size=(80, 40)) as seen:

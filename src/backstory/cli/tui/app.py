@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, SystemCommand
@@ -21,9 +22,16 @@ from backstory.workspace.history.sessions import SessionFilter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from textual import events
     from textual.app import ComposeResult
 
     from backstory.cli.app import App as CommandApp
+
+SCROLLED = {
+    "down": "down", "j": "down", "up": "up", "k": "up", "pagedown": "page_down", "J": "page_down",
+    "pageup": "page_up", "K": "page_up", "home": "home", "end": "end",
+}  # fmt: skip
+"""The keys that scroll the help, and the method of what scrolls."""
 
 
 def run_screen(app: CommandApp, wanted: SessionFilter) -> None:
@@ -70,7 +78,7 @@ class Backstory(App[None]):
     def on_resumed(self, resumed: Resumed) -> None:
         """Give the terminal to the agent's own client, and take it back when that ends."""
         named = [f"--store={self._of.store_path}"] if self._of.store_path else []
-        with self.suspend():
+        with self.suspend(), suppress(KeyboardInterrupt, EOFError):
             ended = subprocess.run(
                 [*ourselves(), "resume", *named, resumed.uid], env=dict(self._of.environ), check=False
             )
@@ -104,16 +112,20 @@ class Backstory(App[None]):
 
 
 class Help(ModalScreen[None]):
-    """The keys of a place; any key takes it away."""
+    """The keys of a place; keys that scroll do so, and any other one takes it away."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__()
         self._lines = lines
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll():
+        with VerticalScroll(can_focus=False):
             yield Static("\n".join(output.for_screen(each, is_coloured=False) for each in self._lines), markup=False)
 
-    def on_key(self) -> None:
-        """Go back."""
-        self.dismiss()
+    def on_key(self, event: events.Key) -> None:
+        """Scroll, or go back."""
+        event.stop()
+        if event.key in SCROLLED:
+            getattr(self.query_one(VerticalScroll), f"scroll_{SCROLLED[event.key]}")(animate=False)
+        else:
+            self.dismiss()

@@ -47,8 +47,6 @@ POLL_S = 0.1
 LEFT_S = 5.0
 """A prompt that is being sent when the screen is closed is waited for so long."""
 SENDING = "sending …"
-PAUSE_S = 0.01
-"""The longest that a thread sleeps before it looks whether it is wanted still."""
 
 
 class _Unwanted(Exception):
@@ -448,12 +446,7 @@ class SessionScreen(Screen[None]):
 
 def _pause(worker: Worker[None], seconds: float) -> None:
     """Sleep, and end the thread's work where nobody wants it any more."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        if worker.is_cancelled:
-            raise _Unwanted
-        time.sleep(min(left, PAUSE_S))
-    if worker.is_cancelled:
+    if worker.cancelled_event.wait(seconds):
         raise _Unwanted
 
 
