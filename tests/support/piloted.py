@@ -7,6 +7,8 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
+from textual import events
+
 from backstory.cli.app import App as CommandApp
 from backstory.cli.picker.picking import Asked, begun
 from backstory.cli.tui.app import Backstory
@@ -53,6 +55,10 @@ class Piloted:
 
     async def type(self, text: str) -> None:
         await self._pilot.press(*("space" if letter == " " else letter for letter in text))
+
+    async def paste(self, text: str) -> None:
+        self.app.post_message(events.Paste(text))
+        await self._pilot.pause()
 
     async def click(self, column: int, line: int, times: int = 1) -> None:
         await self._pilot.click(offset=(column, line), times=times)

@@ -248,6 +248,22 @@ def test_a_run_of_another_process_is_seen_and_stopped(asked: Bench) -> None:
     piloted(test)
 
 
+def test_a_paste_is_taken_once_and_not_while_the_prompt_is_being_sent(bench: Bench, sent: list[Held]) -> None:
+    async def test() -> None:
+        async with opened(bench) as seen:
+            await new_prompt(seen, "")
+            await seen.paste("pasted ")
+            await seen.until_seen("pasted")
+            await seen.press("enter")
+            await seen.until(lambda: sent)
+            await seen.paste("late")
+            await seen.press("escape")
+
+    piloted(test)
+    assert [each.prompt for each in sent] == ["pasted "]
+    assert TypedText(bench.home, None).read() == "pasted "
+
+
 def test_nothing_in_the_field_acts_on_the_terminal(bench: Bench) -> None:
     TypedText(bench.home, None).keep("zz \x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe \ufeff\x08 end")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.message import Message
+from textual.strip import Strip
 from textual.widgets import TextArea
 
 from backstory.cli.tui.actions import PROMPT_KEYS
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from textual import events
+    from textual.geometry import Region
     from textual.timer import Timer
 
 KEPT_AFTER_S = 0.5
@@ -102,12 +104,17 @@ class PromptField(TextArea):
             line = "".join(each if each == "\t" or harmless.clean(each) == each else SIGN for each in line)
         return Text(line, end="", no_wrap=True)
 
-    async def _on_paste(self, event: events.Paste) -> None:
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return what is painted: nothing before the field has its styles, which keys may come before."""
+        if not self._component_styles:
+            return [Strip.blank(crop.width)] * crop.height
+        return super().render_lines(crop)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Take no paste while the prompt is being sent; any other one is the base's, which is called after this."""
         if self.is_being_sent:
             event.stop()
             event.prevent_default()
-        else:
-            await super()._on_paste(event)
 
     @property
     def unsent(self) -> str:
