@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from functools import partial
 
 import pytest
@@ -182,6 +183,16 @@ def test_q_leaves(opens: Opens) -> None:
         async with opens() as seen:
             await seen.until_seen("Fix the failing")
             await seen.press("q")
+            await seen.until(lambda: not seen.app.is_running)
+
+    piloted(test)
+
+
+def test_a_signal_leaves_as_a_key_does(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("Fix the failing")
+            signal.raise_signal(signal.SIGTERM)
             await seen.until(lambda: not seen.app.is_running)
 
     piloted(test)

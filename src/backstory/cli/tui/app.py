@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
@@ -60,7 +62,9 @@ class Backstory(App[None]):
         self._of, self._first = app, first
 
     def on_mount(self) -> None:
-        """Show the sessions."""
+        """Show the sessions. A signal leaves as a key does: the terminal is given back, and what is typed is kept."""
+        for each in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(each, self.exit)
         self.push_screen(self._first)
 
     def on_sessions_screen_chosen(self, chosen: SessionsScreen.Chosen) -> None:
