@@ -141,6 +141,10 @@ class ListSettings(SettingsTable, frozen=True):
     """Settings of lists of sessions."""
 
     limit = Setting("list.limit", 50, "number of sessions that `list` shows (0: all)")
+    face = Setting(
+        "list.face", "picker", "what `backstory` alone opens on a terminal: picker, or tui (the screen)",
+        ("picker", "tui"),
+    )  # fmt: skip
 
 
 class SearchSettings(SettingsTable, frozen=True):
@@ -165,7 +169,7 @@ SETTINGS: tuple[Setting[Any], ...] = (
     RunSettings.permission_name, RunSettings.context_chars, RunSettings.silence_s, CompactionSettings.chars,
     CompactionSettings.chars_for, CompactionSettings.agent, CompactionSettings.model, CompactionSettings.timeout_s,
     StoreSettings.is_enabled, IndexSettings.is_enabled, IndexSettings.repositories,
-    ListSettings.limit,
+    ListSettings.limit, ListSettings.face,
     SearchSettings.limit, McpSettings.scope,
 )  # fmt: skip
 AGENT_PROGRAM = Setting(

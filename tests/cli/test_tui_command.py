@@ -51,6 +51,15 @@ def test_it_is_a_screen_that_leaves_the_terminal_as_it_was(birds: Shell) -> None
     assert ACTING.findall(POINTER.sub("", shown)) == []
 
 
+def test_backstory_alone_opens_it_where_a_setting_says_so(birds: Shell) -> None:
+    assert birds("config", "set", "list.face", "tui").code == 0
+    with Terminal([*COMMAND], birds.home, birds.environ, width=80, rows=24) as terminal:
+        terminal.until("? keys")
+        terminal.type("q")
+        terminal.end()
+        assert terminal.process.returncode == 0
+
+
 def test_without_a_terminal_it_says_what_shows_the_same(birds: Shell) -> None:
     done = birds("tui")
     assert (done.code, done.err) == (

@@ -101,9 +101,17 @@ NEXT_STEPS = ("all: backstory list", "find: backstory search WORDS", "help: back
 
 
 def open_overview(app: App) -> int:
-    """Open the picker for a person at a terminal, else print the newest sessions; returns the exit code."""
+    """Open the picker, or the screen, on a terminal, else print the newest sessions; returns the exit code.
+
+    Raises ScreenNotInstalled, NoScreen where the setting asks for the screen.
+    """
     if not (sys.stdout.isatty() and output.can_paint()):
         print_overview(app)
+        return 0
+    if app.config.settings.list.face == "tui":
+        from backstory.cli.commands.tui_command import open_screen  # few people want it
+
+        open_screen(app)
         return 0
     from backstory.cli.picker.picking import pick
 

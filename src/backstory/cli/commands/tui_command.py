@@ -29,6 +29,11 @@ def command(app: App, everywhere: bool) -> None:
     Every key is listed by ?, and everything that keys do by Ctrl-P. Leaving the screen ends no run. It needs a
     terminal of 60 columns and 15 lines; without one, `list -i` and `show` do the same in plain text.
     """
+    open_screen(app, everywhere=everywhere)
+
+
+def open_screen(app: App, *, everywhere: bool = False) -> None:
+    """Show the screen until a person leaves it. Raises NoScreen, ScreenNotInstalled."""
     if not output.can_paint():
         raise NoScreen
     if importlib.util.find_spec("textual") is None:
