@@ -129,6 +129,55 @@ def test_the_place_stays_when_the_window_changes(opens: Opens) -> None:
     piloted(test)
 
 
+def test_a_search_in_a_session_goes_to_its_hits_and_opens_the_call_of_a_result(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=LARGE) as seen:
+            opened = await counting(seen)
+            await seen.press("home", "slash")
+            await seen.type("test_two_people")
+            await seen.press("enter")
+            await seen.opened("hit 1 of 1", "FAILED test_two_people")
+            assert opened.pane.current == (4, 0)
+
+    piloted(test)
+
+
+def test_keys_go_from_hit_to_hit_and_behind_the_last_is_the_first(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            opened = await counting(seen)
+            await seen.press("home", "slash")
+            await seen.type("limits")
+            await seen.press("enter")
+            await seen.opened("hit 1 of ")
+            first = opened.pane.current
+            await seen.press("N")
+            await seen.until(lambda: opened.pane.current != first)
+            await seen.press("n")
+            await seen.opened("hit 1 of ")
+            assert opened.pane.current == first
+
+    piloted(test)
+
+
+def test_a_search_without_a_hit_says_so_and_its_field_can_be_left(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await counting(seen)
+            await seen.press("slash")
+            await seen.type("pelican")
+            await seen.press("enter")
+            await seen.until_seen("Nothing found for 'pelican'.")
+            await seen.press("slash")
+            await seen.until_seen("Esc leaves the field")
+            await seen.press("escape")
+            await seen.until_seen("s sessions")
+            await seen.press("s")
+            await seen.until_seen("8 sessions")
+
+    piloted(test)
+
+
 def test_an_entry_is_copied_whole(opens: Opens) -> None:
     async def test() -> None:
         async with opens() as seen:

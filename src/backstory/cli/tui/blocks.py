@@ -65,6 +65,8 @@ class ShownLine(NamedTuple):
 
     text: str
     key: Key | None = None
+    result: int | None = None
+    """The record of the result that is drawn with a call."""
 
 
 class Content(Struct, frozen=True, kw_only=True):
@@ -170,7 +172,9 @@ def _lines(reader: Reader, content: Content, number: int, view: SessionView) -> 
             view.thinking or not isinstance(entry.event, model.Thinking)
         ):
             key = (at.seq, at.part)
-            yield from (ShownLine(line, key) for line in _apart(_drawn(reader, content, view, entry, answered, answer)))
+            result = None if answer is None else answer.seq
+            drawn_lines = _apart(_drawn(reader, content, view, entry, answered, answer))
+            yield from (ShownLine(line, key, result) for line in drawn_lines)
     if block.end == len(content.order) and last is not None and last in turns:
         yield from map(ShownLine, _apart(end_line(turns[last])))
 

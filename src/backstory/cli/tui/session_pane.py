@@ -101,7 +101,7 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         self._heights = [len(head)]
         self._heights += (blocks.likely_height(content, each, self._view) for each in content.blocks)
         self._heights.append(len(self._tail))
-        self._keeping_place(lambda: None)
+        self._keeping_place(_nothing)
 
     @property
     def _columns(self) -> int:
@@ -117,12 +117,23 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         self._tops = [0, *accumulate(self._heights)]
         self.virtual_size = Size(self._columns, self._tops[-1])
         if self._goal is not None and (at := self._line_of(self._goal)) is not None:
-            self._goal = None
+            goal, self._goal = self._goal, None
             self._scroll(at - self.size.height // 3)
+            self._arrive(goal, at)
         elif self._goal is None:
             end = self._tops[-1] - self.size.height
             self._scroll(end if self._sticks else self._tops[min(section, len(self._heights) - 1)] + offset)
         self.refresh()
+
+    def _arrive(self, goal: Key, line: int) -> None:
+        """Choose the entry at a line; a call opens to the result that was meant."""
+        section, offset = self._place(line)
+        found = (self._lines_of(section) or [])[offset : offset + 1]
+        if not found or found[0].key is None:
+            return
+        self.current = found[0].key
+        if found[0].result == goal[0] and self._view.forms.get(self.current, FOLDED) == FOLDED:
+            self.toggle()
 
     def _scroll(self, line: int) -> None:
         self.scroll_to(
@@ -232,7 +243,7 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
     def go(self, key: Key) -> None:
         """Go to an entry."""
         self.current, self._goal, self._sticks = key, key, False
-        self._keeping_place(lambda: None)
+        self._keeping_place(_nothing)
         self._want()
 
     def action_scroll(self, way: str, lines: int) -> None:
@@ -279,16 +290,16 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         return None
 
     def _line_of(self, key: Key) -> int | None:
-        """The first line of an entry, if it is drawn; of one that is not shown the next one's."""
-        for section in sorted(self._drawn):
-            lines = self._drawn[section]
-            keys = [line.key for line in lines if line.key is not None]
-            if keys and keys[0] <= key <= keys[-1]:
-                found = next((n for n, line in enumerate(lines) if line.key is not None and line.key >= key), None)
-                return None if found is None else self._tops[section] + found
+        """The first line of an entry, or of the call that it is the result of, if it is drawn; else the next one's."""
         block = None if self._content is None else self._content.block_of(key)
-        # An entry at the end of its block may have no line of its own.
-        return self._tops[block + 1] if block is not None and block + 1 in self._drawn else None
+        lines = None if block is None else self._drawn.get(block + 1)
+        if block is None or lines is None:
+            return None
+        for n, line in enumerate(lines):
+            if line.key == key or line.result == key[0]:
+                return self._tops[block + 1] + n
+        later = (n for n, line in enumerate(lines) if line.key is not None and line.key >= key)
+        return self._tops[block + 1] + next(later, len(lines) - 1)
 
     def action_prompt(self, by: int) -> None:
         """Go to the next prompt, or to the one before."""
@@ -339,3 +350,7 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         seq, part = self.current
         record = self._reader.record(self._content.located, seq)
         return next((blocks.plain_text(each.event) for each in record if each.outline.part == part), "")
+
+
+def _nothing() -> None:
+    """Change no height."""

@@ -29,12 +29,15 @@ from backstory.derive.naming import NO_PROMPT
 from backstory.errors import BackstoryError
 from backstory.model import Permissions
 from backstory.workspace.history.following import Following
+from backstory.workspace.history.searching import SearchQuery, nothing_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from textual import events
     from textual.app import ComposeResult
     from textual.strip import Strip
+    from textual.widgets import Input
     from textual.worker import Worker
 
     from backstory.cli.app import App as CommandApp
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     from backstory.workspace.history.sessions import ListedSession
 
 TITLE_COLUMNS = 40
+HITS_MOST = 1_000
+"""The most hits in a session that keys go to."""
 POLL_S = 0.1
 LEFT_S = 5.0
 """A prompt that is being sent when the screen is closed is waited for so long."""
@@ -134,6 +139,9 @@ class SessionScreen(Screen[None]):
         super().__init__()
         self._of, self._uid, self._goal = app, uid, goal
         self._field: PromptField | None = None
+        self._words: Input | None = None
+        self._hits: list[Key] = []
+        self._at_hit: Key | None = None
         self._choice = RunChoice()
         self._unsent = self._kept(uid)
         self._is_sending = False
@@ -282,11 +290,78 @@ class SessionScreen(Screen[None]):
         if self._uid is not None:
             self.post_message(Resumed(self._uid))
 
+    # searching ------------------------------------------------------------------------------------------------------
+
+    def action_find(self) -> None:
+        """Open a field for the words to look for."""
+        from textual.widgets import Input  # most sessions are only read
+
+        if self._words is None:
+            self._words = Input(placeholder='words; "a phrase"; log* for a beginning', compact=True)
+            self._words.cursor_blink = False
+            self.mount(self._words, before=self._status)
+            self._words.focus()
+            self._say("Enter searches · Esc leaves the field")
+
+    def on_input_submitted(self, submitted: Input.Submitted) -> None:
+        """Search the session."""
+        words = submitted.value.strip()
+        self._leave_words()
+        if words and self._uid is not None:
+            self._say("searching …")
+            self.run_worker(partial(self._search, self._uid, words), thread=True, group="search", exclusive=True)
+
+    def _leave_words(self) -> None:
+        if self._words is not None:
+            self._words.remove()
+            self._words = None
+            self.pane.focus()
+            self._say("")
+
+    def on_key(self, event: events.Key) -> None:
+        """Leave the field for words."""
+        if event.key == "escape" and self._words is not None:
+            event.stop()
+            self._leave_words()
+
+    def _search(self, uid: str, words: str) -> None:
+        worker, query = get_current_worker(), SearchQuery(text=words, session=uid, all_hits=True, limit=HITS_MOST)
+        try:
+            found = self._of.reader.search(query).findings
+        except BackstoryError as refused:
+            self.app.call_from_thread(self._say, output.one_liner(str(refused)))
+            return
+        if not worker.is_cancelled:
+            hits = sorted({(each.stored.seq, each.stored.part) for each in found.excerpts})
+            self.app.call_from_thread(self._take_hits, words, hits)
+
+    def _take_hits(self, words: str, hits: list[Key]) -> None:
+        self._hits, self._at_hit = hits, None
+        if not hits:
+            self._say(nothing_found(words))
+        else:
+            self.action_hit(1)
+
+    def action_hit(self, by: int) -> None:
+        """Go to the next hit behind the current entry, or to the one before; behind the last is the first."""
+        if not self._hits:
+            self._say("Nothing was searched for: / searches.")
+            return
+        if self._at_hit not in self._hits:
+            here = self.pane.current or (0, 0)
+            behind = next((each for each in self._hits if each >= here), self._hits[0])
+            at = self._hits.index(behind) - (by < 0)
+        else:
+            at = self._hits.index(self._at_hit) + by
+        self._at_hit = self._hits[at % len(self._hits)]
+        self.pane.go(self._at_hit)
+        self._say(f"hit {at % len(self._hits) + 1} of {len(self._hits)} · n next · N before")
+
     # prompts --------------------------------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a prompt is written, keys have no other meaning."""
-        return self._field is None or action not in actions.names(SESSION)
+        """While something is written, keys have no other meaning."""
+        return (self._field is None and self._words is None) or action not in actions.names(SESSION)
 
     @property
     def is_busy(self) -> bool:
