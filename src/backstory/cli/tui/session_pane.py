@@ -93,7 +93,8 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         content = self._content
         if content is None or not self.size.width:
             return
-        self._view = replace(self._view, columns=self._columns, now=self._now())
+        # A column is left between the text and the bar.
+        self._view = replace(self._view, columns=self._columns - 1, now=self._now())
         head = blocks.top_lines(content, self._home, self._view)
         self._drawn.clear()
         self._stale.clear()
