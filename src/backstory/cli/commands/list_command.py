@@ -109,7 +109,7 @@ def open_overview(app: App) -> int:
         print_overview(app)
         return 0
     if app.config.settings.list.face == "tui":
-        from backstory.cli.commands.tui_command import open_screen  # few people want it
+        from backstory.cli.tui.opening import open_screen  # few people want it
 
         open_screen(app)
         return 0

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import TYPE_CHECKING
 
 import click
 
-from backstory.cli import output
 from backstory.cli.options import store_option
-from backstory.errors import NoScreen, ScreenNotInstalled
-from backstory.workspace.history.sessions import SessionFilter
+from backstory.cli.tui.opening import open_screen
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-
-COLUMNS_LEAST, LINES_LEAST = 60, 15
-"""The smallest terminal that the screen is drawn on."""
 
 
 @click.command("tui")
@@ -30,23 +24,3 @@ def command(app: App, everywhere: bool) -> None:
     terminal of 60 columns and 15 lines; without one, `list -i` and `show` do the same in plain text.
     """
     open_screen(app, everywhere=everywhere)
-
-
-def open_screen(app: App, *, everywhere: bool = False) -> None:
-    """Show the screen until a person leaves it. Raises NoScreen, ScreenNotInstalled."""
-    if not output.can_paint():
-        raise NoScreen
-    if importlib.util.find_spec("textual") is None:
-        raise ScreenNotInstalled
-    columns, lines = output.screen_size()
-    if columns < COLUMNS_LEAST or lines < LINES_LEAST:
-        raise NoScreen(f"{columns} columns and {lines} lines, not {COLUMNS_LEAST} and {LINES_LEAST}")
-    app.check_store()
-    if not app.reader.count(SessionFilter(everywhere=True)):
-        from backstory.cli.picker.picking import has_imported
-
-        if not has_imported(app):
-            return
-    from backstory.cli.tui.app import run_screen
-
-    run_screen(app, SessionFilter(everywhere=everywhere))
