@@ -33,19 +33,19 @@ SLACK = 1.03
 ROOMS = {
     "agents": Budget(13_400, 82, "a package an agent, and the contract that they share"),
     "ask": Budget(
-        4_600, 19, "a module a question; what a filter chooses, and what lists are sorted by, worked out beforehand"
+        4_630, 19, "a module a question; what a filter chooses, and what lists are sorted by, worked out beforehand"
     ),
     "chronicle": Budget(
         4_570, 33, "reports: what is found, and the one value that every face draws, in parts where it is long"
     ),
     "cli": Budget(
-        15_000,
-        100,
+        15_200,
+        101,
         "a module a command, with two examples in its help; the picker; the screen, with Markdown of its own",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        7_220,
+        7_300,
         30,
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds; values held packed",
     ),
@@ -62,12 +62,12 @@ ROOMS = {
     "runs": Budget(3_250, 13, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(770, 3, "hits with their excerpts, and the words that near ones have"),
     "store": Budget(
-        13_040,
+        13_070,
         50,
         "the file, a reader a thread, its tables, chunks made of another log's, stores of before in memory, one filter",
     ),
     "workspace": Budget(
-        11_820,
+        11_880,
         60,
         "what faces ask, the fields of every question, pages with cursors; folders that are gone; leaving",
     ),

@@ -104,7 +104,7 @@ class TypedText:
 
 
 class Unsent:
-    """What is typed for a session, kept by threads of their own, which the end of a screen does not stop.
+    """Text that is typed for a session, kept by threads of their own, which the end of a screen does not stop.
 
     ``refused`` receives a sentence if a text cannot be kept.
     """
