@@ -225,7 +225,8 @@ def test_a_run_is_stopped_by_a_key_and_its_output_is_kept(asked: Bench) -> None:
             await seen.opened("the first answer")
             await seen.press("p")
             await write(seen, "work long")
-            await seen.until_seen("as far as this", "running")
+            # Until the field is gone, its keys count.
+            await seen.until_seen("as far as this", "running", "s sessions")
             await seen.press("x")
             await seen.until_seen("Stopped; its output is kept.", "cancelled")
 
