@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from textual import events
 
 from backstory.cli.tui.session_screen import SessionScreen
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lines
@@ -174,6 +175,19 @@ def test_a_search_without_a_hit_says_so_and_its_field_can_be_left(opens: Opens) 
             await seen.until_seen("s sessions")
             await seen.press("s")
             await seen.until_seen("8 sessions")
+
+    piloted(test)
+
+
+def test_words_that_are_pasted_act_on_nothing(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await counting(seen)
+            await seen.press("slash")
+            await seen.until_seen("Esc leaves the field")
+            seen.app.screen.focused.post_message(events.Paste(HOSTILE))  # type: ignore[union-attr]
+            await seen.until_seen("heron \\x1b]0;owned\\x07")
+            assert seen.acting() == ""
 
     piloted(test)
 

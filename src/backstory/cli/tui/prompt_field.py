@@ -1,4 +1,4 @@
-"""The field that a prompt is written in: several lines, Enter sends, and what is typed is never lost."""
+"""The fields of a session: for a prompt, which Enter sends and which is never lost, and for words to look for."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.message import Message
 from textual.strip import Strip
-from textual.widgets import TextArea
+from textual.widgets import Input, TextArea
 
+from backstory.cli import output
 from backstory.cli.tui.actions import PROMPT_KEYS
 from backstory.cli.tui.sent import Way
 from backstory.derive import harmless
@@ -24,6 +25,18 @@ KEPT_AFTER_S = 0.5
 """Typed text is kept after so long without a key."""
 
 SIGN = "\N{REPLACEMENT CHARACTER}"
+
+
+class WordsField(Input):
+    """The field for words to look for. A letter that a terminal would obey becomes its escape."""
+
+    def __init__(self) -> None:
+        super().__init__(placeholder='words; "a phrase"; log* for a beginning', compact=True)
+        self.cursor_blink = False
+
+    def validate_value(self, value: str) -> str:
+        """Return what the field holds of a text."""
+        return output.one_liner(value)
 
 
 class PromptField(TextArea):

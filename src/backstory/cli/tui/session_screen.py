@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App as CommandApp
     from backstory.cli.tui.blocks import Content, Key
-    from backstory.cli.tui.prompt_field import PromptField
+    from backstory.cli.tui.prompt_field import PromptField, WordsField
     from backstory.workspace.history.sessions import ListedSession
 
 TITLE_COLUMNS = 40
@@ -139,7 +139,7 @@ class SessionScreen(Screen[None]):
         super().__init__()
         self._of, self._uid, self._goal = app, uid, goal
         self._field: PromptField | None = None
-        self._words: Input | None = None
+        self._words: WordsField | None = None
         self._hits: list[Key] = []
         self._at_hit: Key | None = None
         self._choice = RunChoice()
@@ -294,11 +294,10 @@ class SessionScreen(Screen[None]):
 
     def action_find(self) -> None:
         """Open a field for the words to look for."""
-        from textual.widgets import Input  # most sessions are only read
+        from backstory.cli.tui.prompt_field import WordsField  # most sessions are only read
 
         if self._words is None:
-            self._words = Input(placeholder='words; "a phrase"; log* for a beginning', compact=True)
-            self._words.cursor_blink = False
+            self._words = WordsField()
             self.mount(self._words, before=self._status)
             self._words.focus()
             self._say("Enter searches · Esc leaves the field")
