@@ -113,7 +113,7 @@ def test_tools_formats_and_permissions_are_offered(typing: Typing) -> None:
 def test_settings_are_offered_with_their_meanings(typing: Typing) -> None:
     assert typing("config", "set", "run.p") == ["run.permissions"]
     assert typing("config", "get", "agents.") == ["agents.claude", "agents.codex"]
-    assert [item.help for item in typing.items("config", "get", "list")] == [
+    assert [item.help for item in typing.items("config", "get", "list.l")] == [
         "number of sessions that `list` shows (0: all)"
     ]
 

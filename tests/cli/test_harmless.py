@@ -103,7 +103,8 @@ def test_only_style_makes_colours(capsys: pytest.CaptureFixture[str], monkeypatc
 def test_nobody_else_writes_to_the_terminal() -> None:
     """The whole package but the one writer, and what is answered before any import: `--version`, a handshake.
 
-    The screen paints: its texts become strips in one module, in which each passes ``output.pieces``.
+    The screen paints: its texts become strips in one module, in which each passes ``output.pieces``; and lines of the
+    field for prompts, which are of Textual's own kind.
     """
     source = Path(output.__file__).parent.parent
     writes = re.compile(
@@ -116,7 +117,7 @@ def test_nobody_else_writes_to_the_terminal() -> None:
         for path in source.rglob("*.py")
         if any(writes.search(line) for line in path.read_text("utf-8").splitlines() if ">>> " not in line)
     }
-    assert found == {"__main__.py", "cli/output.py", "mcp/lobby.py", "cli/tui/strips.py"}
+    assert found == {"__main__.py", "cli/output.py", "mcp/lobby.py", "cli/tui/strips.py", "cli/tui/prompt_field.py"}
 
 
 COPY = f"copy {EVIL_NAME}"

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.piloted import piloted, screen
-from tests.support.screens import PICTURES
+from tests.support.screens import ROOT
 from tests.support.session_screens import SessionMachine
 
 if TYPE_CHECKING:
     from tests.support.piloted import Piloted
 
+PICTURES = ROOT / "docs" / "tui"
 SIZE = (100, 30)
 COUNTING = "Count requests per person"
 
@@ -54,7 +55,7 @@ async def prompt(seen: Piloted) -> None:
     await seen.type("Now add a test for two people")
 
 
-PICTURED = {"tui-sessions": sessions, "tui-search": searching, "tui-session": session, "tui-prompt": prompt}
+PICTURED = {"sessions": sessions, "search": searching, "session": session, "prompt": prompt}
 
 
 def made(machine: SessionMachine) -> dict[Path, str]:
@@ -64,7 +65,7 @@ def made(machine: SessionMachine) -> dict[Path, str]:
     async def take(name: str) -> None:
         async with screen(machine.project, machine.environ, size=SIZE) as seen:
             await PICTURED[name](seen)
-            found[PICTURES / f"{name}.svg"] = seen.app.export_screenshot(title=f"backstory tui: {name[4:]}")
+            found[PICTURES / f"{name}.svg"] = seen.app.export_screenshot(title=f"backstory tui: {name}")
 
     for name in PICTURED:
         piloted(lambda name=name: take(name))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The pictures in docs/screens are what the screen looks like."""
+"""The pictures in docs/tui are what the screen looks like."""
 
 from __future__ import annotations
 
