@@ -138,7 +138,7 @@ def class_names() -> dict[str, set[str]]:
     return {each: modules for each, modules in found.items() if len(modules) > 1}
 
 
-CALLED_BY_TEXTUAL = ("action_", "on_", "render_")
+CALLED_BY_TEXTUAL = ("action_", "on_", "render_", "validate_")
 """The beginnings of methods that a key, a message or the screen calls by their names: they have no other caller."""
 
 
