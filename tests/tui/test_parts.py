@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from backstory.cli import output
 from backstory.cli.tui import actions
 from backstory.cli.tui.actions import ACTIONS, ANYWHERE, FIELD, PANE, PROMPT, SESSION, SESSIONS
 from backstory.cli.tui.app import Backstory
-from backstory.cli.tui.blocks import ENTRIES_MOST, blocks_of
+from backstory.cli.tui.blocks import ENTRIES_MOST, Content, blocks_of
 from backstory.cli.tui.markdown import COLUMNS_LEAST, markdown_lines
 from backstory.cli.tui.session_pane import SessionPane
 from backstory.cli.tui.session_screen import SessionScreen
@@ -134,3 +134,16 @@ def test_a_call_and_its_result_are_in_one_block() -> None:
     order = entries([model.AssistantText.kind, *[model.ToolCall.kind, model.ToolResult.kind] * 20] * 5)
     starts = {order[block.first].kind for block in blocks_of(order)}
     assert starts == {model.AssistantText.kind}
+
+
+def test_an_entry_that_a_rewind_left_behind_is_found_in_the_block_where_it_is_shown() -> None:
+    kept = entries([model.UserMessage.kind] * 100)
+    # Entries 11 to 20 are off the branch that goes on: they come last.
+    order = (*kept[:10], *kept[20:], *kept[10:20])
+    places = {(each.seq, each.part): n for n, each in enumerate(order)}
+    nothing: Any = None
+    content = Content(
+        located=nothing, transcript=nothing, order=order, blocks=blocks_of(order), places=places, prompts=()
+    )
+    assert [content.block_of((seq, 0)) for seq in (1, 15, 50, 100)] == [0, 3, 1, 2]
+    assert (content.block_of((15, 7)), content.block_of((101, 0))) == (content.block_of((16, 0)), None)

@@ -24,6 +24,14 @@ def opened(bench: Bench, *script: dict[str, Any]) -> AbstractAsyncContextManager
     return screen(bench.project, bench.environ([*script, GOOD]), everywhere=False, size=(90, 30))
 
 
+async def begin_to_write(seen: Piloted) -> None:
+    """Open the session of ``asked``, and the field for its next prompt."""
+    await seen.until_seen("S1", "the first prompt")
+    await seen.press("enter")
+    await seen.opened("the first answer")
+    await seen.press("p")
+
+
 async def write(seen: Piloted, text: str) -> None:
     await seen.type(text)
     await seen.press("enter")
@@ -45,10 +53,7 @@ def asked(bench: Bench) -> Bench:
 def test_a_prompt_is_answered_on_the_screen_and_stored_once(asked: Bench) -> None:
     async def test() -> None:
         async with opened(asked, {"say": "the second answer"}) as seen:
-            await seen.until_seen("S1", "the first prompt")
-            await seen.press("enter")
-            await seen.opened("the first answer")
-            await seen.press("p")
+            await begin_to_write(seen)
             await seen.until_seen("to the agent of the last turn")
             await write(seen, "again")
             await seen.until_seen("❯ again", "the second answer", "── turn 2", "2 turns")
@@ -84,10 +89,7 @@ def test_a_run_goes_on_and_is_recorded_when_the_screen_is_closed(asked: Bench) -
 
     async def test() -> None:
         async with opened(asked, {"wait_for": str(gate)}, {"say": "after the screen"}) as seen:
-            await seen.until_seen("the first prompt")
-            await seen.press("enter")
-            await seen.opened("the first answer")
-            await seen.press("p")
+            await begin_to_write(seen)
             await write(seen, "go on")
             await seen.until_seen("❯ go on")
 
@@ -220,10 +222,7 @@ def test_what_is_typed_is_kept_when_the_screen_is_left_at_once(bench: Bench) -> 
 def test_a_run_is_stopped_by_a_key_and_its_output_is_kept(asked: Bench) -> None:
     async def test() -> None:
         async with opened(asked, {"say": "as far as this"}, {"wait_for": str(asked.root / "never")}) as seen:
-            await seen.until_seen("the first prompt")
-            await seen.press("enter")
-            await seen.opened("the first answer")
-            await seen.press("p")
+            await begin_to_write(seen)
             await write(seen, "work long")
             # Until the field is gone, its keys count.
             await seen.until_seen("as far as this", "running", "s sessions")
@@ -280,10 +279,7 @@ def test_nothing_in_the_field_acts_on_the_terminal(bench: Bench) -> None:
 def test_two_lines_are_one_prompt(asked: Bench) -> None:
     async def test() -> None:
         async with opened(asked, {"say": "both"}) as seen:
-            await seen.until_seen("the first prompt")
-            await seen.press("enter")
-            await seen.opened("the first answer")
-            await seen.press("p")
+            await begin_to_write(seen)
             await seen.type("one")
             await seen.press("ctrl+j")
             await write(seen, "two")
@@ -297,10 +293,7 @@ def test_two_lines_are_one_prompt(asked: Bench) -> None:
 def test_an_earlier_prompt_comes_back_by_a_key(asked: Bench) -> None:
     async def test() -> None:
         async with opened(asked) as seen:
-            await seen.until_seen("the first prompt")
-            await seen.press("enter")
-            await seen.opened("the first answer")
-            await seen.press("p")
+            await begin_to_write(seen)
             await seen.type("new")
             await seen.press("ctrl+up")
             await seen.until_seen("▊ the first prompt")

@@ -6,7 +6,7 @@ What is not known of a turn is counted as not known, and adds nothing.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
 
@@ -241,45 +241,18 @@ def _longer(amounts: list[float] | None, more: Iterable[float]) -> list[float]:
     return amounts
 
 
-class GrowingSum(Protocol):
-    """A sum of turns, or a part of one."""
-
-    def add_session(self, number: int) -> None: ...
-    def add_turn(self, duration_ms: int | None) -> None: ...
-    def add_cost(self, cost: Cost) -> None: ...
-    def add_tokens(
-        self,
-        read: int | None,
-        wrote: int | None,
-        cache_read: int | None,
-        cache_write: int | None,
-        source: str | None = None,
-    ) -> None: ...
-    def add_marked(self, cost: Cost, duration_ms: int | None) -> None: ...
-
-
-class GrowingSums(Protocol):
-    """The sums of groups, as those who read turns add to them."""
-
-    undated: int
-    summaries: Group
-    counted: set[object]
-
-    def group(self, key: GroupKey) -> GrowingSum: ...
-
-
 class CostTally:
     """The costs alone of very many groups, which are told apart by their values; the rest of a ``Tally`` is counted."""
 
     def __init__(self) -> None:
         self.undated, self.summaries, self.counted = 0, Group(), set[object]()
-        self._paid: dict[str | None, _Paid] = {}
+        self._paid: dict[str | None, CostSum] = {}
 
-    def group(self, key: GroupKey) -> _Paid:
+    def group(self, key: GroupKey) -> CostSum:
         """The costs of a group, none where there was no such group."""
         found = self._paid.get(key.value)
         if found is None:
-            found = self._paid[key.value] = _Paid()
+            found = self._paid[key.value] = CostSum()
         return found
 
     def costs(self) -> dict[str | None, Cost]:
@@ -292,7 +265,7 @@ class CostTally:
         return found
 
 
-class _Paid:
+class CostSum:
     """The costs of the turns of a group."""
 
     __slots__ = ("_costs",)
@@ -302,17 +275,20 @@ class _Paid:
 
     @property
     def cost(self) -> Cost:
+        """The cost of all of them."""
         group = Group()
         for each in self._costs or ():
             group.add_cost(each)
         return group.cost
 
     def add_cost(self, cost: Cost) -> None:
+        """Add what a turn cost."""
         if self._costs is None:
             self._costs = []
         self._costs.append(cost)
 
     def add_marked(self, cost: Cost, duration_ms: int | None) -> None:
+        """Add what a session without turns is marked with."""
         if cost.low_usd is not None:
             self.add_cost(cost)
 
@@ -327,6 +303,12 @@ class _Paid:
         source: str | None = None,
     ) -> None:  # fmt: skip
         """Nor are tokens, of which the cost is known."""
+
+
+GrowingSum: TypeAlias = "Group | CostSum"
+"""A sum of turns, or of their costs alone, as those who read turns add to it."""
+GrowingSums: TypeAlias = "Tally | CostTally"
+"""The sums of groups, likewise."""
 
 
 def _kept(count: int | None) -> int | None:

@@ -5,6 +5,8 @@ A block begins where somebody says something, so that each call in it has its re
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -76,6 +78,8 @@ class Content(Struct, frozen=True, kw_only=True):
     transcript: Transcript
     order: tuple[OutlineEntry, ...]
     blocks: tuple[Block, ...]
+    places: dict[Key, int]
+    """The place of each entry in the order."""
     prompts: tuple[int, ...]
     """The places in the order at which prompts are."""
 
@@ -85,9 +89,13 @@ class Content(Struct, frozen=True, kw_only=True):
         return self.transcript.session.said_folder
 
     def block_of(self, key: Key) -> int | None:
-        """The block that holds an entry, or what is left of its record."""
-        at = next((n for n, each in enumerate(self.order) if (each.seq, each.part) >= key), None)
-        return None if at is None else next(n for n, each in enumerate(self.blocks) if at < each.end)
+        """The block that holds an entry; of one that is not shown the block of the next one."""
+        at = self.places.get(key)
+        if at is None:
+            # What a rewind left behind comes last, so the next one need not stand behind those before.
+            after = min((each for each in self.places if each >= key), default=None)
+            at = None if after is None else self.places[after]
+        return None if at is None else bisect_right(self.blocks, at, key=attrgetter("first")) - 1
 
 
 def content_of(reader: Reader, located: LocatedSession) -> Content:
@@ -103,7 +111,10 @@ def content_of(reader: Reader, located: LocatedSession) -> Content:
     order = tuple(each for each in outline if each.turn in main)
     order += tuple(each for each in outline if each.turn in shown and each.turn in aside) if aside else ()
     prompts = tuple(n for n, each in enumerate(order) if each.kind == model.UserMessage.kind)
-    return Content(located=located, transcript=transcript, order=order, blocks=blocks_of(order), prompts=prompts)
+    places = {(each.seq, each.part): n for n, each in enumerate(order)}
+    return Content(
+        located=located, transcript=transcript, order=order, blocks=blocks_of(order), places=places, prompts=prompts
+    )
 
 
 def blocks_of(order: Sequence[OutlineEntry]) -> tuple[Block, ...]:

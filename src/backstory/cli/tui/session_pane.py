@@ -195,9 +195,9 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         self._drawn[section] = lines
         self._stale.discard(section)
         self._drawn.move_to_end(section)
-        for each in [each for each in self._drawn if each != HEAD][: -BLOCKS_KEPT or None]:
-            if each not in self._in_view() and len(self._drawn) > BLOCKS_KEPT:
-                del self._drawn[each]
+        in_view = {HEAD, *self._in_view()}
+        for each in [each for each in self._drawn if each not in in_view][:-BLOCKS_KEPT]:
+            del self._drawn[each]
         self._keeping_place(lambda: self._set_height(section, len(lines)))
         self._want()
 
