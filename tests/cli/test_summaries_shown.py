@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory import AssistantText, Compacted, UserMessage, open_store
+from backstory.cli.tui import blocks
+from backstory.cli.tui.blocks import SessionView
 from backstory.store.tables import compactions
 from backstory.store.tables.compactions import NewCompaction
+from backstory.workspace.opening import open_workspace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +50,23 @@ def test_show_folds_a_summary_where_it_stands(bare: Shell, told: Path) -> None:
     assert "quicksilver" not in "".join(lines)
     assert any("answer 2" in line for line in lines[:at])
     assert any("prompt 3" in line for line in lines[at:])
+
+
+@pytest.mark.parametrize(("after_seq", "place"), [(4, "prompt 3"), (10, "✓")])
+def test_the_screen_folds_a_summary_where_it_is(bare: Shell, told: Path, after_seq: int, place: str) -> None:
+    undo(told)
+    with open_store(told) as store:
+        (session,) = store.sessions()
+        store.mark_completed(session, duration_ms=1, cost_usd=0.1)
+        store.decide(compactions.add, session.id, NewCompaction(after_seq=after_seq, summary=SUMMARY, agent="claude"))
+    with open_workspace(bare.cwd, bare.environ, store=str(told)) as workspace:
+        content = blocks.content_of(workspace.reader, workspace.resolve("S1"))
+        view = SessionView(columns=80, now=0)
+        lines = [each.text for each in blocks.drawn(workspace.reader, content, 0, view)]
+    (at,) = (n for n, line in enumerate(lines) if "≡" in line)
+    assert f"(@1–@{after_seq})" in lines[at]
+    assert any(place in line for line in lines[at:])
+    assert not any("answer 2" in line for line in lines[at:])
 
 
 def test_in_full_it_is_whole_and_not_one_word_of_what_it_covers_is_lost(bare: Shell, told: Path) -> None:

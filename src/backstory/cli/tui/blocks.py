@@ -186,7 +186,12 @@ def _lines(reader: Reader, content: Content, number: int, view: SessionView) -> 
             result = None if answer is None else answer.seq
             drawn_lines = _apart(_drawn(reader, content, view, entry, answered, answer))
             yield from (ShownLine(line, key, result) for line in drawn_lines)
-    if block.end == len(content.order) and last is not None and last in turns:
+    if block.end < len(content.order):
+        return
+    for summary in content.transcript.summaries:
+        if summary.after_seq >= seq:
+            yield from map(ShownLine, summary_lines(summary, full=False))
+    if last is not None and last in turns:
         yield from map(ShownLine, _apart(end_line(turns[last])))
 
 
