@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 AGENTS = (".claude", ".codex", ".copilot")
 """The folders of the agents that every indexer reads."""
@@ -24,6 +30,15 @@ WORDS = (
     *("the", "gate", "parser", "reads", "every", "token", "and", "returns", "none", "when", "a", "line", "of", "it"),
     *("file", "is", "torn", "before", "its", "end"),
 )
+
+WORKED = "PTCRACRACRAPTCRACRAA"
+"""The events of twenty: prompts, thinking, calls and results, answers."""
+WORKED_WORDS, WORKED_CHARS = 30_000, 120
+"""The words of all texts, the nth n times as rare as the first; and the length of what is no answer in Markdown."""
+MARKDOWN_CHARS = (300, 10_000)
+FIRST_S = 1_767_225_600
+LAST_HOUR = 6_000
+"""Made sessions begin on 1 January 2026, an hour apart; the last one so many hours later."""
 
 
 def real(logs: Path, home: Path) -> Path:
@@ -84,6 +99,96 @@ def _small_log(session: str, number: int, cwd: str, chance: random.Random) -> by
     text = _words(chance, max(50, SMALL_BYTES - begun))
     second["message"] = {**said, "content": [{"type": "text", "text": text}]}
     return b"".join(json.dumps(each).encode() + b"\n" for each in (first, second))
+
+
+class Working:
+    """Logs of Claude Code's sessions: of twenty events two prompts, two thoughts, ten of tools and six answers."""
+
+    def __init__(self, home: Path) -> None:
+        self._projects = home / ".claude" / "projects"
+        self._chance = random.Random(20)
+        words = [f"{_syllables(n)}" for n in range(WORKED_WORDS)]
+        drawn = self._chance.choices(words, [1 / (n + 1) for n in range(WORKED_WORDS)], k=400_000)
+        self._drawn = " ".join(drawn)
+
+    def sessions(self, count: int, events: int) -> None:
+        """Write so many sessions with so many events each, whose texts are short."""
+        for number in range(count):
+            self._write(number, events, 60, self._text)
+
+    def long(self, events: int) -> str:
+        """Write one session whose answers are long, the newest of all; returns its id."""
+        return self._write(LAST_HOUR, events, 1, self._markdown)
+
+    def _write(self, number: int, events: int, pace_s: int, answer: Callable[[], str]) -> str:
+        session, cwd = self._id(), f"/home/dev/p{number % FOLDERS_OF_SMALL}"
+        folder = self._projects / cwd.replace("/", "-")
+        folder.mkdir(parents=True, exist_ok=True)
+        common = {"isSidechain": False, "userType": "external", "cwd": cwd, "sessionId": session, "version": "2.1.330",
+                  "gitBranch": "main"}  # fmt: skip
+        parent, call = None, ""
+        with (folder / f"{session}.jsonl").open("w", encoding="utf-8") as log:
+            for n in range(events):
+                kind, uid = WORKED[n % len(WORKED)], self._id()
+                call = uid if kind == "C" else call
+                at = FIRST_S + number * 3_600 + n * pace_s
+                stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(at))
+                head = {"parentUuid": parent, **common, "uuid": uid, "timestamp": stamp}
+                log.write(json.dumps(head | self._said(kind, uid, call, answer)) + "\n")
+                parent = uid
+        return session
+
+    def _said(self, kind: str, uid: str, call: str, answer: Callable[[], str]) -> dict[str, object]:
+        text = answer() if kind == "A" else self._text()
+        if kind in "PR":
+            result = {"type": "tool_result", "tool_use_id": f"toolu_{call}", "content": text}
+            return {"type": "user", "message": {"role": "user", "content": text if kind == "P" else [result]}}
+        part: dict[str, object] = {"type": "text", "text": text}
+        if kind == "T":
+            part = {"type": "thinking", "thinking": text}
+        elif kind == "C":
+            path = f"/home/dev/src/{text.split()[0]}.py"
+            part = {"type": "tool_use", "id": f"toolu_{uid}", "name": "Bash", "input": {"command": text}}
+            if self._chance.random() < 0.3:
+                part |= {"name": "Read", "input": {"file_path": path}}
+        message: dict[str, object] = {
+            "id": f"msg_{uid}",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-sonnet-4-5-20250929",
+            "stop_reason": "end_turn" if kind == "A" else "tool_use",
+            "usage": {"input_tokens": 12, "cache_read_input_tokens": 15_000, "output_tokens": 80},
+            "content": [part],
+        }
+        return {"type": "assistant", "message": message}
+
+    def _id(self) -> str:
+        return str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
+
+    def _text(self, chars: int = WORKED_CHARS) -> str:
+        at = self._chance.randrange(len(self._drawn) - chars)
+        return self._drawn[at : at + chars].strip()
+
+    def _markdown(self) -> str:
+        """An answer with a heading, a list, and code, most of them short."""
+        least, most = MARKDOWN_CHARS
+        room = int(least * math.exp(self._chance.random() * math.log(most / least)))
+        parts = [f"## {self._text(30)}", f"{self._text(90)} **{self._text(20)}** `{self._text(12)}`."]
+        while sum(map(len, parts)) < room:
+            parts.append("\n".join(f"- {self._text(70)}" for _ in range(3)))
+            parts.append(f"```python\n{self._text(50)}\n{self._text(40)}\n```")
+            parts.append(self._text(min(400, room)))
+        return "\n\n".join(parts)[:most]
+
+
+def _syllables(number: int) -> str:
+    """A word for a number, which no other number has."""
+    word = ""
+    number += 100
+    while number:
+        number, rest = divmod(number, 100)
+        word += "bdfghjklmnprstvwyzcx"[rest // 5] + "aeiou"[rest % 5]
+    return word
 
 
 def copilot(home: Path, turns: int, in_session: int = TURNS_IN_SESSION) -> int:
