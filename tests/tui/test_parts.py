@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from backstory import model
 from backstory.cli import output
 from backstory.cli.tui import actions
-from backstory.cli.tui.actions import ACTIONS, ANYWHERE, FIELD, PANE, PROMPT, SESSION, SESSIONS
+from backstory.cli.tui.actions import ACTIONS, ANYWHERE, FIELD, LINE, PANE, PROMPT, QUESTION, SESSION, SESSIONS
 from backstory.cli.tui.app import Backstory
+from backstory.cli.tui.asking import LineQuestion, YesOrNo
 from backstory.cli.tui.blocks import ENTRIES_MOST, Content, blocks_of
 from backstory.cli.tui.markdown import COLUMNS_LEAST, markdown_lines
 from backstory.cli.tui.session_pane import SessionPane
@@ -26,7 +27,10 @@ from tests import set_keys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCREENS = {SESSIONS: SessionsScreen, SESSION: SessionScreen, PANE: SessionPane, ANYWHERE: Backstory}
+SCREENS = {
+    SESSIONS: SessionsScreen, SESSION: SessionScreen, PANE: SessionPane, ANYWHERE: Backstory, QUESTION: YesOrNo,
+    LINE: LineQuestion,
+}  # fmt: skip
 
 
 def drawn(text: str, columns: int = 40) -> list[str]:
@@ -45,13 +49,13 @@ def test_every_action_is_done_by_its_screen() -> None:
     assert lacking == []
 
 
-@pytest.mark.parametrize("place", [SESSIONS, FIELD, SESSION, PROMPT])
+@pytest.mark.parametrize("place", [SESSIONS, FIELD, SESSION, PROMPT, QUESTION, LINE])
 def test_no_key_means_two_things(place: str) -> None:
     keys = Counter(key for each in actions.of_place(place) for key in each.keys.split(","))
     assert [key for key, count in keys.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("place", [SESSIONS, FIELD, SESSION, PROMPT])
+@pytest.mark.parametrize("place", [SESSIONS, FIELD, SESSION, PROMPT, QUESTION, LINE])
 def test_the_foot_fits_the_narrowest_screen(place: str) -> None:
     assert 0 < output.columns_shown(actions.foot(place, 60)) <= 60
 

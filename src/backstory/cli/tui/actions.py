@@ -9,10 +9,11 @@ from textual.binding import Binding
 from backstory.cli import output
 
 ANYWHERE, SESSIONS, FIELD, SESSION, PANE, PROMPT = "anywhere", "sessions", "field", "session", "pane", "prompt"
+QUESTION, LINE = "question", "line"
 """The places of keys; those of ANYWHERE count in each of them but in fields, which take letters.
 
 PANE: the entries of a session, whose keys are of SESSION too."""
-TAKE_LETTERS = (FIELD, PROMPT)
+TAKE_LETTERS = (FIELD, PROMPT, QUESTION, LINE)
 
 
 class KeyAction(NamedTuple):
@@ -76,6 +77,12 @@ ACTIONS = (
     KeyAction(PROMPT, "earlier", "ctrl+up", "Ctrl+↑", "The prompt before"),
     KeyAction(PROMPT, "later", "ctrl+down", "Ctrl+↓", "The next prompt"),
     KeyAction(PROMPT, "leave", "escape", "Esc", "Back to the entries; the text stays", "leave it"),
+    KeyAction(QUESTION, "yes", "y", "y", "Yes", "yes"),
+    KeyAction(QUESTION, "no", "n,escape", "n Esc", "No: nothing is done", "no"),
+    KeyAction(QUESTION, "take", "enter", "Enter", "Take the answer that is marked, at first the no"),
+    KeyAction(QUESTION, "other", "left,right,tab", "← → Tab", "Mark the other answer"),
+    KeyAction(LINE, "take", "enter", "Enter", "Take the line", "take it"),
+    KeyAction(LINE, "leave_line", "escape", "Esc", "Leave the field; nothing is done", "leave it"),
     KeyAction(ANYWHERE, "help", "question_mark,f1", "?", "These keys", "keys"),
     KeyAction(ANYWHERE, "leave", "q,ctrl+q", "q", "Leave; runs go on", "leave"),
 )

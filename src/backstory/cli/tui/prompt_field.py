@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.message import Message
 from textual.strip import Strip
-from textual.widgets import Input, TextArea
+from textual.widgets import TextArea
 
-from backstory.cli import output
 from backstory.cli.tui.actions import PROMPT_KEYS
+from backstory.cli.tui.asking import HarmlessInput
 from backstory.cli.tui.sent import Way
 from backstory.derive import harmless
 
@@ -27,16 +27,11 @@ KEPT_AFTER_S = 0.5
 SIGN = "\N{REPLACEMENT CHARACTER}"
 
 
-class WordsField(Input):
-    """The field for words to look for. A letter that a terminal would obey becomes its escape."""
+class WordsField(HarmlessInput):
+    """The field for words to look for."""
 
     def __init__(self) -> None:
-        super().__init__(placeholder='words; "a phrase"; log* for a beginning', compact=True)
-        self.cursor_blink = False
-
-    def validate_value(self, value: str) -> str:
-        """Return what the field holds of a text."""
-        return output.one_liner(value)
+        super().__init__(placeholder='words; "a phrase"; log* for a beginning')
 
 
 class PromptField(TextArea):
