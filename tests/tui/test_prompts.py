@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.cli.tui import session_screen
+from backstory.cli.tui import prompt_box
 from backstory.cli.tui.sent import TypedText, Way, words_for
 from tests.support.piloted import Piloted, piloted, screen
 from tests.support.running import GOOD, until
@@ -157,7 +157,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Held]:
         found.append(Held(prompt))
         return found[-1]
 
-    monkeypatch.setattr(session_screen, "SentPrompt", send)
+    monkeypatch.setattr(prompt_box, "SentPrompt", send)
     return found
 
 

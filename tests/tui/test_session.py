@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual import events
 
+from backstory.cli.tui.session_feed import SessionFeed
 from backstory.cli.tui.session_screen import SessionScreen
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lines
 from tests.support.piloted import Opens, Piloted, piloted, screen
@@ -246,13 +247,13 @@ def test_what_an_agent_writes_appears_as_it_is_written(tmp_path: Path) -> None:
 def test_a_turn_that_ends_in_its_log_is_read_anew_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = SessionMachine(tmp_path)
     log = machine.home / CLAUDE_FOLDER / f"{SESSION}.jsonl"
-    read, times = SessionScreen._read, list[str]()
+    read, times = SessionFeed.run, list[str]()
 
-    def counted(self: SessionScreen, uid: str, goal: tuple[int, int] | None) -> None:
+    def counted(self: SessionFeed, uid: str, goal: tuple[int, int] | None) -> None:
         times.append(uid)
         read(self, uid, goal)
 
-    monkeypatch.setattr(SessionScreen, "_read", counted)
+    monkeypatch.setattr(SessionFeed, "run", counted)
 
     async def test() -> None:
         async with screen(machine.project, machine.environ) as seen:

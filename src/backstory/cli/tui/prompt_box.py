@@ -1,0 +1,240 @@
+"""The prompt of a session's screen: its field, the agent that it is for, its way to that agent, and what is kept."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+from textual.containers import Vertical
+from textual.message import Message
+from textual.worker import get_current_worker
+
+from backstory import agents
+from backstory.cli import output
+from backstory.cli.tui.sent import SentPrompt, TypedText, Unsent, session_run_by, words_for
+from backstory.errors import BackstoryError
+from backstory.model import Permissions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from backstory.cli.app import App as CommandApp
+    from backstory.cli.tui.prompt_field import PromptField
+
+POLL_S = 0.1
+LEFT_S = 5.0
+"""A prompt that is being sent when the screen is closed is waited for so long."""
+SENDING = "sending …"
+
+
+class RunChoice(Struct, frozen=True, kw_only=True):
+    """The agent that a prompt is for, and what that may do unasked; None: as the settings say."""
+
+    agent: str | None = None
+    permissions: str | None = None
+
+    def turned(self, what: str) -> RunChoice:
+        """The same with the next agent that can run, or the next permission."""
+        if what == "agent":
+            able = [name for name in agents.names() if _can_run(name)]
+            return replace(self, agent=_next(able, self.agent))
+        return replace(self, permissions=_next([each.value for each in Permissions], self.permissions))
+
+    def title(self, *, is_new: bool) -> str:
+        """The choice in a line."""
+        agent = self.agent or ("the agent of the settings" if is_new else "the agent of the last turn")
+        return f"to {agent} · may do unasked: {self.permissions or 'as in the settings'}"
+
+
+def _next(known: Sequence[str], now: str | None) -> str | None:
+    """The next of several values; behind the last one none."""
+    at = known.index(now) + 1 if now in known else 0
+    return known[at] if at < len(known) else None
+
+
+def _can_run(name: str) -> bool:
+    try:
+        return agents.load(name).run is not None
+    except BackstoryError:
+        return False
+
+
+class PromptBox(Vertical):
+    """Writes and sends the prompts of a session, or of a new one. ``is_busy`` says if an agent works on it."""
+
+    DEFAULT_CSS = "PromptBox { height: auto; }"
+
+    class Opened(Message):
+        """The field is open, or closed again: its keys count, or the entries' do."""
+
+    class Left(Message):
+        """The person left the field; its text is kept."""
+
+    class Said(Message):
+        """A sentence for the person."""
+
+        def __init__(self, note: str) -> None:
+            super().__init__()
+            self.note = note
+
+    class Sent(Message):
+        """A prompt was sent. ``uid``: its session; None for a new one that was over before it was seen."""
+
+        def __init__(self, uid: str | None, note: str) -> None:
+            super().__init__()
+            self.uid, self.note = uid, note
+
+    class _Drafted(Message):
+        """A text that was typed before."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self, app: CommandApp, uid: str | None, is_busy: Callable[[], bool]) -> None:
+        super().__init__()
+        self._of, self._uid, self._is_busy = app, uid, is_busy
+        self._field: PromptField | None = None
+        self._choice = RunChoice()
+        self._unsent = self._kept(uid)
+        self.is_sending = False
+        """True from Enter until the prompt runs, is queued, or is refused."""
+
+    @property
+    def is_open(self) -> bool:
+        """True while a prompt is written."""
+        return self._field is not None
+
+    def on_mount(self) -> None:
+        """Read what was typed for the session."""
+        self._unsent.load(lambda text: self._post(self._Drafted(text)))
+
+    def on_unmount(self) -> None:
+        """Keep what is typed."""
+        if self._field is not None:
+            self._keep(self._field.unsent)
+
+    def open(self, earlier: Sequence[str]) -> None:
+        """Open the field, with what was typed before. ``earlier``: the prompts that keys go back to."""
+        if self._field is not None:
+            return
+        if self.is_sending:
+            self.post_message(self.Said(SENDING))
+            return
+        from backstory.cli.tui.prompt_field import PromptField  # most sessions are only read
+
+        self._field = PromptField(self._unsent.text, earlier)
+        self.mount(self._field)
+        self._field.focus()
+        self._title()
+        self.post_message(self.Opened())
+
+    def on_prompt_field_left(self) -> None:
+        """Close the field; its text is kept."""
+        if self._field is not None:
+            self._keep(self._field.unsent)
+        self._close()
+        self.post_message(self.Left())
+
+    def _close(self) -> None:
+        if self._field is not None:
+            self._field.remove()
+            self._field = None
+            self.post_message(self.Opened())
+
+    # what is typed and not sent -------------------------------------------------------------------------------------
+
+    def _kept(self, uid: str | None) -> Unsent:
+        return Unsent(TypedText(self._of.home, uid), lambda why: self._post(self.Said(why)))
+
+    def _post(self, message: Message) -> None:
+        """Post a message from a thread that may outlive the screen."""
+        with suppress(RuntimeError):
+            self.post_message(message)
+
+    def on_prompt_box__drafted(self, drafted: _Drafted) -> None:
+        """Take what was typed before, in front of what was typed since."""
+        if self._field is None:
+            self._unsent.text = self._unsent.text or drafted.text
+        elif drafted.text:
+            self._field.put_before(drafted.text)
+
+    def on_prompt_field_typed(self, typed: PromptField.Typed) -> None:
+        """Keep what is typed."""
+        if self._field is not None:
+            self._keep(typed.text)
+
+    def _keep(self, text: str) -> None:
+        # A prompt that is being sent is kept until it runs, and then no more.
+        if not self.is_sending:
+            self._unsent.keep(text)
+
+    # sending --------------------------------------------------------------------------------------------------------
+
+    def on_prompt_field_turned(self, turned: PromptField.Turned) -> None:
+        """Take the next agent, or the next permission."""
+        self._choice = self._choice.turned(turned.what)
+        self._title()
+
+    def _title(self) -> None:
+        if self._field is not None:
+            self._field.border_title = self._choice.title(is_new=self._uid is None)
+
+    def on_prompt_field_submitted(self, submitted: PromptField.Submitted) -> None:
+        """Send the prompt in a process of its own."""
+        if self.is_sending:
+            return
+        words = words_for(
+            self._uid, submitted.way, agent=self._choice.agent, permissions=self._choice.permissions,
+            is_running=self._is_busy(),
+        )  # fmt: skip
+        self._keep(submitted.text)
+        self.is_sending = True
+        self.post_message(self.Said(SENDING))
+        self.run_worker(partial(self._send, words, submitted.text), thread=True, group="send")
+
+    def _send(self, words: list[str], text: str) -> None:
+        """Send a prompt, and wait in this thread until it runs, is queued, or was refused.
+
+        The wait goes on for a while when the screen is closed: a prompt that was sent must not be found as unsent.
+        """
+        worker, left_s = get_current_worker(), LEFT_S
+        uid, said = self._uid, ""
+        try:
+            with (
+                closing(SentPrompt(self._of, words, text)) as sent,
+                self._of.new_workspace() as workspace,
+            ):
+                while (code := sent.code) is None:
+                    if (found := session_run_by(workspace, sent.process.pid)) is not None:
+                        uid, code = found, 0
+                        break
+                    time.sleep(POLL_S)
+                    left_s -= POLL_S if worker.is_cancelled else 0
+                    if left_s <= 0:
+                        return
+                else:
+                    said = sent.said()
+        except (BackstoryError, OSError) as refused:
+            code, said = 1, output.one_liner(str(refused))
+        if not code:
+            self._unsent.keep("")
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._sent, uid, f"It was not sent: {said}" if code else said, is_sent=not code)
+
+    def _sent(self, uid: str | None, note: str, *, is_sent: bool) -> None:
+        """Close the field; one whose prompt was refused stays open with it."""
+        self.is_sending = False
+        if not is_sent:
+            if self._field is not None:
+                self._field.is_being_sent = False
+            self.post_message(self.Said(note))
+            return
+        self._close()
+        if uid is not None and uid != self._uid:
+            self._uid, self._unsent = uid, self._kept(uid)
+        self.post_message(self.Sent(uid, note))

@@ -1,0 +1,127 @@
+"""Reads a session for its screen, and follows it: everything here is done in a thread, and shown in the screen's."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol
+
+from textual.worker import get_current_worker
+
+from backstory.cli import output
+from backstory.cli.tui import blocks
+from backstory.cli.tui.blocks import ShownLine
+from backstory.cli.views.following import Drawing, answer_lines, storing_machine
+from backstory.errors import BackstoryError
+from backstory.workspace.history.following import Following
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from textual.worker import Worker
+
+    from backstory.cli.app import App as CommandApp
+    from backstory.cli.tui.blocks import Content, Key
+
+
+class ShowsSession(Protocol):
+    """What a session is shown by. Each is called in the screen's thread."""
+
+    @property
+    def columns(self) -> int:
+        """The width of what is shown."""
+
+    def take(self, content: Content, goal: Key | None) -> None:
+        """Show a session as it is stored, at an entry or at its end."""
+
+    def grow(self, content: Content, settled: int, lines: Sequence[ShownLine]) -> None:
+        """Show lines behind the last entry and ``settled`` such lines."""
+
+    def reload(self) -> None:
+        """Have the session read anew."""
+
+    def say(self, note: str) -> None:
+        """Show a sentence."""
+
+
+class _Unwanted(Exception):
+    """Nobody looks at the session any more."""
+
+
+class _Stored(Exception):
+    """Turns that ended are in the store."""
+
+
+class SessionFeed:
+    """A session's records, as they are stored and as they come. ``call`` has a function run in the screen's thread."""
+
+    def __init__(self, app: CommandApp, shown_by: ShowsSession, call: Callable[..., object]) -> None:
+        self._of, self._shown_by, self._call = app, shown_by, call
+        self._seen_live = set[str]()
+        """Turns that were found to run, each of which is read anew once."""
+
+    def run(self, uid: str, goal: Key | None) -> None:
+        """Read a session, then follow it until the thread's worker is cancelled."""
+        worker = get_current_worker()
+        try:
+            # What follows lets go of its store between two looks, so it has one of its own.
+            with self._of.new_workspace() as workspace:
+                located, ended = workspace.resolve(uid), set[str]()
+
+                def wait(seconds: float) -> None:
+                    _pause(worker, seconds)
+                    if ended and not following.is_due:
+                        stored = {each.uid for each in located.store.turns(located.session) if each.outcome}
+                        if ended <= stored:
+                            raise _Stored
+                        # It is not stored from here: what is shown of it stays.
+                        ended.clear()
+
+                following = Following(workspace, located, machine=storing_machine(self._of), wait=wait)
+                content = blocks.content_of(self._of.reader, self._of.workspace.resolve(uid))
+                self._call(self._shown_by.take, content, goal)
+                self._follow(worker, following, content, ended)
+        except BackstoryError as refused:
+            if not worker.is_cancelled:
+                self._call(self._shown_by.say, output.one_liner(str(refused)))
+        except _Stored:
+            self._call(self._shown_by.reload)
+        except _Unwanted:
+            return
+
+    def _follow(self, worker: Worker[None], following: Following, content: Content, ended: set[str]) -> None:
+        """Draw what comes. Turns that end are added to ``ended``, and read anew as soon as they are stored."""
+        turns = {each.number: each for each in content.transcript.turns if each.live is None}
+        last = content.order[-1] if content.order else None
+        drawing = Drawing(
+            self._of.workspace.now(), turns, full=False, thinking=False, current=last.turn if last else None,
+            folder=content.folder,
+        )  # fmt: skip
+        settled = 0
+        seq = max((each.seq for each in content.order), default=0)
+        with closing(following.grown(seq, {each.turn.uid for each in turns.values()})) as grown:
+            for each in grown:
+                with output.window_of(self._shown_by.columns):
+                    new = _shown(drawing.lines(each))
+                    writing = _shown(answer_lines(each.writing, full=False)) if each.writing else []
+                if worker.is_cancelled:
+                    return
+                self._call(self._shown_by.grow, content, settled, [*new, *writing])
+                settled += len(new)
+                ended.update(turn.turn.uid for turn in each.ended)
+                begun = {turn.turn.uid for turn in each.turns if turn.live is not None} - self._seen_live
+                if begun and not content.transcript.session.is_running:
+                    # Another process runs it: keys have to know.
+                    self._seen_live |= begun
+                    self._call(self._shown_by.reload)
+                    return
+
+
+def _pause(worker: Worker[None], seconds: float) -> None:
+    """Sleep, and end the thread's work where nobody wants it any more."""
+    if worker.cancelled_event.wait(seconds):
+        raise _Unwanted
+
+
+def _shown(lines: Iterable[str]) -> list[ShownLine]:
+    """Each line for itself: a drawn one may hold several."""
+    return [ShownLine(part) for line in lines for part in line.split("\n")]
