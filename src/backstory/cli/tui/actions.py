@@ -64,6 +64,7 @@ ACTIONS = (
     KeyAction(SESSION, "hit(1)", "n", "n", "Next hit"),
     KeyAction(SESSION, "hit(-1)", "N", "N", "Hit before"),
     KeyAction(SESSION, "write", "p,i", "p", "Write a prompt for this session", "prompt"),
+    KeyAction(SESSION, "fork", "f", "f", "Write a prompt that follows the entry, as a branch of its own"),
     KeyAction(SESSION, "cancel", "x,alt+c", "x Alt+C", "Stop the agent that runs; its output is kept"),
     KeyAction(SESSION, "thinking", "t", "t", "Show or hide what the model thought", "thinking"),
     KeyAction(SESSION, "copy", "y", "y", "Copy the entry", "copy"),

@@ -15,6 +15,7 @@ from textual.worker import get_current_worker
 
 from backstory import agents
 from backstory.cli import output
+from backstory.cli.tui.branching import NO_FORK
 from backstory.cli.tui.sent import SentPrompt, TypedText, Unsent, session_run_by, words_for
 from backstory.errors import BackstoryError
 from backstory.model import Permissions
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from backstory.cli.app import App as CommandApp
+    from backstory.cli.tui.branching import Fork
     from backstory.cli.tui.prompt_field import PromptField
 
 POLL_S = 0.1
@@ -99,7 +101,7 @@ class PromptBox(Vertical):
         super().__init__()
         self._of, self._uid, self._is_busy = app, uid, is_busy
         self._field: PromptField | None = None
-        self._choice = RunChoice()
+        self._choice, self._fork = RunChoice(), NO_FORK
         self._unsent = self._kept(uid)
         self.is_sending = False
         """True from Enter until the prompt runs, is queued, or is refused."""
@@ -118,8 +120,11 @@ class PromptBox(Vertical):
         if self._field is not None:
             self._keep(self._field.unsent)
 
-    def open(self, earlier: Sequence[str]) -> None:
-        """Open the field, with what was typed before. ``earlier``: the prompts that keys go back to."""
+    def open(self, earlier: Sequence[str], fork: Fork | None = None) -> None:
+        """Open the field, with what was typed before. ``earlier``: the prompts that keys go back to.
+
+        ``fork``: the record that the prompt follows; None: the last one that was asked for, and not sent or left.
+        """
         if self._field is not None:
             return
         if self.is_sending:
@@ -127,16 +132,21 @@ class PromptBox(Vertical):
             return
         from backstory.cli.tui.prompt_field import PromptField  # most sessions are only read
 
+        self._fork = fork or self._fork
         self._field = PromptField(self._unsent.text, earlier)
         self.mount(self._field)
         self._field.focus()
         self._title()
         self.post_message(self.Opened())
+        if self._fork.said:
+            self.post_message(self.Said(self._fork.said))
 
     def on_prompt_field_left(self) -> None:
         """Close the field; its text is kept."""
         if self._field is not None:
             self._keep(self._field.unsent)
+        if not self.is_sending:
+            self._fork = NO_FORK
         self._close()
         self.post_message(self.Left())
 
@@ -182,7 +192,7 @@ class PromptBox(Vertical):
 
     def _title(self) -> None:
         if self._field is not None:
-            self._field.border_title = self._choice.title(is_new=self._uid is None)
+            self._field.border_title = f"{self._fork.title}{self._choice.title(is_new=self._uid is None)}"
 
     def on_prompt_field_submitted(self, submitted: PromptField.Submitted) -> None:
         """Send the prompt in a process of its own."""
@@ -190,7 +200,7 @@ class PromptBox(Vertical):
             return
         words = words_for(
             self._uid, submitted.way, agent=self._choice.agent, permissions=self._choice.permissions,
-            is_running=self._is_busy(),
+            is_running=self._is_busy(), after=self._fork.seq,
         )  # fmt: skip
         self._keep(submitted.text)
         self.is_sending = True
@@ -234,6 +244,7 @@ class PromptBox(Vertical):
                 self._field.is_being_sent = False
             self.post_message(self.Said(note))
             return
+        note, self._fork = note or self._fork.sent, NO_FORK
         self._close()
         if uid is not None and uid != self._uid:
             self._uid, self._unsent = uid, self._kept(uid)

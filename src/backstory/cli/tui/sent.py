@@ -72,11 +72,18 @@ class SentPrompt:
         return output.one_liner(lines[-1].removeprefix("Error: ")) if lines else ""
 
 
-def words_for(uid: str | None, way: Way, *, agent: str | None, permissions: str | None, is_running: bool) -> list[str]:
-    """The command that sends a prompt to a session; None: to a new one."""
-    if uid is not None and way is Way.STEER and is_running:
+def words_for(
+    uid: str | None, way: Way, *, agent: str | None, permissions: str | None, is_running: bool,
+    after: int | None = None,
+) -> list[str]:  # fmt: skip
+    """The command that sends a prompt to a session; None: to a new one. ``after``: the record that it follows.
+
+    What an agent reads while it works follows no other record, so a prompt that does waits instead.
+    """
+    if uid is not None and way is Way.STEER and is_running and after is None:
         return ["steer", "-S", uid, "--no-run"]
     words = ["run", *(["-S", uid] if uid is not None else ["--new"])]
+    words += ["--at", f"@{after}"] if after is not None else []
     words += ["--cancel-first"] if way is Way.STAGE and is_running else []
     words += ["--agent", agent] if agent else []
     return [*words, *(["--permissions", permissions] if permissions else [])]

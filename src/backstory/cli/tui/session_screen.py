@@ -12,6 +12,7 @@ from backstory.cli import output
 from backstory.cli.tui import actions
 from backstory.cli.tui.actions import PROMPT, SESSION
 from backstory.cli.tui.bars import Bar, status_line
+from backstory.cli.tui.branching import fork_at, in_thread
 from backstory.cli.tui.messages import Resumed
 from backstory.cli.tui.prompt_box import SENDING, PromptBox
 from backstory.cli.tui.session_feed import SessionFeed
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App as CommandApp
     from backstory.cli.tui.blocks import Content, Key, ShownLine
+    from backstory.cli.tui.branching import Fork
     from backstory.cli.tui.prompt_field import WordsField
 
 HITS_MOST = 1_000
@@ -145,6 +147,14 @@ class SessionScreen(Screen[None]):
         if self._uid is not None:
             self.post_message(Resumed(self._uid))
 
+    def action_fork(self) -> None:
+        """Write a prompt that follows the current entry, as a branch of its own."""
+        if self.pane.current is None or self._uid is None:
+            self.say("Choose an entry with ↑ ↓ first.")
+        else:
+            find = partial(fork_at, self._of, self._uid, self.pane.current[0])
+            in_thread(self, "fork", find, self.action_write, self.say)
+
     # searching ------------------------------------------------------------------------------------------------------
 
     def action_find(self) -> None:
@@ -222,10 +232,12 @@ class SessionScreen(Screen[None]):
         """True if an agent is at work on the session."""
         return self.pane.content is not None and self.pane.content.transcript.session.is_running
 
-    def action_write(self) -> None:
-        """Open the field for a prompt, with what was typed before."""
+    def action_write(self, fork: Fork | None = None) -> None:
+        """Open the field for a prompt, with what was typed before. ``fork``: for one that follows another record."""
+        if self._words is not None:
+            return
         turns = () if self.pane.content is None else self.pane.content.transcript.turns
-        self._prompt.open(list(dict.fromkeys(each.turn.prompt for each in turns if each.turn.prompt)))
+        self._prompt.open(list(dict.fromkeys(each.turn.prompt for each in turns if each.turn.prompt)), fork)
 
     def on_prompt_box_opened(self) -> None:
         """Have the keys of the field count, or those of the entries."""

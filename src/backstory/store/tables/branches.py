@@ -144,9 +144,17 @@ def leaf(db: apsw.Connection, session_id: int) -> Point | None:
     if found is None:
         return None
     uid, last, seq = found
-    if seq is not None and seq < last and _has_content_after(db, session_id, seq, last):
-        return Point(uid, seq)
-    return Point(uid, last)
+    return _settled(db, session_id, Point(uid, last if seq is None else seq), last)
+
+
+def settled(db: apsw.Connection, session_id: int, point: Point) -> Point:
+    """The record as ``leaf`` returns it: the end of its turn if the turn says nothing more; raises RecordNotFound."""
+    return _settled(db, session_id, point, _last_record(db, session_id, point))
+
+
+def _settled(db: apsw.Connection, session_id: int, point: Point, last: int) -> Point:
+    has_more = point.seq < last and _has_content_after(db, session_id, point.seq, last)
+    return point if has_more else Point(point.uid, last)
 
 
 def length(db: apsw.Connection, session_id: int, to: Point | None) -> int:
