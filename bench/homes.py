@@ -37,6 +37,7 @@ WORKED_WORDS, WORKED_CHARS = 30_000, 120
 """The words of all texts, the nth n times as rare as the first; and the length of what is no answer in Markdown."""
 MARKDOWN_CHARS = (300, 10_000)
 FIRST_S = 1_767_225_600
+LAST_WORDS = "Nothing is left to do."
 LAST_HOUR = 6_000
 """Made sessions begin on 1 January 2026, an hour apart; the last one so many hours later."""
 
@@ -116,27 +117,30 @@ class Working:
         for number in range(count):
             self._write(number, events, 60, self._text)
 
-    def long(self, events: int) -> str:
-        """Write one session whose answers are long, the newest of all; returns its id."""
-        return self._write(LAST_HOUR, events, 1, self._markdown)
+    def long(self, events: int) -> Path:
+        """Write one session whose answers are long but for the last, the newest of all; returns its log."""
+        return self._write(LAST_HOUR, events, 1, self._markdown, last=LAST_WORDS)
 
-    def _write(self, number: int, events: int, pace_s: int, answer: Callable[[], str]) -> str:
+    def _write(self, number: int, events: int, pace_s: int, answer: Callable[[], str], last: str = "") -> Path:
         session, cwd = self._id(), f"/home/dev/p{number % FOLDERS_OF_SMALL}"
         folder = self._projects / cwd.replace("/", "-")
         folder.mkdir(parents=True, exist_ok=True)
         common = {"isSidechain": False, "userType": "external", "cwd": cwd, "sessionId": session, "version": "2.1.330",
                   "gitBranch": "main"}  # fmt: skip
         parent, call = None, ""
-        with (folder / f"{session}.jsonl").open("w", encoding="utf-8") as log:
+        path = folder / f"{session}.jsonl"
+        with path.open("w", encoding="utf-8") as log:
             for n in range(events):
                 kind, uid = WORKED[n % len(WORKED)], self._id()
+                if last and n == events - 1:
+                    kind, answer = "A", lambda: last
                 call = uid if kind == "C" else call
                 at = FIRST_S + number * 3_600 + n * pace_s
                 stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(at))
                 head = {"parentUuid": parent, **common, "uuid": uid, "timestamp": stamp}
                 log.write(json.dumps(head | self._said(kind, uid, call, answer)) + "\n")
                 parent = uid
-        return session
+        return path
 
     def _said(self, kind: str, uid: str, call: str, answer: Callable[[], str]) -> dict[str, object]:
         text = answer() if kind == "A" else self._text()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,11 +22,8 @@ from backstory.cli.tui.session_pane import SessionPane
 from backstory.cli.tui.session_screen import SessionScreen
 from backstory.cli.tui.sessions_screen import SessionsScreen
 from backstory.cli.tui.strips import strip_of
-from backstory.workspace.history.entries import OutlineEntry
+from backstory.workspace.history.entries import OutlineColumns
 from tests import set_keys
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SCREENS = {
     SESSIONS: SessionsScreen, SESSION: SessionScreen, PANE: SessionPane, ANYWHERE: Backstory, QUESTION: YesOrNo,
@@ -123,8 +121,12 @@ def test_a_strip_is_as_wide_as_it_should_be_and_has_no_acting_letter(text: str, 
 KINDS = [model.UserMessage.kind, model.AssistantText.kind, model.ToolCall.kind, model.ToolResult.kind]
 
 
-def entries(kinds: Sequence[str]) -> list[OutlineEntry]:
-    return [OutlineEntry(seq=n, part=0, kind=kind, turn=1, at=None, chars=10) for n, kind in enumerate(kinds, 1)]
+def entries(kinds: list[str]) -> OutlineColumns:
+    count = len(kinds)
+    return OutlineColumns(
+        seqs=array("q", range(1, count + 1)), parts=array("q", [0] * count), kinds=kinds, turns=[1] * count,
+        chars=array("q", [10] * count),
+    )  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(KINDS), max_size=1_000))
@@ -136,18 +138,24 @@ def test_every_entry_is_in_one_block(kinds: list[str]) -> None:
 
 def test_a_call_and_its_result_are_in_one_block() -> None:
     order = entries([model.AssistantText.kind, *[model.ToolCall.kind, model.ToolResult.kind] * 20] * 5)
-    starts = {order[block.first].kind for block in blocks_of(order)}
+    starts = {order.kinds[block.first] for block in blocks_of(order)}
     assert starts == {model.AssistantText.kind}
 
 
 def test_an_entry_that_a_rewind_left_behind_is_found_in_the_block_where_it_is_shown() -> None:
     kept = entries([model.UserMessage.kind] * 100)
     # Entries 11 to 20 are off the branch that goes on: they come last.
-    order = (*kept[:10], *kept[20:], *kept[10:20])
-    places = {(each.seq, each.part): n for n, each in enumerate(order)}
+    order = kept.picked([*range(10), *range(20, 100), *range(10, 20)])
     nothing: Any = None
     content = Content(
-        located=nothing, transcript=nothing, order=order, blocks=blocks_of(order), places=places, prompts=()
+        located=nothing,
+        transcript=nothing,
+        order=order,
+        blocks=blocks_of(order),
+        aside=90,
+        prompts=(),
+        turns={},
+        folder="",
     )
     assert [content.block_of((seq, 0)) for seq in (1, 15, 50, 100)] == [0, 3, 1, 2]
     assert (content.block_of((15, 7)), content.block_of((101, 0))) == (content.block_of((16, 0)), None)

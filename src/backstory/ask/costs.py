@@ -114,6 +114,11 @@ def by_turn(db: apsw.Connection, prices: PriceTable, session_id: int) -> dict[st
     return {each.uid: each.cost for each in Costs(db, prices).turns(session_id)}
 
 
+def of_turns(db: apsw.Connection, prices: PriceTable, session_id: int, uids: Iterable[str]) -> dict[str, Cost]:
+    """The cost of some turns of a session, by their uids."""
+    return Costs(db, prices).some_turns(session_id, uids)
+
+
 def by_session(db: apsw.Connection, prices: PriceTable, session_ids: Iterable[int]) -> dict[int, Cost]:
     """The costs of sessions with their subagents, by their ids; a copied turn counts where it was first."""
     return Costs(db, prices, estimates=False).sessions(session_ids)
@@ -148,6 +153,13 @@ class Costs:
     def turns(self, session_id: int) -> list[TurnCost]:
         """Every turn of a session, in the order of their prompts."""
         return self._of([session_id])[session_id]
+
+    def some_turns(self, session_id: int, uids: Iterable[str]) -> dict[str, Cost]:
+        """Some turns of a session, by their uids."""
+        rows: list[Any] = self._db.execute(_SOME_TURNS, (session_id, schema.json_list(uids))).fetchall()
+        chars = dict(self._db.execute(_SOME_CHARS, (session_id, schema.json_list(uids))))
+        is_included = bool(self.included([session_id]))
+        return {row[2]: self.of_row(row, chars.get(row[1], 0), is_included) for row in rows}
 
     def turn(self, session_id: int, turn_id: int) -> Cost:
         """One turn."""
@@ -314,6 +326,10 @@ _TURNS = f"""
 select session_id, id, uid, {PAID_COLUMNS}
 from main.turns where session_id in {_IDS} order by session_id, first_seq, id
 """
+_SOME_TURNS = f"""
+select session_id, t.id, uid, {PAID_COLUMNS} from json_each(?2)
+cross join main.turns t on uid = value and session_id = ?1
+"""
 _COPIES = f"""
 select t.id, o.session_id from main.turns t join main.turns o on o.uid = t.uid and o.id <> t.id
 join main.sessions s on s.id = t.session_id join main.sessions os on os.id = o.session_id
@@ -323,6 +339,11 @@ where t.session_id in {_IDS} and {written.precedes("o", "os", "t", "s")}
 _CHARS = f"""
 select turn_id, sum(char_len) from main.events
 where session_id in {_IDS} and turn_id is not null and kind in {schema.FROM_MODEL} group by turn_id
+"""
+_SOME_CHARS = f"""
+select t.id, sum(e.char_len) from json_each(?2) cross join main.turns t on t.uid = value and t.session_id = ?1
+cross join main.events e on e.session_id = t.session_id and e.seq between t.first_seq and t.last_seq
+where e.turn_id = t.id and e.kind in {schema.FROM_MODEL} group by t.id
 """
 _MARKED = f"select id, cost_usd from main.sessions where id in {_IDS}"
 _FAMILIES = """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from backstory.store.intake.derived_tables import StoredCheckpoint
     from backstory.store.tables.session_filter import Selection
     from backstory.workspace.history.authorship import Authorship
-    from backstory.workspace.history.entries import Form, OutlineEntry, SessionEntry
+    from backstory.workspace.history.entries import Form, OutlineColumns, OutlineEntry, SessionEntry
     from backstory.workspace.history.habits import Habits
     from backstory.workspace.history.listing import Listing
     from backstory.workspace.history.records import Path
@@ -285,6 +285,19 @@ class Reader:
 
         turns = located.store.ask(stored_turns.numbers, located.session.id)
         return tuple(outlined(each, turns) for each in located.store.ask(stored_events.outline, located.session.id))
+
+    def columns(self, located: LocatedSession) -> OutlineColumns:
+        """The same as columns, for a face that scrolls in very long sessions."""
+        from backstory.workspace.history.entries import columns_of
+
+        return columns_of(located)
+
+    def ending(self, located: LocatedSession, last: int) -> tuple[OutlineColumns, tuple[ListedTurn, ...]] | None:
+        """The last entries of a session and their turns; None where what is shown last needs a look at all of it."""
+        from backstory.runs.spool import SPOOLS
+        from backstory.workspace.history.transcript import ending_of
+
+        return ending_of(self._place.home / SPOOLS, located, last)
 
     def entries(self, located: LocatedSession, seqs: Sequence[int], form: Form = "compact") -> tuple[SessionEntry, ...]:
         """The entries of these records of a session, in order, each with its event."""

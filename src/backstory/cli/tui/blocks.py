@@ -5,7 +5,7 @@ A block begins where somebody says something, so that each call in it has its re
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,12 +21,12 @@ from backstory.cli.views.summary_view import summary_lines
 from backstory.derive.essence import essence, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from backstory.cli.views.call_view import ShownResult
     from backstory.model import Event, ToolCall
-    from backstory.workspace.history.entries import OutlineEntry, SessionEntry
-    from backstory.workspace.history.transcript import ListedTurn, Transcript
+    from backstory.workspace.history.entries import OutlineColumns, SessionEntry
+    from backstory.workspace.history.transcript import ListedTurn, ShownSummary, Transcript
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.reader import Reader
 
@@ -34,8 +34,10 @@ ENTRIES_LEAST, ENTRIES_MOST = 30, 300
 """A block ends at the first words behind so many entries, and at the latest behind so many."""
 SAID_KINDS = frozenset(each.kind for each in model.kinds_of(model.KindClass.SAID) if each is not model.Thinking)
 HIDDEN_KINDS = frozenset({model.Init.kind, model.Complete.kind, model.Unknown.kind})
-PROMPT_LINES_LIKELY = 6
-"""The most lines of a long prompt, as it is folded."""
+PROMPT_CHARS_LIKELY = 600
+"""The most characters that are shown of a long prompt, as it is folded."""
+LOOKED_AT = 5 * ENTRIES_LEAST
+"""The number of entries of which a first look draws the last blocks."""
 CHARS_OF_LINE = 0.8
 """The part of a line's columns that text fills."""
 FOLDED, COMPACT, FULL = 0, 1, 2
@@ -46,10 +48,17 @@ Key = tuple[int, int]
 
 
 class Block(NamedTuple):
-    """Entries that are drawn together, by their places in the session's order."""
+    """Entries that are drawn together, by their places in the session's order, and what their height comes from."""
 
     first: int
     end: int
+    lines: int = 0
+    """Lines that are there at any width, but for thoughts and words."""
+    thoughts: int = 0
+    answers: int = 0
+    """The characters of answers."""
+    prompts: int = 0
+    """The characters of prompts, of each as many as are shown."""
 
 
 class SessionView(Struct, frozen=True, kw_only=True):
@@ -71,31 +80,41 @@ class ShownLine(NamedTuple):
     """The record of the result that is drawn with a call."""
 
 
-class Content(Struct, frozen=True, kw_only=True):
-    """A session at one moment: its turns, and its entries in the order in which they are shown."""
+class DrawnFrom(Struct, frozen=True, kw_only=True):
+    """Entries of a session in the order in which they are shown, and what is drawn between them."""
 
     located: LocatedSession
-    transcript: Transcript
-    order: tuple[OutlineEntry, ...]
+    folder: str
+    """The folder of the session, which paths in it need not repeat."""
+    order: OutlineColumns
     blocks: tuple[Block, ...]
-    places: dict[Key, int]
-    """The place of each entry in the order."""
+    turns: dict[int, ListedTurn]
+    """By their numbers."""
+    summaries: tuple[ShownSummary, ...] = ()
+
+
+class Content(DrawnFrom, frozen=True, kw_only=True):
+    """A session at one moment: its turns, and all of its entries."""
+
+    transcript: Transcript
+    aside: int
+    """The place from which on entries are that a rewind left behind."""
     prompts: tuple[int, ...]
     """The places in the order at which prompts are."""
 
-    @property
-    def folder(self) -> str:
-        """The folder of the session, which paths in it need not repeat."""
-        return self.transcript.session.said_folder
-
     def block_of(self, key: Key) -> int | None:
         """The block that holds an entry; of one that is not shown the block of the next one."""
-        at = self.places.get(key)
-        if at is None:
-            # What a rewind left behind comes last, so the next one need not stand behind those before.
-            after = min((each for each in self.places if each >= key), default=None)
-            at = None if after is None else self.places[after]
+        # What a rewind left behind comes last, so the next one need not stand behind those before.
+        behind = [self._behind(key, 0, self.aside), self._behind(key, self.aside, len(self.order))]
+        at = min((each for each in behind if each is not None), key=self.order.key, default=None)
         return None if at is None else bisect_right(self.blocks, at, key=attrgetter("first")) - 1
+
+    def _behind(self, key: Key, first: int, end: int) -> int | None:
+        """The place of an entry or the next one among entries in the order of their records; None behind the last."""
+        at = bisect_left(self.order.seqs, key[0], first, end)
+        while at < end and self.order.key(at) < key:
+            at += 1
+        return at if at < end else None
 
 
 def content_of(reader: Reader, located: LocatedSession) -> Content:
@@ -107,43 +126,75 @@ def content_of(reader: Reader, located: LocatedSession) -> Content:
     shown = {each.number for each in transcript.turns if each.live is None and each.shown_in is None}
     aside = transcript.aside
     main: set[int | None] = {*(shown - aside), None}
-    outline = reader.outline(located)
-    order = tuple(each for each in outline if each.turn in main)
-    order += tuple(each for each in outline if each.turn in shown and each.turn in aside) if aside else ()
-    prompts = tuple(n for n, each in enumerate(order) if each.kind == model.UserMessage.kind)
-    places = {(each.seq, each.part): n for n, each in enumerate(order)}
+    order = reader.columns(located)
+    kept = [n for n, turn in enumerate(order.turns) if turn in main]
+    behind = [n for n, turn in enumerate(order.turns) if turn in shown and turn in aside] if aside else []
+    if len(kept) < len(order):
+        order = order.picked([*kept, *behind])
+    prompts = tuple(n for n, kind in enumerate(order.kinds) if kind == model.UserMessage.kind)
     return Content(
-        located=located, transcript=transcript, order=order, blocks=blocks_of(order), places=places, prompts=prompts
-    )
+        located=located, transcript=transcript, order=order, blocks=blocks_of(order), aside=len(kept), prompts=prompts,
+        turns={each.number: each for each in transcript.turns}, summaries=transcript.summaries,
+        folder=transcript.session.said_folder,
+    )  # fmt: skip
 
 
-def blocks_of(order: Sequence[OutlineEntry]) -> tuple[Block, ...]:
+def blocks_of(order: OutlineColumns) -> tuple[Block, ...]:
     """Cut a session into blocks."""
     found, first = list[Block](), 0
-    for n, each in enumerate(order):
+    for n, kind in enumerate(order.kinds):
         many = n - first
-        if (many >= ENTRIES_LEAST and each.kind in SAID_KINDS and not each.part) or many >= ENTRIES_MOST:
-            found.append(Block(first, n))
+        if many >= ENTRIES_LEAST and (many >= ENTRIES_MOST or (kind in SAID_KINDS and not order.parts[n])):
+            found.append(_block(order, first, n))
             first = n
     if first < len(order):
-        found.append(Block(first, len(order)))
+        found.append(_block(order, first, len(order)))
     return tuple(found)
 
 
-def likely_height(content: Content, block: Block, view: SessionView) -> int:
+def _block(order: OutlineColumns, first: int, end: int) -> Block:
+    lines = thoughts = answers = prompts = 0
+    for kind, chars in zip(order.kinds[first:end], order.chars[first:end], strict=True):
+        if kind == model.AssistantText.kind:
+            lines += 1
+            answers += chars
+        elif kind == model.UserMessage.kind:
+            lines += 4
+            prompts += min(chars, PROMPT_CHARS_LIKELY)
+        elif kind == model.Thinking.kind:
+            thoughts += 1
+        elif kind != model.ToolResult.kind and kind not in HIDDEN_KINDS:
+            lines += 1
+    return Block(first, end, lines, thoughts, answers, prompts)
+
+
+def likely_height(block: Block, view: SessionView) -> int:
     """Estimate how many lines a block has, without reading it."""
     columns = max((view.columns - len(MARGIN)) * CHARS_OF_LINE, 10)
-    lines = 0
-    for each in content.order[block.first : block.end]:
-        if each.kind in HIDDEN_KINDS or (each.kind == model.Thinking.kind and not view.thinking):
-            continue
-        if each.kind == model.AssistantText.kind:
-            lines += 1 + int(each.chars / columns)
-        elif each.kind == model.UserMessage.kind:
-            lines += 3 + min(1 + int(each.chars / columns), PROMPT_LINES_LIKELY)
-        elif each.kind != model.ToolResult.kind:
-            lines += 1
-    return max(lines, 1)
+    lines = block.lines + int((block.answers + block.prompts) / columns)
+    return max(lines + block.thoughts * view.thinking, 1)
+
+
+def first_look(reader: Reader, located: LocatedSession, view: SessionView, lines: int) -> list[ShownLine]:
+    """Draw at least so many lines at the end of a session without a look at what is before them.
+
+    ``content_of`` of a session with 100,000 entries takes far longer. Returns [] where only that says what is shown.
+    """
+    ending = reader.ending(located, LOOKED_AT)
+    if ending is None:
+        return []
+    order, turns = ending
+    looked_at = DrawnFrom(
+        located=located, folder=located.session.said_folder, order=order, blocks=blocks_of(order),
+        turns={each.number: each for each in turns},
+    )  # fmt: skip
+    found = list[ShownLine]()
+    # The first block begins anywhere, so what its first line says of a turn may be wrong.
+    for number in range(len(looked_at.blocks) - 1, 0, -1):
+        found[:0] = drawn(reader, looked_at, number, view)
+        if len(found) >= lines:
+            return found
+    return []
 
 
 def top_lines(content: Content, home: str, view: SessionView) -> list[ShownLine]:
@@ -153,26 +204,24 @@ def top_lines(content: Content, home: str, view: SessionView) -> list[ShownLine]
     return [ShownLine(line) for line in _apart(head)]
 
 
-def drawn(reader: Reader, content: Content, number: int, view: SessionView) -> list[ShownLine]:
+def drawn(reader: Reader, content: DrawnFrom, number: int, view: SessionView) -> list[ShownLine]:
     """Read and draw a block."""
     with output.window_of(view.columns):
         return list(_lines(reader, content, number, view))
 
 
-def _lines(reader: Reader, content: Content, number: int, view: SessionView) -> Iterator[ShownLine]:
+def _lines(reader: Reader, content: DrawnFrom, number: int, view: SessionView) -> Iterator[ShownLine]:
     block = content.blocks[number]
-    wanted = content.order[block.first : block.end]
-    before = content.order[block.first - 1] if block.first else None
-    keys = {(each.seq, each.part) for each in wanted}
-    found = reader.entries(content.located, sorted({seq for seq, _ in keys}), "words")
+    order, turns, before = content.order, content.turns, block.first - 1
+    wanted = [order.key(n) for n in range(block.first, block.end)]
+    found = reader.entries(content.located, sorted({seq for seq, _ in wanted}), "words")
     places = {(each.outline.seq, each.outline.part): each for each in found}
-    entries = iter([places[key] for key in ((each.seq, each.part) for each in wanted) if key in places])
-    turns = {each.number: each for each in content.transcript.turns}
-    last = None if before is None else before.turn
-    seq = 0 if before is None else before.seq
+    entries = iter([places[key] for key in wanted if key in places])
+    last = order.turns[before] if before >= 0 else None
+    seq = order.seqs[before] if before >= 0 else 0
     for entry, answered, answer in paired(entries, full=False):
         at = entry.outline
-        for summary in content.transcript.summaries:
+        for summary in content.summaries:
             if seq <= summary.after_seq < at.seq:
                 yield from map(ShownLine, summary_lines(summary, full=False))
         if at.turn is not None and at.turn != last:
@@ -188,7 +237,7 @@ def _lines(reader: Reader, content: Content, number: int, view: SessionView) -> 
             yield from (ShownLine(line, key, result) for line in drawn_lines)
     if block.end < len(content.order):
         return
-    for summary in content.transcript.summaries:
+    for summary in content.summaries:
         if summary.after_seq >= seq:
             yield from map(ShownLine, summary_lines(summary, full=False))
     if last is not None and last in turns:
@@ -202,7 +251,7 @@ def _between(before: ListedTurn | None, turn: ListedTurn, now: int) -> Iterator[
 
 
 def _drawn(
-    reader: Reader, content: Content, view: SessionView, entry: SessionEntry, answered: ToolCall | None,
+    reader: Reader, content: DrawnFrom, view: SessionView, entry: SessionEntry, answered: ToolCall | None,
     answer: ShownResult | None,
 ) -> Iterator[str]:  # fmt: skip
     """An entry in the form in which it is looked at."""

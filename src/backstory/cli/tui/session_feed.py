@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from backstory.cli.app import App as CommandApp
-    from backstory.cli.tui.blocks import Content, Key
+    from backstory.cli.tui.blocks import Content, Key, SessionView
 
 
 class ShowsSession(Protocol):
@@ -29,6 +29,12 @@ class ShowsSession(Protocol):
     @property
     def columns(self) -> int:
         """The width of what is shown."""
+
+    def look_at(self) -> tuple[SessionView, int]:
+        """The way the session is looked at, and how many lines are seen of it."""
+
+    def look(self, lines: Sequence[ShownLine]) -> None:
+        """Show the end of the session until it is read."""
 
     def take(self, content: Content, goal: Key | None) -> None:
         """Show a session as it is stored, at an entry or at its end."""
@@ -56,6 +62,7 @@ class SessionFeed:
 
     def __init__(self, app: CommandApp, shown_by: ShowsSession, call: Callable[..., object]) -> None:
         self._of, self._shown_by, self._call = app, shown_by, call
+        self._has_read = False
         self._seen_live = set[str]()
         """Turns that were found to run, each of which is read anew once."""
 
@@ -76,9 +83,12 @@ class SessionFeed:
                         # It is not stored from here: what is shown of it stays.
                         ended.clear()
 
+                if goal is None and not self._has_read:
+                    self._look(uid)
                 following = Following(workspace, located, machine=storing_machine(self._of), wait=wait)
                 content = blocks.content_of(self._of.reader, self._of.workspace.resolve(uid))
                 self._call(self._shown_by.take, content, goal)
+                self._has_read = True
                 self._follow(worker, following, content, ended)
         except BackstoryError as refused:
             if not worker.is_cancelled:
@@ -88,16 +98,22 @@ class SessionFeed:
         except _Unwanted:
             return
 
+    def _look(self, uid: str) -> None:
+        """Show the end of a long session, which takes a while to read."""
+        view, lines = self._shown_by.look_at()
+        if found := blocks.first_look(self._of.reader, self._of.workspace.resolve(uid), view, lines):
+            self._call(self._shown_by.look, found)
+
     def _follow(self, worker: Worker[None], following: Following, content: Content, ended: set[str]) -> None:
         """Draw what comes. Turns that end are added to ``ended``, and read anew as soon as they are stored."""
-        turns = {each.number: each for each in content.transcript.turns if each.live is None}
-        last = content.order[-1] if content.order else None
+        turns = {number: each for number, each in content.turns.items() if each.live is None}
+        order = content.order
         drawing = Drawing(
-            self._of.workspace.now(), turns, full=False, thinking=False, current=last.turn if last else None,
+            self._of.workspace.now(), turns, full=False, thinking=False, current=order.turns[-1] if order else None,
             folder=content.folder,
         )  # fmt: skip
         settled = 0
-        seq = max((each.seq for each in content.order), default=0)
+        seq = max(order.seqs, default=0)
         with closing(following.grown(seq, {each.turn.uid for each in turns.values()})) as grown:
             for each in grown:
                 with output.window_of(self._shown_by.columns):

@@ -48,6 +48,8 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         self._drawn: OrderedDict[int, list[ShownLine]] = OrderedDict()
         self._stale = set[int]()
         """Sections whose lines are of an earlier view: they are shown until they are drawn anew."""
+        self._first: Sequence[ShownLine] = ()
+        """The lines at the end of the session, shown until those of its blocks are drawn."""
         self._tail: list[ShownLine] = []
         self._heights: list[int] = []
         self._tops: list[int] = [0]
@@ -69,6 +71,21 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         """True if all that is in view is drawn."""
         return self._content is not None and not self._missing() and self._goal is None
 
+    def look(self, lines: Sequence[ShownLine]) -> None:
+        """Show lines at the end until the session is read."""
+        if self._content is None:
+            self._first = lines
+            self.refresh()
+
+    def view_of(self, columns: int) -> SessionView:
+        """The way a session is looked at first, in so many columns."""
+        return replace(self._view, columns=columns - self.scrollbar_size_vertical - 1, now=self._now())
+
+    def on_unmount(self) -> None:
+        """Let go of the session: what it takes is given back at once, however long the screen itself is kept."""
+        self._content, self._first, self._tail = None, (), []
+        self._drawn.clear()
+
     def show(self, content: Content, goal: Key | None = None) -> None:
         """Show a session, at its end or at an entry."""
         is_again = self._content is not None and self._content.located.session.uid == content.located.session.uid
@@ -77,6 +94,8 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         if not is_again:
             self.current, self._sticks = goal, goal is None
         self._goal = goal
+        if not self._sticks:
+            self._first = ()
         self._measure()
         self._want()
 
@@ -100,7 +119,7 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         self._stale.clear()
         self._drawn[HEAD] = head
         self._heights = [len(head)]
-        self._heights += (blocks.likely_height(content, each, self._view) for each in content.blocks)
+        self._heights += (blocks.likely_height(each, self._view) for each in content.blocks)
         self._heights.append(len(self._tail))
         self._keeping_place(_nothing)
 
@@ -198,6 +217,8 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         in_view = {HEAD, *self._in_view()}
         for each in [each for each in self._drawn if each not in in_view][:-BLOCKS_KEPT]:
             del self._drawn[each]
+        if self._first and not self._missing():
+            self._first = ()
         self._keeping_place(lambda: self._set_height(section, len(lines)))
         self._want()
 
@@ -206,6 +227,9 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
     def render_line(self, y: int) -> Strip:
         """Return a line of what is in view."""
         columns, at = self._columns, self.scroll_offset.y + y
+        if self._first:
+            at = len(self._first) - self.size.height + y
+            return strip_of(self._first[at].text if at >= 0 else "", columns).apply_style(self.rich_style)
         if self._content is None or at >= self._tops[-1]:
             return Strip.blank(columns, self.rich_style)
         section, offset = self._place(at)
@@ -227,6 +251,8 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         """Read what comes into view; a person who goes up follows no more."""
         super().watch_scroll_y(old_value, new_value)
         self._sticks = round(new_value) >= self._tops[-1] - self.size.height
+        if not self._sticks:
+            self._first = ()
         self._want()
 
     def on_click(self, event: events.Click) -> None:
@@ -308,7 +334,7 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         if content is None or not content.prompts:
             return
         here = self.current or (None if self._sticks else self._key_on_top())
-        keys = [(content.order[n].seq, content.order[n].part) for n in content.prompts]
+        keys = [content.order.key(n) for n in content.prompts]
         # At the end of a session all of its prompts are before.
         later = [key for key in keys if here is not None and key > here]
         earlier = [key for key in keys if here is None or key < here]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from textual.widgets import Input
 
     from backstory.cli.app import App as CommandApp
-    from backstory.cli.tui.blocks import Content, Key, ShownLine
+    from backstory.cli.tui.blocks import Content, Key, SessionView, ShownLine
     from backstory.cli.tui.branching import Fork
     from backstory.cli.tui.prompt_field import WordsField
 
@@ -89,6 +89,14 @@ class SessionScreen(Screen[None]):
         place = PROMPT if self._prompt.is_open else SESSION
         shown = output.style(output.one_line(note, self.columns), bold=True) if note else ""
         self._foot.show(shown or actions.foot(place, self.columns))
+
+    def look_at(self) -> tuple[SessionView, int]:
+        """The way the session is looked at, and how many lines are seen of it."""
+        return self.pane.view_of(self.columns), self.app.size.height
+
+    def look(self, lines: Sequence[ShownLine]) -> None:
+        """Show the end of the session until it is read."""
+        self.pane.look(lines)
 
     def take(self, content: Content, goal: Key | None) -> None:
         """Show the session as it is stored, at an entry or at its end."""

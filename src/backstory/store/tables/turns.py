@@ -82,6 +82,28 @@ def of_session(db: apsw.Connection, session_id: int) -> list[Turn]:
     return [_turn(row) for row in rows]
 
 
+def ending(db: apsw.Connection, session_id: int, most: int) -> dict[int, Turn]:
+    """The last turns of a session, at most so many, each by its number, in order."""
+    rows = db.execute(
+        f"select {_COLUMNS} from turns where session_id = ? order by first_seq desc, id desc limit ?",
+        (session_id, most),
+    ).fetchall()
+    count = int(db.execute("select count(*) from turns where session_id = ?", (session_id,)).get)
+    return {number: _turn(row) for number, row in enumerate(reversed(rows), count - len(rows) + 1)}
+
+
+def is_line(db: apsw.Connection, session_id: int) -> bool:
+    """Return True if every turn of a session follows the one before, and it goes on behind the last one."""
+    found = db.execute(
+        "select min(parent_uid is before and (not is_last or leaf_uid is null or uid = leaf_uid)) from ("
+        "select t.parent_uid, t.uid, s.leaf_uid, lag(t.uid) over places as before, "
+        "lead(t.id) over places is null as is_last from turns t join sessions s on s.id = t.session_id "
+        "where t.session_id = ? window places as (order by t.first_seq, t.id))",
+        (session_id,),
+    )
+    return bool(found.get)
+
+
 def uid(db: apsw.Connection, turn_id: int) -> str | None:
     """The uid of the turn with this id."""
     found = db.execute("select uid from turns where id = ?", (turn_id,)).get

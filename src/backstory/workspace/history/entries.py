@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -39,6 +40,47 @@ class OutlineEntry(Struct, frozen=True, kw_only=True):
     at: int | None
     chars: int
     """The number of characters that the original event has."""
+
+
+class OutlineColumns(Struct, frozen=True, kw_only=True):
+    """The outline of a session as columns: of entry n the n-th of each. They are as those of ``OutlineEntry``."""
+
+    seqs: array[int]
+    parts: array[int]
+    kinds: list[str]
+    turns: list[int | None]
+    chars: array[int]
+
+    def __len__(self) -> int:
+        return len(self.seqs)
+
+    def key(self, n: int) -> tuple[int, int]:
+        """The record's number and the part of an entry."""
+        return self.seqs[n], self.parts[n]
+
+    def picked(self, places: Sequence[int]) -> OutlineColumns:
+        """The entries at these places, in this order."""
+        return OutlineColumns(
+            seqs=array("q", map(self.seqs.__getitem__, places)),
+            parts=array("q", map(self.parts.__getitem__, places)),
+            kinds=[self.kinds[n] for n in places],
+            turns=[self.turns[n] for n in places],
+            chars=array("q", map(self.chars.__getitem__, places)),
+        )
+
+
+def columns_of(located: LocatedSession, last: int | None = None) -> OutlineColumns:
+    """Every entry of a session in order, or the last so many."""
+    numbers = located.store.ask(stored_turns.numbers, located.session.id)
+    found, known = located.store.ask(events.columns, located.session.id, last), dict[str, str]()
+    return OutlineColumns(
+        seqs=array("q", found.seqs),
+        parts=array("q", found.parts),
+        # A session has few kinds: each is one text, however many events are of it.
+        kinds=[known.setdefault(each, each) for each in found.kinds],
+        turns=[None if each is None else numbers.get(each) for each in found.turn_ids],
+        chars=array("q", found.chars),
+    )
 
 
 class SessionEntry(Struct, frozen=True, kw_only=True):

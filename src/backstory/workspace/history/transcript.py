@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from backstory.model import Turn
     from backstory.runs.live import LiveRun
     from backstory.store import Session
+    from backstory.workspace.history.entries import OutlineColumns
     from backstory.workspace.history.listing import Listing
     from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.located import LocatedSession
@@ -110,6 +111,26 @@ def transcript_of(
         summaries=shown_summaries(located, stored),
         children=_children(listing, located),
     )
+
+
+def ending_of(spools: Path, located: LocatedSession, last: int) -> tuple[OutlineColumns, tuple[ListedTurn, ...]] | None:
+    """The last entries of a session and their turns; None where what is shown last needs a look at all of it."""
+    from backstory.workspace.history.entries import columns_of
+
+    store, session = located.store, located.session
+    if (
+        any(run is not None and run.session_uid == session.uid for run in (each.run for each in list_spools(spools)))
+        or not store.ask(stored_turns.is_line, session.id)
+        or store.ask(stored_turns.has_summary, session.id)
+        or store.ask(claims.shown_elsewhere, session.id)
+    ):
+        return None
+    order, turns = columns_of(located, last), store.ask(stored_turns.ending, session.id, last)
+    shown = {number: turn for number, turn in turns.items() if number in order.turns}
+    uids = [turn.uid for turn in shown.values()]
+    costs = store.ask(stored_costs.of_turns, price_table(store.prices_file), session.id, uids)
+    listed = (ListedTurn(number=n, turn=turn, cost=costs.get(turn.uid, UNKNOWN)) for n, turn in shown.items())
+    return order, tuple(listed)
 
 
 def _children(listing: Listing, located: LocatedSession) -> tuple[Session, ...]:

@@ -1,0 +1,107 @@
+"""A long session on the screen: its end is there before the rest is read, and it is the same end."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backstory.cli.tui import blocks
+from backstory.cli.tui.blocks import SessionView
+from backstory.conversation.tree import Point
+from backstory.model import AssistantText, Complete, ToolCall, ToolResult, UserMessage
+from backstory.workspace.located import LocatedSession
+from backstory.workspace.reader import Reader
+from tests.support.clock import NOW, Clock
+from tests.support.piloted import piloted, screen
+from tests.support.two_stores import Place
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.slow
+TURNS = 60
+VIEW = SessionView(columns=80, now=NOW)
+
+
+class Long:
+    """A machine with a session of many turns."""
+
+    def __init__(self, root: Path) -> None:
+        self.place = Place(root, Clock())
+        store = self.place.home_store
+        self.session = store.create_session("long")
+        for number in range(TURNS):
+            store.append_events(
+                self.session,
+                [
+                    UserMessage(content=f"Question {number}"),
+                    ToolCall(tool_name="Bash", input={"command": f"echo {number}"}, tool_use_id=f"call_{number}"),
+                    ToolResult(tool_name="Bash", content=f"{number}\n", tool_use_id=f"call_{number}"),
+                    AssistantText(text=f"- answer **{number}**\n- and more"),
+                    Complete(success=True),
+                ],
+            )
+        self.reader = Reader(self.place)
+
+    @property
+    def located(self) -> LocatedSession:
+        return LocatedSession(self.place.home_store, self.place.home_store.session(self.session.uid))
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Long:
+    return Long(tmp_path_factory.mktemp("long"))
+
+
+def test_columns_say_what_the_outline_says(long: Long) -> None:
+    outline, columns = long.reader.outline(long.located), long.reader.columns(long.located)
+    assert [(each.seq, each.part) for each in outline] == [columns.key(n) for n in range(len(columns))]
+    assert [each.kind for each in outline] == columns.kinds
+    assert [each.turn for each in outline] == columns.turns
+    assert [each.chars for each in outline] == [*columns.chars]
+
+
+def test_the_end_is_the_same_at_the_first_look(long: Long) -> None:
+    content = blocks.content_of(long.reader, long.located)
+    whole = [line for n in range(len(content.blocks)) for line in blocks.drawn(long.reader, content, n, VIEW)]
+    looked_at = blocks.first_look(long.reader, long.located, VIEW, 50)
+    assert len(looked_at) >= 50
+    assert looked_at == whole[-len(looked_at) :]
+
+
+def test_what_a_branch_left_behind_needs_a_look_at_all(long: Long) -> None:
+    store = long.place.home_store
+    turns = store.turns(long.session)
+    store.checkout(long.session, Point(turns[-2].uid, turns[-2].last_seq))
+    assert blocks.first_look(long.reader, long.located, VIEW, 50) == []
+    store.checkout(long.session, Point(turns[-1].uid, turns[-1].last_seq))
+    assert blocks.first_look(long.reader, long.located, VIEW, 50) != []
+
+
+def test_the_end_is_shown_while_the_rest_is_read(long: Long, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_read, content_of = threading.Event(), blocks.content_of
+
+    def waits(reader: Reader, located: LocatedSession) -> blocks.Content:
+        may_read.wait()
+        return content_of(reader, located)
+
+    monkeypatch.setattr(blocks, "content_of", waits)
+    environ = {"HOME": str(long.place.home), "BACKSTORY_HOME": str(long.place.home), "PATH": ""}
+
+    async def test() -> None:
+        async with screen(long.place.home, environ) as seen:
+            await seen.until_seen("1 session")
+            await seen.press("enter")
+            await seen.until_seen(f"answer {TURNS - 1}")
+            assert "reading" in seen.shown()
+            before = seen.shown().splitlines()[:15]
+            may_read.set()
+            await seen.opened(f"{TURNS} turns")
+            assert seen.shown().splitlines()[:15] == before
+
+    try:
+        piloted(test)
+    finally:
+        may_read.set()
