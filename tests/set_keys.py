@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backstory.cli.tui.actions import ACTIONS, ANYWHERE, FIELD, LINE, PANE, PROMPT, QUESTION, SESSION, SESSIONS
+from backstory.cli.tui.actions import (
+    ACTIONS,
+    ANYWHERE,
+    FIELD,
+    LINE,
+    PANE,
+    PROMPT,
+    QUESTION,
+    REPORTS,
+    SESSION,
+    SESSIONS,
+)
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "screen.md"
 HEADING = "## Keys\n\n"
 PLACES = {
     (SESSIONS,): "In the list of sessions", (FIELD,): "In its field", (SESSION, PANE): "In a session",
     (PROMPT,): "While a prompt is written", (QUESTION,): "At a question", (LINE,): "In a field of one line",
-    (ANYWHERE,): "Anywhere else",
+    (REPORTS,): "In the reports", (ANYWHERE,): "Anywhere else",
 }  # fmt: skip
 
 

@@ -55,7 +55,28 @@ async def prompt(seen: Piloted) -> None:
     await seen.type("Now add a test for two people")
 
 
-PICTURED = {"sessions": sessions, "search": searching, "session": session, "prompt": prompt}
+async def costs(seen: Piloted) -> None:
+    """The costs of all time, by day and agent."""
+    await seen.until_seen("8 sessions")
+    await seen.press("R", "2", "+", "j", "j")
+    await seen.until_seen("[2 Costs]", "all time", "> 2025-")
+
+
+async def standup(seen: Piloted) -> None:
+    """The stand-up of a week."""
+    await seen.until_seen("8 sessions")
+    await seen.press("R", "w", "j")
+    await seen.until_seen("[1 Stand-up]", "last 7 days", ">   ✓")
+
+
+PICTURED = {
+    "sessions": sessions,
+    "search": searching,
+    "session": session,
+    "prompt": prompt,
+    "costs": costs,
+    "standup": standup,
+}
 
 
 def made(machine: SessionMachine) -> dict[Path, str]:

@@ -17,7 +17,7 @@ from backstory import bounds
 from backstory.ask.costs import NOTHING, PAID_COLUMNS, Costs, is_free
 from backstory.derive.naming import ProjectNames, is_path
 from backstory.derive.pricing import cost_of
-from backstory.derive.tally import GroupKey
+from backstory.derive.tally import GroupKey, Tally
 from backstory.model import PARTIAL, Relation
 from backstory.store import schema
 from backstory.store.intake import written
@@ -55,6 +55,8 @@ class StatsQuestion(Struct, frozen=True, kw_only=True):
     among: frozenset[int] | None = None
     """Only these sessions; None: all."""
     groupings: tuple[By | None, ...] = (None,)
+    only: tuple[By, GroupKey] | None = None
+    """Only the turns of this group of a grouping, without summaries, which are in none; None: all."""
     zone: tzinfo | None = None
     but_sessions: frozenset[str] = frozenset()
     but_turns: frozenset[str] = frozenset()
@@ -168,7 +170,8 @@ def _roots(db: apsw.Connection, asked: StatsQuestion, tops: Collection[int]) -> 
         recent = f"s.last_active >= ? or {_UNDATED} or s.id in (select value from json_each(?)) or {_SUMMARISED}"
         conditions.append(f"({recent})")
         values += [asked.wanted.since, schema.json_list(sorted(tops)), asked.wanted.since]
-    has_places = not {"project", "repository", "branch"}.isdisjoint(asked.groupings)
+    groupings = asked.groupings if asked.only is None else (*asked.groupings, asked.only[0])
+    has_places = not {"project", "repository", "branch"}.isdisjoint(groupings)
     wanted = () if not has_places else Root._fields[5:] if asked.wanted.moves else Root._fields[5:-1]
     needed = ", ".join(f"s.{name}" if name in wanted else "null" for name in Root._fields[5:])
     rows = db.execute(
@@ -198,6 +201,10 @@ class _Adding:
         self._groupings = [
             _Groups(by, asked, tally, members.roots) for by, tally in zip(asked.groupings, tallies, strict=True)
         ]
+        # Turns of a group are found by the group that they would be added to.
+        only, found = asked.only, Tally()
+        self._only = None if only is None else _Groups(only[0], asked, found, members.roots)
+        self._only_group = None if only is None else found.group(only[1])
         self._of_how_many = int(db.execute("select count(*) from sessions").get)
 
     def add(self) -> None:
@@ -215,6 +222,8 @@ class _Adding:
             is_own = row[0] == root and row[1] not in self._counted
             if is_ranged and not self._is_in_time(row[5], is_own):
                 continue
+            if self._only is not None and not self._is_of_group(root, *row[3:6]):
+                continue
             groups = self._groups_of(root, row)
             # One number for all groups, which is an object less for each of them.
             number = self._number | root if self._number else root
@@ -231,6 +240,9 @@ class _Adding:
         self._add_partial(partial)
         self._add_summaries()
         self._add_without_turns(self._roots.keys() - has_turns)
+
+    def _is_of_group(self, root: int, agent: str | None, model: str | None, at: int | None) -> bool:
+        return self._only is None or self._only.of_turn(root, agent, model, at) is self._only_group
 
     def _groups_of(self, root: int, row: tuple[Any, ...]) -> list[GrowingSum]:
         return [each.of_turn(root, row[3], row[4], row[5]) for each in self._groupings]
@@ -286,6 +298,8 @@ class _Adding:
 
     def _add_summaries(self) -> None:
         """Add what summaries took that an agent was asked for; also those that were taken back."""
+        if self._only is not None:
+            return
         for session_id, key, *row in self._db.execute(_SUMMARIES, (schema.json_list(self._root_of),)):
             for tally in self._tallies:
                 if key in tally.counted or not self._is_summary_in_time(row[2]):
@@ -305,6 +319,8 @@ class _Adding:
             root = Root.of(self._roots[each])
             at = root.last_active or None
             if self._asked.is_ranged and (at is None or not self._asked.includes(at)):
+                continue
+            if not self._is_of_group(each, None, None, at):
                 continue
             for groups in self._groupings:
                 group = groups.of_turn(each, None, None, at)

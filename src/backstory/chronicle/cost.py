@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from backstory.bounds import UNKNOWN, counted, duration, iso
-from backstory.chronicle.report import Count, Report, ReportTable, Section, facts
+from backstory.chronicle.report import Count, OfGroup, OfSession, Report, ReportTable, Section, facts
 from backstory.chronicle.window import window_words
 from backstory.derive.pricing import CostKind, shown_as
 from backstory.ids import session_keys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from backstory.ask.stats import By
-    from backstory.derive.tally import Figures
+    from backstory.derive.tally import Figures, GroupKey
     from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.history.stats import Stats, StatsGroup, StatsQuery, ToolStats
     from backstory.workspace.reader import Reader
@@ -64,8 +64,8 @@ def cost_report(reader: Reader, query: StatsQuery, *, dearest: int, report: Call
     )
 
 
-def report(found: CostReport) -> Report:
-    """Draw the sums, then a table of each grouping."""
+def report(found: CostReport, most: int = MOST_SHOWN) -> Report:
+    """Draw the sums, then a table of each grouping, of all but days of ``most`` groups."""
     total = found.total
     known = facts((
         *(f"{shown_as(kind, usd)} {how}" for kind, usd, how in (
@@ -78,7 +78,7 @@ def report(found: CostReport) -> Report:
     sections = [replace(head, sums=(*head.sums, ("Known", (known,)))) if known else head]
     for by in GROUPINGS:
         groups = found.groups[by]
-        shown = groups if by == "day" else groups[:MOST_SHOWN]
+        shown = groups if by == "day" else groups[:most]
         more = len(groups) - len(shown)
         names = [_name(found, by, each) for each in shown]
         table = group_table(by, list(zip(names, shown, strict=True)), total, found.summaries)
@@ -89,7 +89,12 @@ def report(found: CostReport) -> Report:
 def _name(found: CostReport, by: By, group: StatsGroup) -> str:
     value = group.key.value
     session = found.dearest.get(value) if by == "session" and value is not None else None
-    return f"{session.label} {session.heading}".strip() if session is not None else value or NAMES.get(by, UNKNOWN)
+    return f"{session.label} {session.heading}".strip() if session is not None else group_name(by, value)
+
+
+def group_name(by: By, value: str | None) -> str:
+    """Return the name of a group in a table."""
+    return value or NAMES.get(by, UNKNOWN)
 
 
 def stats_report(found: Stats) -> Section:
@@ -100,7 +105,7 @@ def stats_report(found: Stats) -> Section:
     is_everywhere = by == "branch" and found.query.wanted.everywhere
     named: list[tuple[str, StatsGroup]] = []
     for each in found.groups:
-        name = each.key.value or NAMES.get(by, UNKNOWN)
+        name = group_name(by, each.key.value)
         where = each.key.project_name if is_everywhere else ""
         named.append((f"{name} ({where})" if where else name, each))
     return Section(table=group_table(by, named, found.total, found.summaries))
@@ -126,7 +131,7 @@ def sums(total: Figures, summaries: Figures) -> Section:
         *kinds, last = _by_kind(summaries)
         parts = (f"{summaries.turns:,}:", *kinds, f"{last}, {summaries.cost.shown}, in these sums")
         shown.append(("Summaries", parts))
-    return Section(sums=tuple(shown))
+    return Section(sums=tuple(shown), about=OfGroup())
 
 
 def _by_kind(figures: Figures) -> Iterator[str | Count]:
@@ -135,17 +140,24 @@ def _by_kind(figures: Figures) -> Iterator[str | Count]:
         yield from (count, kind)
 
 
-def group_table(by: str, named: Sequence[tuple[str, StatsGroup]], total: Figures, summaries: Figures) -> ReportTable:
+def group_table(by: By, named: Sequence[tuple[str, StatsGroup]], total: Figures, summaries: Figures) -> ReportTable:
     """Draw a line for each group, and the sum, which is no sum of a column: a session may be in several groups."""
     rows = [(name, *_cells(each.figures)) for name, each in named]
+    about: list[OfSession | OfGroup | None] = [_about(by, each.key) for _, each in named]
     if summaries.turns:
         rows.append(("Summaries", *_cells(summaries, is_turns=False)))
+        about.append(None)
     if len(named) > 1 or summaries.turns:
         rows.append(("Total", *_cells(total)))
+        about.append(OfGroup())
     measure = [each.figures.cost.low_usd or 0.0 for _, each in named]
     if not any(measure):
         measure = [used(each.figures) or each.figures.turns for _, each in named]
-    return ReportTable((by.upper(), *HEADS), tuple(rows), tuple(measure))
+    return ReportTable((by.upper(), *HEADS), tuple(rows), tuple(measure), tuple(about))
+
+
+def _about(by: By, key: GroupKey) -> OfSession | OfGroup:
+    return OfSession(key.value) if by == "session" and key.value is not None else OfGroup(by, key)
 
 
 def _cells(figures: Figures, *, is_turns: bool = True) -> tuple[str | Count, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
@@ -12,6 +12,9 @@ from backstory.export.safe_markdown import code, fenced, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from backstory.ask.stats import By
+    from backstory.derive.tally import GroupKey
 
 
 class Tone(StrEnum):
@@ -35,11 +38,37 @@ class Cell(Struct, frozen=True):
     tone: Tone
 
 
+class OfSession(Struct, frozen=True):
+    """A session that a row is about, and its record."""
+
+    uid: str
+    seq: int | None = None
+
+
+class OfSessions(Struct, frozen=True):
+    """The sessions that a part of a report is about, by their uids."""
+
+    uids: Iterable[str]
+    """May be read more than once."""
+
+
+class OfGroup(Struct, frozen=True):
+    """Turns that a row sums up: those of a group of a grouping; None: all of them."""
+
+    by: By | None = None
+    key: GroupKey | None = None
+
+
+About: TypeAlias = "OfSession | OfSessions | OfGroup"
+"""The subject of a row, which a face may open."""
+
+
 class ReportRow(Struct, frozen=True):
     """A line: cells in order, those with a tone first; and the rows that belong to it."""
 
     cells: tuple[str | Cell, ...]
     below: tuple[ReportRow, ...] = ()
+    about: OfSession | None = None
 
 
 class Count(Struct, frozen=True):
@@ -50,18 +79,22 @@ class Count(Struct, frozen=True):
 
 
 class ReportTable(Struct, frozen=True):
-    """Columns, the first with names. ``measure``: a number for each of the first rows, for a bar."""
+    """Columns, the first with names. ``measure``: a number for each of the first rows, for a bar.
+
+    ``about``: what the rows sum up, in their order; None for one of which no turn is.
+    """
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str | Count, ...], ...]
     measure: tuple[float, ...] = ()
+    about: tuple[OfSession | OfGroup | None, ...] = ()
 
 
 class Section(Struct, frozen=True, kw_only=True):
     """A part of a report, drawn in the order of its fields. One without a title goes on with what is above it.
 
     ``number``: its place among others that are counted. ``mark``: what each of its rows begins with where the title of
-    a part of a section is not shown. ``is_aligned``: its rows have the same cells.
+    a part of a section is not shown. ``is_aligned``: its rows have the same cells. ``about``: the sessions of it all.
     """
 
     title: str = ""
@@ -75,6 +108,7 @@ class Section(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     diff: str = ""
     parts: tuple[Section, ...] = ()
+    about: About | None = None
 
 
 class Report(Struct, frozen=True, kw_only=True):
@@ -93,9 +127,9 @@ def text_of(cell: str | Cell | Count, *, is_short: bool = False) -> str:
     return cell if isinstance(cell, str) else cell.text
 
 
-def row(*cells: str | Cell, below: Iterable[ReportRow] = ()) -> ReportRow:
+def row(*cells: str | Cell, below: Iterable[ReportRow] = (), about: OfSession | None = None) -> ReportRow:
     """Return a row of cells, without those that are empty."""
-    return ReportRow(tuple(each for each in cells if each), tuple(below))
+    return ReportRow(tuple(each for each in cells if each), tuple(below), about)
 
 
 def rows(lines: Iterable[str]) -> tuple[ReportRow, ...]:

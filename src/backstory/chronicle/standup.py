@@ -25,7 +25,7 @@ from backstory.chronicle.progress import (
     results_as_json,
     results_of,
 )
-from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, facts, row, rows
+from backstory.chronicle.report import Cell, OfSession, OfSessions, Report, ReportRow, Section, Tone, facts, row, rows
 from backstory.chronicle.window import window_words
 from backstory.derive.packed import Packed
 from backstory.derive.pricing import cost_as_json
@@ -127,6 +127,7 @@ def report(found: Standup) -> Report:
         sections=tuple(
             Section(
                 title=facts((place.name or "no repository", place.branch)),
+                about=OfSessions(_Uids(place.items)),
                 parts=tuple(
                     Section(title=status.capitalize(), mark=MARKS[status], rows=_Rows(place.items, status))
                     for status in Status
@@ -148,10 +149,20 @@ class _Rows(Struct, frozen=True):
         return (_row(each) for each in self.items if each.progress.status == self.status)
 
 
+class _Uids(Struct, frozen=True):
+    """The sessions of a place, read when they are asked for."""
+
+    items: Packed[Item]
+
+    def __iter__(self) -> Iterator[str]:
+        return (each.session.uid for each in self.items)
+
+
 def _row(item: Item) -> ReportRow:
     session = item.session
     heading = session.heading or session.label
-    return row(Cell(session.label, Tone.REF), Cell(heading, Tone.NAME), below=rows(_facts(item)))
+    about = OfSession(session.uid)
+    return row(Cell(session.label, Tone.REF), Cell(heading, Tone.NAME), below=rows(_facts(item)), about=about)
 
 
 def _facts(item: Item) -> Iterator[str]:

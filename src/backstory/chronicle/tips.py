@@ -19,7 +19,7 @@ from backstory.chronicle.patterns import (
     waits,
 )
 from backstory.chronicle.progress import line
-from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, row, rows
+from backstory.chronicle.report import Cell, OfSession, OfSessions, Report, ReportRow, Section, Tone, row, rows
 from backstory.chronicle.window import window_words
 from backstory.derive.pricing import CENT_USD, CostKind, shown_as
 from backstory.ids import session_keys
@@ -129,13 +129,17 @@ def rules(*, about_costs: bool) -> dict[str, str]:
     return {each.name: each.rule for each in PATTERNS if each.is_cost or not about_costs}
 
 
-def report(found: TipsReport) -> Report:
+def report(found: TipsReport, evidence_most: int = EVIDENCE_SHOWN) -> Report:
     """Draw each tip with its cost, what to do, and where it is seen."""
     name = "Tips" if found.facts is None else "Cost tips"
     looked_at = f"{counted(found.turns, 'turn')} in {counted(found.looked_at, 'session')}"
     sections = [
-        Section(title=tip.problem, number=n, rows=tuple(_rows(found, tip))) for n, tip in enumerate(found.findings, 1)
-    ]
+        Section(
+            title=tip.problem, number=n, rows=tuple(_rows(found, tip, evidence_most)),
+            about=OfSessions(tuple(dict.fromkeys(each.session for each in tip.evidence))),
+        )
+        for n, tip in enumerate(found.findings, 1)
+    ]  # fmt: skip
     if found.facts is not None:
         sections.append(Section(title="Facts", rows=rows(_fact_words(found.facts))))
         sections.append(Section(title="Limits", rows=rows(LIMITS)))
@@ -144,12 +148,12 @@ def report(found: TipsReport) -> Report:
     return Report(title=f"{name} {window_words(found.wanted)}: {looked_at}", sections=tuple(sections))
 
 
-def _rows(found: TipsReport, tip: Tip) -> Iterator[ReportRow]:
+def _rows(found: TipsReport, tip: Tip, evidence_most: int) -> Iterator[ReportRow]:
     session = found.sessions.get(tip.evidence[0].context)
     yield row(f"{'Cost' if found.facts is None else 'Expected'}: {_cost_words(found, tip)}")
     action = tip.action.replace("SESSION", session.label) if session is not None else tip.action
-    seen = [_evidence_row(found, each) for each in tip.evidence[:EVIDENCE_SHOWN]]
-    if (more := len(tip.evidence) - EVIDENCE_SHOWN) > 0:
+    seen = [_evidence_row(found, each) for each in tip.evidence[:evidence_most]]
+    if (more := len(tip.evidence) - evidence_most) > 0:
         seen.append(row(Cell(f"and {more:,} more: --json", Tone.NOTE)))
     yield row(f"Do: {action}", below=seen)
 
@@ -169,7 +173,8 @@ def _evidence_row(found: TipsReport, evidence: TipEvidence) -> ReportRow:
         if evidence.usd is not None and evidence.usd >= CENT_USD
         else ""
     )
-    return row(Cell(f"{label} @{evidence.seqs[0]}", Tone.REF), f"{line(evidence.text)}{cost}")
+    about = OfSession(evidence.context, evidence.seqs[0])
+    return row(Cell(f"{label} @{evidence.seqs[0]}", Tone.REF), f"{line(evidence.text)}{cost}", about=about)
 
 
 def _fact_words(facts: CostFacts) -> Iterator[str]:

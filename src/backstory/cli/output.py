@@ -472,6 +472,11 @@ def window_of(columns_wide: int) -> Iterator[None]:
         _window_columns.reset(before)
 
 
+def whole_columns() -> int:
+    """Return how wide the window or the terminal is, for what uses all of it."""
+    return _window_columns.get() or width()
+
+
 def page_columns() -> int:
     """Return how wide the page is; in a pipe a line is never too long."""
     window = _window_columns.get()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 from msgspec import Struct
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     from backstory.chronicle.report import Report
     from backstory.cli.app import App
+
+
+T = TypeVar("T")
 
 
 class Form(Struct, frozen=True, kw_only=True):
@@ -142,7 +145,8 @@ def print_report(
     from backstory.chronicle.report import markdown_lines
     from backstory.cli.views.report_view import text_lines
 
-    found = _masked(app, found, is_shared=form.markdown or form.writer is not None)
+    with counting("Masking secrets") as tell:
+        found = masked(app, found, lambda done: tell(done, None), is_shared=form.markdown or form.writer is not None)
     if form.json:
         output.json(as_json(found))
     elif form.writer is not None:
@@ -154,14 +158,16 @@ def print_report(
             print_elsewhere(app, wanted, elsewhere)
 
 
-def _masked(app: App, report: Any, *, is_shared: bool) -> Any:
-    """A report without secrets; in a form that is made for others also without people's names in paths."""
+def masked(app: App, report: T, tell: Callable[[int], None], *, is_shared: bool = False) -> T:
+    """A report without secrets; in a form that is made for others also without people's names in paths.
+
+    ``tell`` receives how many texts were looked at.
+    """
     from backstory.derive.secrets import Redactor
 
-    with counting("Masking secrets") as tell:
-        home = str(app.user_home) if is_shared else ""
-        redactor = Redactor(home, people=is_shared, report=lambda done: tell(done, None))
-        return redactor.value(report) if redactor.learn(report) else report
+    redactor = Redactor(str(app.user_home) if is_shared else "", people=is_shared, report=tell)
+    found: T = redactor.value(report) if redactor.learn(report) else report
+    return found
 
 
 def _write(app: App, form: Form, kind: str, facts: str) -> NoReturn:

@@ -120,10 +120,11 @@ def heading(state: State) -> str:
     if state.newest and not state.words:
         return f"No sessions of {state.place} yet; the newest of every project:"
     if state.rows:
-        return state.found.note if state.found is not None and state.is_settled else ""
+        note = state.found.note if state.found is not None and state.is_settled else ""
+        return note or state.fixed
     if not state.is_found or not (state.is_listed or (state.hits_only and state.words)):
         return ""
-    where = "" if state.is_everywhere else " Tab looks in every project."
+    where = "" if state.is_everywhere or state.fixed else " Tab looks in every project."
     return f"{'Nothing found.' if state.words or state.is_narrow else 'No sessions.'}{where}"
 
 

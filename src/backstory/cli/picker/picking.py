@@ -45,12 +45,13 @@ from backstory.lazy import lazy_regex
 from backstory.workspace.history.sessions import Page, SessionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import NoReturn
 
     from backstory.cli.app import App
     from backstory.cli.picker.state import Answer, Question
     from backstory.cli.picker.terminal import Terminal
+    from backstory.derive.tally import Figures
     from backstory.search.query import Excerpt
     from backstory.store.tables.sessions import Sort
     from backstory.workspace.history.searching import Cancellation, SearchAnswer, SearchQuery
@@ -198,14 +199,17 @@ def ourselves() -> list[str]:
 
 
 class Asked:
-    """The answers of a ``Reader``, as rows and lines."""
+    """The answers of a ``Reader``, as rows and lines. ``figures``: those of sessions instead of all that they have."""
 
-    def __init__(self, app: App, wanted: SessionFilter, sort: Sort | None, query: SearchQuery | None) -> None:
+    def __init__(
+        self, app: App, wanted: SessionFilter, sort: Sort | None, query: SearchQuery | None,
+        figures: Mapping[str, Figures] | None = None,
+    ) -> None:  # fmt: skip
         self._app, self.reader, self._sort = app, app.reader, sort
         # What is wrong with the settings is printed now, and not into the screen.
         app.config.settings  # noqa: B018
         self._wanted = replace(wanted, title=None)
-        self._query = query
+        self._query, self.figures = query, figures or {}
         self.token: object = self.reader.change_token()
         """Taken before anything is read, so that no change is missed."""
         mode = "words" if query is None else query.mode.value
@@ -241,12 +245,16 @@ class Asked:
         now = self._app.workspace.now()
         return Listed(
             question=question,
-            rows=tuple(_session_row(each, now) for each in page.sessions if PLAIN_UID.fullmatch(each.uid)),
+            rows=tuple(self._session_row(each, now) for each in page.sessions if PLAIN_UID.fullmatch(each.uid)),
             has_more=page.has_more,
             has_earlier=page.has_earlier,
             start=page.start,
             end=page.end,
         )
+
+    def _session_row(self, session: ListedSession, now: int) -> PickRow:
+        row, figures = _session_row(session, now), self.figures.get(session.uid)
+        return row if figures is None else replace(row, turns=figures.turns, cost=figures.cost.known)
 
     def _found(self, question: TextQuestion, cancellation: Cancellation | None) -> Found:
         from backstory.workspace.history.searching import SearchQuery  # the first screen is there without it

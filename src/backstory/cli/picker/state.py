@@ -174,6 +174,8 @@ class State(Struct, frozen=True, kw_only=True):
     place: str = "this project"
     is_narrow: bool = False
     """True if the list was asked for with a filter: that it is empty says nothing about the project."""
+    fixed: str = ""
+    """The sessions that the list is of, in words, where those of a place are not all; keys do not change it."""
     text: str = ""
     cursor: int = 0
     given: str = ""
@@ -495,6 +497,8 @@ def _last(state: State, _: Key) -> State:
 
 
 def _other_scope(state: State, _: Key) -> State:
+    if state.fixed:
+        return state
     return _listing(replace(state, everywhere=state.newest or not state.everywhere, newest=False, found=None))
 
 

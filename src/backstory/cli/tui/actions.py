@@ -9,7 +9,7 @@ from textual.binding import Binding
 from backstory.cli import output
 
 ANYWHERE, SESSIONS, FIELD, SESSION, PANE, PROMPT = "anywhere", "sessions", "field", "session", "pane", "prompt"
-QUESTION, LINE = "question", "line"
+QUESTION, LINE, REPORTS = "question", "line", "reports"
 """The places of keys; those of ANYWHERE count in each of them but in fields, which take letters.
 
 PANE: the entries of a session, whose keys are of SESSION too."""
@@ -43,6 +43,7 @@ ACTIONS = (
     KeyAction(SESSIONS, "begin", "n", "n", "Write a prompt for a new session", "new"),
     KeyAction(SESSIONS, "clear", "escape", "Esc", "Clear the filter"),
     KeyAction(SESSIONS, "resume", "r", "r", "Resume it in its own agent, then come back", "resume"),
+    KeyAction(SESSIONS, "reports", "R", "R", "Reports: stand-up, costs, tips", "reports"),
     KeyAction(
         FIELD, "leave_field", "escape,enter", "Esc Enter", "Leave the field, keep what was found", "leave the field"
     ),
@@ -84,6 +85,25 @@ ACTIONS = (
     KeyAction(QUESTION, "other", "left,right,tab", "← → Tab", "Mark the other answer"),
     KeyAction(LINE, "take", "enter", "Enter", "Take the line", "take it"),
     KeyAction(LINE, "leave_line", "escape", "Esc", "Leave the field; nothing is done", "leave it"),
+    KeyAction(REPORTS, "open", "enter", "Enter", "Open the sessions behind the line, or the place", "open"),
+    KeyAction(REPORTS, "step(1)", "down,j", "↓ j", "Next line that opens something"),
+    KeyAction(REPORTS, "step(-1)", "up,k", "↑ k", "Line before"),
+    KeyAction(REPORTS, "page(1)", "pagedown,J,space", "PgDn J", "A page down"),
+    KeyAction(REPORTS, "page(-1)", "pageup,K", "PgUp K", "A page up"),
+    KeyAction(REPORTS, "ends(-1)", "home,g", "Home g", "The beginning"),
+    KeyAction(REPORTS, "ends(1)", "end,G", "End G", "The end"),
+    KeyAction(REPORTS, "next_tab(1)", "tab,right", "Tab →", "Next report", "next"),
+    KeyAction(REPORTS, "next_tab(-1)", "shift+tab,left", "Shift+Tab ←", "Report before"),
+    KeyAction(REPORTS, "tab(0)", "1", "1", "Stand-up: what was worked on"),
+    KeyAction(REPORTS, "tab(1)", "2", "2", "Costs: by day, agent, model, repository and session"),
+    KeyAction(REPORTS, "tab(2)", "3", "3", "Tips: what recurs, and what to do about it"),
+    KeyAction(REPORTS, "longer(1)", "plus,equals_sign", "+", "A longer period", "longer"),
+    KeyAction(REPORTS, "longer(-1)", "minus", "-", "A shorter period", "shorter"),
+    KeyAction(REPORTS, "period(0)", "d", "d", "The last 24 hours"),
+    KeyAction(REPORTS, "period(1)", "w", "w", "The last 7 days"),
+    KeyAction(REPORTS, "period(2)", "m", "m", "The last 30 days"),
+    KeyAction(REPORTS, "scope", "a", "a", "This project, or every project", "scope"),
+    KeyAction(REPORTS, "close", "s,escape,backspace", "s Esc", "Back to the sessions", "sessions"),
     KeyAction(ANYWHERE, "help", "question_mark,f1", "?", "These keys", "keys"),
     KeyAction(ANYWHERE, "leave", "q,ctrl+q", "q", "Leave; runs go on", "leave"),
 )

@@ -17,7 +17,7 @@ from backstory.cli import output
 from backstory.cli.picker.picking import Asked, begun, ourselves
 from backstory.cli.tui import actions
 from backstory.cli.tui.actions import ANYWHERE, PANE, SESSIONS
-from backstory.cli.tui.messages import Resumed
+from backstory.cli.tui.messages import ReportsWanted, Resumed
 from backstory.cli.tui.sessions_screen import SessionsScreen
 from backstory.workspace.history.sessions import SessionFilter
 
@@ -78,6 +78,12 @@ class Backstory(App[None]):
         from backstory.cli.tui.session_screen import SessionScreen  # the first screen is there without it
 
         self.push_screen(SessionScreen(self._of, None))
+
+    def on_reports_wanted(self, wanted: ReportsWanted) -> None:
+        """Show the reports."""
+        from backstory.cli.tui.reports_screen import ReportsScreen  # the first screen is there without it
+
+        self.push_screen(ReportsScreen(self._of, wanted.here, everywhere=wanted.everywhere))
 
     def on_resumed(self, resumed: Resumed) -> None:
         """Give the terminal to the agent's own client, and take it back when that ends."""

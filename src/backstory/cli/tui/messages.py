@@ -13,5 +13,13 @@ class Resumed(Message):
         self.uid = uid
 
 
+class ReportsWanted(Message):
+    """The reports are wanted, of the project here or of every one. ``here``: the name of that project."""
+
+    def __init__(self, here: str, *, everywhere: bool) -> None:
+        super().__init__()
+        self.here, self.everywhere = here, everywhere
+
+
 class Begun(Message):
     """A new session is wanted."""

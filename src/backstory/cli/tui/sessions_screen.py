@@ -18,7 +18,7 @@ from backstory.cli.picker.picking import Background
 from backstory.cli.picker.state import PREVIEW_FROM, Key, PickRow, State
 from backstory.cli.tui import actions
 from backstory.cli.tui.actions import FIELD, SESSIONS
-from backstory.cli.tui.messages import Begun, Resumed
+from backstory.cli.tui.messages import Begun, ReportsWanted, Resumed
 from backstory.cli.tui.strips import marked, strip_of
 
 if TYPE_CHECKING:
@@ -155,9 +155,11 @@ class SessionsScreen(Screen[None]):
         self.become(state.pressed(replace(now, cursor=len(now.text)), Key("ctrl-u")))
 
     def action_clear(self) -> None:
-        """Take the filter away."""
+        """Take the filter away; without one go back from a list of some sessions."""
         if self.state.text:
             self.become(state.pressed(replace(self.state, cursor=len(self.state.text)), Key("ctrl-u")))
+        elif self.state.fixed:
+            self.app.pop_screen()
 
     def action_open(self) -> None:
         """Open the session at the place that was found."""
@@ -168,6 +170,14 @@ class SessionsScreen(Screen[None]):
     def action_begin(self) -> None:
         """Write a prompt for a new session."""
         self.post_message(Begun())
+
+    def action_reports(self) -> None:
+        """Show the reports."""
+        if self.state.fixed:
+            # The report is below it.
+            self.app.pop_screen()
+        else:
+            self.post_message(ReportsWanted(self._asked.place, everywhere=self.state.is_everywhere))
 
     def action_resume(self) -> None:
         """Resume the session in its own agent."""

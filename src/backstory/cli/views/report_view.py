@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -15,7 +14,7 @@ from backstory.cli.output import flowing, room_beside
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from backstory.chronicle.report import Count, Report, ReportRow, ReportTable, Section
+    from backstory.chronicle.report import About, Count, Report, ReportRow, ReportTable, Section
 
 STYLES: dict[Tone, dict[str, Any]] = {
     Tone.REF: {"bold": True},
@@ -33,42 +32,58 @@ BAR_COLUMNS_LEAST, BAR_COLUMNS_MOST = 8, 30
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
+class ReportLine(NamedTuple):
+    """A line of a report. ``about``: what it is about, one object for all lines of a row."""
+
+    text: str
+    about: About | None = None
+
+
 def text_lines(report: Report) -> Iterator[str]:
     """Yield the lines of a report."""
-    yield from (output.style(each, bold=True) for each in flowing(report.title, 0))
-    if report.lead:
-        yield from (output.style(each, dim=True) for each in flowing(report.lead, 0))
-    for n, section in enumerate(report.sections):
-        yield from [""] if n or section.title else []
-        yield from section_lines(section)
-    for note in report.notes:
-        yield from ("", *flowing(note, 0))
+    return (each.text for each in report_lines(report))
 
 
 def section_lines(section: Section) -> Iterator[str]:
     """Yield the lines of a part of a report."""
+    return (each.text for each in _section_lines(section))
+
+
+def report_lines(report: Report) -> Iterator[ReportLine]:
+    """Yield the lines of a report, each with what it is about."""
+    yield from (ReportLine(output.style(each, bold=True)) for each in flowing(report.title, 0))
+    if report.lead:
+        yield from (ReportLine(output.style(each, dim=True)) for each in flowing(report.lead, 0))
+    for n, section in enumerate(report.sections):
+        yield from [ReportLine("")] if n or section.title else []
+        yield from _section_lines(section)
+    for note in report.notes:
+        yield from map(ReportLine, ("", *flowing(note, 0)))
+
+
+def _section_lines(section: Section) -> Iterator[ReportLine]:
     head = "" if section.number is None else f"{section.number}. "
     indent = len(head) or INDENT
     # The first head of a table says the same.
     if section.title and section.table is None:
         first, *more = flowing(section.title, len(head))
-        yield from (
-            output.style(each, bold=True) for each in (head + first, *(" " * len(head) + each for each in more))
-        )
+        for each in (head + first, *(" " * len(head) + each for each in more)):
+            yield ReportLine(output.style(each, bold=True), section.about)
     widest = max((len(name) for name, _ in section.sums), default=0)
     for name, cells in section.sums:
-        yield f"{output.style(name.ljust(widest), dim=True)}  {' '.join(map(_fitting, cells))}"
-    for each in _aligned(section.rows) if section.is_aligned else section.rows:
-        yield from _row_lines(each, indent)
+        line = f"{output.style(name.ljust(widest), dim=True)}  {' '.join(map(_fitting, cells))}"
+        yield ReportLine(line, section.about)
+    for each_row in _aligned(section.rows) if section.is_aligned else section.rows:
+        yield from _row_lines(each_row, indent)
     if section.table is not None:
         yield from _table_lines(section.table)
     for note in section.notes:
-        yield from (output.style(line, dim=True) for line in flowing(note, 0))
+        yield from (ReportLine(output.style(line, dim=True)) for line in flowing(note, 0))
     if section.diff:
-        yield from ["", *_diff_lines(section.diff)] if section.notes else _diff_lines(section.diff)
+        yield from map(ReportLine, ["", *_diff_lines(section.diff)] if section.notes else _diff_lines(section.diff))
     for part in section.parts:
-        for each in part.rows:
-            yield from _row_lines(each, indent, part.mark)
+        for each_row in part.rows:
+            yield from _row_lines(each_row, indent, part.mark)
 
 
 def _aligned(each_row: Iterable[ReportRow]) -> Iterator[ReportRow]:
@@ -81,8 +96,14 @@ def _aligned(each_row: Iterable[ReportRow]) -> Iterator[ReportRow]:
         yield replace(row, cells=(*padded, *row.cells[len(cells) :]))
 
 
-def _row_lines(row: ReportRow, indent: int, mark: Cell | None = None) -> Iterator[str]:
-    """Yield a row and those below it. Where it names a thing it is one line, cut where the page ends."""
+def _row_lines(
+    row: ReportRow, indent: int, mark: Cell | None = None, about: About | None = None
+) -> Iterator[ReportLine]:
+    """Yield a row and those below it. Where it names a thing it is one line, cut where the page ends.
+
+    ``about``: what the row that it is below of is about.
+    """
+    about = row.about or about
     cells = row.cells if mark is None else (mark, *row.cells)
     styled = [each for each in takewhile(_is_styled, cells) if isinstance(each, Cell)]
     whole = " ".join(map(text_of, cells)).rstrip()
@@ -90,10 +111,10 @@ def _row_lines(row: ReportRow, indent: int, mark: Cell | None = None) -> Iterato
     first, *more = [output.one_line(whole, room_beside(indent))] if is_named else flowing(whole, indent)
     head = " ".join(map(text_of, styled))
     shown = " ".join(output.style(each.text, **STYLES[each.tone]) for each in styled)
-    yield " " * indent + (shown + first[len(head) :] if first.startswith(head) else first)
-    yield from (" " * indent + each for each in more)
-    for each in row.below:
-        yield from _row_lines(each, indent + BELOW)
+    yield ReportLine(" " * indent + (shown + first[len(head) :] if first.startswith(head) else first), about)
+    yield from (ReportLine(" " * indent + each, about) for each in more)
+    for each_row in row.below:
+        yield from _row_lines(each_row, indent + BELOW, about=about)
 
 
 def _is_styled(cell: str | Cell) -> bool:
@@ -110,40 +131,48 @@ def _diff_lines(diff: str) -> Iterator[str]:
 # a table --------------------------------------------------------------------------------------------------------------
 
 
-def _table_lines(table: ReportTable) -> Iterator[str]:
-    """A table with numbers to the right; on a terminal with bars of a measure, which the last rows may not have."""
+def _table_lines(table: ReportTable) -> Iterator[ReportLine]:
+    """A table with numbers to the right; on a page with bars of a measure, which the last rows may not have."""
     everything = [table.heads, *(tuple(map(_fitting, each)) for each in table.rows)]
     widths = [max(output.columns(output.clean(each[n])) for each in everything) for n in range(len(table.heads))]
-    if sys.stdout.isatty():
+    if _is_page():
         widths[0] = min(widths[0], NAME_COLUMNS_MOST)
     shown = _layout(widths)
-    bar = min(output.width() - sum(widths[n] + 2 for n in shown), BAR_COLUMNS_MOST) if sys.stdout.isatty() else 0
+    room = output.whole_columns() - sum(widths[n] + 2 for n in shown) if _is_page() else 0
+    bar = min(room, BAR_COLUMNS_MOST)
     most = max(table.measure, default=0)
     for number, each in enumerate(everything):
         name = output.one_line(each[0], widths[0])
         cells = [name + " " * (widths[0] - output.columns(name)), *(each[n].rjust(widths[n]) for n in shown[1:])]
         line = "  ".join(cells)
+        about = table.about[number - 1] if 0 < number <= len(table.about) else None
         if number == 0:
-            yield output.style(line.rstrip(), dim=True)
+            yield ReportLine(output.style(line.rstrip(), dim=True))
         elif bar >= BAR_COLUMNS_LEAST and number <= len(table.measure) and most:
-            yield f"{line}  {output.style(_bar(table.measure[number - 1] / most, bar), fg='cyan')}".rstrip()
+            drawn = output.style(_bar(table.measure[number - 1] / most, bar), fg="cyan")
+            yield ReportLine(f"{line}  {drawn}".rstrip(), about)
         else:
-            yield line.rstrip()
+            yield ReportLine(line.rstrip(), about)
 
 
 def _fitting(cell: str | Count) -> str:
-    return text_of(cell, is_short=sys.stdout.isatty())
+    return text_of(cell, is_short=_is_page())
+
+
+def _is_page() -> bool:
+    """Return True if lines are drawn for a width: that of a window or of the terminal."""
+    return output.page_columns() < output.UNLIMITED
 
 
 def _layout(widths: list[int]) -> Sequence[int]:
     """The columns that a terminal has room for; where even the fewest need more, the name is cut."""
     whole = range(len(widths))
-    if not sys.stdout.isatty():
+    if not _is_page():
         return whole
     layouts = LAYOUTS if len(widths) == len(LAYOUTS[0]) else (whole,)
     beside = BAR_COLUMNS_LEAST + 2
     least = min(widths[0], NAME_COLUMNS_WANTED) + beside
-    room = {each: output.width() - sum(widths[n] + 2 for n in each[1:]) for each in layouts}
+    room = {each: output.whole_columns() - sum(widths[n] + 2 for n in each[1:]) for each in layouts}
     shown = next((each for each in layouts if room[each] >= least), layouts[-1])
     widths[0] = min(widths[0], max(room[shown] - beside, NAME_COLUMNS_LEAST))
     return shown

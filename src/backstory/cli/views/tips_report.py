@@ -56,7 +56,7 @@ def print_tips(app: App, asked: ReportQuestion, form: Form, *, about_costs: bool
     if not found.turns:
         print_where_there_is(app, wanted, WITHOUT_HERE)
     elif not found.findings:
-        output.talk(_nothing(found))
+        output.talk(no_tips(found))
     if not (found.findings or form.json or (about_costs and found.turns)):
         return
     print_report(
@@ -65,7 +65,8 @@ def print_tips(app: App, asked: ReportQuestion, form: Form, *, about_costs: bool
     )  # fmt: skip
 
 
-def _nothing(found: TipsReport) -> str:
+def no_tips(found: TipsReport) -> str:
+    """Say that no tip was found in what was looked at."""
     looked_at = f"{output.counted(found.turns, 'turn')} in {output.counted(found.looked_at, 'session')}"
     longer = " A longer time may show some: --since 2020-01-01" if (found.wanted.since or 0) > YEAR_2020_MS else ""
     return f"No tips yet from {looked_at}: most need the same pattern in 3 sessions.{longer}"

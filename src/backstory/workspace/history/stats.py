@@ -40,6 +40,8 @@ class StatsQuery(Struct, frozen=True, kw_only=True):
     wanted: SessionFilter
     among: frozenset[int] | None = None
     by: By | None = None
+    only: tuple[By, GroupKey] | None = None
+    """Only the turns of this group of a grouping, without summaries; None: all."""
     zone: tzinfo | None = None
     is_estimated: bool = True
 
@@ -170,6 +172,7 @@ def asked_of_each(
         asked = StatsQuestion(
             wanted=wanted, among=query.among, groupings=tuple(groupings), zone=query.zone, but_sessions=sessions,
             but_turns=turns, is_estimated=query.is_estimated, report=report, names=listing.project_names(),
+            only=query.only,
         )  # fmt: skip
         found.append((store, asked))
         if store is not stores[-1]:

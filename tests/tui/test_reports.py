@@ -1,0 +1,354 @@
+"""The reports: what is on them, what opens, and what becomes of answers that nobody waits for any more."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+import threading
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backstory.chronicle import tips
+from backstory.chronicle.report import OfGroup, OfSession, OfSessions, Report
+from backstory.cli.tui import reports
+from backstory.cli.tui.reports import PLACES_MOST, TABS, TabQuestion
+from backstory.cli.tui.reports_screen import ReportsScreen
+from backstory.workspace.history.sessions import SessionFilter
+from backstory.workspace.history.stats import StatsQuery
+from tests.support.piloted import AtNow, Opens, Piloted, piloted, screen
+from tests.support.session_screens import SessionMachine
+from tests.support.shell import Shell
+from tests.support.work_habits import put_habits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from backstory.ask.stats import By
+    from backstory.chronicle.report import About
+    from backstory.cli.app import App
+
+pytestmark = pytest.mark.slow
+
+ALL = 3
+STANDUP, COSTS, TIPS = range(3)
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> SessionMachine:
+    return SessionMachine(tmp_path_factory.mktemp("screen"))
+
+
+@pytest.fixture
+def opens(machine: SessionMachine) -> Opens:
+    return partial(screen, machine.project, machine.environ)
+
+
+@pytest.fixture(scope="module")
+def habitual(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A machine with a month of work, in which there is something to say."""
+    home = tmp_path_factory.mktemp("habits") / "home"
+    home.mkdir()
+    put_habits(home)
+    shell = Shell(home)
+    assert shell("ingest").code == 0
+    return shell
+
+
+@pytest.fixture
+def month(habitual: Shell) -> Iterator[App]:
+    app = AtNow(habitual.environ, habitual.cwd)
+    yield app
+    app.close()
+
+
+async def reported(seen: Piloted, *keys: str) -> ReportsScreen:
+    """Open the reports, press keys, and wait until all is read."""
+    await seen.until_seen("Enter open")
+    await seen.press("R", *keys)
+    await seen.until(lambda: isinstance(seen.app.screen, ReportsScreen) and seen.app.screen.is_settled)
+    found = seen.app.screen
+    assert isinstance(found, ReportsScreen)
+    return found
+
+
+def lines(seen: Piloted) -> list[str]:
+    """The lines of the report, without the gutter."""
+    return [line[2:] for line in seen.shown().split("\n")[2:-1] if line]
+
+
+# what is shown --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("key", "name"), [("1", "standup"), ("2", "cost")])
+def test_a_report_has_the_lines_that_its_command_prints(
+    machine: SessionMachine, opens: Opens, key: str, name: str
+) -> None:
+    printed = machine.shown("report", name, width=96, NO_COLOR="1").split("\n")
+    expected = [line.rstrip() for line in printed if line]
+
+    async def test() -> None:
+        async with opens(size=(100, 80)) as seen:
+            await reported(seen, key)
+            await seen.until(lambda: lines(seen) == expected)
+
+    piloted(test)
+
+
+def test_a_period_is_longer_or_shorter_and_of_all_reports(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await reported(seen)
+            await seen.until_seen("[1 Stand-up]", "last 24 hours", "Add a rate limit")
+            assert "Ship it" not in seen.shown()
+            await seen.press("+")
+            await seen.until_seen("last 7 days", "Ship it")
+            await seen.press("tab")
+            await seen.until_seen("[2 Costs]", "last 7 days", "Cost from")
+            await seen.press("-", "-")
+            await seen.until_seen("last 24 hours")
+            await seen.press("m")
+            await seen.until_seen("last 30 days")
+
+    piloted(test)
+
+
+def test_the_reports_are_of_the_projects_that_the_list_was_of(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(everywhere=False) as seen:
+            await reported(seen)
+            await seen.until_seen("calc · last 24 hours", "Fix the failing test")
+            assert "Add a rate limit" not in seen.shown()
+            await seen.press("a")
+            await seen.until_seen("every project · last 24 hours", "Add a rate limit")
+
+    piloted(test)
+
+
+def test_a_time_without_sessions_names_the_nearest_day(habitual: Shell) -> None:
+    async def test() -> None:
+        async with screen(habitual.cwd, habitual.environ) as seen:
+            await reported(seen)
+            await seen.until_seen("No sessions in this time. The nearest are of 2026-05-")
+            await seen.press("a")
+            await seen.until_seen("work · last 24 hours", "No sessions.")
+
+    piloted(test)
+
+
+def test_a_click_chooses_a_tab_and_a_row(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await reported(seen)
+            await seen.click(15, 0)
+            await seen.until_seen("[2 Costs]", "Total")
+            line = next(n for n, each in enumerate(seen.shown().split("\n")) if each.startswith("  Total"))
+            await seen.click(8, line)
+            await seen.until_seen("> Total")
+            await seen.click(8, line, times=2)
+            await seen.until_seen("all · turns and costs of it alone")
+
+    piloted(test)
+
+
+def test_nothing_that_a_terminal_obeys_is_on_a_report(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=(60, 15)) as seen:
+            found = await reported(seen)
+            for number in range(len(TABS)):
+                await seen.press(str(number + 1))
+                await seen.until(lambda: found.is_settled)
+                await seen.press("end")
+                assert seen.acting() == ""
+                assert max(map(len, seen.shown().split("\n"))) <= 60
+
+    piloted(test)
+
+
+# what opens -----------------------------------------------------------------------------------------------------------
+
+
+def quiet(done: int, total: int | None) -> None:
+    """Tell nobody."""
+
+
+def rows_of(app: App, tab: int) -> tuple[SessionFilter, list[About]]:
+    """The sessions that a report of all time is about, and what its rows are about."""
+    wanted, report = reports.read(app, TabQuestion(tab=tab, period=ALL, everywhere=True), quiet)
+    found = {id(each.about): each.about for each in reports.drawn(report, 200, quiet) if each.about is not None}
+    return wanted, list(found.values())
+
+
+def counted(store: Path, by: By | None) -> dict[tuple[str | None, str], int]:
+    """The turns of each session in each group, counted in the store."""
+    groups = {"day": "date(started / 1000, 'unixepoch', 'localtime')", "repository": "'w/tool'", None: "null"}
+    sql = f"select {groups.get(by, f't.{by}')}, s.uid, count(*) from turns t join sessions s on s.id = t.session_id"
+    with closing(sqlite3.connect(store)) as db:
+        return {(group, uid): turns for group, uid, turns in db.execute(f"{sql} group by 1, 2")}
+
+
+def test_a_row_of_costs_opens_the_sessions_of_its_turns_whose_figures_add_up_to_it(month: App, habitual: Shell) -> None:
+    wanted, rows = rows_of(month, COSTS)
+    groups = [each for each in rows if isinstance(each, OfGroup)]
+    assert {each.by for each in groups} == {None, "day", "agent", "model", "repository"}
+    for about in groups:
+        opened = reports.sessions_behind(month, wanted, about, "", quiet)
+        assert opened is not None, about
+        value = about.key.value if about.key is not None else None
+        expected = {uid: turns for (group, uid), turns in counted(habitual.store, about.by).items() if group == value}
+        assert {row.uid: row.turns for row in opened[0].rows} == expected
+        found = month.reader.stats(StatsQuery(wanted=wanted, by=about.by))
+        figures = next((each.figures for each in found.groups if each.key == about.key), found.total)
+        shares = opened[1].figures.values()
+        assert sum(each.turns for each in shares) == figures.turns
+        assert math.fsum(each.cost.low_usd or 0 for each in shares) == pytest.approx(figures.cost.low_usd)
+        assert sum(each.duration_ms or 0 for each in shares) == figures.duration_ms
+
+
+def test_a_place_of_a_stand_up_opens_its_sessions(month: App) -> None:
+    wanted, rows = rows_of(month, STANDUP)
+    (place,) = (each for each in rows if isinstance(each, OfSessions))
+    opened = reports.sessions_behind(month, wanted, place, "", quiet)
+    assert opened is not None
+    items = [each.uid for each in rows if isinstance(each, OfSession)]
+    assert sorted(row.uid for row in opened[0].rows) == sorted(items)
+    assert len(items) == month.reader.count(wanted)
+
+
+def test_a_tip_opens_as_many_sessions_as_it_counts_and_its_evidence_a_record(month: App) -> None:
+    wanted, rows = rows_of(month, TIPS)
+    found = tips.tips(month.reader, wanted, report=quiet)
+    opened = [reports.sessions_behind(month, wanted, each, "", quiet) for each in rows if isinstance(each, OfSessions)]
+    assert [len(each[0].rows) for each in opened if each is not None] == [tip.sessions for tip in found.findings]
+    places = [(each.uid, each.seq) for each in rows if isinstance(each, OfSession)]
+    assert places == [(each.context, each.seqs[0]) for tip in found.findings for each in tip.evidence[:PLACES_MOST]]
+
+
+def test_the_list_that_a_row_opens_says_of_what_it_is_and_goes_back_to_that_row(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await reported(seen, "2", "j", "j")
+            await seen.until_seen("> 2026-09-20")
+            await seen.press("enter")
+            await seen.until_seen("every project · 1 session", "day 2026-09-20 · turns and costs of it alone")
+            await seen.press("tab", "f")
+            await seen.type("zzz")
+            await seen.until_seen("Nothing found.")
+            await seen.press("escape", "escape")
+            await seen.until_seen("1 session", "day 2026-09-20")
+            await seen.press("escape")
+            await seen.until_seen("[2 Costs]", "> 2026-09-20")
+            await seen.press("escape")
+            await seen.until_seen("8 sessions")
+
+    piloted(test)
+
+
+def test_a_line_of_a_stand_up_opens_its_session(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await reported(seen, "j")
+            await seen.press("enter")
+            await seen.opened("A sign was wrong.")
+            await seen.press("escape")
+            await seen.until_seen("[1 Stand-up]", ">   ✓ ")
+
+    piloted(test)
+
+
+def test_evidence_opens_its_session_at_its_place(habitual: Shell) -> None:
+    async def test() -> None:
+        async with screen(habitual.cwd, habitual.environ) as seen:
+            found = await reported(seen, "3", "+", "j")
+            about = found.pane.about
+            assert isinstance(about, OfSession)
+            await seen.press("enter")
+            opened = await seen.opened()
+            assert opened.pane.current is not None
+            assert opened.pane.current[0] == about.seq
+
+    piloted(test)
+
+
+# answers that nobody waits for ----------------------------------------------------------------------------------------
+
+
+class Held:
+    """A report that is read until it is let go, and says how far it is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go_on, self.ended = threading.Event(), threading.Event(), threading.Event()
+        held = TABS[STANDUP]._replace(read=self._read)
+        monkeypatch.setattr(reports, "TABS", (held, *TABS[1:]))
+
+    def _read(self, app: App, wanted: SessionFilter, tell: Callable[[int, int | None], None]) -> Report:
+        self.begun.set()
+        try:
+            while not self.go_on.wait(0.01):
+                tell(7, 164)
+        finally:
+            self.ended.set()
+        return Report(title="A late answer")
+
+
+def test_an_answer_that_comes_late_is_never_drawn_over_a_newer_one(
+    opens: Opens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(monkeypatch)
+
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("Enter open")
+            await seen.press("R")
+            await seen.until_seen("reading 7 of 164 …")
+            found = seen.app.screen
+            assert isinstance(found, ReportsScreen)
+            await seen.press("2")
+            await seen.until(lambda: found.is_settled)
+            late = TabQuestion(tab=STANDUP, period=0, everywhere=True)
+            found.post_message(found._Read(late, SessionFilter(), Report(title="A late answer")))
+            found.post_message(found._Drawn(late, found.pane.columns, []))
+            await seen.until(lambda: held.ended.is_set())
+            await seen.until_seen("[2 Costs]", "Cost from")
+            assert "A late answer" not in seen.shown()
+
+    piloted(test)
+
+
+def test_what_is_read_ends_when_a_person_leaves(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("Enter open")
+            await seen.press("R")
+            await seen.until(held.begun.is_set)
+            await seen.press("escape")
+            await seen.until(held.ended.is_set)
+            await seen.until_seen("8 sessions")
+
+    piloted(test)
+
+
+def test_another_size_while_it_reads_is_that_of_what_is_drawn(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("Enter open")
+            await seen.press("R")
+            await seen.until(held.begun.is_set)
+            await seen.resize(60, 15)
+            await seen.resize(120, 40)
+            held.go_on.set()
+            await seen.until_seen("A late answer")
+            await seen.press("2")
+            await seen.until_seen("CACHE READ", "Total")
+            await seen.resize(60, 15)
+            await seen.until(lambda: "CACHE READ" not in seen.shown() and "Cost from" in seen.shown())
+            assert max(map(len, seen.shown().split("\n"))) <= 60
+
+    piloted(test)
