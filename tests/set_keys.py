@@ -7,6 +7,7 @@ from pathlib import Path
 from backstory.cli.tui.actions import (
     ACTIONS,
     ANYWHERE,
+    COMPARED,
     FIELD,
     LINE,
     PANE,
@@ -15,12 +16,14 @@ from backstory.cli.tui.actions import (
     REPORTS,
     SESSION,
     SESSIONS,
+    TREE,
 )
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "screen.md"
 HEADING = "## Keys\n\n"
 PLACES = {
     (SESSIONS,): "In the list of sessions", (FIELD,): "In its field", (SESSION, PANE): "In a session",
+    (TREE,): "At the branches of a session", (COMPARED,): "Where two are compared",
     (PROMPT,): "While a prompt is written", (QUESTION,): "At a question", (LINE,): "In a field of one line",
     (REPORTS,): "In the reports", (ANYWHERE,): "Anywhere else",
 }  # fmt: skip

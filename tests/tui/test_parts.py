@@ -13,21 +13,35 @@ from hypothesis import strategies as st
 from backstory import model
 from backstory.cli import output
 from backstory.cli.tui import actions
-from backstory.cli.tui.actions import ACTIONS, ANYWHERE, FIELD, LINE, PANE, PROMPT, QUESTION, SESSION, SESSIONS
+from backstory.cli.tui.actions import (
+    ACTIONS,
+    ANYWHERE,
+    COMPARED,
+    FIELD,
+    LINE,
+    PANE,
+    PROMPT,
+    QUESTION,
+    SESSION,
+    SESSIONS,
+    TREE,
+)
 from backstory.cli.tui.app import Backstory
 from backstory.cli.tui.asking import LineQuestion, YesOrNo
 from backstory.cli.tui.blocks import ENTRIES_MOST, Content, blocks_of
+from backstory.cli.tui.compare_screen import CompareScreen
 from backstory.cli.tui.markdown import COLUMNS_LEAST, markdown_lines
 from backstory.cli.tui.session_pane import SessionPane
 from backstory.cli.tui.session_screen import SessionScreen
 from backstory.cli.tui.sessions_screen import SessionsScreen
 from backstory.cli.tui.strips import strip_of
+from backstory.cli.tui.tree_screen import TreeScreen
 from backstory.workspace.history.entries import OutlineColumns
 from tests import set_keys
 
 SCREENS = {
     SESSIONS: SessionsScreen, SESSION: SessionScreen, PANE: SessionPane, ANYWHERE: Backstory, QUESTION: YesOrNo,
-    LINE: LineQuestion,
+    LINE: LineQuestion, TREE: TreeScreen, COMPARED: CompareScreen,
 }  # fmt: skip
 
 
@@ -47,13 +61,13 @@ def test_every_action_is_done_by_its_screen() -> None:
     assert lacking == []
 
 
-@pytest.mark.parametrize("place", [SESSIONS, FIELD, SESSION, PROMPT, QUESTION, LINE])
+@pytest.mark.parametrize("place", [SESSIONS, FIELD, SESSION, PROMPT, QUESTION, LINE, TREE, COMPARED])
 def test_no_key_means_two_things(place: str) -> None:
     keys = Counter(key for each in actions.of_place(place) for key in each.keys.split(","))
     assert [key for key, count in keys.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("place", [SESSIONS, FIELD, SESSION, PROMPT, QUESTION, LINE])
+@pytest.mark.parametrize("place", [SESSIONS, FIELD, SESSION, PROMPT, QUESTION, LINE, TREE, COMPARED])
 def test_the_foot_fits_the_narrowest_screen(place: str) -> None:
     assert 0 < output.columns_shown(actions.foot(place, 60)) <= 60
 

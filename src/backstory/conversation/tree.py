@@ -180,6 +180,13 @@ class Tree(Generic[N]):
             uid = self._next[uid]
         return self._nodes[uid]
 
+    def branch(self, tip: str) -> list[N]:
+        """The turns of the branch with this tip, from where it begins; those before are another branch's."""
+        found = [self._nodes[tip]]
+        while (parent := self._parents[found[-1].uid]) is not None and self._next.get(parent) == found[-1].uid:
+            found.append(self._nodes[parent])
+        return found[::-1]
+
     def path(self, to: Point) -> list[Span]:
         """The records that lead to this one, turn by turn from the root: of each turn up to where the next begins."""
         spans: list[Span] = []

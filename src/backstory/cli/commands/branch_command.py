@@ -10,10 +10,12 @@ from backstory.cli import CommandGroup, output
 from backstory.cli.options import find, find_target, json_option, locked, readable, session_option, store_option
 from backstory.cli.trusting import copy_decisions, is_agreed, may_act, talk_late, trust_option, writable_session
 from backstory.conversation.tree import Tree
-from backstory.errors import BranchNameUnusable, BranchNotFound, BranchShared, NoBranches
+from backstory.errors import BranchNotFound, BranchShared, NoBranches
 from backstory.store.tables import branches
-from backstory.workspace.history.targets import NUMBER, RECORD, current_point
+from backstory.workspace.history.targets import RECORD, current_point
 from backstory.workspace.located import LocatedSession
+from backstory.workspace.runs import branching
+from backstory.workspace.runs.branching import owning, usable_name
 from backstory.workspace.runs.running import measure
 
 if TYPE_CHECKING:
@@ -43,17 +45,15 @@ def command() -> None:
 @click.pass_obj
 def name_branch(app: App, name: str, point: str | None, wanted: str | None, as_json: bool) -> None:
     """Name the current branch, or the one with this record or number. The name stays while the branch grows."""
-    name = readable(name).strip()
-    if not name or RECORD.fullmatch(name) or NUMBER.fullmatch(name):
-        raise BranchNameUnusable(name)
+    name = usable_name(readable(name))
     may_act(app)
     if point is None:
-        found = _owning(app, find(app, wanted))
+        found = owning(app.workspace, find(app, wanted))
         to = current_point(found)
     else:
         target = find_target(app, point, wanted)
-        found, to = _owning(app, target.located), target.point
-    late = _decide(app, found, lambda store, session: store.name_branch(session, name, to)).late
+        found, to = owning(app.workspace, target.located), target.point
+    late = branching.name_branch(app.workspace, found, name, to)
     output.talk(f"The branch with @{to.seq} is now called {output.one_line(name, TEXT_COLUMNS)!r}.")
     talk_late("Named", late)
     if as_json:
@@ -71,7 +71,7 @@ def unname_branch(app: App, name: str, wanted: str | None, as_json: bool) -> Non
     """Remove the NAME of a branch; the branch stays."""
     name = readable(name).strip()
     may_act(app)
-    found = _owning(app, find(app, wanted))
+    found = owning(app.workspace, find(app, wanted))
     if name not in {each.name for each in found.store.branch_names(found.session)}:
         raise BranchNotFound(name)
     late = _decide(app, found, lambda store, session: store.unname_branch(session, name)).late
@@ -126,7 +126,7 @@ def rm(app: App, point: str, yes: bool, wanted: str | None, as_json: bool) -> No
 def restore(app: App, point: str | None, wanted: str | None, as_json: bool) -> None:
     """Restore a removed branch: the last one removed, or the one with this record or name."""
     may_act(app)
-    found = _owning(app, find(app, wanted))
+    found = owning(app.workspace, find(app, wanted))
     gone = found.store.ask(branches.removed, found.session.id)
     if not gone:
         raise NoBranches(found.label, "removed branches")
@@ -157,7 +157,7 @@ def prune(app: App, yes: bool, wanted: str | None, as_json: bool) -> None:
     added through the Python API.
     """
     may_act(app)
-    found = _owning(app, find(app, wanted))
+    found = owning(app.workspace, find(app, wanted))
     gone = found.store.ask(branches.removed, found.session.id)
     if not gone:
         raise NoBranches(found.label, "removed branches")
@@ -187,14 +187,6 @@ def _print_leaf(found: LocatedSession, uid: str) -> None:
 
 def _decide(app: App, found: LocatedSession, change: Callable[[Store, Session], T]) -> Decided[T]:
     return app.workspace.decisions.decide(found.store, found.session.uid, change)
-
-
-def _owning(app: App, found: LocatedSession) -> LocatedSession:
-    """Return a session in its owning store, if that can be read now."""
-    store = app.workspace.decisions.owner(found.store, found.session.uid).store
-    if store is None or store.path == found.store.path or not store.has(found.session.uid):
-        return found
-    return LocatedSession(store, store.session(found.session.uid))
 
 
 def _doomed(found: LocatedSession, to: Target, named: str) -> list[TreeTurn]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.cli.options import find_target, json_option, locked, session_option, store_option, tell_moved
-from backstory.cli.trusting import copy_decisions, may_act, trust_option, writable_session
+from backstory.cli.options import find_target, json_option, session_option, store_option, tell_moved
+from backstory.cli.trusting import may_act, talk_late, trust_option, writable_session
 from backstory.cli.views import path
 from backstory.conversation.tree import Span
 from backstory.workspace.history.records import path_records
 from backstory.workspace.located import LocatedSession
-from backstory.workspace.runs.running import measure
+from backstory.workspace.runs.branching import check_out
 from backstory.workspace.workspace import NUMBERED
 
 if TYPE_CHECKING:
@@ -45,13 +45,9 @@ def command(app: App, point: str, wanted: str | None, as_json: bool) -> None:
     if to.is_session:
         _go_to(app, to.located, as_json=as_json)
         return
-    session = writable_session(app, to.located, to.point)
-    own = LocatedSession(app.project_store, session)
-    with locked(app, session.uid, own.label):
-        own.store.checkout(session, to.point)
+    own, late = check_out(app.workspace, to, output.talk)
     tell_moved(to)
-    measure(app.workspace, own.store, own.session)
-    copy_decisions(app, own, "Switched")
+    talk_late("Switched", late)
     if as_json:
         output.json(own.keys | {"seq": to.point.seq, "turn_uid": to.point.uid})
     else:

@@ -9,7 +9,7 @@ from textual.binding import Binding
 from backstory.cli import output
 
 ANYWHERE, SESSIONS, FIELD, SESSION, PANE, PROMPT = "anywhere", "sessions", "field", "session", "pane", "prompt"
-QUESTION, LINE, REPORTS = "question", "line", "reports"
+QUESTION, LINE, REPORTS, TREE, COMPARED = "question", "line", "reports", "tree", "compared"
 """The places of keys; those of ANYWHERE count in each of them but in fields, which take letters.
 
 PANE: the entries of a session, whose keys are of SESSION too."""
@@ -65,11 +65,33 @@ ACTIONS = (
     KeyAction(SESSION, "hit(1)", "n", "n", "Next hit"),
     KeyAction(SESSION, "hit(-1)", "N", "N", "Hit before"),
     KeyAction(SESSION, "write", "p,i", "p", "Write a prompt for this session", "prompt"),
+    KeyAction(SESSION, "branches", "b", "b", "Its branches: continue, name, compare them", "branches"),
     KeyAction(SESSION, "fork", "f", "f", "Write a prompt that follows the entry, as a branch of its own"),
     KeyAction(SESSION, "cancel", "x,alt+c", "x Alt+C", "Stop the agent that runs; its output is kept"),
     KeyAction(SESSION, "thinking", "t", "t", "Show or hide what the model thought", "thinking"),
     KeyAction(SESSION, "copy", "y", "y", "Copy the entry", "copy"),
     KeyAction(SESSION, "resume", "r", "r", "Resume it in its own agent, then come back", "resume"),
+    KeyAction(TREE, "move(1)", "down,j", "↓ j", "Next turn"),
+    KeyAction(TREE, "move(-1)", "up,k", "↑ k", "Turn before"),
+    KeyAction(TREE, "page(1)", "pagedown,J", "PgDn J", "A page down"),
+    KeyAction(TREE, "page(-1)", "pageup,K", "PgUp K", "A page up"),
+    KeyAction(TREE, "ends('start')", "home,g", "Home g", "The first turn"),
+    KeyAction(TREE, "ends('end')", "end,G", "End G", "The last turn"),
+    KeyAction(TREE, "tip(1)", "right_square_bracket,shift+down", "] Shift+↓", "The end of the next branch"),
+    KeyAction(TREE, "tip(-1)", "left_square_bracket,shift+up", "[ Shift+↑", "The end of the branch before"),
+    KeyAction(TREE, "open", "enter", "Enter", "Go to the turn in the session", "go there"),
+    KeyAction(TREE, "checkout", "c", "c", "Have the next prompt follow this turn", "continue here"),
+    KeyAction(TREE, "fork", "f", "f", "Write a prompt that follows this turn, as a branch of its own", "fork"),
+    KeyAction(TREE, "compare", "v", "v", "Mark this turn; on another one: compare what leads to the two", "compare"),
+    KeyAction(TREE, "name", "n", "n", "Name the branch", "name"),
+    KeyAction(TREE, "close", "b,escape,backspace", "b Esc", "Take the mark away; back to the session"),
+    KeyAction(COMPARED, "scroll(1)", "down,j", "↓ j", "A line down"),
+    KeyAction(COMPARED, "scroll(-1)", "up,k", "↑ k", "A line up"),
+    KeyAction(COMPARED, "page(1)", "pagedown,J,space", "PgDn J", "A page down", "page"),
+    KeyAction(COMPARED, "page(-1)", "pageup,K", "PgUp K", "A page up"),
+    KeyAction(COMPARED, "ends(-1)", "home,g", "Home g", "The beginning"),
+    KeyAction(COMPARED, "ends(1)", "end,G", "End G", "The end"),
+    KeyAction(COMPARED, "close", "escape,v,b,backspace", "Esc v", "Back to the branches", "branches"),
     KeyAction(PROMPT, "stage", "enter", "Enter", "Send; a running agent is stopped first, then this runs", "send"),
     KeyAction(PROMPT, "newline", "ctrl+j,shift+enter", "Ctrl+J", "A new line", "line"),
     KeyAction(PROMPT, "queue", "ctrl+t", "Ctrl+T", "Send it when the run ends", "queue"),

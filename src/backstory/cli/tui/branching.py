@@ -1,17 +1,21 @@
-"""Branches from the screen: where a prompt of its own follows. All of it asks a workspace, in a thread."""
+"""Changes of branches from the screen. All of it asks a workspace, in a thread; no store is trusted from here."""
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 from textual.worker import get_current_worker
 
 from backstory.cli import output
-from backstory.errors import BackstoryError
+from backstory.errors import BackstoryError, NothingRuns, SessionBusy
 from backstory.store.tables import branches
 from backstory.workspace.history.targets import resolve_target
+from backstory.workspace.runs import branching
+from backstory.workspace.runs.writable import ensure_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
 
 T = TypeVar("T")
+NAME_COLUMNS = 50
+STOPPED_S, POLL_S = 30.0, 0.1
+"""The most time that a run takes to end and to be stored after it was stopped; it is looked for as often."""
 
 
 class Fork(Struct, frozen=True, kw_only=True):
@@ -46,7 +53,7 @@ NO_FORK = Fork(seq=None, said="")
 
 
 def in_thread(
-    screen: Screen[None], group: str, work: Callable[[], T], done: Callable[[T], object],
+    screen: Screen[Any], group: str, work: Callable[[], T], done: Callable[[T], object],
     refused: Callable[[str], object],
 ) -> None:  # fmt: skip
     """Have a thread do something; then ``done`` receives its value, or ``refused`` the reason in a line.
@@ -57,7 +64,7 @@ def in_thread(
 
 
 def _work(
-    screen: Screen[None], work: Callable[[], T], done: Callable[[T], object], refused: Callable[[str], object]
+    screen: Screen[Any], work: Callable[[], T], done: Callable[[T], object], refused: Callable[[str], object]
 ) -> None:
     worker, answer = get_current_worker(), done
     try:
@@ -83,3 +90,56 @@ def fork_at(app: App, uid: str, seq: int) -> Fork:
         said=f"{moved}The prompt follows @{at}, as a branch of its own; Esc: nothing is changed",
         back="" if here is None else f"Back to the other: backstory checkout @{here.seq}",
     )
+
+
+class CheckedOut(Struct, frozen=True):
+    """The session whose next prompt was sent elsewhere, and a sentence about it."""
+
+    uid: str
+    said: str
+
+
+def check_out(app: App, uid: str, seq: int, *, stops: bool = False) -> CheckedOut | None:
+    """Let the next prompt follow a record, as ``backstory checkout`` does; None while something runs in the session.
+
+    ``stops``: what runs is stopped first. Raises what the command does.
+    """
+    remarks = list[str]()
+    with app.new_workspace() as workspace:
+        ensure_ours(workspace, _never, remarks.append)
+        located = workspace.resolve(uid)
+        before, to = located.store.leaf(located.session), resolve_target(located, f"@{seq}")
+        if stops:
+            with suppress(NothingRuns):
+                workspace.scheduler.cancel(located)
+        end = time.monotonic() + (STOPPED_S if stops else 0)
+        while True:
+            try:
+                own, late = branching.check_out(workspace, to, remarks.append)
+                break
+            except SessionBusy:
+                if not stops:
+                    return None
+                if time.monotonic() >= end:
+                    raise
+            # Whoever ran it stores the run first.
+            time.sleep(POLL_S)
+    back = "" if before is None else f" To go back: backstory checkout @{before.seq} -S {own.label}"
+    said = f"The next prompt of {own.label} follows @{to.point.seq}.{back}"
+    return CheckedOut(own.session.uid, " ".join((said, *remarks, *(f"{each}." for each in late))))
+
+
+def name(app: App, uid: str, seq: int, words: str) -> str:
+    """Name the branch with a record, as ``backstory tree name`` does; returns a sentence."""
+    remarks, called = list[str](), branching.usable_name(words)
+    with app.new_workspace() as workspace:
+        ensure_ours(workspace, _never, remarks.append)
+        located = branching.owning(workspace, workspace.resolve(uid))
+        late = branching.name_branch(workspace, located, called, resolve_target(located, f"@{seq}").point)
+    said = f"The branch with @{seq} is now called {output.one_line(called, NAME_COLUMNS)!r}."
+    return " ".join((said, *remarks, *(f"{each}." for each in late)))
+
+
+def _never(_store: object) -> bool:
+    """Trust nothing: that is a command's to ask."""
+    return False

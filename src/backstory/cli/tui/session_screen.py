@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from backstory.cli.tui.blocks import Content, Key, SessionView, ShownLine
     from backstory.cli.tui.branching import Fork
     from backstory.cli.tui.prompt_field import WordsField
+    from backstory.cli.tui.tree_screen import TreePlace
 
 HITS_MOST = 1_000
 """The most hits in a session that keys go to."""
@@ -155,13 +156,33 @@ class SessionScreen(Screen[None]):
         if self._uid is not None:
             self.post_message(Resumed(self._uid))
 
+    def action_branches(self) -> None:
+        """Show the session's branches."""
+        from backstory.cli.tui.tree_screen import TreeScreen  # most sessions are only read
+
+        if self._uid is not None:
+            self.app.push_screen(TreeScreen(self._of, self._uid), self._come_back)
+
+    def _come_back(self, to: TreePlace | None) -> None:
+        """Go where the person went from the branches; the session may be another one since."""
+        if to is not None and to.uid != self._uid:
+            self.app.switch_screen(SessionScreen(self._of, to.uid, to.seq))
+        elif to is not None:
+            if to.seq is not None:
+                self.pane.go((to.seq, 0))
+            self.reload(None if to.seq is None else (to.seq, 0))
+            if to.fork is not None:
+                self._fork(to.uid, to.fork)
+
     def action_fork(self) -> None:
         """Write a prompt that follows the current entry, as a branch of its own."""
         if self.pane.current is None or self._uid is None:
             self.say("Choose an entry with ↑ ↓ first.")
         else:
-            find = partial(fork_at, self._of, self._uid, self.pane.current[0])
-            in_thread(self, "fork", find, self.action_write, self.say)
+            self._fork(self._uid, self.pane.current[0])
+
+    def _fork(self, uid: str, seq: int) -> None:
+        in_thread(self, "fork", partial(fork_at, self._of, uid, seq), self.action_write, self.say)
 
     # searching ------------------------------------------------------------------------------------------------------
 
