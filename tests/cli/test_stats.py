@@ -117,7 +117,7 @@ def test_tokens_of_a_day_are_those_that_the_logs_hold(read_once: Shell) -> None:
     assert {day: each for day, each in found.items() if any(each)} == logged
 
 
-@pytest.mark.parametrize("by", ["day", "project", "model", "agent", "branch"])
+@pytest.mark.parametrize("by", ["day", "hour", "weekday", "project", "model", "agent", "branch"])
 def test_groups_add_up_to_the_whole(read_once: Shell, by: str) -> None:
     found = stats(read_once, "--by", by)
     groups, total = found["groups"], found["sums"]
@@ -180,6 +180,20 @@ def test_a_day_begins_at_midnight_where_the_person_is(bare: Shell, at: str, zone
     (group,) = stats(bare, "--by", "day", TZ=zone)["groups"]
     assert group["day"] == day
     assert stats(bare, "--since", day, "--until", day, TZ=zone)["sums"]["turn_count"] == 1
+
+
+def test_an_hour_and_a_weekday_are_those_of_the_person_in_their_order(bare: Shell) -> None:
+    at = (
+        "2026-05-03T21:59:00.000Z",
+        "2026-05-03T22:00:00.000Z",
+        "2026-05-04T08:30:00.000Z",
+        "2026-05-08T09:00:00.000Z",
+    )
+    put(bare, *(each for n, moment in enumerate(at) for each in turn(f"t{n}", moment)))
+    assert bare("ingest").code == 0
+    hours, days = (stats(bare, "--by", by, TZ="Europe/Berlin")["groups"] for by in ("hour", "weekday"))
+    assert [(each["hour"], each["turn_count"]) for each in hours] == [("00", 1), ("10", 1), ("11", 1), ("23", 1)]
+    assert [(each["weekday"], each["turn_count"]) for each in days] == [("Monday", 2), ("Friday", 1), ("Sunday", 1)]
 
 
 def test_since_and_until_choose_turns_by_when_they_began(bare: Shell) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LOG, BROKEN = "3f2b8f5e-5a6b-4d5c-9d8f-0a1b2c3d4e5f", "4f2b8f5e-5a6b-4d5c-9d8f-0a1b2c3d4e5f"
 SUMMARY = "The parser was rewritten, because it lost escapes. " * 10
 SAID = ({"say": "word " * 300}, {"tool": "ls"}, GOOD)
-SUMS = ("day", "agent", "model", "project", "branch", "tool")
+SUMS = ("day", "hour", "weekday", "agent", "model", "project", "branch", "tool")
 
 
 class Place(Struct, frozen=True, order=True):

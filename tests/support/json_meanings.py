@@ -142,6 +142,7 @@ hit_count: how many hits there are
 hits: hits, the best first
 holder_label: the same session, as every command takes it
 holder_uid: the session that holds the record: a subagent, or the same as `uid`
+hour: the hour of the day of a group, `09`
 host: the host of a repository, or of a runner
 id: a queued prompt, as `queue edit` and `queue drop` take it; the `turn_uid` of the turn that it becomes
 important_files: a section of a summary
@@ -373,6 +374,7 @@ until: the end of the time that was asked for
 value: a value: of a setting, a trailer, a ref
 was_running: true if a run was stopped
 was_summarising: true if a summary was stopped
+weekday: the day of the week of a group, `Monday`
 went_on_here: sessions, by uid, that went on here alone
 went_on_there: sessions, by uid, that went on there alone
 what: what was queued: `steer` or `followup`

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory.ask.stats import WEEKDAYS
 from backstory.chronicle import tips
 from backstory.chronicle.report import OfGroup, OfSession, OfSessions, Report
 from backstory.cli.tui import reports
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 ALL = 3
-STANDUP, COSTS, TIPS = range(3)
+STANDUP, COSTS, ACTIVITY, TIPS = range(4)
 
 
 @pytest.fixture(scope="module")
@@ -184,21 +185,35 @@ def rows_of(app: App, tab: int) -> tuple[SessionFilter, list[About]]:
 
 def counted(store: Path, by: By | None) -> dict[tuple[str | None, str], int]:
     """The turns of each session in each group, counted in the store."""
-    groups = {"day": "date(started / 1000, 'unixepoch', 'localtime')", "repository": "'w/tool'", None: "null"}
+    at = "started / 1000, 'unixepoch', 'localtime'"
+    names = "".join(f"{day:9}" for day in ("Sunday", *WEEKDAYS[:-1]))
+    weekday = f"rtrim(substr('{names}', 1 + 9 * strftime('%w', {at}), 9))"
+    groups = {
+        "day": f"date({at})", "hour": f"strftime('%H', {at})", "weekday": weekday, "repository": "'w/tool'",
+        None: "null",
+    }  # fmt: skip
     sql = f"select {groups.get(by, f't.{by}')}, s.uid, count(*) from turns t join sessions s on s.id = t.session_id"
     with closing(sqlite3.connect(store)) as db:
         return {(group, uid): turns for group, uid, turns in db.execute(f"{sql} group by 1, 2")}
 
 
-def test_a_row_of_costs_opens_the_sessions_of_its_turns_whose_figures_add_up_to_it(month: App, habitual: Shell) -> None:
-    wanted, rows = rows_of(month, COSTS)
+@pytest.mark.parametrize(
+    ("tab", "groupings"),
+    [(COSTS, {None, "day", "agent", "model", "repository"}), (ACTIVITY, {None, "hour", "weekday"})],
+)
+def test_a_row_opens_the_sessions_of_its_turns_whose_figures_add_up_to_it(
+    month: App, habitual: Shell, tab: int, groupings: set[By | None]
+) -> None:
+    wanted, rows = rows_of(month, tab)
     groups = [each for each in rows if isinstance(each, OfGroup)]
-    assert {each.by for each in groups} == {None, "day", "agent", "model", "repository"}
+    assert {each.by for each in groups} == groupings
     for about in groups:
         opened = reports.sessions_behind(month, wanted, about, "", quiet)
-        assert opened is not None, about
         value = about.key.value if about.key is not None else None
         expected = {uid: turns for (group, uid), turns in counted(habitual.store, about.by).items() if group == value}
+        if opened is None:
+            assert (expected, tab) == ({}, ACTIVITY)
+            continue
         assert {row.uid: row.turns for row in opened[0].rows} == expected
         found = month.reader.stats(StatsQuery(wanted=wanted, by=about.by))
         figures = next((each.figures for each in found.groups if each.key == about.key), found.total)
@@ -262,7 +277,7 @@ def test_a_line_of_a_stand_up_opens_its_session(opens: Opens) -> None:
 def test_evidence_opens_its_session_at_its_place(habitual: Shell) -> None:
     async def test() -> None:
         async with screen(habitual.cwd, habitual.environ) as seen:
-            found = await reported(seen, "3", "+", "j")
+            found = await reported(seen, "4", "+", "j")
             about = found.pane.about
             assert isinstance(about, OfSession)
             await seen.press("enter")

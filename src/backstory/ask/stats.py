@@ -34,8 +34,12 @@ if TYPE_CHECKING:
     from backstory.derive.tally import GrowingSum, GrowingSums
     from backstory.store.tables.session_filter import ListFilter
 
-By = Literal["day", "project", "repository", "model", "agent", "branch", "session"]
+By = Literal["day", "hour", "weekday", "project", "repository", "model", "agent", "branch", "session"]
 """The properties by which turns can be grouped; a subagent's are its listed session's."""
+TIMES = ("day", "hour", "weekday")
+"""Those that are of a moment."""
+HOURS = tuple(f"{hour:02}" for hour in range(24))
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 SLOT_MS = 900_000
 """Clocks are changed at full quarters of an hour, so that all of one is on the same day."""
 ROWS_AT_ONCE = 20_000
@@ -375,7 +379,7 @@ class _Groups:
         """The group of a turn. Those with the same value of one of these facts are in the same group."""
         by = self._by
         fact: int | str | None = None if by is None else root
-        if by == "day":
+        if by in TIMES:
             fact = None if at is None else at // SLOT_MS
         elif by in ("model", "agent"):
             fact = model if by == "model" else agent
@@ -386,18 +390,21 @@ class _Groups:
 
     def _key(self, fact: Any) -> GroupKey:
         match self._by:
-            case "day":
-                return GroupKey(value=None if fact is None else self._day(fact * SLOT_MS))
+            case "day" | "hour" | "weekday":
+                return GroupKey(value=None if fact is None else self._time(fact * SLOT_MS))
             case "project" | "repository" | "branch":
                 return self._place(Root.of(self._roots[fact]))
             case "session":
                 return GroupKey(value=Root.of(self._roots[fact]).uid)
         return GroupKey(value=fact)
 
-    def _day(self, ms: int) -> str | None:
+    def _time(self, ms: int) -> str | None:
         if bounds.time_ms(ms) is None:
             return None
-        return datetime.fromtimestamp(ms / 1000, self._zone).date().isoformat()
+        at = datetime.fromtimestamp(ms / 1000, self._zone)
+        if self._by == "hour":
+            return HOURS[at.hour]
+        return at.date().isoformat() if self._by == "day" else WEEKDAYS[at.weekday()]
 
     def _place(self, session: Root) -> GroupKey:
         facts = session[5:]

@@ -8,27 +8,31 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from backstory.ask.stats import HOURS, WEEKDAYS
 from backstory.bounds import UNKNOWN, counted, duration, iso
 from backstory.chronicle.report import Count, OfGroup, OfSession, Report, ReportTable, Section, facts
 from backstory.chronicle.window import window_words
 from backstory.derive.pricing import CostKind, shown_as
+from backstory.derive.tally import Group, GroupKey
 from backstory.ids import session_keys
-from backstory.workspace.history.stats import used, used_as_json
+from backstory.workspace.history.stats import StatsGroup, used, used_as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from backstory.ask.stats import By
-    from backstory.derive.tally import Figures, GroupKey
+    from backstory.derive.tally import Figures
     from backstory.workspace.history.sessions import ListedSession
-    from backstory.workspace.history.stats import Stats, StatsGroup, StatsQuery, ToolStats
+    from backstory.workspace.history.stats import Stats, StatsQuery, ToolStats
     from backstory.workspace.reader import Reader
 
 GROUPINGS: tuple[By, ...] = ("day", "agent", "model", "repository", "session")
 MOST_SHOWN = 10
 """The most groups that are shown, except of days; --json has all."""
 HEADS = ("SESSIONS", "TURNS", "INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "TIME", "COST")
-NAMES = {"day": "no date", "model": "no model"}
+NAMES = {"day": "no date", "hour": "no time", "weekday": "no time", "model": "no model"}
+WHOLE: Mapping[By | None, Sequence[str]] = {"hour": HOURS, "weekday": WEEKDAYS}
+"""The groups of groupings that are drawn as a whole, those without turns too."""
 
 
 class CostReport(Struct, frozen=True, kw_only=True):
@@ -104,11 +108,25 @@ def stats_report(found: Stats) -> Section:
         return sums(found.total, found.summaries)
     is_everywhere = by == "branch" and found.query.wanted.everywhere
     named: list[tuple[str, StatsGroup]] = []
-    for each in found.groups:
+    for each in _whole(found.groups, WHOLE.get(by, ())):
         name = group_name(by, each.key.value)
         where = each.key.project_name if is_everywhere else ""
         named.append((f"{name} ({where})" if where else name, each))
     return Section(table=group_table(by, named, found.total, found.summaries))
+
+
+def activity_report(times: Sequence[Stats]) -> Report:
+    """Draw when turns began, by several groupings of the same ones."""
+    first = times[0]
+    sections = (sums(first.total, first.summaries), *map(stats_report, times))
+    return Report(title=f"Activity {window_words(first.query.wanted)}", sections=sections)
+
+
+def _whole(groups: Sequence[StatsGroup], values: Sequence[str]) -> list[StatsGroup]:
+    """All groups in the order of values, empty ones for those that have none, then what has another value."""
+    known = {each.key.value: each for each in groups}
+    empty = (StatsGroup(key=GroupKey(value=value), figures=Group().figures) for value in values)
+    return [*(known.pop(each.key.value, each) for each in empty), *known.values()]
 
 
 def tools_report(found: ToolStats) -> Section:
@@ -151,7 +169,10 @@ def group_table(by: By, named: Sequence[tuple[str, StatsGroup]], total: Figures,
         rows.append(("Total", *_cells(total)))
         about.append(OfGroup())
     measure = [each.figures.cost.low_usd or 0.0 for _, each in named]
-    if not any(measure):
+    if by in WHOLE:
+        # A time of the day or week is asked for by who wants to know when there is work.
+        measure = [each.figures.turns for _, each in named]
+    elif not any(measure):
         measure = [used(each.figures) or each.figures.turns for _, each in named]
     return ReportTable((by.upper(), *HEADS), tuple(rows), tuple(measure), tuple(about))
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class GroupKey(Struct, frozen=True, kw_only=True):
     """The values that the turns of a group share.
 
-    ``value``: a day, model, agent, tool, branch, a session's uid, or the name of a repository (owner/name) or project.
+    ``value``: a day, hour ("09"), weekday ("Monday"), model, agent, tool, branch, a session's uid, or the name of a
+    repository (owner/name) or project.
 
     ``project``: the key of the project that a branch or a name is of. None where something is not known.
     """

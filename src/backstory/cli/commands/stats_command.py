@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
 
 TOOL = "tool"
-GROUPS = ("day", "project", "model", "agent", TOOL, "branch")
+GROUPS = ("day", "hour", "weekday", "project", "model", "agent", TOOL, "branch")
 
 
 @click.command("stats")

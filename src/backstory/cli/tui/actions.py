@@ -43,7 +43,7 @@ ACTIONS = (
     KeyAction(SESSIONS, "begin", "n", "n", "Write a prompt for a new session", "new"),
     KeyAction(SESSIONS, "clear", "escape", "Esc", "Clear the filter"),
     KeyAction(SESSIONS, "resume", "r", "r", "Resume it in its own agent, then come back", "resume"),
-    KeyAction(SESSIONS, "reports", "R", "R", "Reports: stand-up, costs, tips", "reports"),
+    KeyAction(SESSIONS, "reports", "R", "R", "Reports: stand-up, costs, activity, tips", "reports"),
     KeyAction(
         FIELD, "leave_field", "escape,enter", "Esc Enter", "Leave the field, keep what was found", "leave the field"
     ),
@@ -118,7 +118,8 @@ ACTIONS = (
     KeyAction(REPORTS, "next_tab(-1)", "shift+tab,left", "Shift+Tab ←", "Report before"),
     KeyAction(REPORTS, "tab(0)", "1", "1", "Stand-up: what was worked on"),
     KeyAction(REPORTS, "tab(1)", "2", "2", "Costs: by day, agent, model, repository and session"),
-    KeyAction(REPORTS, "tab(2)", "3", "3", "Tips: what recurs, and what to do about it"),
+    KeyAction(REPORTS, "tab(2)", "3", "3", "Activity: by hour of the day and by weekday"),
+    KeyAction(REPORTS, "tab(3)", "4", "4", "Tips: what recurs, and what to do about it"),
     KeyAction(REPORTS, "longer(1)", "plus,equals_sign", "+", "A longer period", "longer"),
     KeyAction(REPORTS, "longer(-1)", "minus", "-", "A shorter period", "shorter"),
     KeyAction(REPORTS, "period(0)", "d", "d", "The last 24 hours"),

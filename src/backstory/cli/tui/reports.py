@@ -80,6 +80,13 @@ def _costs(app: App, wanted: SessionFilter, tell: Tell) -> Report:
     return _with_notes(app, wanted, drawn, unknown, is_empty=not found.total.sessions)
 
 
+def _activity(app: App, wanted: SessionFilter, tell: Tell) -> Report:
+    found = app.reader.stats_by(StatsQuery(wanted=wanted), ("hour", "weekday"), tell)
+    first = found[0]
+    unknown = cost.not_counted(first.total, first.summaries, first.undated)
+    return _with_notes(app, wanted, cost.activity_report(found), unknown, is_empty=not first.total.sessions)
+
+
 def _tips(app: App, wanted: SessionFilter, tell: Tell) -> Report:
     found = masked(app, tips.tips(app.reader, wanted, report=tell), lambda done: tell(done, None))
     drawn = tips.report(found, PLACES_MOST)
@@ -137,6 +144,7 @@ class Tab(NamedTuple):
 TABS = (
     Tab("Stand-up", DAY, _standup),
     Tab("Costs", MONTH, _costs),
+    Tab("Activity", MONTH, _activity),
     Tab("Tips", MONTH, _tips),
 )
 

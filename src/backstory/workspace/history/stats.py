@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from backstory.ask import costs
 from backstory.ask import stats as stored_stats
-from backstory.ask.stats import By, StatsQuestion
+from backstory.ask.stats import WEEKDAYS, By, StatsQuestion
 from backstory.bounds import iso
 from backstory.derive.pricing import Cost, cost_as_json
 from backstory.derive.tally import CostTally, Figures, GroupKey, Tally
@@ -54,7 +54,7 @@ class StatsGroup(Struct, frozen=True, kw_only=True):
 
 
 class Stats(Struct, frozen=True, kw_only=True):
-    """The figures: days in their order, other groups with the dearest first. ``undated`` turns have no time.
+    """The figures: groups of times in their order, others with the dearest first. ``undated`` turns have no time.
 
     ``total`` is all groups and ``summaries``, whose turns are the summaries that an agent was asked for.
     ``is_counted_earlier``: an earlier version derived some of what is there, so sums may be other ones.
@@ -129,7 +129,7 @@ def session_costs(
 
 def _stats(query: StatsQuery, tally: Tally, total: Figures, *, is_earlier: bool) -> Stats:
     groups = [StatsGroup(key=key, figures=group.figures) for key, group in tally.groups.items()]
-    groups.sort(key=_by_day if query.by == "day" else _by_cost)
+    groups.sort(key=_by_time if query.by in stored_stats.TIMES else _by_cost)
     shown = () if query.by is None else tuple(groups)
     return Stats(
         query=query, total=total, groups=shown, summaries=tally.summaries.figures,
@@ -181,8 +181,10 @@ def asked_of_each(
     return found
 
 
-def _by_day(group: StatsGroup) -> tuple[bool, str]:
-    return group.key.value is None, group.key.value or ""
+def _by_time(group: StatsGroup) -> tuple[bool, int, str]:
+    value = group.key.value or ""
+    weekday = WEEKDAYS.index(value) if value in WEEKDAYS else 0
+    return group.key.value is None, weekday, value
 
 
 def _by_cost(group: StatsGroup) -> tuple[float, int, str]:
