@@ -67,6 +67,8 @@ ACTIONS = (
     KeyAction(SESSION, "write", "p,i", "p", "Write a prompt for this session", "prompt"),
     KeyAction(SESSION, "branches", "b", "b", "Its branches: continue, name, compare them", "branches"),
     KeyAction(SESSION, "fork", "f", "f", "Write a prompt that follows the entry, as a branch of its own"),
+    KeyAction(SESSION, "export", "e", "e", "Write the session to a file, as Markdown"),
+    KeyAction(SESSION, "compact", "C", "C", "Have its beginning summarised for later prompts; asks first"),
     KeyAction(SESSION, "cancel", "x,alt+c", "x Alt+C", "Stop the agent that runs; its output is kept"),
     KeyAction(SESSION, "thinking", "t", "t", "Show or hide what the model thought", "thinking"),
     KeyAction(SESSION, "copy", "y", "y", "Copy the entry", "copy"),

@@ -40,16 +40,17 @@ class Way(StrEnum):
 
 
 class SentPrompt:
-    """A process that runs a prompt. ``words``: the options of its command."""
+    """A process that runs a prompt. ``words``: its command with options; ``prompt``: None for one without a prompt."""
 
-    def __init__(self, app: App, words: list[str], prompt: str) -> None:
+    def __init__(self, app: App, words: list[str], prompt: str | None) -> None:
         named = [f"--store={app.store_path}"] if app.store_path else []
+        taking = [] if prompt is None else ["--json", "--stdin"]
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - the process writes into it
         with tempfile.TemporaryFile() as given:
-            given.write(prompt.encode("utf-8", "replace"))
+            given.write((prompt or "").encode("utf-8", "replace"))
             given.seek(0)
             self.process = subprocess.Popen(
-                [*ourselves(), *words[:1], *named, *words[1:], "--json", "--stdin"], stdin=given,
+                [*ourselves(), *words[:1], *named, *words[1:], *taking], stdin=given,
                 stdout=subprocess.DEVNULL, stderr=self._said, cwd=app.cwd, env=dict(app.environ),
                 start_new_session=True,
             )  # fmt: skip

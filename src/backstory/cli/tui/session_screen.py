@@ -184,6 +184,20 @@ class SessionScreen(Screen[None]):
     def _fork(self, uid: str, seq: int) -> None:
         in_thread(self, "fork", partial(fork_at, self._of, uid, seq), self.action_write, self.say)
 
+    def action_export(self) -> None:
+        """Write the session to a file."""
+        from backstory.cli.tui import session_files  # most sessions are only read
+
+        if self._uid is not None and self.pane.content is not None:
+            session_files.export(self, self._of, self._uid, self.pane.content.transcript.session.heading, self.say)
+
+    def action_compact(self) -> None:
+        """Have the beginning of the session summarised."""
+        from backstory.cli.tui import session_files  # most sessions are only read
+
+        if self._uid is not None:
+            session_files.compact(self, self._of, self._uid, self.say, self.reload)
+
     # searching ------------------------------------------------------------------------------------------------------
 
     def action_find(self) -> None:

@@ -74,20 +74,30 @@ def _write_markdown(
     app: App, chosen: Sequence[Chosen], target: Path, *, force: bool, redactor: Redactor | None
 ) -> WrittenFile | None:
     """Write sessions as ``show --md`` prints them, an empty line between two."""
-    counts = Counter[str]()
-    secrets = SecretCount()
-    lines = _markdown(app, chosen, counts, redactor)
-    if redactor is None:
-        lines = secrets.counting(lines)
+    written, secrets = None, SecretCount()
     if target == STDOUT:
-        output.pages(lines)
-        written = None
+        lines = _markdown(app, chosen, Counter(), redactor)
+        output.pages(lines if redactor is not None else secrets.counting(lines))
     else:
-        encoded = (line.encode("utf-8", "replace") + b"\n" for line in lines)
-        written = _written(MARKDOWN, target, encoded, counts, force=force, redactor=redactor)
+        written, secrets = write_markdown(app, chosen, target, force=force, redactor=redactor)
     sharing.tell_masked(redactor)
     sharing.tell_secrets(secrets)
     return written
+
+
+def write_markdown(
+    app: App, chosen: Sequence[Chosen], target: Path, *, force: bool, redactor: Redactor | None
+) -> tuple[WrittenFile, SecretCount]:
+    """Write sessions to a file; returns it, and the secrets that are in it, of which a masked one has none.
+
+    Raises FileInTheWay, unless ``force``, DiskFull and CannotWrite.
+    """
+    counts, secrets = Counter[str](), SecretCount()
+    lines = _markdown(app, chosen, counts, redactor)
+    if redactor is None:
+        lines = secrets.counting(lines)
+    encoded = (line.encode("utf-8", "replace") + b"\n" for line in lines)
+    return _written(MARKDOWN, target, encoded, counts, force=force, redactor=redactor), secrets
 
 
 def _counted(lines: Iterable[bytes], secrets: SecretCount) -> Iterator[bytes]:
