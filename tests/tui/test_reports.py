@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sqlite3
 import threading
@@ -13,7 +14,7 @@ import pytest
 
 from backstory.ask.stats import WEEKDAYS
 from backstory.chronicle import tips
-from backstory.chronicle.report import OfGroup, OfSession, OfSessions, Report
+from backstory.chronicle.report import Cell, OfGroup, OfSession, OfSessions, Report, Section, Tone, row
 from backstory.cli.tui import reports
 from backstory.cli.tui.reports import PLACES_MOST, TABS, TabQuestion
 from backstory.cli.tui.reports_screen import ReportsScreen
@@ -22,7 +23,7 @@ from backstory.workspace.history.stats import StatsQuery
 from tests.support.piloted import AtNow, Opens, Piloted, piloted, screen
 from tests.support.session_screens import SessionMachine
 from tests.support.shell import Shell
-from tests.support.work_habits import put_habits
+from tests.support.work_habits import TimedLog, put_habits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from backstory.ask.stats import By
     from backstory.chronicle.report import About
     from backstory.cli.app import App
+    from backstory.cli.tui.reports import Tell
 
 pytestmark = pytest.mark.slow
 
@@ -155,18 +157,62 @@ def test_a_click_chooses_a_tab_and_a_row(opens: Opens) -> None:
     piloted(test)
 
 
-def test_nothing_that_a_terminal_obeys_is_on_a_report(opens: Opens) -> None:
+def test_nothing_that_a_terminal_obeys_is_on_a_report_or_on_the_list_that_it_opens(
+    machine: SessionMachine, opens: Opens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evil = "\x1b]0;owned\x07 \x9b31m \u202egnp.exe"
+    found = json.loads(machine.piped("list", "--all", "--grep", "sky", "--json"))
+    about = OfSessions(tuple(each["uid"] for each in found["sessions"]))
+    section = Section(title=evil, about=about, rows=(row(Cell(evil, Tone.REF), evil),), notes=(evil,))
+    replaced(monkeypatch, lambda app, wanted, tell: Report(title=evil, lead=evil, sections=(section,), notes=(evil,)))
+
     async def test() -> None:
         async with opens(size=(60, 15)) as seen:
-            found = await reported(seen)
-            for number in range(len(TABS)):
-                await seen.press(str(number + 1))
-                await seen.until(lambda: found.is_settled)
-                await seen.press("end")
-                assert seen.acting() == ""
-                assert max(map(len, seen.shown().split("\n"))) <= 60
+            await reported(seen)
+            await seen.until_seen("owned", "[1 Stand-up]")
+            assert seen.acting() == ""
+            assert max(map(len, seen.shown().split("\n"))) <= 60
+            await seen.press("enter")
+            await seen.until_seen("1 session", "owned", "Why is the sky blue?")
+            assert seen.acting() == ""
 
     piloted(test)
+
+
+def test_all_of_the_sums_are_read_on_a_narrow_screen(habitual: Shell) -> None:
+    async def test() -> None:
+        async with screen(habitual.cwd, habitual.environ, size=(60, 15)) as seen:
+            await reported(seen, "2", "+")
+            await seen.until_seen("≥ 1.1 M cache", "read · ≥ 831 k cache write", "Cost of all time")
+
+    piloted(test)
+
+
+def test_what_nobody_knows_the_price_of_has_no_cost_and_that_is_said(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    TimedLog(1, model="nobody-knows").prompt("Go").answer().put(tmp_path)
+    assert shell("ingest").code == 0
+
+    async def test() -> None:
+        async with screen(shell.cwd, shell.environ) as seen:
+            await reported(seen, "2", "+")
+            await seen.until_seen("all time", "1 turn unknown", "TOKENS")
+            line = next(each for each in seen.shown().split("\n") if "nobody-knows" in each)
+            assert "$" not in line
+            assert "–" in line
+            await seen.press("j", "j", "j", "enter")
+            await seen.until_seen("model nobody-knows", "1 session")
+            assert "$" not in seen.shown()
+
+    piloted(test)
+
+
+def test_a_report_without_end_is_drawn_to_a_limit_and_says_so(month: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "LINES_MOST", 5)
+    _, report = reports.read(month, TabQuestion(tab=STANDUP, period=ALL, everywhere=True), quiet)
+    found = reports.drawn(report, 80, quiet)
+    assert len(found) == 5 + 2
+    assert found[-1].text.startswith("These are the first 5 lines.")
 
 
 # what opens -----------------------------------------------------------------------------------------------------------
@@ -214,7 +260,7 @@ def test_a_row_opens_the_sessions_of_its_turns_whose_figures_add_up_to_it(
         if opened is None:
             assert (expected, tab) == ({}, ACTIVITY)
             continue
-        assert {row.uid: row.turns for row in opened[0].rows} == expected
+        assert {each.uid: each.turns for each in opened[0].rows} == expected
         found = month.reader.stats(StatsQuery(wanted=wanted, by=about.by))
         figures = next((each.figures for each in found.groups if each.key == about.key), found.total)
         shares = opened[1].figures.values()
@@ -229,7 +275,7 @@ def test_a_place_of_a_stand_up_opens_its_sessions(month: App) -> None:
     opened = reports.sessions_behind(month, wanted, place, "", quiet)
     assert opened is not None
     items = [each.uid for each in rows if isinstance(each, OfSession)]
-    assert sorted(row.uid for row in opened[0].rows) == sorted(items)
+    assert sorted(each.uid for each in opened[0].rows) == sorted(items)
     assert len(items) == month.reader.count(wanted)
 
 
@@ -291,15 +337,19 @@ def test_evidence_opens_its_session_at_its_place(habitual: Shell) -> None:
 # answers that nobody waits for ----------------------------------------------------------------------------------------
 
 
+def replaced(monkeypatch: pytest.MonkeyPatch, read: Callable[[App, SessionFilter, Tell], Report]) -> None:
+    """Have the stand-up read by another function."""
+    monkeypatch.setattr(reports, "TABS", (TABS[STANDUP]._replace(read=read), *TABS[1:]))
+
+
 class Held:
     """A report that is read until it is let go, and says how far it is."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.go_on, self.ended = threading.Event(), threading.Event(), threading.Event()
-        held = TABS[STANDUP]._replace(read=self._read)
-        monkeypatch.setattr(reports, "TABS", (held, *TABS[1:]))
+        replaced(monkeypatch, self._read)
 
-    def _read(self, app: App, wanted: SessionFilter, tell: Callable[[int, int | None], None]) -> Report:
+    def _read(self, app: App, wanted: SessionFilter, tell: Tell) -> Report:
         self.begun.set()
         try:
             while not self.go_on.wait(0.01):
@@ -333,7 +383,7 @@ def test_an_answer_that_comes_late_is_never_drawn_over_a_newer_one(
     piloted(test)
 
 
-def test_what_is_read_ends_when_a_person_leaves(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_read_ends_when_a_person_goes_back(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Held(monkeypatch)
 
     async def test() -> None:
@@ -344,6 +394,30 @@ def test_what_is_read_ends_when_a_person_leaves(opens: Opens, monkeypatch: pytes
             await seen.press("escape")
             await seen.until(held.ended.is_set)
             await seen.until_seen("8 sessions")
+
+    piloted(test)
+
+
+def test_what_is_read_ends_when_a_person_leaves(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Held(monkeypatch)
+
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("Enter open")
+            await seen.press("R")
+            await seen.until(held.begun.is_set)
+            await seen.press("q")
+            await seen.until(lambda: held.ended.is_set() and not seen.app.is_running)
+
+    piloted(test)
+
+
+def test_of_tabs_that_are_chosen_quickly_the_last_is_shown(habitual: Shell) -> None:
+    async def test() -> None:
+        async with screen(habitual.cwd, habitual.environ) as seen:
+            found = await reported(seen, "+", "+", "+", "2", "3", "4", "1", "4", "3", "2")
+            await seen.until(lambda: found.is_settled)
+            await seen.until_seen("[2 Costs]", "Cost of all time")
 
     piloted(test)
 

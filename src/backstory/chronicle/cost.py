@@ -168,13 +168,22 @@ def group_table(by: By, named: Sequence[tuple[str, StatsGroup]], total: Figures,
     if len(named) > 1 or summaries.turns:
         rows.append(("Total", *_cells(total)))
         about.append(OfGroup())
-    measure = [each.figures.cost.low_usd or 0.0 for _, each in named]
-    if by in WHOLE:
-        # A time of the day or week is asked for by who wants to know when there is work.
-        measure = [each.figures.turns for _, each in named]
-    elif not any(measure):
-        measure = [used(each.figures) or each.figures.turns for _, each in named]
-    return ReportTable((by.upper(), *HEADS), tuple(rows), tuple(measure), tuple(about))
+    measured, measure = _measure(by, [each.figures for _, each in named])
+    return ReportTable((by.upper(), *HEADS), tuple(rows), tuple(measure), measured, tuple(about))
+
+
+def _measure(by: By, groups: Sequence[Figures]) -> tuple[str, list[float]]:
+    """The length of the bar of each group, and the head of the bars where these are not costs.
+
+    A time of the day or the week is asked for by who wants to know when there is work.
+    """
+    costs = [each.cost.low_usd or 0.0 for each in groups]
+    if any(costs) and by not in WHOLE:
+        return "", costs
+    tokens = [used(each) for each in groups]
+    if any(tokens) and by not in WHOLE:
+        return "TOKENS", [*tokens]
+    return "TURNS", [each.turns for each in groups]
 
 
 def _about(by: By, key: GroupKey) -> OfSession | OfGroup:

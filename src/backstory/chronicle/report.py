@@ -81,12 +81,14 @@ class Count(Struct, frozen=True):
 class ReportTable(Struct, frozen=True):
     """Columns, the first with names. ``measure``: a number for each of the first rows, for a bar.
 
-    ``about``: what the rows sum up, in their order; None for one of which no turn is.
+    ``measured``: the head of the bars, where these are not of the last column. ``about``: what the rows sum up, in
+    their order; None for one of which no turn is.
     """
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str | Count, ...], ...]
     measure: tuple[float, ...] = ()
+    measured: str = ""
     about: tuple[OfSession | OfGroup | None, ...] = ()
 
 

@@ -13,7 +13,7 @@ from backstory.chronicle.window import DAY_MS, nearest_day
 from backstory.cli import output
 from backstory.cli.picker.picking import Asked, begun
 from backstory.cli.report_options import masked
-from backstory.cli.views.report_view import report_lines
+from backstory.cli.views.report_view import ReportLine, report_lines
 from backstory.cli.views.tips_report import no_tips
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.history.stats import StatsQuery
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App
     from backstory.cli.picker.state import State
-    from backstory.cli.views.report_view import ReportLine
     from backstory.derive.tally import Figures
 
 Tell: TypeAlias = "Callable[[int, int | None], None]"
@@ -44,6 +43,8 @@ PERIODS = (
     Period("all time", None),
 )
 DAY, MONTH = 0, 2
+LINES_MOST = 20_000
+"""The most lines of a report that are held."""
 LINES_AT_ONCE = 200
 """Drawing is ended at most so many lines after nobody wants it any more."""
 GROUPS_MOST, PLACES_MOST = 50, 10
@@ -66,7 +67,7 @@ def read(app: App, asked: TabQuestion, tell: Tell) -> tuple[SessionFilter, Repor
 
 
 def _standup(app: App, wanted: SessionFilter, tell: Tell) -> Report:
-    found = masked(app, standup.standup(app.reader, wanted, tell), lambda done: tell(done, None))
+    found = masked(app, standup.standup(app.reader, wanted, tell), lambda _: tell(0, None))
     drawn = standup.report(found)
     undated = f"{output.counted(found.undated, 'turn')} without a time left out." if found.undated else ""
     return _with_notes(app, wanted, drawn, undated, is_empty=not found.places)
@@ -74,7 +75,7 @@ def _standup(app: App, wanted: SessionFilter, tell: Tell) -> Report:
 
 def _costs(app: App, wanted: SessionFilter, tell: Tell) -> Report:
     found = cost.cost_report(app.reader, StatsQuery(wanted=wanted), dearest=GROUPS_MOST, report=tell)
-    found = masked(app, found, lambda done: tell(done, None))
+    found = masked(app, found, lambda _: tell(0, None))
     drawn = cost.report(found, GROUPS_MOST)
     unknown = cost.not_counted(found.total, found.summaries, found.undated)
     return _with_notes(app, wanted, drawn, unknown, is_empty=not found.total.sessions)
@@ -88,7 +89,7 @@ def _activity(app: App, wanted: SessionFilter, tell: Tell) -> Report:
 
 
 def _tips(app: App, wanted: SessionFilter, tell: Tell) -> Report:
-    found = masked(app, tips.tips(app.reader, wanted, report=tell), lambda done: tell(done, None))
+    found = masked(app, tips.tips(app.reader, wanted, report=tell), lambda _: tell(0, None))
     drawn = tips.report(found, PLACES_MOST)
     none = "" if found.findings or not found.turns else no_tips(found)
     return _with_notes(app, wanted, drawn, none, is_empty=not found.turns)
@@ -156,5 +157,8 @@ def drawn(report: Report, columns: int, tell: Tell) -> list[ReportLine]:
         for each in report_lines(report):
             if len(found) % LINES_AT_ONCE == 0:
                 tell(0, None)
+            if len(found) == LINES_MOST:
+                more = f"These are the first {LINES_MOST:,} lines. A shorter time has fewer; the command prints all."
+                return [*found, *map(ReportLine, ("", *output.flowing(more, 0)))]
             found.append(each)
     return found

@@ -19,6 +19,7 @@ from backstory.cli import output
 from backstory.cli.picker.state import PickRow
 from backstory.cli.tui import actions, reports
 from backstory.cli.tui.actions import REPORTS
+from backstory.cli.tui.bars import Bar
 from backstory.cli.tui.reports import PERIODS, TABS, TabQuestion
 from backstory.cli.tui.sessions_screen import SessionsScreen
 from backstory.cli.tui.strips import marked, strip_of
@@ -110,7 +111,7 @@ class ReportsScreen(Screen[None]):
         self._known: dict[TabQuestion, tuple[object, SessionFilter, Report]] = {}
         """Reports that were read, with the state of the stores before."""
         self._told = ""
-        self.pane, self._head, self._foot = ReportPane(), _Head(), _Foot()
+        self.pane, self._head, self._foot = ReportPane(), _Head(), Bar()
 
     @property
     def is_settled(self) -> bool:
@@ -127,6 +128,10 @@ class ReportsScreen(Screen[None]):
         self.pane.focus()
         self._ask(self.asked)
 
+    def on_resize(self, event: events.Resize) -> None:
+        """Show the keys that there is room for."""
+        self._foot.show(actions.foot(REPORTS, event.size.width))
+
     # reading --------------------------------------------------------------------------------------------------------
 
     def _ask(self, asked: TabQuestion) -> None:
@@ -140,7 +145,7 @@ class ReportsScreen(Screen[None]):
     def _work(self, group: str, asked: TabQuestion, answer: Callable[[Tell], _Answer]) -> None:
         """Have a thread of its own answer; a new question of a group ends the one before."""
         work = partial(self._answer, asked, answer)
-        self.run_worker(work, thread=True, group=group, exclusive=True, exit_on_error=False)
+        self.run_worker(work, thread=True, group=group, exclusive=True)
 
     def _answer(self, asked: TabQuestion, answer: Callable[[Tell], _Answer]) -> None:
         worker, told_s = get_current_worker(), time.monotonic()
@@ -247,15 +252,24 @@ class ReportsScreen(Screen[None]):
 
     def action_step(self, by: int) -> None:
         """Choose the next line that opens something."""
+        self._go_on()
         self.pane.step(by)
 
     def action_page(self, by: int) -> None:
         """Go down a page, or up."""
+        self._go_on()
         self.pane.page(by)
 
     def action_ends(self, by: int) -> None:
         """Go to the beginning, or to the end."""
+        self._go_on()
         self.pane.ends(by)
+
+    def _go_on(self) -> None:
+        """Have no list open any more for a row that is left."""
+        self.workers.cancel_group(self, "sessions")
+        if self._report is not None:
+            self._tell(self.asked, "")
 
     def action_open(self) -> None:
         """Open what the chosen line is about."""
@@ -302,16 +316,6 @@ class _Head(Widget):
             start = end + 1
 
 
-class _Foot(Widget):
-    """The most important keys."""
-
-    DEFAULT_CSS = "_Foot { height: 1; }"
-
-    def render_line(self, y: int) -> Strip:
-        """Return the line."""
-        return strip_of(actions.foot(REPORTS, self.size.width), self.size.width).apply_style(self.rich_style)
-
-
 class ReportPane(ScrollView, can_focus=True, inherit_bindings=False):
     """The lines of a report. Keys go from one that opens something to the next."""
 
@@ -337,8 +341,8 @@ class ReportPane(ScrollView, can_focus=True, inherit_bindings=False):
 
     @property
     def words(self) -> str:
-        """The chosen line."""
-        return self._lines[self._stops[self._chosen]].text if self._stops else ""
+        """The chosen row, with all of its lines."""
+        return " ".join(each.text.strip() for each in self._lines if each.about is self.about) if self._stops else ""
 
     def clear(self) -> None:
         """Show nothing, until there is another report."""

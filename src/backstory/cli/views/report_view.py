@@ -71,8 +71,9 @@ def _section_lines(section: Section) -> Iterator[ReportLine]:
             yield ReportLine(output.style(each, bold=True), section.about)
     widest = max((len(name) for name, _ in section.sums), default=0)
     for name, cells in section.sums:
-        line = f"{output.style(name.ljust(widest), dim=True)}  {' '.join(map(_fitting, cells))}"
-        yield ReportLine(line, section.about)
+        first, *more = flowing(" ".join(map(_fitting, cells)), widest + 2)
+        yield ReportLine(f"{output.style(name.ljust(widest), dim=True)}  {first}", section.about)
+        yield from (ReportLine(" " * (widest + 2) + each, section.about) for each in more)
     for each_row in _aligned(section.rows) if section.is_aligned else section.rows:
         yield from _row_lines(each_row, indent)
     if section.table is not None:
@@ -147,7 +148,8 @@ def _table_lines(table: ReportTable) -> Iterator[ReportLine]:
         line = "  ".join(cells)
         about = table.about[number - 1] if 0 < number <= len(table.about) else None
         if number == 0:
-            yield ReportLine(output.style(line.rstrip(), dim=True))
+            measured = f"  {table.measured}" if table.measured and bar >= BAR_COLUMNS_LEAST else ""
+            yield ReportLine(output.style(line.rstrip() + measured, dim=True))
         elif bar >= BAR_COLUMNS_LEAST and number <= len(table.measure) and most:
             drawn = output.style(_bar(table.measure[number - 1] / most, bar), fg="cyan")
             yield ReportLine(f"{line}  {drawn}".rstrip(), about)
