@@ -147,6 +147,21 @@ class ListSettings(SettingsTable, frozen=True):
     )  # fmt: skip
 
 
+class ScreenSettings(SettingsTable, frozen=True):
+    """Settings of the screen, `backstory tui`."""
+
+    enter = Setting(
+        "screen.enter",
+        "stage",
+        "what Enter does with a prompt while an agent works: stage (stop it first) or queue (wait for its end)",
+        ("stage", "queue"),
+    )
+    notice = Setting(
+        "screen.notice", "bell", "how the screen tells that a run has ended: bell, title (of the terminal) or off",
+        ("bell", "title", "off"),
+    )  # fmt: skip
+
+
 class SearchSettings(SettingsTable, frozen=True):
     """Settings of search."""
 
@@ -169,7 +184,7 @@ SETTINGS: tuple[Setting[Any], ...] = (
     RunSettings.permission_name, RunSettings.context_chars, RunSettings.silence_s, CompactionSettings.chars,
     CompactionSettings.chars_for, CompactionSettings.agent, CompactionSettings.model, CompactionSettings.timeout_s,
     StoreSettings.is_enabled, IndexSettings.is_enabled, IndexSettings.repositories,
-    ListSettings.limit, ListSettings.face,
+    ListSettings.limit, ListSettings.face, ScreenSettings.enter, ScreenSettings.notice,
     SearchSettings.limit, McpSettings.scope,
 )  # fmt: skip
 AGENT_PROGRAM = Setting(
@@ -211,6 +226,11 @@ class Settings(SettingsTable, frozen=True):
     def list(self) -> ListSettings:
         """Settings of lists of sessions."""
         return ListSettings(self.value_of)
+
+    @property
+    def screen(self) -> ScreenSettings:
+        """Settings of the screen."""
+        return ScreenSettings(self.value_of)
 
     @property
     def search(self) -> SearchSettings:

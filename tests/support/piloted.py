@@ -106,7 +106,7 @@ async def screen(
     wanted = SessionFilter(everywhere=everywhere)
     asked = Asked(command, wanted, None, None)
     app = Backstory(command, SessionsScreen(begun(asked, wanted, None), asked))
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=True) as pilot:
         _opened.append(command)
         yield Piloted(app, pilot)
 

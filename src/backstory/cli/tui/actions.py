@@ -13,11 +13,15 @@ QUESTION, LINE, REPORTS, TREE, COMPARED = "question", "line", "reports", "tree",
 """The places of keys; those of ANYWHERE count in each of them but in fields, which take letters.
 
 PANE: the entries of a session, whose keys are of SESSION too."""
+CALLED_WITH_KEY = "(key)"
 TAKE_LETTERS = (FIELD, PROMPT, QUESTION, LINE)
 
 
 class KeyAction(NamedTuple):
-    """The meaning of keys. ``name``: the screen does it by its method ``action_NAME``; ``keys``: by Textual's names."""
+    """The meaning of keys. ``name``: the screen does it by its method ``action_NAME``; ``keys``: by Textual's names.
+
+    ``name`` with ``(key)`` is called with the key.
+    """
 
     place: str
     name: str
@@ -27,6 +31,11 @@ class KeyAction(NamedTuple):
     help: str
     label: str = ""
     """A word for the foot of the screen; '' leaves it to the help."""
+
+    @property
+    def is_called_with_key(self) -> bool:
+        """True if each key does it in its own way."""
+        return self.name.endswith(CALLED_WITH_KEY)
 
 
 ACTIONS = (
@@ -129,6 +138,10 @@ ACTIONS = (
     KeyAction(REPORTS, "period(2)", "m", "m", "The last 30 days"),
     KeyAction(REPORTS, "scope", "a", "a", "This project, or every project", "scope"),
     KeyAction(REPORTS, "close", "s,escape,backspace", "s Esc", "Back to the sessions", "sessions"),
+    KeyAction(
+        ANYWHERE, "slot(key)", "1,2,3,4,5,6,7,8,9", "1–9", "The session of a run, by its place in the line on top"
+    ),
+    KeyAction(ANYWHERE, "slot(key)", "0", "0", "The session of the run that is marked [ ], the newest one"),
     KeyAction(ANYWHERE, "help", "question_mark,f1", "?", "These keys", "keys"),
     KeyAction(ANYWHERE, "leave", "q,ctrl+q", "q", "Leave; runs go on", "leave"),
 )
@@ -151,7 +164,12 @@ def names(place: str) -> frozenset[str]:
 
 def bindings(place: str) -> list[Binding | tuple[str, str] | tuple[str, str, str]]:
     """The keys of a place, for its screen."""
-    return [Binding(each.keys, each.name, each.help, show=False) for each in ACTIONS if each.place == place]
+    return [
+        Binding(keys, each.name.replace(CALLED_WITH_KEY, f"({keys})"), each.help, show=False)
+        for each in ACTIONS
+        if each.place == place
+        for keys in (each.keys.split(",") if each.is_called_with_key else [each.keys])
+    ]
 
 
 def foot(place: str, columns: int) -> str:

@@ -6,28 +6,34 @@ import asyncio
 import signal
 import subprocess
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
+from textual.worker import get_current_worker
 
 from backstory.cli import output
 from backstory.cli.picker.picking import Asked, begun, ourselves
 from backstory.cli.tui import actions
 from backstory.cli.tui.actions import ANYWHERE, PANE, SESSIONS
 from backstory.cli.tui.messages import ReportsWanted, Resumed
+from backstory.cli.tui.notices import Notices
 from backstory.cli.tui.sessions_screen import SessionsScreen
+from backstory.cli.tui.slots import SlotBar, Slots, slots_of
+from backstory.errors import BackstoryError
 from backstory.workspace.history.sessions import SessionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from textual import events
     from textual.app import ComposeResult
 
     from backstory.cli.app import App as CommandApp
+    from backstory.cli.tui.slots import Slot
 
 SCROLLED = {
     "down": "down", "j": "down", "up": "up", "k": "up", "pagedown": "page_down", "J": "page_down",
@@ -60,6 +66,9 @@ class Backstory(App[None]):
         super().__init__()
         self.animation_level = "none"
         self._of, self._first = app, first
+        self.slots = Slots()
+        """The runs at work."""
+        self._notices = Notices(self, app.config.settings.screen.notice)
 
     def on_mount(self) -> None:
         """Show the sessions. A signal leaves as a key does: the terminal is given back, and what is typed is kept."""
@@ -67,17 +76,69 @@ class Backstory(App[None]):
             asyncio.get_running_loop().add_signal_handler(each, self.exit)
         self.push_screen(self._first)
 
+    def on_unmount(self) -> None:
+        """Give the terminal its title back."""
+        self._notices.close()
+
     def on_sessions_screen_chosen(self, chosen: SessionsScreen.Chosen) -> None:
         """Open a session."""
-        from backstory.cli.tui.session_screen import SessionScreen  # the first screen is there without it
-
-        self.push_screen(SessionScreen(self._of, chosen.row.uid, chosen.row.seq))
+        self._open(chosen.row.uid, chosen.row.seq)
 
     def on_begun(self) -> None:
         """Write a prompt for a new session."""
+        self._open(None)
+
+    def _open(self, uid: str | None, seq: int | None = None) -> None:
         from backstory.cli.tui.session_screen import SessionScreen  # the first screen is there without it
 
-        self.push_screen(SessionScreen(self._of, None))
+        if isinstance(self.screen, SessionScreen):
+            # A session takes the place of another one, so Esc leads to the list.
+            self.pop_screen()
+        self.push_screen(SessionScreen(self._of, uid, seq))
+        if uid is not None:
+            self._first.mark_read(uid)
+
+    # runs -----------------------------------------------------------------------------------------------------------
+
+    def on_changed(self) -> None:
+        """Look at what runs."""
+        self.run_worker(self._look_at_runs, thread=True, group="slots", exclusive=True)
+
+    def _look_at_runs(self) -> None:
+        worker = get_current_worker()
+        try:
+            with self._of.new_workspace() as workspace:
+                now = slots_of(workspace.scheduler.runs(), workspace.reader)
+        except BackstoryError:
+            # It is asked again at the next change, and what is shown stays.
+            return
+        if not worker.is_cancelled:
+            self.call_from_thread(self._take_slots, now)
+
+    def _take_slots(self, now: Sequence[Slot]) -> None:
+        """Show what runs, and tell of what ended."""
+        before, self.slots = self.slots, self.slots.with_runs(now)
+        ended = self.slots.ended_since(before)
+        if ended:
+            self._first.mark_unread(each.uid for each in ended if each.uid != self._uid_on_screen)
+            self._notices.tell(ended)
+        for screen in self.screen_stack:
+            self._show_slots(screen)
+
+    def _show_slots(self, screen: Screen[object]) -> None:
+        for bar in screen.query(SlotBar):
+            bar.show(self.slots)
+
+    @property
+    def _uid_on_screen(self) -> str | None:
+        uid = getattr(self.screen, "uid", None)
+        return uid if isinstance(uid, str) else None
+
+    def action_slot(self, number: int) -> None:
+        """Show the session of a run."""
+        slot = self.slots.of(number)
+        if slot is not None and slot.uid != self._uid_on_screen:
+            self._open(slot.uid)
 
     def on_reports_wanted(self, wanted: ReportsWanted) -> None:
         """Show the reports."""
@@ -106,7 +167,11 @@ class Backstory(App[None]):
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
         """Yield what the palette offers: all that keys do here."""
         for each in actions.of_place(self.place):
-            yield SystemCommand(each.help, f"key {each.shown}", self._runs(screen, each.place, each.name))
+            if not each.is_called_with_key:
+                yield SystemCommand(each.help, f"key {each.shown}", self._runs(screen, each.place, each.name))
+        for n, slot in enumerate(self.slots.all, 1):
+            shown = output.for_screen(f"Go to {slot.label}, {slot.agent}", is_coloured=False)
+            yield SystemCommand(shown, f"key {n}", partial(self.action_slot, n))
 
     def _runs(self, screen: Screen[object], place: str, name: str) -> Callable[[], object]:
         done_by = self if place == ANYWHERE else getattr(screen, "pane", screen) if place == PANE else screen

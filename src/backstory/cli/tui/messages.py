@@ -23,3 +23,7 @@ class ReportsWanted(Message):
 
 class Begun(Message):
     """A new session is wanted."""
+
+
+class Changed(Message):
+    """Some store, run or queue is not as it was."""

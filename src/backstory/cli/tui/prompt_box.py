@@ -16,7 +16,7 @@ from textual.worker import get_current_worker
 from backstory import agents
 from backstory.cli import output
 from backstory.cli.tui.branching import NO_FORK
-from backstory.cli.tui.sent import SentPrompt, TypedText, Unsent, session_run_by, words_for
+from backstory.cli.tui.sent import SentPrompt, TypedText, Unsent, Way, session_run_by, words_for
 from backstory.errors import BackstoryError
 from backstory.model import Permissions
 
@@ -198,8 +198,11 @@ class PromptBox(Vertical):
         """Send the prompt in a process of its own."""
         if self.is_sending:
             return
+        way = submitted.way
+        if way is Way.STAGE:
+            way = Way(self._of.config.settings.screen.enter)
         words = words_for(
-            self._uid, submitted.way, agent=self._choice.agent, permissions=self._choice.permissions,
+            self._uid, way, agent=self._choice.agent, permissions=self._choice.permissions,
             is_running=self._is_busy(), after=self._fork.seq,
         )  # fmt: skip
         self._keep(submitted.text)

@@ -17,6 +17,7 @@ from backstory.cli.tui.messages import Resumed
 from backstory.cli.tui.prompt_box import SENDING, PromptBox
 from backstory.cli.tui.session_feed import SessionFeed
 from backstory.cli.tui.session_pane import SessionPane
+from backstory.cli.tui.slots import SlotBar
 from backstory.errors import BackstoryError
 from backstory.workspace.history.searching import SearchQuery, nothing_found
 
@@ -38,7 +39,10 @@ HITS_MOST = 1_000
 
 
 class SessionScreen(Screen[None]):
-    """A session as it is, and as it grows. ``goal``: the record that has to be seen first; None for the end."""
+    """A session as it is, and as it grows. ``uid``: None for a new one that has no session yet.
+
+    ``goal``: the record that has to be seen first; None for the end.
+    """
 
     BINDINGS: ClassVar = actions.bindings(SESSION)
 
@@ -46,7 +50,7 @@ class SessionScreen(Screen[None]):
 
     def __init__(self, app: CommandApp, uid: str | None, goal: int | None = None) -> None:
         super().__init__()
-        self._of, self._uid, self._goal = app, uid, goal
+        self._of, self.uid, self._goal = app, uid, goal
         self._words: WordsField | None = None
         self._hits: list[Key] = []
         self._at_hit: Key | None = None
@@ -57,6 +61,7 @@ class SessionScreen(Screen[None]):
         self._note = ""
 
     def compose(self) -> ComposeResult:
+        yield SlotBar()
         yield self.pane
         yield self._prompt
         yield self._status
@@ -66,7 +71,7 @@ class SessionScreen(Screen[None]):
         """Read the session."""
         self.pane.focus()
         self.say("")
-        if self._uid is None:
+        if self.uid is None:
             self._status.show(output.style("A new session", bold=True))
             self.action_write()
             return
@@ -110,8 +115,8 @@ class SessionScreen(Screen[None]):
 
     def reload(self, goal: Key | None = None) -> None:
         """Read the session anew, and follow it."""
-        if self._uid is not None:
-            work = partial(self._feed.run, self._uid, goal)
+        if self.uid is not None:
+            work = partial(self._feed.run, self.uid, goal)
             self.run_worker(work, thread=True, group="session", exclusive=True)
 
     def _call(self, what: Callable[..., object], *given: object) -> None:
@@ -153,19 +158,19 @@ class SessionScreen(Screen[None]):
 
     def action_resume(self) -> None:
         """Resume the session in its own agent."""
-        if self._uid is not None:
-            self.post_message(Resumed(self._uid))
+        if self.uid is not None:
+            self.post_message(Resumed(self.uid))
 
     def action_branches(self) -> None:
         """Show the session's branches."""
         from backstory.cli.tui.tree_screen import TreeScreen  # most sessions are only read
 
-        if self._uid is not None:
-            self.app.push_screen(TreeScreen(self._of, self._uid), self._come_back)
+        if self.uid is not None:
+            self.app.push_screen(TreeScreen(self._of, self.uid), self._come_back)
 
     def _come_back(self, to: TreePlace | None) -> None:
         """Go where the person went from the branches; the session may be another one since."""
-        if to is not None and to.uid != self._uid:
+        if to is not None and to.uid != self.uid:
             self.app.switch_screen(SessionScreen(self._of, to.uid, to.seq))
         elif to is not None:
             if to.seq is not None:
@@ -176,10 +181,10 @@ class SessionScreen(Screen[None]):
 
     def action_fork(self) -> None:
         """Write a prompt that follows the current entry, as a branch of its own."""
-        if self.pane.current is None or self._uid is None:
+        if self.pane.current is None or self.uid is None:
             self.say("Choose an entry with ↑ ↓ first.")
         else:
-            self._fork(self._uid, self.pane.current[0])
+            self._fork(self.uid, self.pane.current[0])
 
     def _fork(self, uid: str, seq: int) -> None:
         in_thread(self, "fork", partial(fork_at, self._of, uid, seq), self.action_write, self.say)
@@ -188,15 +193,15 @@ class SessionScreen(Screen[None]):
         """Write the session to a file."""
         from backstory.cli.tui import session_files  # most sessions are only read
 
-        if self._uid is not None and self.pane.content is not None:
-            session_files.export(self, self._of, self._uid, self.pane.content.transcript.session.heading, self.say)
+        if self.uid is not None and self.pane.content is not None:
+            session_files.export(self, self._of, self.uid, self.pane.content.transcript.session.heading, self.say)
 
     def action_compact(self) -> None:
         """Have the beginning of the session summarised."""
         from backstory.cli.tui import session_files  # most sessions are only read
 
-        if self._uid is not None:
-            session_files.compact(self, self._of, self._uid, self.say, self.reload)
+        if self.uid is not None:
+            session_files.compact(self, self._of, self.uid, self.say, self.reload)
 
     # searching ------------------------------------------------------------------------------------------------------
 
@@ -214,9 +219,9 @@ class SessionScreen(Screen[None]):
         """Search the session."""
         words = submitted.value.strip()
         self._leave_words()
-        if words and self._uid is not None:
+        if words and self.uid is not None:
             self.say("searching …")
-            self.run_worker(partial(self._search, self._uid, words), thread=True, group="search", exclusive=True)
+            self.run_worker(partial(self._search, self.uid, words), thread=True, group="search", exclusive=True)
 
     def _leave_words(self) -> None:
         if self._words is not None:
@@ -294,7 +299,7 @@ class SessionScreen(Screen[None]):
 
     def on_prompt_box_left(self) -> None:
         """Leave a new session for which nothing was sent."""
-        if self._uid is None:
+        if self.uid is None:
             self.app.pop_screen()
 
     def on_prompt_box_sent(self, sent: PromptBox.Sent) -> None:
@@ -303,7 +308,7 @@ class SessionScreen(Screen[None]):
             # The new session was over before it was seen: it is in the list.
             self.app.pop_screen()
             return
-        self._uid = sent.uid
+        self.uid = sent.uid
         self.pane.action_ends("end")
         self.say(sent.note)
         self.reload()
@@ -312,9 +317,9 @@ class SessionScreen(Screen[None]):
         """Stop the agent that runs."""
         if not self.is_busy:
             self.say("Nothing runs here.")
-        elif self._uid is not None:
+        elif self.uid is not None:
             self.say("stopping …")
-            self.run_worker(partial(self._cancel, self._uid), thread=True, group="cancel", exclusive=True)
+            self.run_worker(partial(self._cancel, self.uid), thread=True, group="cancel", exclusive=True)
 
     def _cancel(self, uid: str) -> None:
         try:

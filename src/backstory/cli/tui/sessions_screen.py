@@ -15,14 +15,15 @@ from textual.widget import Widget
 from backstory.cli import output
 from backstory.cli.picker import layout, state
 from backstory.cli.picker.picking import Background
-from backstory.cli.picker.state import PREVIEW_FROM, Key, PickRow, State
+from backstory.cli.picker.state import PREVIEW_FROM, Key, PickRow, State, StoreChanged
 from backstory.cli.tui import actions
 from backstory.cli.tui.actions import FIELD, SESSIONS
-from backstory.cli.tui.messages import Begun, ReportsWanted, Resumed
+from backstory.cli.tui.messages import Begun, Changed, ReportsWanted, Resumed
+from backstory.cli.tui.slots import SlotBar
 from backstory.cli.tui.strips import marked, strip_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from textual.app import ComposeResult
     from textual.timer import Timer
@@ -34,6 +35,8 @@ AGENT_COLUMNS, PROJECT_COLUMNS, BRANCH_COLUMNS = 8, 16, 18
 WHEN_FROM, AGENT_FROM, COST_FROM, PROJECT_FROM, TURNS_FROM, BRANCH_FROM = 50, 64, 76, 90, 100, 120
 """The columns of a screen from which these have a place."""
 GAP = "  "
+UNREAD = "◐"
+"""The sign of a session whose run ended while nobody looked at it."""
 WHEEL_ROWS = 3
 TYPED = {
     "left": "left", "right": "right", "home": "ctrl-a", "end": "ctrl-e", "backspace": "backspace", "delete": "delete",
@@ -69,31 +72,47 @@ class SessionsScreen(Screen[None]):
         self.state = first
         self.is_typing = False
         """True while letters go into the field."""
+        self.unread = frozenset[str]()
+        """The sessions whose last run ended while nobody looked at them."""
         self._pressed_s: float | None = None
         self._timer: Timer | None = None
         self._table = SessionTable()
 
     def compose(self) -> ComposeResult:
+        yield SlotBar()
         yield self._table
 
     def on_mount(self) -> None:
         """Begin to ask, and take the size."""
         self._asking.__enter__()
         self._table.focus()
+        self.post_message(Changed())
 
     def on_unmount(self) -> None:
         """End the threads."""
         self._asking.__exit__()
+
+    def mark_unread(self, uids: Iterable[str]) -> None:
+        """Mark sessions whose run ended while nobody looked at them."""
+        self.unread |= frozenset(uids)
+        self._table.refresh()
+
+    def mark_read(self, uid: str) -> None:
+        """Take the mark away."""
+        self.unread -= {uid}
+        self._table.refresh()
 
     def _wake(self) -> None:
         self.post_message(self._Woken())
 
     def on_sessions_screen__woken(self) -> None:
         """Take what was answered."""
-        now = self.state
-        for answer in self._asking.answers():
+        now, answers = self.state, self._asking.answers()
+        for answer in answers:
             now = state.answered(now, answer)
         self.become(now)
+        if any(isinstance(each, StoreChanged) for each in answers):
+            self.post_message(Changed())
 
     def become(self, now: State) -> None:
         """Show another state, and ask for what it lacks."""
@@ -220,19 +239,20 @@ class SessionTable(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Return a line of the screen."""
         now, columns = self._of.state, self.size.width
-        strip = strip_of(_line(now, y, is_typing=self._of.is_typing), columns).apply_style(self.rich_style)
+        strip = strip_of(_line(self._of, y), columns).apply_style(self.rich_style)
         if y == 0 and self._of.is_typing:
             at = layout.cursor(now)
             return marked(strip, at, at + 1)
         return strip
 
 
-def _line(now: State, y: int, *, is_typing: bool) -> str:
+def _line(screen: SessionsScreen, y: int) -> str:
     """A line of the screen: the field, the list with its heading, a preview, and the foot."""
+    now = screen.state
     if y == 0:
         return layout.field_line(now)
     if y >= now.lines - 1:
-        return _foot(now, is_typing=is_typing)
+        return _foot(now, is_typing=screen.is_typing)
     above = layout.heading(now)
     if y == 1 and above:
         return output.style(output.one_line(above, now.columns), dim=True)
@@ -240,7 +260,11 @@ def _line(now: State, y: int, *, is_typing: bool) -> str:
         # A heading takes a line of the list, so the chosen row may be one below it.
         top = max(now.top, now.chosen - (now.list_lines - bool(above)) + 1)
         at = top + y - 1 - bool(above)
-        return _row(now, now.rows[at], is_chosen=at == now.chosen) if at < len(now.rows) else ""
+        if at >= len(now.rows):
+            return ""
+        row = now.rows[at]
+        row = replace(row, mark=UNREAD, colour="cyan") if row.uid in screen.unread else row
+        return _row(now, row, is_chosen=at == now.chosen)
     lines = list(layout.preview_lines(now))
     at = y - now.list_lines - 1
     return lines[at] if at < len(lines) else ""

@@ -168,10 +168,12 @@ def preview_lines(reader: Reader, found: LocatedSession) -> Iterator[str]:
     stored = found.store.turns(found.session)
     if not stored:
         return
-    folder = found.session.said_folder
+    folder, shown = found.session.said_folder, -1
     for turn in dict.fromkeys((stored[0].first_seq, stored[-1].first_seq)):
         yield ""
-        for each in reader.events(found, (turn, -1), limit=PREVIEW_EVENTS):
+        # The last turn of a short session is shown with the first one already.
+        for each in reader.events(found, (max(turn, shown + 1), -1), limit=PREVIEW_EVENTS):
+            shown = each.outline.seq
             if isinstance(each.event, model.UserMessage | model.AssistantText | model.ToolCall | model.Error):
                 yield from neighbour_lines(event_lines(each.outline.seq, each.event, full=False, folder=folder))
 
