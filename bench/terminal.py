@@ -73,6 +73,12 @@ class Terminal:
         self._take(LIMIT_S, "anything")
         return (time.perf_counter() - self._began) * 1000
 
+    def seen_ms(self, key: str, seen: str) -> float:
+        """The ms until a text is seen that a key completes, whatever else is written meanwhile. Raises NotSeen."""
+        self._seen, self._began = b"", time.perf_counter()
+        self.write(key)
+        return self.ms_until(seen)
+
     def write(self, keys: str) -> None:
         """Give the command keys, reading what it writes meanwhile."""
         left = keys.encode()

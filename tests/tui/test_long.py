@@ -80,6 +80,10 @@ def test_what_a_branch_left_behind_needs_a_look_at_all(long: Long) -> None:
     assert blocks.first_look(long.reader, long.located, VIEW, 50) != []
 
 
+def test_what_a_worker_is_given_is_described_at_once(long: Long) -> None:
+    assert repr(blocks.content_of(long.reader, long.located)) == f"<{5 * TURNS} entries>"
+
+
 def test_the_end_is_shown_while_the_rest_is_read(long: Long, monkeypatch: pytest.MonkeyPatch) -> None:
     may_read, content_of = threading.Event(), blocks.content_of
 

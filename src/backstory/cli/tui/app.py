@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import subprocess
 from contextlib import suppress
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.app import ComposeResult
+    from textual.await_complete import AwaitComplete
+    from textual.timer import Timer
 
     from backstory.cli.app import App as CommandApp
     from backstory.cli.tui.slots import Slot
@@ -41,11 +44,17 @@ SCROLLED = {
 }  # fmt: skip
 """The keys that scroll the help, and the method of what scrolls."""
 
+TIDIED_AFTER_S = 1.0
+"""A screen and what it shows hold each other, so Python would find them when many more values were made."""
+
 
 def run_screen(app: CommandApp, wanted: SessionFilter) -> None:
     """Show the screen until a person leaves it."""
     asked = Asked(app, wanted, None, None)
-    Backstory(app, SessionsScreen(begun(asked, wanted, None), asked)).run()
+    screen = Backstory(app, SessionsScreen(begun(asked, wanted, None), asked))
+    # What is there by now stays: looks for what is left over need not look at it.
+    gc.freeze()
+    screen.run()
 
 
 class Backstory(App[None]):
@@ -69,6 +78,7 @@ class Backstory(App[None]):
         self.slots = Slots()
         """The runs at work."""
         self._notices = Notices(self, app.config.settings.screen.notice)
+        self._tidying: Timer | None = None
 
     def on_mount(self) -> None:
         """Show the sessions. A signal leaves as a key does: the terminal is given back, and what is typed is kept."""
@@ -79,6 +89,13 @@ class Backstory(App[None]):
     def on_unmount(self) -> None:
         """Give the terminal its title back."""
         self._notices.close()
+
+    def pop_screen(self) -> AwaitComplete:
+        """Go back to the screen before; the memory of what was shown is taken back when no key comes for a moment."""
+        if self._tidying is not None:
+            self._tidying.stop()
+        self._tidying = self.set_timer(TIDIED_AFTER_S, lambda: gc.collect() and None)
+        return super().pop_screen()
 
     def on_sessions_screen_chosen(self, chosen: SessionsScreen.Chosen) -> None:
         """Open a session."""

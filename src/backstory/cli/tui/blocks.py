@@ -92,6 +92,10 @@ class DrawnFrom(Struct, frozen=True, kw_only=True):
     """By their numbers."""
     summaries: tuple[ShownSummary, ...] = ()
 
+    def __repr__(self) -> str:
+        # Textual describes each worker by what it was given; of all entries that took half a second.
+        return f"<{len(self.order)} entries>"
+
 
 class Content(DrawnFrom, frozen=True, kw_only=True):
     """A session at one moment: its turns, and all of its entries."""

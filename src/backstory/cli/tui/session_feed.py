@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App as CommandApp
     from backstory.cli.tui.blocks import Content, Key, SessionView
+
+
+IDLE_SHARE, IDLE_WAIT_S = 10, 1.0
+"""A session in which nothing happens is looked at after a tenth of that time again, at the latest after so long."""
 
 
 class ShowsSession(Protocol):
@@ -63,6 +68,8 @@ class SessionFeed:
     def __init__(self, app: CommandApp, shown_by: ShowsSession, call: Callable[..., object]) -> None:
         self._of, self._shown_by, self._call = app, shown_by, call
         self._has_read = False
+        self._grown_s = time.monotonic()
+        """When a record came last, or the session was opened."""
         self._seen_live = set[str]()
         """Turns that were found to run, each of which is read anew once."""
 
@@ -75,7 +82,7 @@ class SessionFeed:
                 located, ended = workspace.resolve(uid), set[str]()
 
                 def wait(seconds: float) -> None:
-                    _pause(worker, seconds)
+                    _pause(worker, min(max(seconds, (time.monotonic() - self._grown_s) / IDLE_SHARE), IDLE_WAIT_S))
                     if ended and not following.is_due:
                         stored = {each.uid for each in located.store.turns(located.session) if each.outcome}
                         if ended <= stored:
@@ -85,8 +92,10 @@ class SessionFeed:
 
                 if goal is None and not self._has_read:
                     self._look(uid)
+                _pause(worker, 0)
                 following = Following(workspace, located, machine=storing_machine(self._of), wait=wait)
                 content = blocks.content_of(self._of.reader, self._of.workspace.resolve(uid))
+                _pause(worker, 0)
                 self._call(self._shown_by.take, content, goal)
                 self._has_read = True
                 self._follow(worker, following, content, ended)
@@ -116,6 +125,7 @@ class SessionFeed:
         seq = max(order.seqs, default=0)
         with closing(following.grown(seq, {each.turn.uid for each in turns.values()})) as grown:
             for each in grown:
+                self._grown_s = time.monotonic()
                 with output.window_of(self._shown_by.columns):
                     new = _shown(drawing.lines(each))
                     writing = _shown(answer_lines(each.writing, full=False)) if each.writing else []

@@ -31,6 +31,9 @@ _COLUMNS = (
     "context_window"
 )
 _NAMES = _COLUMNS.split(", ")
+_TOKENS_AT, _TOKENS_END = _NAMES.index("input_tokens"), _NAMES.index("tokens_source")
+_TOKENS = [each.removesuffix("_tokens") for each in _NAMES[_TOKENS_AT:_TOKENS_END]]
+_OTHERS = _NAMES[:_TOKENS_AT] + _NAMES[_TOKENS_END:]
 _COUNTED = "input_tokens, output_tokens, cache_read_tokens, cache_write_tokens"
 USED = (
     f"iif(count(coalesce({_COUNTED})), "
@@ -90,6 +93,18 @@ def ending(db: apsw.Connection, session_id: int, most: int) -> dict[int, Turn]:
     ).fetchall()
     count = int(db.execute("select count(*) from turns where session_id = ?", (session_id,)).get)
     return {number: _turn(row) for number, row in enumerate(reversed(rows), count - len(rows) + 1)}
+
+
+def outcomes(db: apsw.Connection, session_id: int) -> dict[str, str | None]:
+    """The outcome of each turn of a session by its uid, in the order of their prompts."""
+    sql = "select uid, outcome from turns where session_id = ? order by first_seq, id"
+    return dict(fetch(db, tuple[str, str | None], sql, (session_id,)))
+
+
+def removed(db: apsw.Connection, session_id: int) -> dict[str, int]:
+    """The turns of a session whose branches a person removed, each with the time of that in ms since 1970."""
+    sql = "select uid, removed from turns where session_id = ? and removed is not null"
+    return dict(fetch(db, tuple[str, int], sql, (session_id,)))
 
 
 def is_line(db: apsw.Connection, session_id: int) -> bool:
@@ -346,17 +361,9 @@ def _duration(turn: Turn) -> int | None:
 
 
 def _turn(row: tuple[Any, ...]) -> Turn:
-    values = dict(zip(_NAMES, row, strict=True))
-    tokens = Tokens(
-        input=values.pop("input_tokens"),
-        output=values.pop("output_tokens"),
-        cache_read=values.pop("cache_read_tokens"),
-        cache_write=values.pop("cache_write_tokens"),
-        cache_write_1h=values.pop("cache_write_1h_tokens"),
-        largest_input=values.pop("largest_input_tokens"),
-        reasoning=values.pop("reasoning_tokens"),
-    )
-    return Turn(tokens=tokens, **values)
+    before, counted, behind = row[:_TOKENS_AT], row[_TOKENS_AT:_TOKENS_END], row[_TOKENS_END:]
+    tokens = Tokens(**dict(zip(_TOKENS, counted, strict=True)))
+    return Turn(tokens=tokens, **dict(zip(_OTHERS, before + behind, strict=True)))
 
 
 # the titles of sessions ----------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from backstory.model import Error
 from backstory.runs.live import LiveRun, live_run, spooled_runs
 from backstory.runs.spool import RUNNING, SPOOLS
 from backstory.store.moves import refuse_if_moved
+from backstory.store.tables import turns as stored_turns
 from backstory.store.tables.logs import FILE
 from backstory.workspace.history.entries import OutlineEntry, SessionEntry, event_as_json, live_event_as_json
 from backstory.workspace.history.transcript import ListedTurn
@@ -192,9 +193,8 @@ class _Turns:
 
     def __init__(self, located: LocatedSession) -> None:
         self._located = located
-        stored = located.store.turns(located.session)
-        self._numbers = {turn.uid: number for number, turn in enumerate(stored, 1)}
-        self._outcomes = {turn.uid: turn.outcome for turn in stored}
+        self._outcomes = located.store.ask(stored_turns.outcomes, located.session.id)
+        self._numbers = {uid: number for number, uid in enumerate(self._outcomes, 1)}
         self._prices = price_table(located.store.prices_file)
 
     def number(self, uid: str | None) -> int | None:
@@ -228,9 +228,9 @@ class _Runs:
         """The errors that were shown of each run that is not known to be stored."""
         self._asked_only = set[str]()
         """Runs of which nothing but the prompt was shown: their spools were gone before the next look."""
-        stored = located.store.turns(located.session)
+        stored = located.store.ask(stored_turns.outcomes, located.session.id)
         going = spooled_runs(spools, located.session.uid)
-        self._done = {turn.uid for turn in stored if turn.uid not in going or turn.outcome is not None}
+        self._done = {uid for uid, outcome in stored.items() if uid not in going or outcome is not None}
         self._stamp: object = self._store_stamp()
 
     def pass_over(self, uids: Collection[str]) -> None:

@@ -152,8 +152,8 @@ def _live_runs(session_uid: str, spools: Path, now: int, report: Callable[[str],
 
 def _stored_turns(located: LocatedSession, stored: Sequence[Turn]) -> list[ListedTurn]:
     store, session = located.store, located.session
-    removed = {turn.uid: turn.removed for turn in store.tree(session, removed=True)}
-    rewound, elsewhere, costs = (
+    removed, rewound, elsewhere, costs = (
+        store.ask(stored_turns.removed, session.id),
         store.ask(branches.rewound, session.id),
         store.ask(claims.shown_elsewhere, session.id),
         store.ask(stored_costs.by_turn, stored_costs.price_table(store.prices_file), session.id),
