@@ -10,6 +10,7 @@ import pytest
 from backstory.cli.tui.tree_screen import TreeScreen
 from backstory.model import AssistantText, Tool, ToolCall, ToolResult, UserMessage
 from backstory.runs.lock import LOCKS, SessionLock
+from tests.support.machines import CLAUDE_FOLDER, claude_line, lines
 from tests.support.piloted import Piloted, piloted, screen
 from tests.support.running import GOOD
 
@@ -170,6 +171,39 @@ def test_a_checkout_of_a_session_that_runs_asks_before_it_stops_it(forked: Bench
     assert leaf(forked) == 6
 
 
+def test_a_checkout_to_where_the_session_is_changes_nothing(forked: Bench) -> None:
+    async def test() -> None:
+        async with tree(forked) as seen:
+            await seen.press("c")
+            await seen.until_seen("The next prompt of S1 follows @8 already.")
+
+    piloted(test)
+
+
+def test_a_checkout_of_a_session_from_a_log_asks_before_one_continues_it(bench: Bench) -> None:
+    log = bench.root / CLAUDE_FOLDER / "s.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(lines(claude_line("user", "u1", "from a log"), claude_line("assistant", "u2", "an answer")))
+    assert bench.backstory("ingest").returncode == 0
+
+    async def test() -> None:
+        async with screen(bench.project, bench.environ([GOOD]), size=USUAL) as seen:
+            await seen.until_seen("from a log")
+            await seen.press("enter")
+            await seen.opened("an answer")
+            await seen.press("b")
+            await seen.until_seen("1 turn · 1 branch", "▸")
+            await seen.press("c")
+            await seen.until_seen("This session is not one of this project.", "> n no")
+            assert not bench.store.exists
+            await seen.press("y")
+            await seen.until_seen("S1 1 turn", "S1 continues")
+            await seen.press("escape")
+            await seen.opened("S1 from a log")
+
+    piloted(test)
+
+
 def test_a_branch_is_named_by_a_line(forked: Bench) -> None:
     async def test() -> None:
         async with tree(forked) as seen:
@@ -262,9 +296,7 @@ def test_a_narrow_screen_has_one_branch_below_the_other(forked: Bench) -> None:
     async def test() -> None:
         async with tree(forked, (60, 15)) as seen:
             await seen.press("v", "k", "v")
-            await seen.until_seen("fork point: @2 first", "U: third")
-            await seen.press("end")
-            await seen.until_seen("U: second", "edit /p/a.py")
+            await seen.until_seen("fork point: @2 first", "U: third", "U: second", "edit /p/a.py")
             await seen.resize(120, 24)
             await seen.until_seen("│")
 

@@ -15,17 +15,25 @@ from backstory.errors import BackstoryError, NothingRuns, SessionBusy
 from backstory.store.tables import branches
 from backstory.workspace.history.targets import resolve_target
 from backstory.workspace.runs import branching
-from backstory.workspace.runs.writable import ensure_ours
+from backstory.workspace.runs.writable import ensure_ours, is_own
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from textual.screen import Screen
 
     from backstory.cli.app import App
+    from backstory.workspace.decisions import Late
+    from backstory.workspace.history.targets import Target
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.workspace import Workspace
 
 T = TypeVar("T")
 NAME_COLUMNS = 50
+NOT_OURS = (
+    "This session is not one of this project. Make one here that continues it, with copies of its turns? "
+    "The session itself stays as it is."
+)
 STOPPED_S, POLL_S = 30.0, 0.1
 """The most time that a run takes to end and to be stored after it was stopped; it is looked for as often."""
 
@@ -99,34 +107,60 @@ class CheckedOut(Struct, frozen=True):
     said: str
 
 
-def check_out(app: App, uid: str, seq: int, *, stops: bool = False) -> CheckedOut | None:
-    """Let the next prompt follow a record, as ``backstory checkout`` does; None while something runs in the session.
+class ToAgree(Struct, frozen=True):
+    """A question that a person has to agree to before a prompt goes elsewhere. ``what``: STOP or COPY."""
 
-    ``stops``: what runs is stopped first. Raises what the command does.
+    what: str
+    question: str
+
+
+STOP, COPY = "stop", "copy"
+
+
+def check_out(app: App, uid: str, seq: int, agreed: frozenset[str] = frozenset()) -> CheckedOut | ToAgree:
+    """Let the next prompt follow a record, as ``backstory checkout`` does, if all it takes was ``agreed`` to.
+
+    Raises what the command does.
     """
     remarks = list[str]()
     with app.new_workspace() as workspace:
         ensure_ours(workspace, _never, remarks.append)
         located = workspace.resolve(uid)
         before, to = located.store.leaf(located.session), resolve_target(located, f"@{seq}")
-        if stops:
+        is_ours = is_own(workspace.project_store, uid)
+        if not is_ours and COPY not in agreed:
+            return ToAgree(COPY, NOT_OURS)
+        if is_ours and to.point == before:
+            return CheckedOut(uid, f"The next prompt of {located.label} follows @{seq} already.")
+        if STOP in agreed:
             with suppress(NothingRuns):
                 workspace.scheduler.cancel(located)
-        end = time.monotonic() + (STOPPED_S if stops else 0)
-        while True:
-            try:
-                own, late = branching.check_out(workspace, to, remarks.append)
-                break
-            except SessionBusy:
-                if not stops:
-                    return None
-                if time.monotonic() >= end:
-                    raise
-            # Whoever ran it stores the run first.
-            time.sleep(POLL_S)
-    back = "" if before is None else f" To go back: backstory checkout @{before.seq} -S {own.label}"
+        try:
+            own, late = _checked_out(workspace, to, remarks, STOPPED_S if STOP in agreed else 0)
+        except SessionBusy:
+            if STOP in agreed:
+                raise
+            stop = f"Stop it? Its output is kept, and the next prompt follows @{seq}."
+            return ToAgree(STOP, f"An agent is at work on this session. {stop}")
+    is_moved = before is not None and before != to.point
+    back = f" To go back: backstory checkout @{before.seq} -S {own.label}" if before is not None and is_moved else ""
     said = f"The next prompt of {own.label} follows @{to.point.seq}.{back}"
-    return CheckedOut(own.session.uid, " ".join((said, *remarks, *(f"{each}." for each in late))))
+    return CheckedOut(own.session.uid, " ".join((*remarks, *(f"{each}." for each in late), said)))
+
+
+def _checked_out(
+    workspace: Workspace, to: Target, remarks: list[str], within_s: float
+) -> tuple[LocatedSession, Sequence[Late]]:
+    """Check out as soon as nobody runs the session; raises SessionBusy where that takes longer."""
+    end = time.monotonic() + within_s
+    while True:
+        try:
+            return branching.check_out(workspace, to, remarks.append)
+        except SessionBusy:
+            if time.monotonic() >= end:
+                raise
+        # Whoever ran it stores the run first.
+        time.sleep(POLL_S)
 
 
 def name(app: App, uid: str, seq: int, words: str) -> str:

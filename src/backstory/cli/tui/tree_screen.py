@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from msgspec import Struct
 from textual import events
@@ -16,11 +16,13 @@ from backstory.cli.tui import actions, branching
 from backstory.cli.tui.actions import TREE
 from backstory.cli.tui.asking import ask, ask_line
 from backstory.cli.tui.bars import Bar
-from backstory.cli.tui.branching import in_thread
+from backstory.cli.tui.branching import ToAgree, in_thread
 from backstory.cli.tui.strips import marked, strip_of
-from backstory.cli.views.tree_view import TreeDrawing, TreeRow
+from backstory.cli.views.tree_view import LEGEND, TreeDrawing, TreeRow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from textual.app import ComposeResult
 
     from backstory.cli.app import App as CommandApp
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from backstory.store import TreeTurn
     from backstory.workspace.history.trees import SessionTree
 
+T = TypeVar("T")
 GUTTER_COLUMNS = 2
 WHEEL_ROWS = 3
 FACTS_LINES = 2
@@ -73,10 +76,11 @@ def read_tree(app: CommandApp, uid: str, columns: int) -> ShownTree:
     tree = app.reader.tree(located, removed=False, costs=False)
     drawing = TreeDrawing(tree)
     tips = len(tree.tree.tips())
+    title = output.one_line(located.session.shown_title, columns)
     counts = f"{output.counted(len(tree.tree), 'turn')} · {tips} branch{'es' * (tips != 1)}"
     return ShownTree(
         tree=tree, drawing=drawing, rows=tuple(drawing.rows(columns)),
-        heading=f"{output.ident(located.label)} {counts} · {located.session.shown_title}",
+        heading=f"{output.ident(located.label)} {counts} · {output.style(LEGEND, dim=True)} · {title}",
     )  # fmt: skip
 
 
@@ -110,7 +114,7 @@ class TreeScreen(Screen["TreePlace | None"]):
         self.chosen = 0
         self.mark: str | None = None
         """The uid of the turn to compare with."""
-        self._note, self._is_changed = "", False
+        self._note, self._is_changed, self._is_changing = "", False, False
         self._table = TreeTable()
         self._facts, self._foot = [Bar() for _ in range(FACTS_LINES)], Bar()
 
@@ -218,23 +222,30 @@ class TreeScreen(Screen["TreePlace | None"]):
     def action_checkout(self) -> None:
         """Have the next prompt follow the turn."""
         if self.turn is not None:
-            self._check_out(self.turn.last_seq, stops=False)
+            self._check_out(self.turn.last_seq, frozenset())
 
-    def _check_out(self, seq: int, *, stops: bool) -> None:
-        def done(to: CheckedOut | None) -> None:
-            if to is None:
-                stop = (
-                    f"An agent is at work on this session. Stop it? Its output is kept; the next prompt follows @{seq}."
-                )
-                ask(self.app, stop, partial(self._check_out, seq, stops=True))
-                return
-            self._uid, self._is_changed = to.uid, True
-            self._changed(to.said)
+    def _check_out(self, seq: int, agreed: frozenset[str]) -> None:
+        def done(to: CheckedOut | ToAgree) -> None:
+            if isinstance(to, ToAgree):
+                self.say("")
+                ask(self.app, to.question, partial(self._check_out, seq, agreed | {to.what}))
+            else:
+                self._uid = to.uid
+                self._changed(to.said)
 
-        self.say("…")
-        in_thread(
-            self, "change", partial(branching.check_out, self._of, self._uid, seq, stops=stops), done, self._changed
-        )
+        self._change(partial(branching.check_out, self._of, self._uid, seq, agreed), done)
+
+    def _change(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
+        """Change something in a thread, one thing at a time; a key that comes meanwhile does nothing."""
+
+        def end(answer: Callable[[Any], object], value: object) -> None:
+            self._is_changing = False
+            answer(value)
+
+        if not self._is_changing:
+            self._is_changing = self._is_changed = True
+            self.say("…")
+            in_thread(self, "change", work, partial(end, done), partial(end, self._changed))
 
     def _changed(self, said: str) -> None:
         """Say what was done, or refused, and read the tree anew."""
@@ -267,9 +278,7 @@ class TreeScreen(Screen["TreePlace | None"]):
             )
 
     def _give_name(self, seq: int, words: str) -> None:
-        in_thread(
-            self, "change", partial(branching.name, self._of, self._uid, seq, words), self._changed, self._changed
-        )
+        self._change(partial(branching.name, self._of, self._uid, seq, words), self._changed)
 
 
 class TreeTable(Widget, can_focus=True):

@@ -49,7 +49,7 @@ def lines(records: Iterable[PathRecord], folder: str, *, marked: bool = False) -
 def _line(record: PathRecord, folder: str, *, mark: str) -> str:
     at = f"@{record.seq:<4}"
     start = f"{output.style(mark, fg='green') if mark.strip() else mark} {output.style(at, dim=True)} "
-    room = max(output.width() - 3 - len(at), TOLD_COLUMNS_LEAST)
+    room = max(output.whole_columns() - 3 - len(at), TOLD_COLUMNS_LEAST)
     text = _text(record, folder)
     if record.role in SIGNS:
         sign, colour = SIGNS[record.role]

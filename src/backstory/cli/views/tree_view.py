@@ -119,7 +119,7 @@ def fork_line(comparison: Comparison) -> str:
     """Return the last record that two branches share, as a line."""
     if comparison.fork is None:
         return "fork point: none; these share no turn"
-    prompt = output.one_line(comparison.fork_prompt, max(output.width() - 24, 20))
+    prompt = output.one_line(comparison.fork_prompt, max(output.whole_columns() - 24, 20))
     return f"fork point: {output.style(f'@{comparison.fork.seq}', bold=True)} {output.style(prompt, dim=True)}"
 
 
@@ -134,7 +134,7 @@ def side_lines(side: ComparedBranch, words: str) -> Iterator[str]:
     folder = side.target.located.session.said_folder
     yield from path.lines(side.records, folder)
     files = list(side.files.items())
-    room = max(output.width() - 10, 20)
+    room = max(output.whole_columns() - 10, 20)
     for name, action in files[:FILES_SHOWN_MAX]:
         yield f"  {output.style(action, fg='magenta')} {output.one_line(path_in(name, folder), room)}"
     if len(files) > FILES_SHOWN_MAX:
