@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from backstory.model import AssistantText, Tool, ToolCall, ToolResult, UserMessage
+from backstory.workspace.opening import open_workspace
+from tests.support.clock import NOW
 from tests.support.piloted import piloted, screen
 from tests.support.screens import ROOT
 from tests.support.session_screens import SessionMachine
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from backstory.store import Session, Store
     from tests.support.piloted import Piloted
 
 PICTURES = ROOT / "docs" / "tui"
@@ -79,24 +85,78 @@ PICTURED = {
 }
 
 
-def made(machine: SessionMachine) -> dict[Path, str]:
-    """The pictures as SVG, by their files."""
+async def branches(seen: Piloted) -> None:
+    """The branches of a session."""
+    await seen.until_seen("1 session")
+    await seen.press("enter")
+    await seen.opened("A file is slow")
+    await seen.press("b")
+    await seen.until_seen("7 turns · 3 branches", "▸")
+    await seen.press("up")
+    await seen.until_seen("branch 2 · from @4 to @18 · with redis")
+
+
+async def compared(seen: Piloted) -> None:
+    """Two branches beside each other."""
+    await branches(seen)
+    await seen.press("v", "home", "right_square_bracket", "v")
+    await seen.until_seen("fork point: @4", "branch 1 (2 turns)", "branch 2 (2 turns)")
+
+
+BRANCHED = {"branches": branches, "compared": compared}
+
+
+def branched(root: Path) -> tuple[Path, Mapping[str, str]]:
+    """A project whose one session has three branches, and its environment."""
+    project, times = root / "shop", iter(range(NOW - 9_000_000, NOW, 60_000))
+    project.mkdir(parents=True)
+    environ = {"HOME": str(root), "BACKSTORY_HOME": str(root / "home")}
+    with open_workspace(project, environ, now=lambda: next(times)) as workspace:
+        store = workspace.project_store
+        workspace.known_projects.begin(store)
+        session = store.create_session(worktree=project)
+        say(store, session, "Add a rate limit to the login", "I would keep it in memory first.")
+        say(store, session, "Which library?", "None: a dict with times is enough for one process.")
+        parted = store.place(session, 4).point
+        say(store, session, "Then do it", "It counts each person now.", "limits.py")
+        say(store, session, "Test it with two people", "Both pass.")
+        store.name_branch(session, "in memory", store.place(session, 10).point)
+        store.checkout(session, parted)
+        say(store, session, "Try it with Redis instead", "It needs a server: see compose.yaml.", "compose.yaml")
+        say(store, session, "Count in it", "The limit holds across processes.", "limits.py")
+        store.name_branch(session, "with redis", store.place(session, 18).point)
+        store.checkout(session, store.place(session, 2).point)
+        say(store, session, "Would a file do?", "A file is slow, and two processes would have to lock it.")
+    return project, environ
+
+
+def say(store: Store, session: Session, prompt: str, answer: str, edited: str = "") -> None:
+    """Add a turn to a session, with an edit of a file."""
+    call = ToolCall(tool_use_id="t", tool_name="Edit", tool=Tool.EDIT, file_path=edited, input={"file_path": edited})
+    result = ToolResult(tool_use_id="t", tool_name="Edit", tool=Tool.EDIT, content="done")
+    calls = [call, result] if edited else []
+    store.append_events(session, [UserMessage(content=prompt), *calls, AssistantText(text=answer)])
+
+
+def made(machine: SessionMachine, root: Path) -> dict[Path, str]:
+    """The pictures as SVG, by their files. ``root``: a folder for another project."""
     found: dict[Path, str] = {}
 
-    async def take(name: str) -> None:
-        async with screen(machine.project, machine.environ, size=SIZE) as seen:
-            await PICTURED[name](seen)
+    async def take(name: str, shows: Callable[[Piloted], Awaitable[None]], *where: Any) -> None:
+        async with screen(*where, size=SIZE) as seen:
+            await shows(seen)
             found[PICTURES / f"{name}.svg"] = seen.app.export_screenshot(title=f"backstory tui: {name}")
 
-    for name in PICTURED:
-        piloted(lambda name=name: take(name))  # type: ignore[misc]
+    places = ((PICTURED, (machine.project, machine.environ)), (BRANCHED, branched(root)))
+    for name, shows, where in ((name, shows, where) for shown, where in places for name, shows in shown.items()):
+        piloted(lambda name=name, shows=shows, where=where: take(name, shows, *where))  # type: ignore[misc]
     return found
 
 
 def main() -> None:
     """Write the pictures."""
     with tempfile.TemporaryDirectory() as root:
-        for path, picture in made(SessionMachine(Path(root))).items():
+        for path, picture in made(SessionMachine(Path(root, "home")), Path(root, "branches")).items():
             path.write_text(picture, "utf-8")
 
 

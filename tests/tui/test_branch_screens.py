@@ -278,7 +278,7 @@ def test_a_session_that_was_removed_meanwhile_is_a_sentence(forked: Bench) -> No
 
 def test_two_branches_are_compared_side_by_side_and_escape_goes_back(forked: Bench) -> None:
     async def test() -> None:
-        async with tree(forked, (120, 24)) as seen:
+        async with tree(forked, (100, 24)) as seen:
             await seen.press("v")
             await seen.until_seen("Choose another turn, then v")
             await seen.press("k", "v")

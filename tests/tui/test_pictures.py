@@ -19,5 +19,5 @@ def test_the_pictures_of_the_screen_are_current(tmp_path: Path, monkeypatch: pyt
     # Textual would paint without colours.
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    for path, picture in tui_pictures.made(SessionMachine(tmp_path)).items():
+    for path, picture in tui_pictures.made(SessionMachine(tmp_path / "home"), tmp_path / "branches").items():
         assert path.read_text("utf-8") == picture, f"{path.name}: python -m tests.support.tui_pictures"

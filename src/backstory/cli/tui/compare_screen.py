@@ -42,11 +42,12 @@ def compared(app: CommandApp, uid: str, words: Sequence[str]) -> Comparison:
 
 
 def compared_lines(comparison: Comparison, words: Sequence[str], columns: int) -> list[str]:
-    """The comparison as lines of a screen."""
+    """The comparison as lines for a screen of so many columns, the last of which the scroll bar has."""
+    is_wide, columns = columns >= BESIDE_FROM, columns - SCROLLBAR_COLUMNS
     sides = list(zip((comparison.left, comparison.right), words, strict=True))
     with output.window_of(columns):
         lines = [fork_line(comparison), ""]
-        if columns < BESIDE_FROM:
+        if not is_wide:
             left, right = ([*side_lines(side, each)] for side, each in sides)
             return [*lines, *left, "", *right]
     room = (columns - len(BETWEEN)) // 2
@@ -85,7 +86,7 @@ class CompareScreen(Screen[None]):
     def _read(self, columns: int) -> list[str]:
         if self._comparison is None:
             self._comparison = compared(self._of, self._uid, self._words)
-        return compared_lines(self._comparison, self._words, columns - SCROLLBAR_COLUMNS)
+        return compared_lines(self._comparison, self._words, columns)
 
     def _show(self, lines: list[str]) -> None:
         self._lines.show(lines)

@@ -17,7 +17,7 @@ from backstory.cli.tui.actions import TREE
 from backstory.cli.tui.asking import ask, ask_line
 from backstory.cli.tui.bars import Bar
 from backstory.cli.tui.branching import ToAgree, in_thread
-from backstory.cli.tui.strips import marked, strip_of
+from backstory.cli.tui.strips import strip_of
 from backstory.cli.views.tree_view import LEGEND, TreeDrawing, TreeRow
 
 if TYPE_CHECKING:
@@ -337,5 +337,6 @@ class TreeTable(Widget, can_focus=True):
         is_chosen = at == self._of.chosen
         sign = MARKED if row.turn.uid == self._of.mark else CHOSEN if is_chosen else " "
         line = f"{sign} {shown.drawing.line(row, columns - GUTTER_COLUMNS)}"
-        strip = strip_of(output.cut(line, columns), columns).apply_style(self.rich_style)
-        return marked(strip, 0, columns) if is_chosen else strip
+        if is_chosen:
+            line = output.style(output.padded(output.for_screen(line, is_coloured=False), columns), reverse=True)
+        return strip_of(output.cut(line, columns), columns).apply_style(self.rich_style)
