@@ -22,6 +22,7 @@ README = ROOT / "README.md"
 BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 PROFILE_LINES = 8
 IN_README = {
+    "bare Python, to compare machines": ("commands on them, over bare Python", "bare Python", "of processor time"),
     "first ingest, everything derived": ("ingest of real logs", "processor time", "of processor time"),
     "store ÷ logs": ("ingest of real logs", "store ÷ logs", "with every byte of the logs"),
     "second ingest, nothing new": (
