@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.cli.tui import prompt_box
+from backstory.cli.tui.prompt_field import Folds
 from backstory.cli.tui.sent import TypedText, Way, words_for
 from tests.support.piloted import Piloted, piloted, screen
 from tests.support.running import GOOD, until
@@ -262,6 +263,49 @@ def test_a_paste_is_taken_once_and_not_while_the_prompt_is_being_sent(bench: Ben
     piloted(test)
     assert [each.prompt for each in sent] == ["pasted "]
     assert TypedText(bench.home, None).read() == "pasted "
+
+
+LONG = "word " * 50_000 + "\r" + "the last line"
+WHOLE, FOLDED = LONG.replace("\r", "\n"), "[pasted 0.3 MB, 2 lines]"
+
+
+def test_a_long_paste_is_shown_as_a_sign_and_sent_whole(bench: Bench, sent: list[Held]) -> None:
+    async def test() -> None:
+        async with opened(bench) as seen:
+            await new_prompt(seen, "")
+            await seen.type("see ")
+            await seen.paste(LONG)
+            await seen.type(" and do it")
+            await seen.until_seen(f"see {FOLDED} and do it")
+            await seen.press("enter")
+            await seen.until(lambda: sent)
+
+    piloted(test)
+    assert [each.prompt for each in sent] == [f"see {WHOLE} and do it"]
+
+
+def test_a_long_text_that_was_not_sent_is_kept_whole_and_shown_as_a_sign_again(bench: Bench) -> None:
+    async def test() -> None:
+        async with opened(bench) as seen:
+            await new_prompt(seen, "")
+            await seen.paste(LONG)
+            await seen.press("escape")
+            await seen.until_gone("[pasted")
+            assert TypedText(bench.home, None).read() == WHOLE
+            await new_prompt(seen, "")
+            await seen.until_seen(FOLDED)
+            await seen.press("backspace")
+            await seen.until_gone("[pasted")
+
+    piloted(test)
+    assert TypedText(bench.home, None).read() == ""
+
+
+def test_two_long_texts_of_one_size_are_told_apart() -> None:
+    folds, other = Folds(), f"{FOLDED}{LONG[len(FOLDED) :]}"
+    signs = [folds.fold(each) for each in (LONG, other, LONG)]
+    assert signs == [FOLDED, "[pasted 0.3 MB, 2 lines, 2]", FOLDED]
+    assert folds.whole("\n".join(signs)) == "\n".join([WHOLE, other.replace("\r", "\n"), WHOLE])
 
 
 def test_nothing_in_the_field_acts_on_the_terminal(bench: Bench) -> None:

@@ -18,6 +18,7 @@ from backstory.cli.tui.strips import strip_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from textual import events
     from textual.app import App, ComposeResult
     from textual.strip import Strip
 
@@ -53,6 +54,10 @@ def ask_line(app: App[None], asked: str, given: Callable[[str], object], *, text
     app.push_screen(LineQuestion(asked, text, note), answered)
 
 
+PASTED_CHARS_MAX = 10_000
+"""The most characters that a field of one line takes at once: more can only be pasted by mistake."""
+
+
 class HarmlessInput(Input):
     """A field of one line. A letter that a terminal would obey becomes its escape."""
 
@@ -63,6 +68,10 @@ class HarmlessInput(Input):
     def validate_value(self, value: str) -> str:
         """Return what the field holds of a text."""
         return output.one_liner(value)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Cut what is pasted to what a line may hold; the base takes it after this."""
+        event.text = event.text[:PASTED_CHARS_MAX]
 
 
 class YesOrNo(ModalScreen[bool]):
