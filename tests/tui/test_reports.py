@@ -68,9 +68,14 @@ def month(habitual: Shell) -> Iterator[App]:
     app.close()
 
 
+async def listed(seen: Piloted) -> None:
+    """Wait for the list; its foot may have a note instead of keys."""
+    await seen.until(lambda: "session" in seen.shown().split("\n")[0])
+
+
 async def reported(seen: Piloted, *keys: str) -> ReportsScreen:
     """Open the reports, press keys, and wait until all is read."""
-    await seen.until_seen("Enter open")
+    await listed(seen)
     await seen.press("R", *keys)
     await seen.until(lambda: isinstance(seen.app.screen, ReportsScreen) and seen.app.screen.is_settled)
     found = seen.app.screen
@@ -153,6 +158,20 @@ def test_a_click_chooses_a_tab_and_a_row(opens: Opens) -> None:
             await seen.until_seen("> Total")
             await seen.click(8, line, times=2)
             await seen.until_seen("all · turns and costs of it alone")
+
+    piloted(test)
+
+
+def test_keys_go_on_from_where_a_wheel_went(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=(80, 15)) as seen:
+            found = await reported(seen, "2", "+")
+            await seen.until(lambda: found.is_settled)
+            found.pane.scroll_to(y=20, animate=False, immediate=True)
+            await seen.press("j")
+            await seen.until(lambda: any(each.startswith("> ") for each in seen.shown().split("\n")[2:-1]))
+            # The row that is chosen has a line above it.
+            assert found.pane.scroll_offset.y in (19, 20)
 
     piloted(test)
 
@@ -300,6 +319,10 @@ def test_the_list_that_a_row_opens_says_of_what_it_is_and_goes_back_to_that_row(
             await seen.until_seen("Nothing found.")
             await seen.press("escape", "escape")
             await seen.until_seen("1 session", "day 2026-09-20")
+            await seen.press("R")
+            await seen.until_seen("[2 Costs]", "> 2026-09-20")
+            await seen.press("enter")
+            await seen.until_seen("1 session", "day 2026-09-20")
             await seen.press("escape")
             await seen.until_seen("[2 Costs]", "> 2026-09-20")
             await seen.press("escape")
@@ -366,7 +389,7 @@ def test_an_answer_that_comes_late_is_never_drawn_over_a_newer_one(
 
     async def test() -> None:
         async with opens() as seen:
-            await seen.until_seen("Enter open")
+            await listed(seen)
             await seen.press("R")
             await seen.until_seen("reading 7 of 164 …")
             found = seen.app.screen
@@ -375,7 +398,7 @@ def test_an_answer_that_comes_late_is_never_drawn_over_a_newer_one(
             await seen.until(lambda: found.is_settled)
             late = TabQuestion(tab=STANDUP, period=0, everywhere=True)
             found.post_message(found._Read(late, SessionFilter(), Report(title="A late answer")))
-            found.post_message(found._Drawn(late, found.pane.columns, []))
+            found.post_message(found._Drawn(late, Report(title="A late answer"), found.pane.columns, []))
             await seen.until(lambda: held.ended.is_set())
             await seen.until_seen("[2 Costs]", "Cost from")
             assert "A late answer" not in seen.shown()
@@ -388,7 +411,7 @@ def test_what_is_read_ends_when_a_person_goes_back(opens: Opens, monkeypatch: py
 
     async def test() -> None:
         async with opens() as seen:
-            await seen.until_seen("Enter open")
+            await listed(seen)
             await seen.press("R")
             await seen.until(held.begun.is_set)
             await seen.press("escape")
@@ -403,7 +426,7 @@ def test_what_is_read_ends_when_a_person_leaves(opens: Opens, monkeypatch: pytes
 
     async def test() -> None:
         async with opens() as seen:
-            await seen.until_seen("Enter open")
+            await listed(seen)
             await seen.press("R")
             await seen.until(held.begun.is_set)
             await seen.press("q")
@@ -427,7 +450,7 @@ def test_another_size_while_it_reads_is_that_of_what_is_drawn(opens: Opens, monk
 
     async def test() -> None:
         async with opens() as seen:
-            await seen.until_seen("Enter open")
+            await listed(seen)
             await seen.press("R")
             await seen.until(held.begun.is_set)
             await seen.resize(60, 15)

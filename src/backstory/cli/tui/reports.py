@@ -45,6 +45,8 @@ PERIODS = (
 DAY, MONTH = 0, 2
 LINES_MOST = 20_000
 """The most lines of a report that are held."""
+WORDS_COLUMNS = 48
+"""The columns of a row's name above the list that it opens."""
 LINES_AT_ONCE = 200
 """Drawing is ended at most so many lines after nobody wants it any more."""
 GROUPS_MOST, PLACES_MOST = 50, 10
@@ -126,7 +128,7 @@ def sessions_behind(
 
 def words_about(about: OfSessions | OfGroup, line: str, asked: TabQuestion) -> str:
     """Say which sessions a row opens: those of a group, or of the part of a report that a line begins."""
-    what = output.for_screen(line, is_coloured=False).strip()
+    what = output.one_line(output.for_screen(line, is_coloured=False), WORDS_COLUMNS)
     if isinstance(about, OfGroup):
         value = None if about.key is None else about.key.value
         what = "all" if about.by is None else f"{about.by} {cost.group_name(about.by, value)}"

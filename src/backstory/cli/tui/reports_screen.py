@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left, bisect_right
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -82,9 +83,9 @@ class ReportsScreen(Screen[None]):
     class _Drawn(_Answer):
         """The lines of a report, for so many columns."""
 
-        def __init__(self, asked: TabQuestion, columns: int, lines: list[ReportLine]) -> None:
+        def __init__(self, asked: TabQuestion, report: Report, columns: int, lines: list[ReportLine]) -> None:
             super().__init__(asked)
-            self.columns, self.lines = columns, lines
+            self.report, self.columns, self.lines = report, columns, lines
 
     class _Found(_Answer):
         """The list of the sessions behind a row; None without any."""
@@ -201,11 +202,11 @@ class ReportsScreen(Screen[None]):
             self._work("lines", self.asked, partial(self._draw, self.asked, self._report, self.pane.columns))
 
     def _draw(self, asked: TabQuestion, report: Report, columns: int, tell: Tell) -> _Answer:
-        return self._Drawn(asked, columns, reports.drawn(report, columns, tell))
+        return self._Drawn(asked, report, columns, reports.drawn(report, columns, tell))
 
     def on_reports_screen__drawn(self, drawn: _Drawn) -> None:
         """Show lines, unless they are of another report or another width."""
-        if drawn.asked == self.asked and drawn.columns == self.pane.columns:
+        if drawn.report is self._report and drawn.columns == self.pane.columns:
             self.pane.show(drawn.lines)
 
     def _find(self, asked: TabQuestion, about: OfSessions | OfGroup, words: str, tell: Tell) -> _Answer:
@@ -375,7 +376,11 @@ class ReportPane(ScrollView, can_focus=True, inherit_bindings=False):
         if at >= len(self._lines):
             return Strip.blank(columns, self.rich_style)
         is_chosen = bool(self._stops) and self._stops[self._chosen] == at
-        line = output.cut(f"{CURSOR if is_chosen else GUTTER}{self._lines[at].text}", columns)
+        text = self._lines[at].text
+        if is_chosen:
+            # In reverse a colour would be a patch.
+            text = CURSOR + output.for_screen(text, is_coloured=False)
+        line = output.cut(text if is_chosen else f"{GUTTER}{text}", columns)
         strip = strip_of(line, columns).apply_style(self.rich_style)
         return marked(strip, 0, columns) if is_chosen else strip
 
@@ -389,7 +394,7 @@ class ReportPane(ScrollView, can_focus=True, inherit_bindings=False):
         at = self.scroll_offset.y + event.y
         if at >= len(self._lines) or self._lines[at].about is None:
             return
-        number = sum(stop <= at for stop in self._stops) - 1
+        number = bisect_right(self._stops, at) - 1
         if number == self._chosen and event.chain > 1:
             assert isinstance(self.screen, ReportsScreen)
             self.screen.action_open()
@@ -397,8 +402,10 @@ class ReportPane(ScrollView, can_focus=True, inherit_bindings=False):
         self.refresh()
 
     def step(self, by: int) -> None:
-        """Choose the next row, or the one before; at the ends lines scroll."""
-        number = self._chosen + by
+        """Choose the next row, or the one before; at the ends lines scroll. A wheel may have left the chosen one."""
+        number, in_view = self._chosen + by, self._in_view()
+        if in_view and self._chosen not in in_view:
+            number = in_view[0] if by > 0 else in_view[-1]
         if 0 <= number < len(self._stops):
             self._chosen = number
             self._seek()
@@ -410,11 +417,14 @@ class ReportPane(ScrollView, can_focus=True, inherit_bindings=False):
         height = max(self.size.height - 1, 1)
         top = min(max(self.scroll_offset.y + by * height, 0), max(len(self._lines) - self.size.height, 0))
         self.scroll_to(y=top, animate=False, immediate=True)
-        near = range(top, top + self.size.height)
-        seen = [n for n, at in enumerate(self._stops) if at in near]
-        if seen:
-            self._chosen = seen[0] if by > 0 else seen[-1]
+        if in_view := self._in_view():
+            self._chosen = in_view[0] if by > 0 else in_view[-1]
         self.refresh()
+
+    def _in_view(self) -> range:
+        """The rows whose first lines are in view."""
+        top = self.scroll_offset.y
+        return range(bisect_left(self._stops, top), bisect_left(self._stops, top + self.size.height))
 
     def ends(self, by: int) -> None:
         """Choose the first row, or the last."""
