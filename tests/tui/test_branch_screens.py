@@ -243,6 +243,19 @@ def test_the_mouse_chooses_a_turn_and_a_second_click_goes_there(forked: Bench) -
     piloted(test)
 
 
+def test_the_palette_offers_what_keys_do_here(forked: Bench) -> None:
+    async def test() -> None:
+        async with tree(forked) as seen:
+            await seen.press("ctrl+p")
+            await seen.until_seen("Search for commands")
+            await seen.type("name the branch")
+            await seen.until_seen("key n")
+            await seen.press("enter")
+            await seen.until_seen("A name for the branch that ends at @8")
+
+    piloted(test)
+
+
 # the store changes ----------------------------------------------------------------------------------------------------
 
 

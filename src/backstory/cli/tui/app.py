@@ -179,11 +179,12 @@ class Backstory(App[None]):
     @property
     def place(self) -> str:
         """The place whose keys count now."""
-        return str(getattr(self.screen, "place", SESSIONS))
+        return _place_of(self.screen)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterator[SystemCommand]:
         """Yield what the palette offers: all that keys do here."""
-        for each in actions.of_place(self.place):
+        # The palette is a screen of its own by now: the place is the one that it was opened in.
+        for each in actions.of_place(_place_of(screen)):
             if not each.is_called_with_key:
                 yield SystemCommand(each.help, f"key {each.shown}", self._runs(screen, each.place, each.name))
         for n, slot in enumerate(self.slots.all, 1):
@@ -201,6 +202,10 @@ class Backstory(App[None]):
     def action_leave(self) -> None:
         """Leave the screen."""
         self.exit()
+
+
+def _place_of(screen: Screen[object]) -> str:
+    return str(getattr(screen, "place", SESSIONS))
 
 
 class Help(ModalScreen[None]):

@@ -54,6 +54,8 @@ class ShownTree(Struct, frozen=True, kw_only=True):
     tree: SessionTree
     drawing: TreeDrawing
     rows: tuple[TreeRow, ...]
+    tips: tuple[int, ...]
+    """The lines of the turns at which branches end."""
     heading: str
 
     def place(self, uid: str | None) -> int | None:
@@ -75,11 +77,12 @@ def read_tree(app: CommandApp, uid: str, columns: int) -> ShownTree:
     located = app.workspace.resolve(uid)
     tree = app.reader.tree(located, removed=False, costs=False)
     drawing = TreeDrawing(tree)
-    tips = len(tree.tree.tips())
+    rows, ends = tuple(drawing.rows(columns)), {turn.uid for turn in tree.tree.tips()}
+    tips = tuple(n for n, row in enumerate(rows) if row.turn.uid in ends)
     title = output.one_line(located.session.shown_title, columns)
-    counts = f"{output.counted(len(tree.tree), 'turn')} · {tips} branch{'es' * (tips != 1)}"
+    counts = f"{output.counted(len(tree.tree), 'turn')} · {len(tips)} branch{'es' * (len(tips) != 1)}"
     return ShownTree(
-        tree=tree, drawing=drawing, rows=tuple(drawing.rows(columns)),
+        tree=tree, drawing=drawing, rows=rows, tips=tips,
         heading=f"{output.ident(located.label)} {counts} · {output.style(LEGEND, dim=True)} · {title}",
     )  # fmt: skip
 
@@ -195,8 +198,7 @@ class TreeScreen(Screen["TreePlace | None"]):
     def action_tip(self, by: int) -> None:
         """Choose the end of the next branch, or of the one before."""
         if self.shown is not None:
-            tips = [n for n, row in enumerate(self.shown.rows) if self.shown.tip_of(row.turn).uid == row.turn.uid]
-            other = [n for n in tips if (n > self.chosen if by > 0 else n < self.chosen)]
+            other = [n for n in self.shown.tips if (n > self.chosen if by > 0 else n < self.chosen)]
             if other:
                 self.action_move((other[0] if by > 0 else other[-1]) - self.chosen)
 
