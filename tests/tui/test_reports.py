@@ -130,7 +130,9 @@ def test_the_reports_are_of_the_projects_that_the_list_was_of(opens: Opens) -> N
             await reported(seen)
             await seen.until_seen("calc · last 24 hours", "Fix the failing test")
             assert "Add a rate limit" not in seen.shown()
-            await seen.press("a")
+            await seen.press("2", "enter")
+            await seen.until_seen("calc · 2 sessions", "all · turns and costs of it alone", "Why is the sky")
+            await seen.press("escape", "1", "a")
             await seen.until_seen("every project · last 24 hours", "Add a rate limit")
 
     piloted(test)
@@ -158,6 +160,19 @@ def test_a_click_chooses_a_tab_and_a_row(opens: Opens) -> None:
             await seen.until_seen("> Total")
             await seen.click(8, line, times=2)
             await seen.until_seen("all · turns and costs of it alone")
+
+    piloted(test)
+
+
+def test_the_palette_has_what_keys_do_in_the_reports(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=(80, 40)) as seen:
+            await reported(seen)
+            await seen.press("ctrl+p")
+            await seen.type("by day, agent")
+            await seen.until_seen("key 2")
+            await seen.press("enter")
+            await seen.until_seen("[2 Costs]", "Cost from")
 
     piloted(test)
 

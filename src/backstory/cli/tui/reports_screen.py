@@ -343,7 +343,8 @@ class ReportPane(ScrollView, can_focus=True, inherit_bindings=False):
     @property
     def words(self) -> str:
         """The chosen row, with all of its lines."""
-        return " ".join(each.text.strip() for each in self._lines if each.about is self.about) if self._stops else ""
+        about = self.about
+        return " ".join(each.text.strip() for each in self._lines if about is not None and each.about is about)
 
     def clear(self) -> None:
         """Show nothing, until there is another report."""
