@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 SMALLEST = (60, 15)
 CONSEQUENCE = "The agent is stopped first; its output is kept. " * 4
+YES = [("y",), ("left", "enter"), ("tab", "enter")]
+NO = [("n",), ("escape",), ("enter",), ("tab", "tab", "enter")]
 HOSTILE = "Remove \x1b]0;owned\x07 and \u202egnp?"
 
 
@@ -35,39 +38,18 @@ async def asked(open_dialog: Callable[[App[None]], None]) -> AsyncIterator[tuple
         yield app, pilot
 
 
-def answers(*keys: str) -> list[bool]:
-    """What a person answers with some keys; nothing for a no."""
-    found = list[bool]()
+def test_a_question_is_agreed_to_by_keys_and_nothing_is_done_for_a_no() -> None:
+    found = list[tuple[str, ...]]()
 
     async def test() -> None:
-        async with asked(lambda app: ask(app, "Stop it?", lambda: found.append(True))) as (app, pilot):
-            await pilot.press(*keys)
-            assert not isinstance(app.screen, YesOrNo)
+        async with asked(lambda _: None) as (app, pilot):
+            for keys in (*YES, *NO):
+                ask(app, "Stop it?", partial(found.append, keys))
+                await pilot.press(*keys)
+                assert not isinstance(app.screen, YesOrNo)
 
     asyncio.run(test())
-    return found
-
-
-def line(*keys: str) -> list[str]:
-    found = list[str]()
-
-    async def test() -> None:
-        async with asked(lambda app: ask_line(app, "Its name?", found.append, text="ab")) as (app, pilot):
-            await pilot.press(*keys)
-            assert len(app.screen_stack) == 1
-
-    asyncio.run(test())
-    return found
-
-
-@pytest.mark.parametrize("keys", [("y",), ("left", "enter"), ("tab", "enter")])
-def test_a_question_is_agreed_to_by_keys(keys: tuple[str, ...]) -> None:
-    assert answers(*keys) == [True]
-
-
-@pytest.mark.parametrize("keys", [("n",), ("escape",), ("enter",), ("tab", "tab", "enter")])
-def test_a_question_that_is_not_agreed_to_does_nothing(keys: tuple[str, ...]) -> None:
-    assert answers(*keys) == []
+    assert found == YES
 
 
 def test_a_question_is_answered_by_the_mouse() -> None:
@@ -103,8 +85,15 @@ def test_nothing_that_a_terminal_obeys_gets_out_of_a_dialog(open_dialog: Callabl
     asyncio.run(test())
 
 
-@pytest.mark.parametrize(("keys", "given"), [
-    (("c", "enter"), ["abc"]), (("escape",), []), (("backspace", "backspace", "enter"), []),
-])  # fmt: skip
-def test_a_line_is_given_by_enter_and_left_by_escape(keys: tuple[str, ...], given: list[str]) -> None:
-    assert line(*keys) == given
+def test_a_line_is_given_by_enter_and_left_by_escape() -> None:
+    found = list[str]()
+
+    async def test() -> None:
+        async with asked(lambda _: None) as (app, pilot):
+            for keys in (("c", "enter"), ("escape",), ("backspace", "backspace", "enter")):
+                ask_line(app, "Its name?", found.append, text="ab")
+                await pilot.press(*keys)
+                assert len(app.screen_stack) == 1
+
+    asyncio.run(test())
+    assert found == ["abc"]

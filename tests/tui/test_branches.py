@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.cli.tui.sent import TypedText, Way, words_for
+from backstory.model import AssistantText, Complete, UserMessage
 from tests.support.piloted import Piloted, piloted, screen
 from tests.support.running import GOOD
 
@@ -32,8 +33,12 @@ def only_session(bench: Bench) -> Session:
 @pytest.fixture
 def asked(bench: Bench) -> Bench:
     """A project with a session of two turns."""
-    for number in ("first", "second"):
-        assert bench.run(f"the {number} prompt", {"say": f"the {number} answer"}, GOOD).returncode == 0
+    with bench.store as store:
+        session = store.create_session(worktree=bench.project)
+        for number in ("first", "second"):
+            said = [UserMessage(content=f"the {number} prompt"), AssistantText(text=f"the {number} answer")]
+            store.append_events(session, [*said, Complete(success=True)])
+    bench.note_store()
     return bench
 
 
