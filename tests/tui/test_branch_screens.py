@@ -143,9 +143,9 @@ def test_escape_goes_back_to_the_place_in_the_session(forked: Bench) -> None:
 
 def test_a_checkout_sends_the_next_prompt_elsewhere_and_says_the_way_back(forked: Bench) -> None:
     async def test() -> None:
-        async with tree(forked, (120, 24)) as seen:
+        async with tree(forked, (60, 15)) as seen:
             await seen.press("k", "c")
-            await seen.until_seen("The next prompt of S1 follows @6. To go back: backstory checkout @8 -S S1")
+            await seen.until_seen("The next prompt of S1 follows @6. To go back: backstory\ncheckout @8 -S S1")
             await seen.until_seen("▸ ├─ > @3")
 
     piloted(test)

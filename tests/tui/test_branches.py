@@ -69,7 +69,7 @@ def test_a_prompt_follows_the_entry_that_was_chosen(asked: Bench) -> None:
             )
             await seen.type("another way")
             await seen.press("enter")
-            await seen.until_seen("another answer", "── turn 3", f"A branch of its own from @{seq}. Back to the other:")
+            await seen.until_seen("another answer", "── turn 3", f"A branch from @{seq}. Back: backstory checkout @6")
 
     piloted(test)
     with asked.store as store:

@@ -57,7 +57,7 @@ def test_a_session_is_written_as_show_prints_it(asked: Bench) -> None:
             await seen.press("e")
             await seen.until_seen("Write the session to a file:", "the-first-prompt.md", "Secrets are not masked")
             await seen.press("enter")
-            await seen.until_seen("the-first-prompt.md is written")
+            await seen.until_seen("Written: ", "the-first-prompt.md, ")
 
     piloted(test)
     assert (asked.project / "the-first-prompt.md").read_text("utf-8") == printed(asked)
@@ -79,7 +79,7 @@ def test_a_file_that_is_there_is_overwritten_only_after_a_yes(asked: Bench) -> N
                 await seen.press(answer)
                 await seen.until_gone("Overwrite it?")
                 await seen.until(lambda said=said: said in file.read_text("utf-8"))  # type: ignore[misc]
-            await seen.until_seen("mine.md is written")
+            await seen.until_seen("Written: ", "mine.md, ")
 
     piloted(test)
 

@@ -54,7 +54,7 @@ class Fork(Struct, frozen=True, kw_only=True):
     @property
     def sent(self) -> str:
         """The sentence for a prompt that was sent there; '' where it is as always."""
-        return "" if self.seq is None else f"A branch of its own from @{self.seq}. {self.back}"
+        return "" if self.seq is None else f"A branch from @{self.seq}. {self.back}"
 
 
 NO_FORK = Fork(seq=None, said="")
@@ -96,7 +96,7 @@ def fork_at(app: App, uid: str, seq: int) -> Fork:
     return Fork(
         seq=at,
         said=f"{moved}The prompt follows @{at}, as a branch of its own; Esc: nothing is changed",
-        back="" if here is None else f"Back to the other: backstory checkout @{here.seq}",
+        back="" if here is None else f"Back: backstory checkout @{here.seq}",
     )
 
 

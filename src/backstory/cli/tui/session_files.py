@@ -82,7 +82,7 @@ def written(app: App, uid: str, name: str, *, force: bool) -> str | None:
     except FileInTheWay:
         return None
     masks = "" if not secrets else f", {output.counted(len(secrets), 'secret')} in it not masked"
-    return f"{done.file} is written, {output.size(done.bytes)}{masks}."
+    return f"Written: {done.file}, {output.size(done.bytes)}{masks}."
 
 
 def compact(screen: Screen[Any], app: App, uid: str, say: Callable[[str], object], made: Callable[[], object]) -> None:

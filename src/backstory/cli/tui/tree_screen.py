@@ -155,15 +155,20 @@ class TreeScreen(Screen["TreePlace | None"]):
             self.chosen = min(self.chosen if kept is None else kept, max(len(shown.rows) - 1, 0))
         if shown.place(self.mark) is None:
             self.mark = None
-        self.say("" if self._note == "reading …" else self._note)
+        self._note = "" if self._note == "reading …" else self._note
         self._choose(self.chosen)
 
     def say(self, note: str) -> None:
-        """Show a sentence at the foot; '' for the keys."""
+        """Show a sentence at the foot, a long one also in place of the branch; '' for the keys."""
         self._note, columns = note, self.app.size.width
-        self._foot.show(
-            output.style(output.one_line(note, columns), bold=True) if note else actions.foot(TREE, columns)
-        )
+        said = output.wrapped(output.one_liner(note), columns) if note else []
+        facts = [""] * FACTS_LINES
+        if self.shown is not None and self.turn is not None:
+            facts = branch_facts(self.shown.tree, self.turn)
+        lines = [*facts, actions.foot(TREE, columns)] if not said else facts[: max(len(facts) + 1 - len(said), 0)]
+        lines += [output.style(each, bold=True) for each in said[: FACTS_LINES + 1]]
+        for bar, line in zip((*self._facts, self._foot), lines, strict=True):
+            bar.show(line)
 
     @property
     def turn(self) -> TreeTurn | None:
@@ -173,18 +178,14 @@ class TreeScreen(Screen["TreePlace | None"]):
     def _choose(self, at: int) -> None:
         rows = () if self.shown is None else self.shown.rows
         self.chosen = min(max(at, 0), max(len(rows) - 1, 0))
-        lines = [""] * FACTS_LINES
-        if self.shown is not None and self.turn is not None:
-            lines = branch_facts(self.shown.tree, self.turn)
-        for bar, line in zip(self._facts, lines, strict=True):
-            bar.show(line)
+        self.say(self._note)
         self._table.refresh()
 
     # actions --------------------------------------------------------------------------------------------------------
 
     def action_move(self, by: int) -> None:
         """Choose another turn."""
-        self.say("")
+        self._note = ""
         self._choose(self.chosen + by)
 
     def action_page(self, by: int) -> None:
