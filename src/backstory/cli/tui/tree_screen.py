@@ -67,10 +67,6 @@ class ShownTree(Struct, frozen=True, kw_only=True):
         numbers = (each.number for each in self.tree.tips.get(turn.uid, ()) if each.number is not None)
         return next(map(str, numbers), f"@{turn.last_seq}")
 
-    def tip_of(self, turn: TreeTurn) -> TreeTurn:
-        """The turn at which the branch of a turn ends."""
-        return self.tree.tree.tip(turn.uid)
-
 
 def read_tree(app: CommandApp, uid: str, columns: int) -> ShownTree:
     """Read the tree of a session. Raises SessionNotFound."""
@@ -274,7 +270,7 @@ class TreeScreen(Screen["TreePlace | None"]):
     def action_name(self) -> None:
         """Name the branch of the turn."""
         if self.shown is not None and self.turn is not None:
-            tip = self.shown.tip_of(self.turn)
+            tip = self.shown.tree.tree.tip(self.turn.uid)
             about = f"A name for the branch that ends at @{tip.last_seq}. It stays while the branch grows."
             ask_line(
                 self.app, about, partial(self._give_name, tip.last_seq), note=output.one_line(tip.prompt, NAME_COLUMNS)
