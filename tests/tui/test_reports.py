@@ -18,6 +18,7 @@ from backstory.chronicle.report import Cell, OfGroup, OfSession, OfSessions, Rep
 from backstory.cli.tui import reports
 from backstory.cli.tui.reports import PLACES_MOST, TABS, TabQuestion
 from backstory.cli.tui.reports_screen import ReportsScreen
+from backstory.cli.views.report_view import ReportLine
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.history.stats import StatsQuery
 from tests.support.piloted import AtNow, Opens, Piloted, piloted, screen
@@ -303,6 +304,21 @@ def test_a_row_opens_the_sessions_of_its_turns_whose_figures_add_up_to_it(
         assert sum(each.duration_ms or 0 for each in shares) == figures.duration_ms
 
 
+def test_a_session_of_two_days_is_listed_with_what_it_did_on_the_one_that_is_opened(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    log = TimedLog(1).prompt("Go").answer().prompt("On", after_s=100_000).answer().prompt("And on").answer()
+    log.put(tmp_path)
+    assert shell("ingest").code == 0
+    app = AtNow(shell.environ, shell.cwd)
+    try:
+        wanted, rows = rows_of(app, COSTS)
+        days = [each for each in rows if isinstance(each, OfGroup) and each.by == "day"]
+        opened = [reports.sessions_behind(app, wanted, each, "", quiet) for each in days]
+        assert [[row.turns for row in each[0].rows] for each in opened if each is not None] == [[1], [2]]
+    finally:
+        app.close()
+
+
 def test_a_place_of_a_stand_up_opens_its_sessions(month: App) -> None:
     wanted, rows = rows_of(month, STANDUP)
     (place,) = (each for each in rows if isinstance(each, OfSessions))
@@ -413,8 +429,10 @@ def test_an_answer_that_comes_late_is_never_drawn_over_a_newer_one(
             await seen.until(lambda: found.is_settled)
             late = TabQuestion(tab=STANDUP, period=0, everywhere=True)
             found.post_message(found._Read(late, SessionFilter(), Report(title="A late answer")))
-            found.post_message(found._Drawn(late, Report(title="A late answer"), found.pane.columns, []))
-            await seen.until(lambda: held.ended.is_set())
+            line = ReportLine("A late answer")
+            found.post_message(found._Drawn(late, Report(title="A late answer"), found.pane.columns, [line]))
+            await seen.until(held.ended.is_set)
+            await seen.press("j")
             await seen.until_seen("[2 Costs]", "Cost from")
             assert "A late answer" not in seen.shown()
 
