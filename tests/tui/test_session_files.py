@@ -117,6 +117,7 @@ class Made:
     def __init__(self) -> None:
         self.words: list[str] = []
         self.code: int | None = None
+        self.begins = True
 
     def said(self) -> str:
         return "1 exchange up to @2 became 80 characters."
@@ -131,6 +132,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     found = Made()
 
     def begin(_app: object, words: list[str], _prompt: None) -> Made:
+        if not found.begins:
+            raise OSError("no more processes")
         found.words = words
         return found
 
@@ -150,11 +153,15 @@ def test_a_summary_is_made_after_a_question_that_says_what_it_covers(asked: Benc
             await seen.until_seen("A summary is being made; it goes on if you leave")
             made.code = 0
             await seen.until_seen("1 exchange up to @2 became 80 characters.")
-            made.code = 1
-            await seen.press("C")
-            await seen.until_seen("Summarise")
-            await seen.press("y")
-            await seen.until_seen("No summary was made: 1 exchange up to @2 became")
+            for code, begins, said in (
+                (1, True, "No summary was made: 1"),
+                (None, False, "no more processes"),
+            ):
+                made.code, made.begins = code, begins
+                await seen.press("C")
+                await seen.until_seen("Summarise")
+                await seen.press("y")
+                await seen.until_seen(said)
 
     piloted(test)
     with asked.store as store:

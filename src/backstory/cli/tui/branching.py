@@ -77,7 +77,7 @@ def _work(
     worker, answer = get_current_worker(), done
     try:
         value = work()
-    except BackstoryError as error:
+    except (BackstoryError, OSError) as error:
         answer, value = refused, output.one_liner(str(error))  # type: ignore[assignment]
     if not worker.is_cancelled:
         screen.app.call_from_thread(answer, value)
