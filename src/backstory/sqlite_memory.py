@@ -1,4 +1,4 @@
-"""The memory that SQLite may use to answer one question. It counts for the whole process: all share one limit."""
+"""The memory that SQLite may use: to answer one question, and for pages. Both are limits of the whole process."""
 
 from __future__ import annotations
 
@@ -40,3 +40,8 @@ class _Heap:
 _HEAP = _Heap()
 bounded = _HEAP.bounded
 """A ``with`` in which SQLite may use this number of bytes in addition to its earlier use."""
+
+
+def share_pages(total_bytes: int) -> None:
+    """Let all connections together keep about so many bytes of pages: each thread that asks a store has its own."""
+    apsw.soft_heap_limit(total_bytes)

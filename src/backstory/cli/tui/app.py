@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from backstory.cli.tui.notices import Notices
 from backstory.cli.tui.sessions_screen import SessionsScreen
 from backstory.cli.tui.slots import SlotBar, Slots, slots_of
 from backstory.errors import BackstoryError
+from backstory.sqlite_memory import share_pages
 from backstory.workspace.history.sessions import SessionFilter
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ SCROLLED = {
 }  # fmt: skip
 """The keys that scroll the help, and the method of what scrolls."""
 
+PAGES_BYTES = 24 << 20
+"""The pages of stores that all threads keep together."""
 TIDIED_AFTER_S = 1.0
 """A screen and what it shows hold each other, so Python would find them when many more values were made."""
 
@@ -54,7 +58,15 @@ def run_screen(app: CommandApp, wanted: SessionFilter) -> None:
     screen = Backstory(app, SessionsScreen(begun(asked, wanted, None), asked))
     # What is there by now stays: looks for what is left over need not look at it.
     gc.freeze()
+    share_pages(PAGES_BYTES)
     screen.run()
+
+
+def _tidy() -> None:
+    """Find what holds itself, and give what is free back to the system, where its library would keep it."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class Backstory(App[None]):
@@ -94,7 +106,7 @@ class Backstory(App[None]):
         """Go back to the screen before; the memory of what was shown is taken back when no key comes for a moment."""
         if self._tidying is not None:
             self._tidying.stop()
-        self._tidying = self.set_timer(TIDIED_AFTER_S, lambda: gc.collect() and None)
+        self._tidying = self.set_timer(TIDIED_AFTER_S, _tidy)
         return super().pop_screen()
 
     def on_sessions_screen_chosen(self, chosen: SessionsScreen.Chosen) -> None:
