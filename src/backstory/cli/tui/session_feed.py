@@ -69,7 +69,7 @@ class SessionFeed:
         self._of, self._shown_by, self._call = app, shown_by, call
         self._has_read = False
         self._grown_s = time.monotonic()
-        """When a record came last, or the session was opened."""
+        """The moment at which a record came last, or the session was opened."""
         self._seen_live = set[str]()
         """Turns that were found to run, each of which is read anew once."""
 

@@ -103,6 +103,7 @@ class SessionScreen(Screen[None]):
     def look(self, lines: Sequence[ShownLine]) -> None:
         """Show the end of the session until it is read."""
         self.pane.look(lines)
+        self._status.show(output.style("reading what is before …", dim=True))
 
     def take(self, content: Content, goal: Key | None) -> None:
         """Show the session as it is stored, at an entry or at its end."""
