@@ -1,7 +1,7 @@
 """A scripted agent: speaks Claude Code's stream as a script says, and behaves as badly as it is told to.
 
 The script is JSON in the environment variable SCRIPT, or scripts by words that the prompt contains. Its steps are such
-as {"say": "text"}, {"tool": "ls"},
+as {"say": "text"}, {"tool": "ls"}, {"tool": "", "named": "TodoWrite", "input": {}},
 {"result": true, "window": 200000}, {"raw": "..."},
 {"stderr": "..."}, {"wait_for": "file"}, {"touch": "file"}, {"exit": 3},
 {"long": 300000}, {"signal": 9}, {"ignore_interrupt": true}, {"child": "file"}, {"say": "x", "repeat": 1000},
@@ -128,12 +128,8 @@ def step(number: int, order: dict[str, object]) -> None:
         case {"long": characters}:
             emit(said({"type": "text", "text": "y" * int(str(characters))}, number))
         case {"tool": command}:
-            block: dict[str, object] = {
-                "type": "tool_use",
-                "id": f"t{number}",
-                "name": "Bash",
-                "input": {"command": command},
-            }
+            name, given = order.get("named", "Bash"), order.get("input", {"command": command})
+            block: dict[str, object] = {"type": "tool_use", "id": f"t{number}", "name": name, "input": given}
             emit(said(block, number))
             result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": "done", "is_error": False}
             emit({"type": "user", "message": {"role": "user", "content": [result]}, "session_id": session()})

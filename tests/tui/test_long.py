@@ -102,7 +102,7 @@ def test_the_end_is_shown_while_the_rest_is_read(long: Long, monkeypatch: pytest
             assert "reading" in seen.shown()
             before = seen.shown().splitlines()[:15]
             may_read.set()
-            await seen.opened(f"{TURNS} turns")
+            await seen.opened("S1 long · completed")
             assert seen.shown().splitlines()[:15] == before
 
     try:

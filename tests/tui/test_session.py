@@ -37,7 +37,7 @@ async def counting(seen: Piloted) -> SessionScreen:
     await seen.press("end")
     await seen.until_seen("> ✓ Count requests")
     await seen.press("enter")
-    return await seen.opened("claude", "2 turns")
+    return await seen.opened("claude", "completed")
 
 
 def test_a_session_opens_at_its_end(opens: Opens) -> None:
@@ -98,7 +98,7 @@ def test_keys_go_from_prompt_to_prompt_and_to_both_ends(opens: Opens) -> None:
             await seen.press("right_square_bracket")
             await seen.opened("@17    ❯ Wie viel")
             await seen.press("home")
-            await seen.opened("Count requests per person", "2 turns", "── turn 1")
+            await seen.opened("Count requests per person", "── turn 1")
             await seen.press("G")
             await seen.opened("@18      Viel.")
 
@@ -261,7 +261,7 @@ def test_a_turn_that_ends_in_its_log_is_read_anew_once(tmp_path: Path, monkeypat
             prompt = claude_line("user", "u89", "And now?", sessionId=SESSION, timestamp="2001-05-04T09:49:00.000Z")
             with log.open("ab") as file:
                 file.write(lines(prompt, said("u90", "The end.", stop_reason="end_turn")))
-            await seen.until_seen("3 turns", "The end.")
+            await seen.until_seen("── turn 3", "@20      The end.", "✓ 1 min")
             await seen.opened()
             assert opened.pane._tail == []
 

@@ -31,6 +31,10 @@ COMPARED_MAX = 4_000
 """The most pairs of lines that are compared to find those that an edit keeps."""
 NUMBERS_SHOWN_MAX = 6
 """The most numbers that are shown of an input without words."""
+TASK_LISTS = ("todos", "plan")
+TASK_KEYS = ("content", "step", "subject", "title", "text")
+DONE, AT_HAND = ("completed", "done"), ("in_progress", "in-progress")
+"""Words of agents for the states of a task."""
 CODE_KEYS = ("input", "script", "code")
 
 _COMMANDS = ("command", "cmd")
@@ -104,15 +108,15 @@ def essence(call: ToolCall) -> str:
     '#2 completed'
     """
     given = call.input if isinstance(call.input, dict) else {"input": call.input}
-    if command := next((text for key in _COMMANDS if (text := _text(given.get(key)))), ""):
+    if command := next((text for key in _COMMANDS if (text := text_of(given.get(key)))), ""):
         return _without_patch(command)
     for special in (_of_code, _of_patch, _of_lists, _of_task, _of_plan):
         if found := special(given):
             return found
     if (skill := given.get("skill")) and isinstance(skill, str):
-        return f"{skill} {_text(given.get('args'))}".strip()
+        return f"{skill} {text_of(given.get('args'))}".strip()
     for key in _NAMED:
-        if text := _text(given.get(key)):
+        if text := text_of(given.get(key)):
             return text + _lines_written(call, given)
     return call.file_path or _first_words(given) or _numbers(given)
 
@@ -166,7 +170,7 @@ OLD_KEYS = ("old_string", "old_str", "oldText", "old_text")
 NEW_KEYS = ("new_string", "new_str", "newText", "new_text", "insert_text")
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """A value as words: a text, or a list of them as a command has it."""
     if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
         return " ".join(value)
@@ -200,7 +204,7 @@ def _of_patch(given: dict[str, Any]) -> str:
 def patches_in(given: dict[str, Any]) -> Iterator[str]:
     """The patches in an input, as text with line ends of its own."""
     for key in (*_COMMANDS, "patch", "patchText", "patch_text", *CODE_KEYS):
-        text = _text(given.get(key))
+        text = text_of(given.get(key))
         if PATCH in text and (key not in _COMMANDS or _PATCHES.search(text)):
             is_script = key in CODE_KEYS and not text.lstrip().startswith(PATCH)
             literals = re.findall(_STRING, text[:SCANNED_CHARS_MAX]) if is_script else []
@@ -239,7 +243,7 @@ def files_changed(given: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, 
     listed = [("", each) for each in changes] if isinstance(changes, list) else []
     for path, each in [*named, *listed]:
         if isinstance(each, dict):
-            yield path or _text(each.get("path")), list(_lines_changed(each))
+            yield path or text_of(each.get("path")), list(_lines_changed(each))
 
 
 def _lines_changed(change: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -282,9 +286,9 @@ def _of_lists(given: dict[str, Any]) -> str:
     """Questions, or what there is to do: the question, or the task at hand and how many are done."""
     questions = given.get("questions")
     if isinstance(questions, list):
-        asked = [_text(each.get("question")) for each in questions if isinstance(each, dict)]
+        asked = [text_of(each.get("question")) for each in questions if isinstance(each, dict)]
         return " / ".join(filter(None, asked))
-    for key in ("todos", "plan"):
+    for key in TASK_LISTS:
         tasks = given.get(key)
         if isinstance(tasks, list) and (found := _of_tasks([each for each in tasks if isinstance(each, dict)])):
             return found
@@ -292,10 +296,10 @@ def _of_lists(given: dict[str, Any]) -> str:
 
 
 def _of_tasks(tasks: list[dict[str, Any]]) -> str:
-    done = sum(each.get("status") in ("completed", "done") for each in tasks)
-    at_hand = next((each for each in tasks if each.get("status") in ("in_progress", "in-progress")), None)
+    done = sum(each.get("status") in DONE for each in tasks)
+    at_hand = next((each for each in tasks if each.get("status") in AT_HAND), None)
     at_hand = at_hand or next((each for each in tasks if each.get("status") == "pending"), None)
-    words = first_text(at_hand, ("content", "step", "subject", "title", "text")) if at_hand else "all done"
+    words = first_text(at_hand, TASK_KEYS) if at_hand else "all done"
     return f"{done}/{len(tasks)} {words}" if tasks else ""
 
 
@@ -307,7 +311,7 @@ def _of_task(given: dict[str, Any]) -> str:
     changes = [
         text if key in ("status", "subject") else f"{key} {text}"
         for key, value in given.items()
-        if key not in ("taskId", "task_id", "activeForm", "description") and (text := _text(value))
+        if key not in ("taskId", "task_id", "activeForm", "description") and (text := text_of(value))
     ]
     return " ".join([f"#{number}", *changes])
 

@@ -1,7 +1,8 @@
-"""Lines of text, and the line that says how a session is."""
+"""Lines around a session: how it is, and what its agent has to do."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from textual.widget import Widget
@@ -10,13 +11,20 @@ from backstory.cli import output
 from backstory.cli.tui.strips import strip_of
 from backstory.cli.views.moments import OUTCOMES, RUNNING, meter_words
 from backstory.derive.naming import NO_PROMPT
+from backstory.workspace.history.sessions import SessionFilter
+from backstory.workspace.history.stats import StatsQuery
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.strip import Strip
 
-    from backstory.workspace.history.sessions import ListedSession
+    from backstory.cli.app import App
+    from backstory.derive.given import Task
+    from backstory.workspace.history.transcript import Transcript
 
-TITLE_COLUMNS = 40
+TITLE_COLUMNS, TITLE_COLUMNS_LEAST = 40, 16
+TASKS_SHOWN = 4
 
 
 class Bar(Widget):
@@ -39,14 +47,77 @@ class Bar(Widget):
         return strip_of(output.cut(self._text, self.size.width), self.size.width).apply_style(self.rich_style)
 
 
-def status_line(session: ListedSession) -> str:
-    """A session in a line: its state, number and title, agent, model, context and cost."""
+class TaskList(Widget):
+    """What an agent that works has to do, in a few lines; none where it has no list."""
+
+    DEFAULT_CSS = "TaskList { height: 0; background: $surface; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: list[str] = []
+
+    def show(self, tasks: Sequence[Task]) -> None:
+        """Show what there is to do; nothing for none."""
+        lines = task_lines(tasks)
+        if lines != self._lines:
+            self._lines = lines
+            self.styles.height = len(lines)
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Return a line."""
+        line = self._lines[y] if y < len(self._lines) else ""
+        return strip_of(output.cut(line, self.size.width), self.size.width).apply_style(self.rich_style)
+
+
+def task_lines(tasks: Sequence[Task]) -> list[str]:
+    """What there is to do as a few lines: the task at hand, those around it, and how many are done."""
+    if not tasks:
+        return []
+    at = next((n for n, each in enumerate(tasks) if each.is_at_hand), None)
+    if at is None:
+        at = next((n for n, each in enumerate(tasks) if not each.is_done), len(tasks) - 1)
+    first = max(min(at - 1, len(tasks) - TASKS_SHOWN), 0)
+    shown = tasks[first : first + TASKS_SHOWN]
+    done = f"{sum(each.is_done for each in tasks)} of {len(tasks)} done"
+    head = output.style(f"to do · {done}", dim=True)
+    return [head, *(f"  {_sign(each)} {output.one_liner(each.words)}" for each in shown)]
+
+
+def _sign(task: Task) -> str:
+    return output.style("✓", fg="green") if task.is_done else output.style("▶", fg="cyan") if task.is_at_hand else "○"
+
+
+def cost_of_today(app: App) -> str:
+    """What all sessions have cost since midnight, as far as it is known; '' if nothing is."""
+    with app.new_workspace() as workspace:
+        midnight = datetime.fromtimestamp(workspace.now() / 1000).replace(hour=0, minute=0, second=0, microsecond=0)
+        today = SessionFilter(everywhere=True, since=int(midnight.timestamp() * 1000))
+        return workspace.reader.stats(StatsQuery(wanted=today, is_estimated=False)).total.cost.known
+
+
+def status_line(transcript: Transcript, today: str, columns: int) -> str:
+    """A session in a line: its state, number and title, agent, model, context, the costs of its last turn and of all.
+
+    ``today``: the cost of all sessions since midnight.
+    """
+    session = transcript.session
     mark, colour = OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", ("", ""))
     state = "running" if session.is_running else session.outcome or ""
-    named = f"{session.number or session.label} {session.heading or NO_PROMPT}"
-    facts = [", ".join(session.agents), state, output.counted(session.turns, "turn"), session.cost.known]
+    model = transcript.turns[-1].turn.model if transcript.turns else None
+    agents = ", ".join(session.agents)
     full, fill_colour = meter_words(session.meter)
-    context = output.style(f" · context {full}", fg=fill_colour) if full else ""
+    costs = " of ".join(filter(None, [session.last_cost.known, session.cost.known]))
+    facts = [
+        output.one_liner(agents if model is None else model if model.startswith(f"{agents}-") else f"{agents} {model}"),
+        state,
+        f"context {output.style(full, fg=fill_colour)}" if full else "",
+        costs,
+        f"today {today}" if today else "",
+    ]
+    behind = "".join(f" · {each}" for each in facts if each)
     start = f"{output.style(mark, fg=colour)} " if mark else ""
-    title = output.style(output.one_line(named, TITLE_COLUMNS), bold=True)
-    return f"{start}{title} · {' · '.join(each for each in facts if each)}{context}"
+    room = columns - output.columns_shown(f"{start}{behind}")
+    named = f"{session.number or session.label} {session.heading or NO_PROMPT}"
+    title = output.one_line(named, max(min(TITLE_COLUMNS, room), TITLE_COLUMNS_LEAST))
+    return f"{start}{output.style(title, bold=True)}{behind}"

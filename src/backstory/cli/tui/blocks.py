@@ -19,6 +19,7 @@ from backstory.cli.views.call_view import number as gutter
 from backstory.cli.views.event_view import elsewhere_lines, end_line, event_lines, head_lines, paired, turn_line
 from backstory.cli.views.summary_view import summary_lines
 from backstory.derive.essence import essence, words_of
+from backstory.derive.given import questions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -273,6 +274,8 @@ def _drawn(
     yield from _said(at.seq, entry.event) or event_lines(
         at.seq, entry.event, full=False, answered=answered, answer=answer, folder=content.folder, folded=form == FOLDED
     )
+    if isinstance(entry.event, model.ToolCall):
+        yield from question_lines(entry.event)
 
 
 def _answers(event: Event, result: model.ToolResult) -> bool:
@@ -287,11 +290,26 @@ def _said(seq: int, event: Event) -> list[str]:
             first, *rest = list(markdown_lines(text, room)) or [""]
             return [f"{gutter(seq)}   {first}", *(f"{MARGIN}{line}" for line in rest)]
         case model.Plan(content=text):
-            head = output.one_line(f"Plan: {words_of(event).head}".removesuffix(": "), room - 6)
-            top = f"╭─ {output.style(head, bold=True)} {'─' * max(room - output.columns(head) - 4, 0)}"
-            inside = (f"{MARGIN}│ {line}" for line in markdown_lines(text, room - 2))
-            return [f"{gutter(seq)}   {top}", *inside, f"{MARGIN}╰{'─' * (room - 1)}"]
+            top, *rest = _boxed(f"Plan: {words_of(event).head}".removesuffix(": "), markdown_lines(text, room - 2))
+            return [f"{gutter(seq)}   {top}", *(f"{MARGIN}{line}" for line in rest)]
     return []
+
+
+def question_lines(call: ToolCall) -> Iterator[str]:
+    """The questions that a call asks a person, each in a box with the answers that are offered."""
+    room = output.room_beside(len(MARGIN)) - 2
+    for each in questions_of(call):
+        offered = [f"- {' – '.join(filter(None, option))}" for option in each.options]
+        inside = markdown_lines("\n".join([each.words, *offered]), room)
+        yield from (f"{MARGIN}{line}" for line in _boxed("Question", inside))
+
+
+def _boxed(head: str, lines: Iterable[str]) -> Iterator[str]:
+    room = output.room_beside(len(MARGIN))
+    head = output.one_line(head, room - 6)
+    yield f"╭─ {output.style(head, bold=True)} {'─' * max(room - output.columns(head) - 4, 0)}"
+    yield from (f"│ {line}" for line in lines)
+    yield f"╰{'─' * (room - 1)}"
 
 
 def _apart(lines: Iterable[str]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from contextlib import closing, suppress
 from functools import partial
@@ -15,6 +16,7 @@ from textual.worker import get_current_worker
 
 from backstory import agents
 from backstory.cli import output
+from backstory.cli.tui import slash
 from backstory.cli.tui.branching import NO_FORK
 from backstory.cli.tui.sent import SentPrompt, TypedText, Unsent, Way, session_run_by, words_for
 from backstory.errors import BackstoryError
@@ -89,6 +91,13 @@ class PromptBox(Vertical):
         def __init__(self, uid: str | None, note: str) -> None:
             super().__init__()
             self.uid, self.note = uid, note
+
+    class Ordered(Message):
+        """A command of ours was typed. ``words``: of its command line."""
+
+        def __init__(self, words: list[str]) -> None:
+            super().__init__()
+            self.words = words
 
     class _Drafted(Message):
         """A text that was typed before."""
@@ -198,6 +207,14 @@ class PromptBox(Vertical):
         """Send the prompt in a process of its own."""
         if self.is_sending:
             return
+        if (ordered := slash.words_of(submitted.text, self._uid)) is not None:
+            if self._uid is None:
+                self._refuse(f"Type it in a session that is open, or run: backstory {shlex.join(ordered)}")
+                return
+            self._close()
+            self._keep("")
+            self.post_message(self.Ordered(ordered))
+            return
         way = submitted.way
         if way is Way.STAGE:
             way = Way(self._of.config.settings.screen.enter)
@@ -239,13 +256,16 @@ class PromptBox(Vertical):
         if not worker.is_cancelled:
             self.app.call_from_thread(self._sent, uid, f"It was not sent: {said}" if code else said, is_sent=not code)
 
+    def _refuse(self, why: str) -> None:
+        if self._field is not None:
+            self._field.is_being_sent = False
+        self.post_message(self.Said(why))
+
     def _sent(self, uid: str | None, note: str, *, is_sent: bool) -> None:
         """Close the field; one whose prompt was refused stays open with it."""
         self.is_sending = False
         if not is_sent:
-            if self._field is not None:
-                self._field.is_being_sent = False
-            self.post_message(self.Said(note))
+            self._refuse(note)
             return
         note, self._fork = note or self._fork.sent, NO_FORK
         self._close()

@@ -12,7 +12,9 @@ from backstory.cli import output
 from backstory.cli.tui import blocks
 from backstory.cli.tui.blocks import ShownLine
 from backstory.cli.views.following import Drawing, answer_lines, storing_machine
+from backstory.derive.given import tasks_of
 from backstory.errors import BackstoryError
+from backstory.model import ToolCall
 from backstory.workspace.history.following import Following
 
 if TYPE_CHECKING:
@@ -22,10 +24,16 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App as CommandApp
     from backstory.cli.tui.blocks import Content, Key, SessionView
+    from backstory.derive.given import Task
+    from backstory.model import Event
 
 
 IDLE_SHARE, IDLE_WAIT_S = 10, 1.0
 """A session in which nothing happens is looked at after a tenth of that time again, at the latest after so long."""
+
+
+LOOKED_FOR_TASKS = 500
+"""The number of entries at the end of a running session in which its list of what there is to do is looked for."""
 
 
 class ShowsSession(Protocol):
@@ -46,6 +54,9 @@ class ShowsSession(Protocol):
 
     def grow(self, content: Content, settled: int, lines: Sequence[ShownLine]) -> None:
         """Show lines behind the last entry and ``settled`` such lines."""
+
+    def show_tasks(self, tasks: Sequence[Task]) -> None:
+        """Show what the agent has to do."""
 
     def reload(self) -> None:
         """Have the session read anew."""
@@ -98,6 +109,8 @@ class SessionFeed:
                 _pause(worker, 0)
                 self._call(self._shown_by.take, content, goal)
                 self._has_read = True
+                if content.transcript.session.is_running and (tasks := self._stored_tasks(content)):
+                    self._call(self._shown_by.show_tasks, tasks)
                 self._follow(worker, following, content, ended)
         except BackstoryError as refused:
             if not worker.is_cancelled:
@@ -112,6 +125,15 @@ class SessionFeed:
         view, lines = self._shown_by.look_at()
         if found := blocks.first_look(self._of.reader, self._of.workspace.resolve(uid), view, lines):
             self._call(self._shown_by.look, found)
+
+    def _stored_tasks(self, content: Content) -> Sequence[Task]:
+        """The list of what there is to do that the last turn set last, if that was among its last calls."""
+        order = content.order
+        first = max(len(order) - LOOKED_FOR_TASKS, 0)
+        places = [n for n in range(first, len(order)) if order.kinds[n] == ToolCall.kind]
+        last = [order.seqs[n] for n in places if order.turns[n] == order.turns[-1]]
+        calls = (each.event for each in self._of.reader.entries(content.located, last, "words"))
+        return last_tasks(calls)
 
     def _follow(self, worker: Worker[None], following: Following, content: Content, ended: set[str]) -> None:
         """Draw what comes. Turns that end are added to ``ended``, and read anew as soon as they are stored."""
@@ -128,11 +150,15 @@ class SessionFeed:
                 self._grown_s = time.monotonic()
                 with output.window_of(self._shown_by.columns):
                     new = _shown(drawing.lines(each))
+                    calls = [found.event for found in each.events if isinstance(found.event, ToolCall)]
+                    new += (ShownLine(line) for call in calls for line in blocks.question_lines(call))
                     writing = _shown(answer_lines(each.writing, full=False)) if each.writing else []
                 if worker.is_cancelled:
                     return
                 self._call(self._shown_by.grow, content, settled, [*new, *writing])
                 settled += len(new)
+                if tasks := last_tasks(calls):
+                    self._call(self._shown_by.show_tasks, tasks)
                 ended.update(turn.turn.uid for turn in each.ended)
                 begun = {turn.turn.uid for turn in each.turns if turn.live is not None} - self._seen_live
                 if begun and not content.transcript.session.is_running:
@@ -140,6 +166,12 @@ class SessionFeed:
                     self._seen_live |= begun
                     self._call(self._shown_by.reload)
                     return
+
+
+def last_tasks(events: Iterable[Event]) -> Sequence[Task]:
+    """The list of what there is to do that is set last; empty if none is."""
+    lists = (tasks_of(each) for each in events if isinstance(each, ToolCall))
+    return next((each for each in reversed([*lists]) if each), ())
 
 
 def _pause(worker: Worker[None], seconds: float) -> None:

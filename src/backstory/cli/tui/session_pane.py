@@ -8,6 +8,7 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 from textual import events
 from textual.geometry import Size
@@ -33,6 +34,15 @@ HEAD = 0
 """The section above all blocks: the head of the session. Block n is section n + 1, and what comes is the last."""
 
 
+class _Aside(Struct, frozen=True, kw_only=True):
+    """Lines that are of no entry. ``behind``: the entry that they follow; None for those behind the last one."""
+
+    at: int
+    """Their place among the lines behind the last entry."""
+    lines: list[ShownLine]
+    behind: Key | None = None
+
+
 class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
     """A session's entries. ``current``: the entry that keys act on."""
 
@@ -51,6 +61,7 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         self._first: Sequence[ShownLine] = ()
         """The lines at the end of the session, shown until those of its blocks are drawn."""
         self._tail: list[ShownLine] = []
+        self._asides: list[_Aside] = []
         self._heights: list[int] = []
         self._tops: list[int] = [0]
         self._sticks = True
@@ -83,12 +94,16 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
 
     def on_unmount(self) -> None:
         """Let go of the session: what it takes is given back at once, however long the screen itself is kept."""
-        self._content, self._first, self._tail = None, (), []
+        self._content, self._first, self._tail, self._asides = None, (), [], []
         self._drawn.clear()
 
     def show(self, content: Content, goal: Key | None = None) -> None:
         """Show a session, at its end or at an entry."""
         is_again = self._content is not None and self._content.located.session.uid == content.located.session.uid
+        if content.aside:
+            # What was in the tail is among the entries now.
+            last = content.order.key(content.aside - 1)
+            self._asides = [replace(each, behind=each.behind or last) for each in self._asides]
         self._content, self._tail = content, []
         self._drawn.clear()
         if not is_again:
@@ -104,8 +119,39 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         if content is not self._content:
             return
         self._tail[settled:] = lines
+        self._fit_end()
+
+    def add(self, lines: Sequence[str]) -> None:
+        """Show lines that are of no entry behind what there is now; they stay there."""
+        content, behind = self._content, None
+        if content is not None and content.aside and not self._tail:
+            behind = content.order.key(content.aside - 1)
+            self._stale.add((content.block_of(behind) or 0) + 1)
+        self._asides.append(_Aside(at=len(self._tail), lines=[ShownLine(each) for each in lines], behind=behind))
+        self._sticks = True
+        self._fit_end()
+        self._want()
+
+    def _fit_end(self) -> None:
         if self._heights:
-            self._keeping_place(lambda: self._set_height(len(self._heights) - 1, len(self._tail)))
+            self._keeping_place(lambda: self._set_height(len(self._heights) - 1, len(self._end())))
+
+    def _end(self) -> list[ShownLine]:
+        """The lines behind the last entry."""
+        lines = list(self._tail)
+        for each in reversed([each for each in self._asides if each.behind is None]):
+            lines[each.at : each.at] = each.lines
+        return lines
+
+    def _with_asides(self, section: int, lines: list[ShownLine]) -> list[ShownLine]:
+        """The lines of a section, with what was added behind its entries."""
+        content = self._content
+        for each in self._asides:
+            if content is not None and each.behind is not None and content.block_of(each.behind) == section - 1:
+                before = [n for n, line in enumerate(lines, 1) if line.key is not None and line.key <= each.behind]
+                at = before[-1] if before and before[-1] < len(lines) else len(lines)
+                lines = [*lines[:at], *each.lines, *lines[at:]]
+        return lines
 
     def _measure(self) -> None:
         """Estimate every height, and keep the place."""
@@ -120,7 +166,7 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         self._drawn[HEAD] = head
         self._heights = [len(head)]
         self._heights += (blocks.likely_height(each, self._view) for each in content.blocks)
-        self._heights.append(len(self._tail))
+        self._heights.append(len(self._end()))
         self._keeping_place(_nothing)
 
     @property
@@ -169,7 +215,7 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
 
     def _lines_of(self, section: int) -> list[ShownLine] | None:
         if section == len(self._heights) - 1:
-            return self._tail
+            return self._end()
         return self._drawn.get(section)
 
     def _in_view(self) -> range:
@@ -211,7 +257,7 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         """Take drawn lines, unless they are of a session or a form that nobody looks at any more."""
         if content is not self._content or view != self._view:
             return
-        self._drawn[section] = lines
+        lines = self._drawn[section] = self._with_asides(section, lines)
         self._stale.discard(section)
         self._drawn.move_to_end(section)
         in_view = {HEAD, *self._in_view()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,14 +10,16 @@ from textual.screen import Screen
 from textual.worker import get_current_worker
 
 from backstory.cli import output
+from backstory.cli.output import MARGIN
 from backstory.cli.tui import actions
 from backstory.cli.tui.actions import PROMPT, SESSION
-from backstory.cli.tui.bars import Bar, status_line
+from backstory.cli.tui.bars import Bar, TaskList, cost_of_today, status_line
 from backstory.cli.tui.branching import fork_at, in_thread
 from backstory.cli.tui.messages import Resumed
 from backstory.cli.tui.prompt_box import SENDING, PromptBox
 from backstory.cli.tui.session_feed import SessionFeed
 from backstory.cli.tui.session_pane import SessionPane
+from backstory.cli.tui.slash import lines_of
 from backstory.cli.tui.slots import SlotBar
 from backstory.errors import BackstoryError
 from backstory.workspace.history.searching import SearchQuery, nothing_found
@@ -33,7 +36,10 @@ if TYPE_CHECKING:
     from backstory.cli.tui.branching import Fork
     from backstory.cli.tui.prompt_field import WordsField
     from backstory.cli.tui.tree_screen import TreePlace
+    from backstory.derive.given import Task
 
+COMMAND_COLUMNS_LEAST = 40
+"""The fewest columns that a command of ours is told to have."""
 HITS_MOST = 1_000
 """The most hits in a session that keys go to."""
 
@@ -57,12 +63,15 @@ class SessionScreen(Screen[None]):
         self.pane = SessionPane(app.reader, str(app.user_home), app.workspace.now)
         self._feed = SessionFeed(app, self, self._call)
         self._prompt = PromptBox(app, uid, lambda: self.is_busy)
-        self._status, self._foot = Bar(), Bar()
+        self._tasks, self._status, self._foot = TaskList(), Bar(), Bar()
+        self._today = ""
+        """The cost of today."""
         self._note = ""
 
     def compose(self) -> ComposeResult:
         yield SlotBar()
         yield self.pane
+        yield self._tasks
         yield self._prompt
         yield self._status
         yield self._foot
@@ -79,8 +88,9 @@ class SessionScreen(Screen[None]):
         self.reload(None if self._goal is None else (self._goal, 0))
 
     def on_resize(self) -> None:
-        """Fit the foot to the width."""
+        """Fit the lines to the width."""
         self.say(self._note)
+        self._show_status()
 
     # what the feed shows --------------------------------------------------------------------------------------------
 
@@ -108,7 +118,22 @@ class SessionScreen(Screen[None]):
     def take(self, content: Content, goal: Key | None) -> None:
         """Show the session as it is stored, at an entry or at its end."""
         self.pane.show(content, goal)
-        self._status.show(status_line(content.transcript.session))
+        self._show_status()
+        if not content.transcript.session.is_running:
+            self._tasks.show(())
+        in_thread(self, "today", partial(cost_of_today, self._of), self._take_today, self.say)
+
+    def _take_today(self, cost: str) -> None:
+        self._today = cost
+        self._show_status()
+
+    def _show_status(self) -> None:
+        if self.pane.content is not None:
+            self._status.show(status_line(self.pane.content.transcript, self._today, self.columns))
+
+    def show_tasks(self, tasks: Sequence[Task]) -> None:
+        """Show what the agent has to do."""
+        self._tasks.show(tasks)
 
     def grow(self, content: Content, settled: int, lines: Sequence[ShownLine]) -> None:
         """Show lines behind the last entry and ``settled`` such lines."""
@@ -297,6 +322,25 @@ class SessionScreen(Screen[None]):
     def on_prompt_box_said(self, said: PromptBox.Said) -> None:
         """Show a sentence about the prompt."""
         self.say(said.note)
+
+    def on_prompt_box_ordered(self, ordered: PromptBox.Ordered) -> None:
+        """Run a command of ours; its lines become an entry."""
+        said = f"backstory {shlex.join(ordered.words)}"
+        self.say(f"{said} …")
+
+        def done(lines: list[str]) -> None:
+            self.pane.add(
+                [
+                    "",
+                    output.style(f"{MARGIN}$ {output.one_liner(said)}", bold=True),
+                    *(f"{MARGIN}{line}" for line in lines),
+                    "",
+                ]
+            )
+            self.say("")
+
+        columns = max(self.pane.size.width - len(MARGIN) - 2, COMMAND_COLUMNS_LEAST)
+        in_thread(self, "command", partial(lines_of, self._of, ordered.words, columns), done, self.say)
 
     def on_prompt_box_left(self) -> None:
         """Leave a new session for which nothing was sent."""
