@@ -33,20 +33,23 @@ SLACK = 1.03
 ROOMS = {
     "agents": Budget(13_400, 82, "a package an agent, and the contract that they share"),
     "ask": Budget(
-        4_630, 19, "a module a question; what a filter chooses, and what lists are sorted by, worked out beforehand"
+        4_680, 19, "a module a question; what a filter chooses, and what lists are sorted by, worked out beforehand"
     ),
     "chronicle": Budget(
-        4_570, 33, "reports: what is found, and the one value that every face draws, in parts where it is long"
+        4_700,
+        33,
+        "reports: what is found, and the one value that every face draws, in parts if long; what a row is about",
     ),
     "cli": Budget(
-        15_200,
-        101,
-        "a module a command, with two examples in its help; the picker; the screen, with Markdown of its own",
+        18_100,
+        115,
+        "a module a command, with two examples in its help; the picker; the screen: sessions, entries, prompts, runs, "
+        "branches side by side, reports that open what they count",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        7_300,
-        30,
+        7_350,
+        31,
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds; values held packed",
     ),
     "exchange": Budget(3_200, 12, "copies, merges, imports; what a row is, the schema says"),
@@ -54,7 +57,7 @@ ROOMS = {
     "ingest": Budget(5_520, 24, "from files to batches; subagents that a log reports are read along, or lent later"),
     "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),
     "nouns": Budget(
-        3_950,
+        3_980,
         10,
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
@@ -62,14 +65,14 @@ ROOMS = {
     "runs": Budget(3_250, 13, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(770, 3, "hits with their excerpts, and the words that near ones have"),
     "store": Budget(
-        13_070,
+        13_130,
         50,
         "the file, a reader a thread, its tables, chunks made of another log's, stores of before in memory, one filter",
     ),
     "workspace": Budget(
-        11_880,
-        60,
-        "what faces ask, the fields of every question, pages with cursors; folders that are gone; leaving",
+        12_020,
+        61,
+        "what faces ask, outlines in columns, the fields of every question, pages with cursors; gone folders; leaving",
     ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""

@@ -70,9 +70,7 @@ class IngestSettings(SettingsTable, frozen=True):
 class RunSettings(SettingsTable, frozen=True):
     """Settings of running agents."""
 
-    agent = Setting(
-        "run.agent", "", "default agent of `run` (empty: the agent of the session's last turn)", is_agent=True
-    )
+    agent = Setting("run.agent", "", "default agent of `run` (empty: that of the session's last turn)", is_agent=True)
     permission_name = Setting(
         "run.permissions",
         "agent",
@@ -115,11 +113,10 @@ class StoreSettings(SettingsTable, frozen=True):
     """True if there is a home store."""
 
     is_enabled = Setting(
-        "store.enabled",
-        True,
+        "store.enabled", True,
         "whether logs and runs are put into the home store (false: runs are kept in their project's store only)",
         has_variable=True,
-    )
+    )  # fmt: skip
 
 
 class IndexSettings(SettingsTable, frozen=True):
@@ -129,12 +126,10 @@ class IndexSettings(SettingsTable, frozen=True):
         "index.enabled", True, "whether there is a search index; after a change: backstory reindex", has_variable=True
     )
     repositories = Setting(
-        "index.repositories",
-        list[str](),
+        "index.repositories", list[str](),
         "repositories that are indexed, by names or globs: app, me/*, github.com/me/app (empty: all); "
-        "after a change: backstory reindex",
-        has_variable=True,
-    )
+        "after a change: backstory reindex", has_variable=True,
+    )  # fmt: skip
 
 
 class ListSettings(SettingsTable, frozen=True):
@@ -151,11 +146,10 @@ class ScreenSettings(SettingsTable, frozen=True):
     """Settings of the screen, `backstory tui`."""
 
     enter = Setting(
-        "screen.enter",
-        "stage",
+        "screen.enter", "stage",
         "what Enter does with a prompt while an agent works: stage (stop it first) or queue (wait for its end)",
         ("stage", "queue"),
-    )
+    )  # fmt: skip
     notice = Setting(
         "screen.notice", "bell", "how the screen tells that a run has ended: bell, title (of the terminal) or off",
         ("bell", "title", "off"),
@@ -172,11 +166,9 @@ class McpSettings(SettingsTable, frozen=True):
     """Settings of the questions that agents may ask of history."""
 
     scope = Setting(
-        "mcp.scope",
-        "here",
-        "sessions that `backstory mcp` answers from: here (the repository it is started in) or all",
-        ("here", "all"),
-    )
+        "mcp.scope", "here",
+        "sessions that `backstory mcp` answers from: here (the repository it is started in) or all", ("here", "all"),
+    )  # fmt: skip
 
 
 SETTINGS: tuple[Setting[Any], ...] = (

@@ -8,7 +8,7 @@ import pytest
 
 from backstory.cli.tui import slash
 from backstory.cli.tui.bars import TASKS_SHOWN, task_lines
-from backstory.derive.given import Question, Task, questions_of, tasks_of
+from backstory.derive.given import AskedQuestion, Task, questions_of, tasks_of
 from backstory.model import ToolCall
 from tests.support.piloted import piloted, screen
 from tests.support.running import GOOD
@@ -47,7 +47,7 @@ def test_what_is_no_list_sets_and_asks_nothing(given: dict[str, object]) -> None
 def test_a_call_asks_questions() -> None:
     asked = {"question": "Which way?", "options": [{"label": "left", "description": "longer"}, {"label": "right"}, 3]}
     found = questions_of(call(questions=[asked, {"question": ["no", 3]}, "x"]))
-    assert found == (Question("Which way?", (("left", "longer"), ("right", ""))),)
+    assert found == (AskedQuestion("Which way?", (("left", "longer"), ("right", ""))),)
 
 
 def test_a_long_list_shows_the_task_at_hand_and_how_many_are_done() -> None:

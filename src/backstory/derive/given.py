@@ -1,4 +1,4 @@
-"""What a call asks a person, and the list of what there is to do that it sets."""
+"""Questions that a call asks a person, and the list of what there is to do that it sets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Task(NamedTuple):
     is_at_hand: bool
 
 
-class Question(NamedTuple):
+class AskedQuestion(NamedTuple):
     """A question for a person. ``options``: the answers that are offered, each with what it means."""
 
     words: str
@@ -38,10 +38,10 @@ def _task(given: dict[str, Any]) -> Task:
     return Task(first_text(given, TASK_KEYS), status in DONE, status in AT_HAND)
 
 
-def questions_of(call: ToolCall) -> tuple[Question, ...]:
+def questions_of(call: ToolCall) -> tuple[AskedQuestion, ...]:
     """The questions that a call asks a person; nothing if it asks none."""
     return tuple(
-        Question(words, tuple(_option(option) for option in _objects(each.get("options"))))
+        AskedQuestion(words, tuple(_option(option) for option in _objects(each.get("options"))))
         for each in _objects(_given(call).get("questions"))
         if (words := text_of(each.get("question")))
     )

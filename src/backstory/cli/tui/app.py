@@ -129,7 +129,7 @@ class Backstory(App[None]):
 
     # runs -----------------------------------------------------------------------------------------------------------
 
-    def on_changed(self) -> None:
+    def on_history_changed(self) -> None:
         """Look at what runs."""
         self.run_worker(self._look_at_runs, thread=True, group="slots", exclusive=True)
 

@@ -48,7 +48,7 @@ class Bar(Widget):
 
 
 class TaskList(Widget):
-    """What an agent that works has to do, in a few lines; none where it has no list."""
+    """The list of what an agent that works has to do, in a few lines; none where it has no list."""
 
     DEFAULT_CSS = "TaskList { height: 0; background: $surface; }"
 
@@ -71,7 +71,7 @@ class TaskList(Widget):
 
 
 def task_lines(tasks: Sequence[Task]) -> list[str]:
-    """What there is to do as a few lines: the task at hand, those around it, and how many are done."""
+    """The list of what there is to do in a few lines: the task at hand, those around it, and how many are done."""
     if not tasks:
         return []
     at = next((n for n, each in enumerate(tasks) if each.is_at_hand), None)
@@ -89,7 +89,7 @@ def _sign(task: Task) -> str:
 
 
 def cost_of_today(app: App) -> str:
-    """What all sessions have cost since midnight, as far as it is known; '' if nothing is."""
+    """The cost of all sessions since midnight, as far as it is known; '' if nothing is."""
     with app.new_workspace() as workspace:
         midnight = datetime.fromtimestamp(workspace.now() / 1000).replace(hour=0, minute=0, second=0, microsecond=0)
         today = SessionFilter(everywhere=True, since=int(midnight.timestamp() * 1000))

@@ -25,5 +25,5 @@ class Begun(Message):
     """A new session is wanted."""
 
 
-class Changed(Message):
+class HistoryChanged(Message):
     """Some store, run or queue is not as it was."""

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from backstory.cli.app import App as CommandApp
+    from backstory.cli.tui.bars import TaskList
     from backstory.cli.tui.blocks import Content, Key, SessionView
+    from backstory.cli.tui.session_pane import SessionPane
     from backstory.derive.given import Task
     from backstory.model import Event
 
@@ -37,7 +39,13 @@ LOOKED_FOR_TASKS = 500
 
 
 class ShowsSession(Protocol):
-    """What a session is shown by. Each is called in the screen's thread."""
+    """A screen of a session. Each method is called in its thread, and those of its parts are.
+
+    ``pane``: its entries; ``tasks``: what its agent has to do.
+    """
+
+    pane: SessionPane
+    tasks: TaskList
 
     @property
     def columns(self) -> int:
@@ -51,12 +59,6 @@ class ShowsSession(Protocol):
 
     def take(self, content: Content, goal: Key | None) -> None:
         """Show a session as it is stored, at an entry or at its end."""
-
-    def grow(self, content: Content, settled: int, lines: Sequence[ShownLine]) -> None:
-        """Show lines behind the last entry and ``settled`` such lines."""
-
-    def show_tasks(self, tasks: Sequence[Task]) -> None:
-        """Show what the agent has to do."""
 
     def reload(self) -> None:
         """Have the session read anew."""
@@ -110,7 +112,7 @@ class SessionFeed:
                 self._call(self._shown_by.take, content, goal)
                 self._has_read = True
                 if content.transcript.session.is_running and (tasks := self._stored_tasks(content)):
-                    self._call(self._shown_by.show_tasks, tasks)
+                    self._call(self._shown_by.tasks.show, tasks)
                 self._follow(worker, following, content, ended)
         except BackstoryError as refused:
             if not worker.is_cancelled:
@@ -155,10 +157,10 @@ class SessionFeed:
                     writing = _shown(answer_lines(each.writing, full=False)) if each.writing else []
                 if worker.is_cancelled:
                     return
-                self._call(self._shown_by.grow, content, settled, [*new, *writing])
+                self._call(self._shown_by.pane.grow, content, settled, [*new, *writing])
                 settled += len(new)
                 if tasks := last_tasks(calls):
-                    self._call(self._shown_by.show_tasks, tasks)
+                    self._call(self._shown_by.tasks.show, tasks)
                 ended.update(turn.turn.uid for turn in each.ended)
                 begun = {turn.turn.uid for turn in each.turns if turn.live is not None} - self._seen_live
                 if begun and not content.transcript.session.is_running:

@@ -1,4 +1,4 @@
-"""A whole session from the screen: written to a file, as ``backstory export`` does, or summarised by ``compact``."""
+"""A whole session from the screen: written to a file, as ``export`` does, or summarised by ``compact``."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def export(screen: Screen[Any], app: App, uid: str, title: str, say: Callable[[s
         say("writing …")
         in_thread(screen, "export", partial(written, app, uid, name, force=force), done, say)
 
-    note = f"As Markdown, in {app.cwd}; the name ends in {ENDING}. Secrets are not masked: `backstory export --redact`."
+    note = f"As Markdown, in {app.cwd}; the name ends in {ENDING}. Secrets are not masked: `backstory show --md --redact`."
     ask_line(screen.app, "Write the session to a file:", write, text=file_name(title), note=note)
 
 
@@ -73,7 +73,7 @@ def written(app: App, uid: str, name: str, *, force: bool) -> str | None:
     """
     target = target_of(app, name)
     if target.suffix != ENDING:
-        return f"Not written: the screen writes Markdown, to a name that ends in {ENDING}. Else: backstory export"
+        return f"Not written: the screen writes Markdown, to a name that ends in {ENDING}. Else: backstory help export"
     located = app.workspace.resolve(uid)
     try:
         done, secrets = text_export.write_markdown(

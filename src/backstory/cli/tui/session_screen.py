@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from backstory.cli.tui.branching import Fork
     from backstory.cli.tui.prompt_field import WordsField
     from backstory.cli.tui.tree_screen import TreePlace
-    from backstory.derive.given import Task
 
 COMMAND_COLUMNS_LEAST = 40
 """The fewest columns that a command of ours is told to have."""
@@ -63,7 +62,7 @@ class SessionScreen(Screen[None]):
         self.pane = SessionPane(app.reader, str(app.user_home), app.workspace.now)
         self._feed = SessionFeed(app, self, self._call)
         self._prompt = PromptBox(app, uid, lambda: self.is_busy)
-        self._tasks, self._status, self._foot = TaskList(), Bar(), Bar()
+        self.tasks, self._status, self._foot = TaskList(), Bar(), Bar()
         self._today = ""
         """The cost of today."""
         self._note = ""
@@ -71,7 +70,7 @@ class SessionScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield SlotBar()
         yield self.pane
-        yield self._tasks
+        yield self.tasks
         yield self._prompt
         yield self._status
         yield self._foot
@@ -120,7 +119,7 @@ class SessionScreen(Screen[None]):
         self.pane.show(content, goal)
         self._show_status()
         if not content.transcript.session.is_running:
-            self._tasks.show(())
+            self.tasks.show(())
         in_thread(self, "today", partial(cost_of_today, self._of), self._take_today, self.say)
 
     def _take_today(self, cost: str) -> None:
@@ -130,14 +129,6 @@ class SessionScreen(Screen[None]):
     def _show_status(self) -> None:
         if self.pane.content is not None:
             self._status.show(status_line(self.pane.content.transcript, self._today, self.columns))
-
-    def show_tasks(self, tasks: Sequence[Task]) -> None:
-        """Show what the agent has to do."""
-        self._tasks.show(tasks)
-
-    def grow(self, content: Content, settled: int, lines: Sequence[ShownLine]) -> None:
-        """Show lines behind the last entry and ``settled`` such lines."""
-        self.pane.grow(content, settled, lines)
 
     def reload(self, goal: Key | None = None) -> None:
         """Read the session anew, and follow it."""

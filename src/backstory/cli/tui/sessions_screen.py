@@ -18,7 +18,7 @@ from backstory.cli.picker.picking import Background
 from backstory.cli.picker.state import PREVIEW_FROM, Key, PickRow, State, StoreChanged
 from backstory.cli.tui import actions
 from backstory.cli.tui.actions import FIELD, SESSIONS
-from backstory.cli.tui.messages import Begun, Changed, ReportsWanted, Resumed
+from backstory.cli.tui.messages import Begun, HistoryChanged, ReportsWanted, Resumed
 from backstory.cli.tui.slots import SlotBar
 from backstory.cli.tui.strips import marked, strip_of
 
@@ -86,7 +86,7 @@ class SessionsScreen(Screen[None]):
         """Begin to ask, and take the size."""
         self._asking.__enter__()
         self._table.focus()
-        self.post_message(Changed())
+        self.post_message(HistoryChanged())
 
     def on_unmount(self) -> None:
         """End the threads."""
@@ -112,7 +112,7 @@ class SessionsScreen(Screen[None]):
             now = state.answered(now, answer)
         self.become(now)
         if any(isinstance(each, StoreChanged) for each in answers):
-            self.post_message(Changed())
+            self.post_message(HistoryChanged())
 
     def become(self, now: State) -> None:
         """Show another state, and ask for what it lacks."""
