@@ -56,7 +56,10 @@ def export(screen: Screen[Any], app: App, uid: str, title: str, say: Callable[[s
         say("writing …")
         in_thread(screen, "export", partial(written, app, uid, name, force=force), done, say)
 
-    note = f"As Markdown, in {app.cwd}; the name ends in {ENDING}. Secrets are not masked: `backstory show --md --redact`."
+    note = (
+        f"As Markdown, in {app.cwd}; the name ends in {ENDING}. Secrets are not masked: "
+        "`backstory show --md --redact` masks them."
+    )
     ask_line(screen.app, "Write the session to a file:", write, text=file_name(title), note=note)
 
 
