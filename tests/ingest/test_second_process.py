@@ -11,11 +11,14 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from backstory.ingest import ingest as ingest_module
 from backstory.ingest import worker
+from backstory.model import LogIdentity
 from backstory.store import open_store
+from backstory.store.tables.logs import FileStamp
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, claude_line, claude_log, content, differences, lines
 
@@ -103,6 +106,26 @@ def test_what_is_no_frame_of_the_second_process_is_read_by_the_first(
     monkeypatch.setattr(worker, "COMMAND", (sys.executable, "-c", f"{PROGRAM}{sending}\nparsing.serve()"))
     assert machine.read().errors == []
     assert differences(machine.content(), undisturbed) == []
+
+
+def test_a_key_that_interrupts_both_processes_is_answered_by_the_first_alone(tmp_path: Path) -> None:
+    # The terminal interrupts all that are in its foreground. The first one ends the second.
+    lost = worker.Job(
+        agent="claude", identity=LogIdentity(native_id="a"), session_uid="a", created=NOW, path=str(tmp_path / "none"),
+        relpath="a", next_seq=1, first_hash=None,
+        place=FileStamp(path="a", agent="claude", log_id=None, device=0, inode=0, size=0, mtime_ns=0),
+    )  # fmt: skip
+    with subprocess.Popen(
+        worker.COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as second:
+        assert second.stdin is not None
+        assert second.stdout is not None
+        for _ in range(2):
+            worker._send(second.stdin, msgspec.msgpack.encode(lost))
+            assert worker._receive(second.stdout) is not None
+            second.send_signal(signal.SIGINT)
+        _, complaints = second.communicate()
+    assert (second.returncode, complaints) == (0, b"")
 
 
 @pytest.mark.slow

@@ -113,7 +113,7 @@ def test_a_refused_prompt_stays_in_its_field_and_on_the_disk(asked: Bench) -> No
             (asked.bin / "claude").unlink()
             await seen.press("p")
             await write(seen, "not to be lost")
-            await seen.until_seen("It was not sent: ", "not to be lost")
+            await seen.until_seen("It was not sent: claude could not be", "config set agents.claude", "not to be lost")
 
     piloted(test)
     assert TypedText(asked.home, only_session(asked).uid).read() == "not to be lost"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -318,6 +319,41 @@ def test_nothing_of_a_history_acts_on_the_terminal(tmp_path: Path) -> None:
             await seen.press("enter", "enter")
             await seen.opened("\\x1b]0;owned\\x07", "\\u202egnp.exe")
             assert seen.acting() == ""
+
+    piloted(test)
+
+
+def test_a_store_that_cannot_be_read_any_more_is_a_whole_sentence_and_read_again_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    machine = SessionMachine(tmp_path)
+    store = next(tmp_path.rglob("store.db"))
+    kept = store.with_name("kept")
+
+    def replace_store(by: Path) -> None:
+        for beside in store.parent.glob("store.db-*"):
+            beside.unlink()
+        by.replace(store)
+
+    async def test() -> None:
+        async with screen(machine.project, machine.environ) as seen:
+            await seen.until_seen("8 sessions")
+            shutil.copy(store, kept)
+            other = store.with_name("other")
+            other.write_bytes(b"no store" * 4096)
+            replace_store(other)
+            await seen.press("enter")
+            await seen.until_seen("is not a backstory store", "--store")
+            assert "reading" not in seen.shown()
+            await seen.press("s")
+            await seen.until_seen("8 sessions")
+            await seen.press("R")
+            await seen.until_seen("is not a backstory store", "--store")
+            await seen.press("s")
+            replace_store(kept)
+            await seen.until_seen("8 sessions")
+            await seen.press("enter")
+            await seen.opened("Fix the failing test")
 
     piloted(test)
 

@@ -188,11 +188,12 @@ def test_q_leaves(opens: Opens) -> None:
     piloted(test)
 
 
-def test_a_signal_leaves_as_a_key_does(opens: Opens) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_leaves_as_a_key_does(opens: Opens, number: signal.Signals) -> None:
     async def test() -> None:
         async with opens() as seen:
             await seen.until_seen("Fix the failing")
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
             await seen.until(lambda: not seen.app.is_running)
 
     piloted(test)

@@ -43,7 +43,9 @@ PIPE_BYTES = 1024 * 1024
 """A frame is large, and each filling of the pipe switches between the processes."""
 MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 """GNU's malloc keeps what was freed for the next log, rather than have the system clear as many pages again."""
-COMMAND = (sys.executable, "-c", "from backstory.ingest.worker import serve; serve()")
+DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""Ctrl-C interrupts both processes: the first one says so, and ends the other."""
+COMMAND = (sys.executable, "-c", f"{DEAF}; from backstory.ingest.worker import serve; serve()")
 _FRAME = b"bksf"
 _HEAD = struct.Struct("<4sII")
 """The head of a frame: its magic, its length, the CRC-32 of its content."""

@@ -94,7 +94,7 @@ class Backstory(App[None]):
 
     def on_mount(self) -> None:
         """Show the sessions. A signal leaves as a key does: the terminal is given back, and what is typed is kept."""
-        for each in (signal.SIGTERM, signal.SIGHUP):
+        for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             asyncio.get_running_loop().add_signal_handler(each, self.exit)
         self.push_screen(self._first)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from textual.widget import Widget
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
 
 TITLE_COLUMNS, TITLE_COLUMNS_LEAST = 40, 16
 TASKS_SHOWN = 4
+NOTE_LINES = 4
+"""The most lines of a sentence for the person."""
 
 
 class Bar(Widget):
-    """A line of text."""
+    """A line of text, or a few."""
 
     DEFAULT_CSS = "Bar { height: 1; }"
 
@@ -40,11 +43,19 @@ class Bar(Widget):
         """Show a text, with the marks of ``output.style``."""
         if text != self._text:
             self._text = text
+            self.styles.height = text.count("\n") + 1
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Return the line."""
-        return strip_of(output.cut(self._text, self.size.width), self.size.width).apply_style(self.rich_style)
+        """Return a line."""
+        line = next(islice(self._text.split("\n"), y, None), "")
+        return strip_of(output.cut(line, self.size.width), self.size.width).apply_style(self.rich_style)
+
+
+def note_lines(note: str, columns: int) -> str:
+    """A sentence on as few lines as it needs, as a text for a bar; where there is no end to it its beginning."""
+    lines = output.wrapped(output.one_liner(note), columns)
+    return "\n".join(output.style(each, bold=True) for each in lines[:NOTE_LINES])
 
 
 class TaskList(Widget):

@@ -20,7 +20,7 @@ from backstory.cli import output
 from backstory.cli.picker.state import PickRow
 from backstory.cli.tui import actions, reports
 from backstory.cli.tui.actions import REPORTS
-from backstory.cli.tui.bars import Bar
+from backstory.cli.tui.bars import Bar, note_lines
 from backstory.cli.tui.reports import PERIODS, TABS, TabQuestion
 from backstory.cli.tui.sessions_screen import SessionsScreen
 from backstory.cli.tui.strips import marked, strip_of
@@ -111,7 +111,7 @@ class ReportsScreen(Screen[None]):
         self._wanted = SessionFilter()
         self._known: dict[TabQuestion, tuple[object, SessionFilter, Report]] = {}
         """Reports that were read, with the state of the stores before."""
-        self._told = ""
+        self._told, self._why = "", ""
         self.pane, self._head, self._foot = ReportPane(), _Head(), Bar()
 
     @property
@@ -129,9 +129,14 @@ class ReportsScreen(Screen[None]):
         self.pane.focus()
         self._ask(self.asked)
 
-    def on_resize(self, event: events.Resize) -> None:
+    def on_resize(self) -> None:
         """Show the keys that there is room for."""
-        self._foot.show(actions.foot(REPORTS, event.size.width))
+        self._say(self._why)
+
+    def _say(self, why: str) -> None:
+        """Show a sentence at the foot; '' for the keys."""
+        self._why, columns = why, self.app.size.width
+        self._foot.show(note_lines(why, columns) if why else actions.foot(REPORTS, columns))
 
     # reading --------------------------------------------------------------------------------------------------------
 
@@ -139,6 +144,7 @@ class ReportsScreen(Screen[None]):
         self.asked, self._report, self._told = asked, None, READING
         self.pane.clear()
         self._head.refresh()
+        self._say("")
         # A list that was to be opened is of a report that nobody looks at any more.
         self.workers.cancel_group(self, "sessions")
         self._work("report", asked, partial(self._read, asked))
@@ -182,7 +188,9 @@ class ReportsScreen(Screen[None]):
 
     def on_reports_screen__refused(self, refused: _Refused) -> None:
         """Say why there is no report."""
-        self._tell(refused.asked, refused.why)
+        if refused.asked == self.asked:
+            self._tell(refused.asked, "")
+            self._say(refused.why)
 
     def _tell(self, asked: TabQuestion, words: str) -> None:
         if asked == self.asked:

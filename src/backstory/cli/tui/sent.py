@@ -9,6 +9,9 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import msgspec
+from msgspec import Struct
+
 from backstory.cli import output
 from backstory.cli.picker.picking import ourselves
 from backstory.errors import BackstoryError
@@ -70,7 +73,24 @@ class SentPrompt:
         """Return its last sentence for the person."""
         self._said.seek(0)
         lines = self._said.read(REASON_CHARS_MAX).decode("utf-8", "replace").strip().splitlines()
-        return output.one_liner(lines[-1].removeprefix("Error: ")) if lines else ""
+        return output.one_liner(_reason_in(lines[-1])) if lines else ""
+
+
+class _Reason(Struct):
+    message: str
+
+
+class _Refused(Struct):
+    """A line of ``--json`` that says why a command did nothing."""
+
+    error: _Reason
+
+
+def _reason_in(line: str) -> str:
+    """The sentence for the person in a line that a command ended with."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(line, type=_Refused).error.message
+    return line.removeprefix("Error: ")
 
 
 def words_for(

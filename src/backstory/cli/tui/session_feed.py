@@ -63,8 +63,8 @@ class ShowsSession(Protocol):
     def reload(self) -> None:
         """Have the session read anew."""
 
-    def say(self, note: str) -> None:
-        """Show a sentence."""
+    def refuse(self, why: str) -> None:
+        """Say why the session cannot be read."""
 
 
 class _Unwanted(Exception):
@@ -116,7 +116,7 @@ class SessionFeed:
                 self._follow(worker, following, content, ended)
         except BackstoryError as refused:
             if not worker.is_cancelled:
-                self._call(self._shown_by.say, output.one_liner(str(refused)))
+                self._call(self._shown_by.refuse, output.one_liner(str(refused)))
         except _Stored:
             self._call(self._shown_by.reload)
         except _Unwanted:

@@ -13,7 +13,7 @@ from backstory.cli import output
 from backstory.cli.output import MARGIN
 from backstory.cli.tui import actions
 from backstory.cli.tui.actions import PROMPT, SESSION
-from backstory.cli.tui.bars import Bar, TaskList, cost_of_today, status_line
+from backstory.cli.tui.bars import Bar, TaskList, cost_of_today, note_lines, status_line
 from backstory.cli.tui.branching import fork_at, in_thread
 from backstory.cli.tui.messages import Resumed
 from backstory.cli.tui.prompt_box import SENDING, PromptBox
@@ -102,8 +102,13 @@ class SessionScreen(Screen[None]):
         """Show a sentence at the foot; '' for the keys."""
         self._note = note
         place = PROMPT if self._prompt.is_open else SESSION
-        shown = output.style(output.one_line(note, self.columns), bold=True) if note else ""
-        self._foot.show(shown or actions.foot(place, self.columns))
+        self._foot.show(note_lines(note, self.columns) if note else actions.foot(place, self.columns))
+
+    def refuse(self, why: str) -> None:
+        """Say why the session cannot be read."""
+        if self.pane.content is None:
+            self._status.show("")
+        self.say(why)
 
     def look_at(self) -> tuple[SessionView, int]:
         """The way the session is looked at, and how many lines are seen of it."""
