@@ -366,6 +366,28 @@ def test_a_choice_is_an_option_of_the_run() -> None:
     assert words == ["run", "--new", "--agent", "codex", "--permissions", "edit"]
 
 
+def test_two_screens_on_one_session_keep_what_is_typed_in_each(bench: Bench) -> None:
+    TypedText(bench.home, "UID").keep("begun")
+    one, other = TypedText(bench.home, "UID"), TypedText(bench.home, "UID")
+    assert (one.read(), other.read()) == ("begun", "begun")
+    one.keep("begun here")
+    other.keep("begun there")
+    one.keep("begun here, too")
+    other.keep("begun there, too")
+    assert TypedText(bench.home, "UID").read() == "begun here, too"
+    one.keep("")
+    assert TypedText(bench.home, "UID").read() == "begun there, too"
+    other.keep("")
+    assert TypedText(bench.home, "UID").read() == ""
+
+
+def test_a_screen_in_which_nothing_was_typed_leaves_what_another_one_keeps(bench: Bench) -> None:
+    one, other = TypedText(bench.home, "UID"), TypedText(bench.home, "UID")
+    one.keep("begun")
+    other.keep("")
+    assert (one.read(), len([*(bench.home / "drafts" / "screen").iterdir()])) == ("begun", 1)
+
+
 def test_a_draft_is_private_and_goes_when_it_is_empty(bench: Bench) -> None:
     draft = TypedText(bench.home, "UID")
     draft.keep("words\n")

@@ -28,6 +28,8 @@ DRAFTS = ("drafts", "screen")
 """The folder below BACKSTORY_HOME for what was typed and not sent, a file a session."""
 NEW = "new"
 """The name of the draft for a session that is not begun."""
+SCREENS_MAX = 9
+"""The most texts that are kept for a session."""
 REASON_CHARS_MAX = 4_000
 
 
@@ -111,24 +113,44 @@ def words_for(
 
 
 class TypedText:
-    """Text that was typed for a session and not sent yet; it survives the screen."""
+    """Text that was typed for a session and not sent yet; it survives the screen.
+
+    Two screens on one session have a file each, as soon as both have a text. The other text is read when one is sent.
+    """
 
     def __init__(self, home: Path, uid: str | None) -> None:
-        self._file = home.joinpath(*DRAFTS, f"{uid or NEW}.md")
+        numbers = ("", *(f"-{n}" for n in range(2, SCREENS_MAX + 1)))
+        self._files = [home.joinpath(*DRAFTS, f"{uid or NEW}{number}.md") for number in numbers]
+        self._file, self._known = self._files[0], b""
+        """The file, and its content as it was read or written here last."""
 
     def read(self) -> str:
         """Return the text; '' if there is none."""
-        with suppress(OSError):
-            return self._file.read_text("utf-8", "replace")
-        return ""
+        self._file = next(filter(_content, self._files), self._files[0])
+        self._known = _content(self._file)
+        return self._known.decode("utf-8", "replace")
 
     def keep(self, text: str) -> None:
         """Keep a text; an empty one removes the file. Raises DiskFull, CannotWrite."""
-        if text.strip():
+        found, wanted = _content(self._file), text.encode("utf-8", "replace") if text.strip() else b""
+        is_ours = found in (b"", self._known)
+        if (found and wanted == self._known) or not (is_ours or wanted):
+            # What is there may be another screen's.
+            return
+        if not is_ours:
+            self._file = next((each for each in self._files if not _content(each)), self._file)
+        if wanted:
             make_private_folder(self._file.parent)
-            write_private(self._file, text.encode("utf-8", "replace"))
+            write_private(self._file, wanted)
         else:
             self._file.unlink(missing_ok=True)
+        self._known = wanted
+
+
+def _content(file: Path) -> bytes:
+    with suppress(OSError):
+        return file.read_bytes()
+    return b""
 
 
 class Unsent:
