@@ -24,6 +24,7 @@ from backstory.cli.tui.actions import (
     QUESTION,
     SESSION,
     SESSIONS,
+    TAKE_LETTERS,
     TREE,
 )
 from backstory.cli.tui.app import Backstory
@@ -69,7 +70,9 @@ def test_no_key_means_two_things(place: str) -> None:
 
 @pytest.mark.parametrize("place", [SESSIONS, FIELD, SESSION, PROMPT, QUESTION, LINE, TREE, COMPARED])
 def test_the_foot_fits_the_narrowest_screen(place: str) -> None:
-    assert 0 < output.columns_shown(actions.foot(place, 60)) <= 60
+    foot = actions.foot(place, 60)
+    assert 0 < output.columns_shown(foot) <= 60
+    assert ("? keys" in foot) == (place not in TAKE_LETTERS)
 
 
 def test_no_action_is_named_by_nothing() -> None:

@@ -173,11 +173,16 @@ def bindings(place: str) -> list[Binding | tuple[str, str] | tuple[str, str, str
 
 
 def foot(place: str, columns: int) -> str:
-    """The most important keys of a place, as many as fit a line."""
+    """The most important keys of a place, as many as fit a line; those that count anywhere are there always."""
     labelled = [each for each in of_place(place) if each.label]
-    return output.style(
-        next(output.fact_lines([f"{each.shown.split()[0]} {each.label}" for each in labelled], columns), ""), dim=True
-    )
+    anywhere = " · ".join(_short(each) for each in labelled if each.place == ANYWHERE)
+    room = columns - output.columns(f" · {anywhere}")
+    own = next(output.fact_lines([_short(each) for each in labelled if each.place != ANYWHERE], room), "")
+    return output.style(" · ".join(filter(None, [own, anywhere])), dim=True)
+
+
+def _short(action: KeyAction) -> str:
+    return f"{action.shown.split()[0]} {action.label}"
 
 
 def help_lines(place: str) -> list[str]:

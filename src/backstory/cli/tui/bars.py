@@ -118,12 +118,13 @@ def status_line(transcript: Transcript, today: str, columns: int) -> str:
     model = transcript.turns[-1].turn.model if transcript.turns else None
     agents = ", ".join(session.agents)
     full, fill_colour = meter_words(session.meter)
-    costs = " of ".join(filter(None, [session.last_cost.known, session.cost.known]))
+    costs = [session.last_cost.known] if session.turns > 1 else []
+    costs.append(session.cost.known)
     facts = [
         output.one_liner(agents if model is None else model if model.startswith(f"{agents}-") else f"{agents} {model}"),
         state,
         f"context {output.style(full, fg=fill_colour)}" if full else "",
-        costs,
+        " of ".join(filter(None, costs)),
         f"today {today}" if today else "",
     ]
     behind = "".join(f" · {each}" for each in facts if each)
