@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.cli.tui.sent import TypedText, Way, words_for
+from backstory.cli.tui.sent import RunChoice, TypedText, Way, words_for
 from backstory.model import AssistantText, Complete, UserMessage
 from tests.support.piloted import Piloted, piloted, screen
 from tests.support.running import GOOD
@@ -114,5 +114,5 @@ def test_the_end_of_a_session_is_no_fork(asked: Bench) -> None:
 
 @pytest.mark.parametrize("way", [Way.QUEUE, Way.STEER])
 def test_a_fork_of_a_session_that_runs_waits_for_the_end_of_the_run(way: Way) -> None:
-    words = words_for("U", way, agent=None, permissions=None, is_running=True, after=12)
+    words = words_for("U", way, RunChoice(), is_running=True, after=12)
     assert words == ["run", "-S", "U", "--at", "@12"]

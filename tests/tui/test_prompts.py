@@ -10,7 +10,7 @@ import pytest
 
 from backstory.cli.tui import prompt_box
 from backstory.cli.tui.prompt_field import Folds
-from backstory.cli.tui.sent import TypedText, Way, words_for
+from backstory.cli.tui.sent import RunChoice, TypedText, Way, words_for
 from tests.support.piloted import Piloted, piloted, screen
 from tests.support.running import GOOD, until
 
@@ -144,6 +144,9 @@ class Held:
 
     def said(self) -> str:
         return "a reason"
+
+    def stop(self) -> None:
+        self.code = 1
 
     def close(self) -> None:
         """There is nothing to let go of."""
@@ -358,12 +361,12 @@ def test_an_earlier_prompt_comes_back_by_a_key(asked: Bench) -> None:
     ],
 )
 def test_a_key_says_what_happens_to_a_session_that_runs(way: Way, is_running: bool, words: list[str]) -> None:
-    assert words_for("U", way, agent=None, permissions=None, is_running=is_running) == words
+    assert words_for("U", way, RunChoice(), is_running=is_running) == words
 
 
 def test_a_choice_is_an_option_of_the_run() -> None:
-    words = words_for(None, Way.STAGE, agent="codex", permissions="edit", is_running=False)
-    assert words == ["run", "--new", "--agent", "codex", "--permissions", "edit"]
+    words = words_for(None, Way.STAGE, RunChoice(agent="codex", model="o9", permissions="edit"), is_running=False)
+    assert words == ["run", "--new", "--agent", "codex", "--model", "o9", "--permissions", "edit"]
 
 
 def test_two_screens_on_one_session_keep_what_is_typed_in_each(bench: Bench) -> None:
@@ -395,3 +398,63 @@ def test_a_draft_is_private_and_goes_when_it_is_empty(bench: Bench) -> None:
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777, draft.read()) == (0o600, 0o700, "words\n")
     draft.keep(" \n")
     assert (list(file.parent.iterdir()), draft.read()) == ([], "")
+
+
+def test_a_prompt_that_waits_is_taken_back_into_the_field(asked: Bench) -> None:
+    gate = asked.root / "gate"
+
+    async def test() -> None:
+        async with opened(asked, {"say": "at work"}, {"wait_for": str(gate)}) as seen:
+            await begin_to_write(seen)
+            await write(seen, "work long")
+            await seen.until_seen("at work", "running")
+            await seen.until(lambda: seen.app.focused is not None and "Ctrl+T" not in seen.shown())
+            await seen.press("p")
+            await seen.until_seen("Ctrl+T queue")
+            await seen.type("not now")
+            await seen.press("ctrl+t")
+            await seen.until_seen("s sessions", "+1]")
+            await seen.press("u")
+            await seen.until_seen("It waits no more, and is in the field again.", "not now")
+            await seen.until_gone("+1]")
+            await seen.press("ctrl+r")
+            await seen.until_seen("No prompt waits for this session.")
+            gate.touch()
+
+    piloted(test)
+    uid = only_session(asked).uid
+    assert TypedText(asked.home, uid).read() == "not now"
+    until(lambda: not asked.spools())
+    with asked.store as store:
+        assert [each.prompt for each in store.turns(only_session(asked))] == ["the first prompt", "work long"]
+
+
+def test_a_prompt_that_is_being_sent_is_taken_back(bench: Bench, sent: list[Held]) -> None:
+    async def test() -> None:
+        async with opened(bench) as seen:
+            await new_prompt(seen, "too early")
+            await seen.press("enter")
+            await seen.until(lambda: sent)
+            await seen.until_seen("sending …")
+            await seen.press("ctrl+r")
+            await seen.until_seen("It was not sent: a reason", "too early")
+
+    piloted(test)
+    assert TypedText(bench.home, None).read() == "too early"
+
+
+def test_a_model_is_asked_for_and_goes_with_the_prompt(asked: Bench) -> None:
+    async def test() -> None:
+        async with opened(asked, {"say": "of another model"}) as seen:
+            await begin_to_write(seen)
+            await seen.until_seen("to the agent of the last turn")
+            await seen.press("f4")
+            await seen.until_seen("Model, as the agent names it:")
+            await seen.type("scripted-2")
+            await seen.press("enter")
+            await seen.until_seen("to the agent of the last turn (scripted-2)")
+            await write(seen, "with it")
+            await seen.until_seen("of another model", "── turn 2")
+
+    piloted(test)
+    assert "scripted-2" in (asked.received.with_name(asked.received.name + ".argv")).read_text()

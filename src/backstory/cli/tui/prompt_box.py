@@ -8,19 +8,28 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 from textual.containers import Vertical
 from textual.message import Message
 from textual.worker import get_current_worker
 
-from backstory import agents
 from backstory.cli import output
 from backstory.cli.tui import slash
-from backstory.cli.tui.branching import NO_FORK
-from backstory.cli.tui.sent import SentPrompt, TypedText, Unsent, Way, session_run_by, words_for
+from backstory.cli.tui.asking import ask_line
+from backstory.cli.tui.branching import NO_FORK, in_thread
+from backstory.cli.tui.sent import (
+    RunChoice,
+    SentPrompt,
+    TypedText,
+    Unsent,
+    Way,
+    agents_that_run,
+    drop,
+    last_waiting,
+    session_run_by,
+    words_for,
+)
 from backstory.errors import BackstoryError
-from backstory.model import Permissions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +37,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App as CommandApp
     from backstory.cli.tui.branching import Fork
     from backstory.cli.tui.prompt_field import PromptField
+    from backstory.store.tables.queue import QueuedPrompt
 
 POLL_S = 0.1
 LEFT_S = 5.0
@@ -35,36 +45,8 @@ LEFT_S = 5.0
 SENDING = "sending …"
 
 
-class RunChoice(Struct, frozen=True, kw_only=True):
-    """The agent that a prompt is for, and what that may do unasked; None: as the settings say."""
-
-    agent: str | None = None
-    permissions: str | None = None
-
-    def turned(self, what: str) -> RunChoice:
-        """The same with the next agent that can run, or the next permission."""
-        if what == "agent":
-            able = [name for name in agents.names() if _can_run(name)]
-            return replace(self, agent=_next(able, self.agent))
-        return replace(self, permissions=_next([each.value for each in Permissions], self.permissions))
-
-    def title(self, *, is_new: bool) -> str:
-        """The choice in a line."""
-        agent = self.agent or ("the agent of the settings" if is_new else "the agent of the last turn")
-        return f"to {agent} · may do unasked: {self.permissions or 'as in the settings'}"
-
-
-def _next(known: Sequence[str], now: str | None) -> str | None:
-    """The next of several values; behind the last one none."""
-    at = known.index(now) + 1 if now in known else 0
-    return known[at] if at < len(known) else None
-
-
-def _can_run(name: str) -> bool:
-    try:
-        return agents.load(name).run is not None
-    except BackstoryError:
-        return False
+def _nothing() -> None:
+    """End no process."""
 
 
 class PromptBox(Vertical):
@@ -112,6 +94,10 @@ class PromptBox(Vertical):
         self._field: PromptField | None = None
         self._choice, self._fork = RunChoice(), NO_FORK
         self._unsent = self._kept(uid)
+        self._able: list[str] = []
+        """The agents that can run, once they were asked for."""
+        self._stop: Callable[[], object] = _nothing
+        """Ends the process that sends the prompt."""
         self.is_sending = False
         """True from Enter until the prompt runs, is queued, or is refused."""
 
@@ -195,9 +181,29 @@ class PromptBox(Vertical):
     # sending --------------------------------------------------------------------------------------------------------
 
     def on_prompt_field_turned(self, turned: PromptField.Turned) -> None:
-        """Take the next agent, or the next permission."""
-        self._choice = self._choice.turned(turned.what)
+        """Take the next agent, the next permissions, or a model that is asked for."""
+        if turned.what == "permissions":
+            self._choose(self._choice.with_next_permissions())
+        elif turned.what == "model":
+            ask_line(self.app, "Model, as the agent names it:", self._take_model, text=self._choice.model or "")
+        elif self._able:
+            self._choose(self._choice.with_next_agent(self._able))
+        else:
+            in_thread(self.screen, "agents", agents_that_run, self._take_able, self._say)
+
+    def _take_model(self, name: str) -> None:
+        self._choose(replace(self._choice, model=name))
+
+    def _take_able(self, able: list[str]) -> None:
+        self._able = able
+        self._choose(self._choice.with_next_agent(able))
+
+    def _choose(self, choice: RunChoice) -> None:
+        self._choice = choice
         self._title()
+
+    def _say(self, note: str) -> None:
+        self.post_message(self.Said(note))
 
     def _title(self) -> None:
         if self._field is not None:
@@ -218,10 +224,7 @@ class PromptBox(Vertical):
         way = submitted.way
         if way is Way.STAGE:
             way = Way(self._of.config.settings.screen.enter)
-        words = words_for(
-            self._uid, way, agent=self._choice.agent, permissions=self._choice.permissions,
-            is_running=self._is_busy(), after=self._fork.seq,
-        )  # fmt: skip
+        words = words_for(self._uid, way, self._choice, is_running=self._is_busy(), after=self._fork.seq)
         self._keep(submitted.text)
         self.is_sending = True
         self.post_message(self.Said(SENDING))
@@ -239,6 +242,7 @@ class PromptBox(Vertical):
                 closing(SentPrompt(self._of, words, text)) as sent,
                 self._of.new_workspace() as workspace,
             ):
+                self._stop = sent.stop
                 while (code := sent.code) is None:
                     if (found := session_run_by(workspace, sent.process.pid)) is not None:
                         uid, code = found, 0
@@ -260,6 +264,32 @@ class PromptBox(Vertical):
         if self._field is not None:
             self._field.is_being_sent = False
         self.post_message(self.Said(why))
+
+    def on_prompt_field_taken_back(self) -> None:
+        """Take back the prompt that is being sent, or the last one that waits."""
+        if self.is_sending:
+            self._stop()
+        else:
+            self.take_back()
+
+    def take_back(self) -> None:
+        """Take the last prompt that waits for the session back into the field."""
+        if self._uid is not None:
+            in_thread(self.screen, "back", partial(last_waiting, self._of, self._uid), self._take_back, self._say)
+
+    def _take_back(self, found: QueuedPrompt | None) -> None:
+        if found is None:
+            self._say("No prompt waits for this session.")
+            return
+        # It is in the field, and kept, before it waits no more.
+        if self._field is not None:
+            self._field.put_before(found.content)
+        else:
+            self._unsent.text = f"{found.content}{self._unsent.text}"
+            self.open(())
+        self._keep(self._unsent.text if self._field is None else self._field.unsent)
+        said = "It waits no more, and is in the field again."
+        in_thread(self.screen, "back", partial(drop, self._of, found.uid), lambda _: self._say(said), self._say)
 
     def _sent(self, uid: str | None, note: str, *, is_sent: bool) -> None:
         """Close the field; one whose prompt was refused stays open with it."""

@@ -87,8 +87,11 @@ class PromptField(TextArea):
     class Left(Message):
         """The person goes back to the entries; the text stays."""
 
+    class TakenBack(Message):
+        """The prompt that waits is wanted back."""
+
     class Turned(Message):
-        """Another agent, or another permission, is wanted."""
+        """Another agent, permission or model is wanted."""
 
         def __init__(self, what: str) -> None:
             super().__init__()
@@ -150,6 +153,8 @@ class PromptField(TextArea):
         match what:
             case "leave":
                 self.post_message(self.Left())
+            case "back":
+                self.post_message(self.TakenBack())
             case _ if self.is_being_sent:
                 # It is being sent: a second Enter is not a second prompt.
                 return
@@ -157,7 +162,7 @@ class PromptField(TextArea):
                 self.insert("\n")
             case "earlier" | "later":
                 self._recall(-1 if what == "earlier" else 1)
-            case "agent" | "permissions":
+            case "agent" | "permissions" | "model":
                 self.post_message(self.Turned(what))
             case _ if self.text.strip():
                 self.is_being_sent = True

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from backstory import agents
 from backstory.cli import output
 from backstory.cli.picker.picking import ourselves
 from backstory.errors import BackstoryError
+from backstory.model import Permissions
 from backstory.store.private import make_private_folder, write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from backstory.cli.app import App
+    from backstory.store.tables.queue import QueuedPrompt
     from backstory.workspace.workspace import Workspace
 
 DRAFTS = ("drafts", "screen")
@@ -66,6 +70,11 @@ class SentPrompt:
         """Let go of what it says; the process goes on."""
         self._said.close()
 
+    def stop(self) -> None:
+        """End the process; if it runs no agent yet, the prompt is not sent."""
+        with suppress(OSError):
+            self.process.terminate()
+
     @property
     def code(self) -> int | None:
         """The exit code; None while it runs."""
@@ -95,10 +104,52 @@ def _reason_in(line: str) -> str:
     return line.removeprefix("Error: ")
 
 
-def words_for(
-    uid: str | None, way: Way, *, agent: str | None, permissions: str | None, is_running: bool,
-    after: int | None = None,
-) -> list[str]:  # fmt: skip
+class RunChoice(Struct, frozen=True, kw_only=True):
+    """The agent that a prompt is for, its model, and what it may do unasked; None: as the settings say."""
+
+    agent: str | None = None
+    model: str | None = None
+    permissions: str | None = None
+
+    def with_next_agent(self, able: Sequence[str]) -> RunChoice:
+        """The same with the next agent; a model is of one agent only."""
+        return replace(self, agent=_next(able, self.agent), model=None)
+
+    def with_next_permissions(self) -> RunChoice:
+        """The same with the next permissions."""
+        return replace(self, permissions=_next([each.value for each in Permissions], self.permissions))
+
+    def title(self, *, is_new: bool) -> str:
+        """The choice in a line."""
+        agent = self.agent or ("the agent of the settings" if is_new else "the agent of the last turn")
+        model = f" ({output.one_liner(self.model)})" if self.model else ""
+        return f"to {agent}{model} · may do unasked: {self.permissions or 'as in the settings'}"
+
+    def options(self) -> list[str]:
+        """The options of `backstory run` for it."""
+        given = {"--agent": self.agent, "--model": self.model, "--permissions": self.permissions}
+        return [word for name, value in given.items() if value for word in (name, value)]
+
+
+def _next(known: Sequence[str], now: str | None) -> str | None:
+    """The next of several values; behind the last one none."""
+    at = known.index(now) + 1 if now in known else 0
+    return known[at] if at < len(known) else None
+
+
+def agents_that_run() -> list[str]:
+    """The agents that prompts can be sent to. Every agent's package is imported."""
+    return [name for name in agents.names() if _can_run(name)]
+
+
+def _can_run(name: str) -> bool:
+    try:
+        return agents.load(name).run is not None
+    except BackstoryError:
+        return False
+
+
+def words_for(uid: str | None, way: Way, choice: RunChoice, *, is_running: bool, after: int | None = None) -> list[str]:
     """The command that sends a prompt to a session; None: to a new one. ``after``: the record that it follows.
 
     What an agent reads while it works follows no other record, so a prompt that does waits instead.
@@ -108,8 +159,7 @@ def words_for(
     words = ["run", *(["-S", uid] if uid is not None else ["--new"])]
     words += ["--at", f"@{after}"] if after is not None else []
     words += ["--cancel-first"] if way is Way.STAGE and is_running else []
-    words += ["--agent", agent] if agent else []
-    return [*words, *(["--permissions", permissions] if permissions else [])]
+    return [*words, *choice.options()]
 
 
 class TypedText:
@@ -198,3 +248,16 @@ def session_run_by(workspace: Workspace, pid: int) -> str | None:
             if each.owner is not None and each.owner.pid == pid and each.state != "queued":
                 return each.session
     return None
+
+
+def last_waiting(app: App, uid: str) -> QueuedPrompt | None:
+    """The prompt that was queued last for a session; None if none waits. Raises SessionNotFound."""
+    with app.new_workspace() as workspace:
+        listed = workspace.scheduler.queue.listed(workspace.resolve(uid))
+    return next((each.prompt for each in reversed(listed) if not each.is_held), None)
+
+
+def drop(app: App, prompt_uid: str) -> None:
+    """Take a prompt out of the queue of this project. Raises NotQueued, also where it runs by now."""
+    with app.new_workspace() as workspace:
+        workspace.scheduler.queue.drop([prompt_uid])

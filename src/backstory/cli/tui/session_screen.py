@@ -354,6 +354,10 @@ class SessionScreen(Screen[None]):
         self.say(sent.note)
         self.reload()
 
+    def action_back(self) -> None:
+        """Take the last prompt that waits back into the field."""
+        self._prompt.take_back()
+
     def action_cancel(self) -> None:
         """Stop the agent that runs."""
         if not self.is_busy:
