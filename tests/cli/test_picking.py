@@ -300,6 +300,8 @@ def test_a_store_that_another_process_takes_meanwhile_is_read_when_that_is_done(
     with opened(birds, "list", "--all", "-i") as terminal:
         terminal.until_seen("4 sessions", "the swan")
         with closing(apsw.Connection(str(path))) as writer:
+            # The list may be reading it just now.
+            writer.set_busy_timeout(60_000)
             writer.execute("begin exclusive; update turns set prompt = 'the goose'")
             terminal.type("he")
             terminal.until_seen("the heron")
