@@ -41,7 +41,7 @@ ROOMS = {
         "reports: what is found, and the one value that every face draws, in parts if long; what a row is about",
     ),
     "cli": Budget(
-        18_100,
+        18_300,
         115,
         "a module a command, with two examples in its help; the picker; the screen: sessions, entries, prompts, runs, "
         "branches side by side, reports that open what they count",

@@ -182,12 +182,10 @@ class PromptBox(Vertical):
 
     def on_prompt_field_turned(self, turned: PromptField.Turned) -> None:
         """Take the next agent, the next permissions, or a model that is asked for."""
-        if turned.what == "permissions":
-            self._choose(self._choice.with_next_permissions())
-        elif turned.what == "model":
+        if turned.what == "model":
             ask_line(self.app, "Model, as the agent names it:", self._take_model, text=self._choice.model or "")
-        elif self._able:
-            self._choose(self._choice.with_next_agent(self._able))
+        elif self._able or turned.what == "permissions":
+            self._choose(self._choice.turned(turned.what, self._able))
         else:
             in_thread(self.screen, "agents", agents_that_run, self._take_able, self._say)
 
@@ -196,7 +194,7 @@ class PromptBox(Vertical):
 
     def _take_able(self, able: list[str]) -> None:
         self._able = able
-        self._choose(self._choice.with_next_agent(able))
+        self._choose(self._choice.turned("agent", able))
 
     def _choose(self, choice: RunChoice) -> None:
         self._choice = choice
@@ -238,10 +236,7 @@ class PromptBox(Vertical):
         worker, left_s = get_current_worker(), LEFT_S
         uid, said = self._uid, ""
         try:
-            with (
-                closing(SentPrompt(self._of, words, text)) as sent,
-                self._of.new_workspace() as workspace,
-            ):
+            with closing(SentPrompt(self._of, words, text)) as sent, self._of.new_workspace() as workspace:
                 self._stop = sent.stop
                 while (code := sent.code) is None:
                     if (found := session_run_by(workspace, sent.process.pid)) is not None:

@@ -111,13 +111,12 @@ class RunChoice(Struct, frozen=True, kw_only=True):
     model: str | None = None
     permissions: str | None = None
 
-    def with_next_agent(self, able: Sequence[str]) -> RunChoice:
-        """The same with the next agent; a model is of one agent only."""
+    def turned(self, what: str, able: Sequence[str]) -> RunChoice:
+        """The same with the next permissions ("permissions"), or with the next of the agents that are able."""
+        if what == "permissions":
+            return replace(self, permissions=_next([each.value for each in Permissions], self.permissions))
+        # A model is of one agent only.
         return replace(self, agent=_next(able, self.agent), model=None)
-
-    def with_next_permissions(self) -> RunChoice:
-        """The same with the next permissions."""
-        return replace(self, permissions=_next([each.value for each in Permissions], self.permissions))
 
     def title(self, *, is_new: bool) -> str:
         """The choice in a line."""
