@@ -148,8 +148,11 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         content = self._content
         for each in self._asides:
             if content is not None and each.behind is not None and content.block_of(each.behind) == section - 1:
-                before = [n for n, line in enumerate(lines, 1) if line.key is not None and line.key <= each.behind]
-                at = before[-1] if before and before[-1] < len(lines) else len(lines)
+                before = [n for n, line in enumerate(lines) if line.key is not None and line.key <= each.behind]
+                at = before[-1] + 1 if before else len(lines)
+                while at < len(lines) and lines[at].key is None and lines[at].text.strip():
+                    # The end of a turn is of no entry.
+                    at += 1
                 lines = [*lines[:at], *each.lines, *lines[at:]]
         return lines
 

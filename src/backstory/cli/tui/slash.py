@@ -66,4 +66,4 @@ def lines_of(app: App, words: list[str], columns: int) -> list[str]:
     lines = cut.rstrip("\n").split("\n")
     if len(cut) < len(said):
         lines.append(f"… {output.counted(len(said) - len(cut), 'character')} more: backstory {shlex.join(words)}")
-    return [output.one_line(line, columns) for line in lines]
+    return [output.one_line(line, columns, keep_blanks=True) for line in lines]
