@@ -6,7 +6,9 @@ import signal
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
+from backstory.cli.tui.sessions_screen import SessionsScreen
 from tests.support.piloted import Opens, piloted, screen
 from tests.support.session_screens import SessionMachine
 
@@ -137,6 +139,21 @@ def test_the_chosen_row_stays_in_sight_on_a_small_screen(opens: Opens) -> None:
             await seen.press("end")
             await seen.until_seen("> ✓ ", "Count requests per person")
             assert max(map(len, seen.shown().split("\n"))) <= 60
+
+    piloted(test)
+
+
+def test_a_long_sentence_is_read_whole_and_goes_with_the_next_key(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens(size=(60, 15)) as seen:
+            await seen.until_seen("Fix the failing", "Enter open")
+            first = seen.app.screen
+            assert isinstance(first, SessionsScreen)
+            first.become(replace(first.state, note=f"It was {'not ' * 30}read. Try: backstory ingest"))
+            await seen.until_seen("It was not not", "Try: backstory ingest", "> ✓ Fix the failing")
+            await seen.press("j")
+            await seen.until_seen("Enter open")
+            await seen.until_gone("Try: backstory ingest", "not not")
 
     piloted(test)
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 TITLE_COLUMNS, TITLE_COLUMNS_LEAST = 40, 16
 TASKS_SHOWN = 4
-NOTE_LINES = 4
-"""The most lines of a sentence for the person."""
 
 
 class Bar(Widget):
@@ -50,12 +48,6 @@ class Bar(Widget):
         """Return a line."""
         line = next(islice(self._text.split("\n"), y, None), "")
         return strip_of(output.cut(line, self.size.width), self.size.width).apply_style(self.rich_style)
-
-
-def note_lines(note: str, columns: int) -> str:
-    """A sentence on as few lines as it needs, as a text for a bar; where there is no end to it its beginning."""
-    lines = output.wrapped(output.one_liner(note), columns)
-    return "\n".join(output.style(each, bold=True) for each in lines[:NOTE_LINES])
 
 
 class TaskList(Widget):

@@ -20,10 +20,10 @@ from backstory.cli import output
 from backstory.cli.picker.state import PickRow
 from backstory.cli.tui import actions, reports
 from backstory.cli.tui.actions import REPORTS
-from backstory.cli.tui.bars import Bar, note_lines
+from backstory.cli.tui.bars import Bar
 from backstory.cli.tui.reports import PERIODS, TABS, TabQuestion
 from backstory.cli.tui.sessions_screen import SessionsScreen
-from backstory.cli.tui.strips import marked, strip_of
+from backstory.cli.tui.strips import marked, note_lines, strip_of
 from backstory.cli.views.report_view import ReportLine
 from backstory.errors import BackstoryError
 from backstory.workspace.history.sessions import SessionFilter
@@ -136,7 +136,7 @@ class ReportsScreen(Screen[None]):
     def _say(self, why: str) -> None:
         """Show a sentence at the foot; '' for the keys."""
         self._why, columns = why, self.app.size.width
-        self._foot.show(note_lines(why, columns) if why else actions.foot(REPORTS, columns))
+        self._foot.show("\n".join(note_lines(why, columns)) if why else actions.foot(REPORTS, columns))
 
     # reading --------------------------------------------------------------------------------------------------------
 

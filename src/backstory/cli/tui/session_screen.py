@@ -13,7 +13,7 @@ from backstory.cli import output
 from backstory.cli.output import MARGIN
 from backstory.cli.tui import actions
 from backstory.cli.tui.actions import PROMPT, SESSION
-from backstory.cli.tui.bars import Bar, TaskList, cost_of_today, note_lines, status_line
+from backstory.cli.tui.bars import Bar, TaskList, cost_of_today, status_line
 from backstory.cli.tui.branching import fork_at, in_thread
 from backstory.cli.tui.messages import Resumed
 from backstory.cli.tui.prompt_box import SENDING, PromptBox
@@ -21,6 +21,7 @@ from backstory.cli.tui.session_feed import SessionFeed
 from backstory.cli.tui.session_pane import SessionPane
 from backstory.cli.tui.slash import lines_of
 from backstory.cli.tui.slots import SlotBar
+from backstory.cli.tui.strips import note_lines
 from backstory.errors import BackstoryError
 from backstory.workspace.history.searching import SearchQuery, nothing_found
 
@@ -102,7 +103,7 @@ class SessionScreen(Screen[None]):
         """Show a sentence at the foot; '' for the keys."""
         self._note = note
         place = PROMPT if self._prompt.is_open else SESSION
-        self._foot.show(note_lines(note, self.columns) if note else actions.foot(place, self.columns))
+        self._foot.show("\n".join(note_lines(note, self.columns)) if note else actions.foot(place, self.columns))
 
     def refuse(self, why: str) -> None:
         """Say why the session cannot be read."""

@@ -20,7 +20,7 @@ from backstory.cli.tui import actions
 from backstory.cli.tui.actions import FIELD, SESSIONS
 from backstory.cli.tui.messages import Begun, HistoryChanged, ReportsWanted, Resumed
 from backstory.cli.tui.slots import SlotBar
-from backstory.cli.tui.strips import marked, strip_of
+from backstory.cli.tui.strips import marked, note_lines, strip_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -251,8 +251,10 @@ def _line(screen: SessionsScreen, y: int) -> str:
     now = screen.state
     if y == 0:
         return layout.field_line(now)
-    if y >= now.lines - 1:
-        return _foot(now, is_typing=screen.is_typing)
+    foot = _foot(now, is_typing=screen.is_typing)
+    if y >= now.lines - len(foot):
+        # Before the first size is known there may be more lines.
+        return foot[min(y - now.lines, -1)]
     above = layout.heading(now)
     if y == 1 and above:
         return output.style(output.one_line(above, now.columns), dim=True)
@@ -301,7 +303,8 @@ def _cells(now: State, row: PickRow, *, has_facts: bool) -> Iterator[str]:
         yield f"{row.cost:>{COST_COLUMNS}}"
 
 
-def _foot(now: State, *, is_typing: bool) -> str:
+def _foot(now: State, *, is_typing: bool) -> list[str]:
+    """The keys, or a sentence whole, over the end of the preview."""
     if now.note:
-        return output.style(output.one_line(now.note, now.columns), bold=True)
-    return actions.foot(FIELD if is_typing else SESSIONS, now.columns)
+        return note_lines(now.note, now.columns)
+    return [actions.foot(FIELD if is_typing else SESSIONS, now.columns)]

@@ -19,6 +19,8 @@ ATTRIBUTES = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "reverse"}
 """The codes that ``output.style`` writes for what is no colour."""
 FOREGROUND, COLOURS = 30, 8
 MARKED = Style(reverse=True)
+NOTE_LINES = 4
+"""The most lines of a sentence for the person."""
 
 
 def strip_of(line: str, columns: int) -> Strip:
@@ -36,6 +38,12 @@ def marked(strip: Strip, start: int, end: int) -> Strip:
     """The same with these columns in reverse, such as a cursor."""
     parts = strip.divide([start, end, strip.cell_length])
     return Strip.join([*parts[:-2], Strip(Segment.apply_style(parts[-2], post_style=MARKED)), parts[-1]])
+
+
+def note_lines(note: str, columns: int) -> list[str]:
+    """A sentence on as few lines as it needs; where there is no end to it its beginning."""
+    lines = output.wrapped(output.one_liner(note), columns)
+    return [output.style(each, bold=True) for each in lines[:NOTE_LINES]]
 
 
 @lru_cache(maxsize=64)
