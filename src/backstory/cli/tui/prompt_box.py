@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App as CommandApp
     from backstory.cli.tui.branching import Fork
     from backstory.cli.tui.prompt_field import PromptField
-    from backstory.store.tables.queue import QueuedPrompt
+    from backstory.workspace.runs.prompt_queue import ListedPrompt
 
 POLL_S = 0.1
 LEFT_S = 5.0
@@ -272,19 +272,19 @@ class PromptBox(Vertical):
         if self._uid is not None:
             in_thread(self.screen, "back", partial(last_waiting, self._of, self._uid), self._take_back, self._say)
 
-    def _take_back(self, found: QueuedPrompt | None) -> None:
+    def _take_back(self, found: ListedPrompt | None) -> None:
         if found is None:
             self._say("No prompt waits for this session.")
             return
         # It is in the field, and kept, before it waits no more.
         if self._field is not None:
-            self._field.put_before(found.content)
+            self._field.put_before(found.prompt.content)
         else:
-            self._unsent.text = f"{found.content}{self._unsent.text}"
+            self._unsent.text = f"{found.prompt.content}{self._unsent.text}"
             self.open(())
         self._keep(self._unsent.text if self._field is None else self._field.unsent)
         said = "It waits no more, and is in the field again."
-        in_thread(self.screen, "back", partial(drop, self._of, found.uid), lambda _: self._say(said), self._say)
+        in_thread(self.screen, "back", partial(drop, self._of, found.prompt.uid), lambda _: self._say(said), self._say)
 
     def _sent(self, uid: str | None, note: str, *, is_sent: bool) -> None:
         """Close the field; one whose prompt was refused stays open with it."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.cli.app import App
-    from backstory.store.tables.queue import QueuedPrompt
+    from backstory.workspace.runs.prompt_queue import ListedPrompt
     from backstory.workspace.workspace import Workspace
 
 DRAFTS = ("drafts", "screen")
@@ -249,11 +249,11 @@ def session_run_by(workspace: Workspace, pid: int) -> str | None:
     return None
 
 
-def last_waiting(app: App, uid: str) -> QueuedPrompt | None:
+def last_waiting(app: App, uid: str) -> ListedPrompt | None:
     """The prompt that was queued last for a session; None if none waits. Raises SessionNotFound."""
     with app.new_workspace() as workspace:
         listed = workspace.scheduler.queue.listed(workspace.resolve(uid))
-    return next((each.prompt for each in reversed(listed) if not each.is_held), None)
+    return next((each for each in reversed(listed) if not each.is_held), None)
 
 
 def drop(app: App, prompt_uid: str) -> None:
