@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -211,6 +213,29 @@ def test_a_signal_leaves_as_a_key_does(opens: Opens, number: signal.Signals) -> 
         async with opens() as seen:
             await seen.until_seen("Fix the failing")
             signal.raise_signal(number)
+            await seen.until(lambda: not seen.app.is_running)
+
+    piloted(test)
+
+
+def test_a_signal_ends_the_screen_at_once_while_the_terminal_is_another_programs(
+    opens: Opens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    during = []
+
+    def client(words: list[str], **how: object) -> subprocess.CompletedProcess[str]:
+        during.append(signal.getsignal(signal.SIGHUP))
+        return subprocess.CompletedProcess(words, 0)
+
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("Fix the failing")
+            monkeypatch.setattr(seen.app, "suspend", nullcontext)
+            monkeypatch.setattr("backstory.cli.tui.app.subprocess.run", client)
+            await seen.press("r")
+            await seen.until(lambda: during)
+            assert during == [signal.SIG_DFL]
+            signal.raise_signal(signal.SIGHUP)
             await seen.until(lambda: not seen.app.is_running)
 
     piloted(test)

@@ -46,6 +46,8 @@ SCROLLED = {
 }  # fmt: skip
 """The keys that scroll the help, and the method of what scrolls."""
 
+STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""The signals at which a person leaves."""
 PAGES_BYTES = 24 << 20
 """The pages of stores that all threads keep together."""
 TIDIED_AFTER_S = 1.0
@@ -94,9 +96,12 @@ class Backstory(App[None]):
 
     def on_mount(self) -> None:
         """Show the sessions. A signal leaves as a key does: the terminal is given back, and what is typed is kept."""
-        for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            asyncio.get_running_loop().add_signal_handler(each, self.exit)
+        self._leave_at_signals()
         self.push_screen(self._first)
+
+    def _leave_at_signals(self) -> None:
+        for each in STOPS:
+            asyncio.get_running_loop().add_signal_handler(each, self.exit)
 
     def on_unmount(self) -> None:
         """Give the terminal its title back."""
@@ -178,6 +183,9 @@ class Backstory(App[None]):
     def on_resumed(self, resumed: Resumed) -> None:
         """Give the terminal to the agent's own client, and take it back when that ends."""
         named = [f"--store={self._of.store_path}"] if self._of.store_path else []
+        for each in STOPS:
+            # The loop waits for the client, so nothing here would obey; the terminal is the client's.
+            asyncio.get_running_loop().remove_signal_handler(each)
         with self.suspend(), suppress(KeyboardInterrupt, EOFError):
             ended = subprocess.run(
                 [*ourselves(), "resume", *named, resumed.uid], env=dict(self._of.environ), check=False
@@ -186,6 +194,7 @@ class Backstory(App[None]):
                 # What went wrong was said on the terminal, which the screen covers again.
                 output.ask("Enter: back to the screen. ")
                 input()
+        self._leave_at_signals()
         self.refresh()
 
     @property
