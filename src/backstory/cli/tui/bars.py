@@ -50,27 +50,15 @@ class Bar(Widget):
         return strip_of(output.cut(line, self.size.width), self.size.width).apply_style(self.rich_style)
 
 
-class TaskList(Widget):
+class TaskList(Bar):
     """The list of what an agent that works has to do, in a few lines; none where it has no list."""
 
-    DEFAULT_CSS = "TaskList { height: 0; background: $surface; }"
+    DEFAULT_CSS = "TaskList { display: none; }"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._lines: list[str] = []
-
-    def show(self, tasks: Sequence[Task]) -> None:
+    def show_tasks(self, tasks: Sequence[Task]) -> None:
         """Show what there is to do; nothing for none."""
-        lines = task_lines(tasks)
-        if lines != self._lines:
-            self._lines = lines
-            self.styles.height = len(lines)
-            self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        """Return a line."""
-        line = self._lines[y] if y < len(self._lines) else ""
-        return strip_of(output.cut(line, self.size.width), self.size.width).apply_style(self.rich_style)
+        self.display = bool(tasks)
+        self.show("\n".join(task_lines(tasks)))
 
 
 def task_lines(tasks: Sequence[Task]) -> list[str]:

@@ -112,7 +112,7 @@ class SessionFeed:
                 self._call(self._shown_by.take, content, goal)
                 self._has_read = True
                 if content.transcript.session.is_running and (tasks := self._stored_tasks(content)):
-                    self._call(self._shown_by.tasks.show, tasks)
+                    self._call(self._shown_by.tasks.show_tasks, tasks)
                 self._follow(worker, following, content, ended)
         except BackstoryError as refused:
             if not worker.is_cancelled:
@@ -160,7 +160,7 @@ class SessionFeed:
                 self._call(self._shown_by.pane.grow, content, settled, [*new, *writing])
                 settled += len(new)
                 if tasks := last_tasks(calls):
-                    self._call(self._shown_by.tasks.show, tasks)
+                    self._call(self._shown_by.tasks.show_tasks, tasks)
                 ended.update(turn.turn.uid for turn in each.ended)
                 begun = {turn.turn.uid for turn in each.turns if turn.live is not None} - self._seen_live
                 if begun and not content.transcript.session.is_running:

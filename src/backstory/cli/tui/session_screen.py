@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.screen import Screen
-from textual.worker import get_current_worker
 
 from backstory.cli import output
 from backstory.cli.output import MARGIN
@@ -22,7 +21,6 @@ from backstory.cli.tui.session_pane import SessionPane
 from backstory.cli.tui.slash import lines_of
 from backstory.cli.tui.slots import SlotBar
 from backstory.cli.tui.strips import note_lines
-from backstory.errors import BackstoryError
 from backstory.workspace.history.searching import SearchQuery, nothing_found
 
 if TYPE_CHECKING:
@@ -125,7 +123,7 @@ class SessionScreen(Screen[None]):
         self.pane.show(content, goal)
         self._show_status()
         if not content.transcript.session.is_running:
-            self.tasks.show(())
+            self.tasks.show_tasks(())
         in_thread(self, "today", partial(cost_of_today, self._of), self._take_today, self.say)
 
     def _take_today(self, cost: str) -> None:
@@ -167,17 +165,11 @@ class SessionScreen(Screen[None]):
         if self.pane.current is None:
             self.say("Choose an entry with ↑ ↓ first.")
         else:
-            self.run_worker(self._copy, thread=True, group="copy", exclusive=True)
+            in_thread(self, "copy", self.pane.text_of_current, self._copy, self.say)
 
-    def _copy(self) -> None:
-        try:
-            text = self.pane.text_of_current()
-        except BackstoryError as refused:
-            self.app.call_from_thread(self.say, output.one_liner(str(refused)))
-            return
-        self.app.call_from_thread(self.app.copy_to_clipboard, text)
-        said = f"{output.counted(len(text), 'character')} sent to the terminal's clipboard (OSC 52)."
-        self.app.call_from_thread(self.say, said)
+    def _copy(self, text: str) -> None:
+        self.app.copy_to_clipboard(text)
+        self.say(f"{output.counted(len(text), 'character')} sent to the terminal's clipboard (OSC 52).")
 
     def action_resume(self) -> None:
         """Resume the session in its own agent."""
@@ -244,7 +236,8 @@ class SessionScreen(Screen[None]):
         self._leave_words()
         if words and self.uid is not None:
             self.say("searching …")
-            self.run_worker(partial(self._search, self.uid, words), thread=True, group="search", exclusive=True)
+            query = SearchQuery(text=words, session=self.uid, all_hits=True, limit=HITS_MOST)
+            in_thread(self, "search", partial(self._hits_of, query), partial(self._take_hits, words), self.say)
 
     def _leave_words(self) -> None:
         if self._words is not None:
@@ -259,16 +252,9 @@ class SessionScreen(Screen[None]):
             event.stop()
             self._leave_words()
 
-    def _search(self, uid: str, words: str) -> None:
-        worker, query = get_current_worker(), SearchQuery(text=words, session=uid, all_hits=True, limit=HITS_MOST)
-        try:
-            found = self._of.reader.search(query).findings
-        except BackstoryError as refused:
-            self.app.call_from_thread(self.say, output.one_liner(str(refused)))
-            return
-        if not worker.is_cancelled:
-            hits = sorted({(each.stored.seq, each.stored.part) for each in found.excerpts})
-            self.app.call_from_thread(self._take_hits, words, hits)
+    def _hits_of(self, query: SearchQuery) -> list[Key]:
+        found = self._of.reader.search(query).findings
+        return sorted({(each.stored.seq, each.stored.part) for each in found.excerpts})
 
     def _take_hits(self, words: str, hits: list[Key]) -> None:
         self._hits, self._at_hit = hits, None
@@ -365,13 +351,9 @@ class SessionScreen(Screen[None]):
             self.say("Nothing runs here.")
         elif self.uid is not None:
             self.say("stopping …")
-            self.run_worker(partial(self._cancel, self.uid), thread=True, group="cancel", exclusive=True)
+            in_thread(self, "cancel", partial(self._cancelled, self.uid), self.say, self.say)
 
-    def _cancel(self, uid: str) -> None:
-        try:
-            with self._of.new_workspace() as workspace:
-                cancelled = workspace.scheduler.cancel(workspace.resolve(uid))
-            said = "Stopped; its output is kept." if cancelled.was_running else "Nothing runs here."
-        except BackstoryError as refused:
-            said = output.one_liner(str(refused))
-        self.app.call_from_thread(self.say, said)
+    def _cancelled(self, uid: str) -> str:
+        with self._of.new_workspace() as workspace:
+            cancelled = workspace.scheduler.cancel(workspace.resolve(uid))
+        return "Stopped; its output is kept." if cancelled.was_running else "Nothing runs here."
