@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from backstory.workspace.workspace import Workspace
 
 USUAL_SIZE = (80, 24)
+NAMED = {"/": "slash", " ": "space", "?": "question_mark", "\x1b": "escape"}
+"""Textual's names of some keys."""
 _opened: list[AtNow] = []
 
 
@@ -55,6 +57,12 @@ class Piloted:
 
     async def type(self, text: str) -> None:
         await self._pilot.press(*("space" if letter == " " else letter for letter in text))
+
+    async def burst(self, text: str) -> None:
+        """Type letters that come at once, as from a slow line."""
+        for letter in text:
+            self.app.post_message(events.Key(NAMED.get(letter, letter), letter))
+        await self._pilot.pause()
 
     async def paste(self, text: str) -> None:
         self.app.post_message(events.Paste(text))

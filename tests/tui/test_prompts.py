@@ -104,6 +104,18 @@ def test_a_run_goes_on_and_is_recorded_when_the_screen_is_closed(asked: Bench) -
     until(is_recorded)
 
 
+def test_a_prompt_in_one_burst_with_the_key_of_its_field_is_whole(asked: Bench) -> None:
+    async def test() -> None:
+        async with opened(asked) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("enter")
+            await seen.opened("the first answer")
+            await seen.burst("px stops nothing, q neither")
+            await seen.until_seen("x stops nothing, q neither")
+
+    piloted(test)
+
+
 def test_a_refused_prompt_stays_in_its_field_and_on_the_disk(asked: Bench) -> None:
     async def test() -> None:
         async with opened(asked) as seen:

@@ -181,6 +181,18 @@ def test_a_search_without_a_hit_says_so_and_its_field_can_be_left(opens: Opens) 
     piloted(test)
 
 
+def test_words_in_one_burst_with_the_key_of_their_field_go_into_it(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await counting(seen)
+            await seen.burst("/strix")
+            await seen.until_seen("strix")
+            assert seen.app.focused is not None
+            assert getattr(seen.app.focused, "value", "") == "strix"
+
+    piloted(test)
+
+
 def test_words_that_are_pasted_act_on_nothing(opens: Opens) -> None:
     async def test() -> None:
         async with opens() as seen:

@@ -56,6 +56,28 @@ def test_each_letter_narrows_the_list_by_title(opens: Opens) -> None:
     piloted(test)
 
 
+def test_letters_in_one_burst_with_the_key_of_the_field_go_into_it(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("8 sessions")
+            await seen.burst("fjqrnsky")
+            await seen.until_seen("> jqrnsky")
+
+    piloted(test)
+
+
+def test_keys_before_and_behind_the_field_of_one_burst_keep_their_order(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("8 sessions")
+            await seen.burst("fsky\x1bjk?")
+            await seen.until_seen("Filter by title")
+            await seen.press("escape")
+            await seen.until_seen("> sky", "1 title")
+
+    piloted(test)
+
+
 def test_what_narrows_stays_when_the_field_is_left_and_goes_at_the_next_escape(opens: Opens) -> None:
     async def test() -> None:
         async with opens() as seen:

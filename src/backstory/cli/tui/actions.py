@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from textual.binding import Binding
@@ -160,6 +161,7 @@ def of_place(place: str) -> tuple[KeyAction, ...]:
     return tuple(each for wanted in (place, *more) for each in ACTIONS if each.place == wanted)
 
 
+@cache
 def names(place: str) -> frozenset[str]:
     """The names of a place's actions, without what they are called with."""
     return frozenset(each.name.partition("(")[0] for each in ACTIONS if each.place == place)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, Screen
@@ -32,7 +33,6 @@ from backstory.workspace.history.sessions import SessionFilter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from textual import events
     from textual.app import ComposeResult
     from textual.await_complete import AwaitComplete
     from textual.timer import Timer
@@ -93,6 +93,20 @@ class Backstory(App[None]):
         """The runs at work."""
         self._notices = Notices(self, app.config.settings.screen.notice)
         self._tidying: Timer | None = None
+
+    async def on_event(self, event: events.Event) -> None:
+        """Do what a key means before the next one is looked at: what is typed at once may open a field, and fill it."""
+        if not isinstance(event, events.Key) or event.is_forwarded or not await self._did(event):
+            await super().on_event(event)
+
+    async def _did(self, event: events.Key) -> bool:
+        """Return True if a key was obeyed. A field takes its own, and does so in their order."""
+        if isinstance(self.screen, SessionsScreen) and self.screen.took(event):
+            return True
+        if self.focused is None or self.focused.check_consume_key("a", "a"):
+            return False
+        found = self.screen.active_bindings.get(event.key)
+        return found is not None and await self.run_action(found.binding.action, found.node)
 
     def on_mount(self) -> None:
         """Show the sessions. A signal leaves as a key does: the terminal is given back, and what is typed is kept."""

@@ -130,7 +130,8 @@ class PromptBox(Vertical):
         self._fork = fork or self._fork
         self._field = PromptField(self._unsent.text, earlier)
         self.mount(self._field)
-        self._field.focus()
+        # At once: letters may follow in the same burst.
+        self.screen.set_focus(self._field)
         self._title()
         self.post_message(self.Opened())
         if self._fork.said:

@@ -76,7 +76,7 @@ class SessionScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Read the session."""
-        self.pane.focus()
+        self.set_focus(self.pane)
         self.say("")
         if self.uid is None:
             self._status.show(output.style("A new session", bold=True))
@@ -227,7 +227,8 @@ class SessionScreen(Screen[None]):
         if self._words is None:
             self._words = WordsField()
             self.mount(self._words, before=self._prompt)
-            self._words.focus()
+            # At once: letters may follow in the same burst.
+            self.set_focus(self._words)
             self.say("Enter searches · Esc leaves the field")
 
     def on_input_submitted(self, submitted: Input.Submitted) -> None:
@@ -243,7 +244,7 @@ class SessionScreen(Screen[None]):
         if self._words is not None:
             self._words.remove()
             self._words = None
-            self.pane.focus()
+            self.set_focus(self.pane)
             self.say("")
 
     def on_key(self, event: events.Key) -> None:
@@ -299,7 +300,7 @@ class SessionScreen(Screen[None]):
     def on_prompt_box_opened(self) -> None:
         """Have the keys of the field count, or those of the entries."""
         if not self._prompt.is_open:
-            self.pane.focus()
+            self.set_focus(self.pane)
         self.say(SENDING if self._prompt.is_sending else "")
 
     def on_prompt_box_said(self, said: PromptBox.Said) -> None:

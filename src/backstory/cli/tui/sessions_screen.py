@@ -125,10 +125,10 @@ class SessionsScreen(Screen[None]):
             self._timer = self.set_timer((state.PREFIX_MS - idle_ms) / 1000 + 0.001, lambda: self.become(self.state))
         self._table.refresh()
 
-    def on_key(self, event: events.Key) -> None:
-        """Take a letter into the field while that has the keys."""
+    def took(self, event: events.Key) -> bool:
+        """Return True if the field, while it has the keys, took one."""
         if not self.is_typing:
-            return
+            return False
         if event.key in ("escape", "enter"):
             self.is_typing = False
             self.become(self.state)
@@ -138,9 +138,8 @@ class SessionsScreen(Screen[None]):
         elif event.character is not None and event.is_printable:
             self._type(event.character)
         else:
-            return
-        event.stop()
-        event.prevent_default()
+            return False
+        return True
 
     def on_paste(self, event: events.Paste) -> None:
         """Take what is pasted into the field, as one line."""
