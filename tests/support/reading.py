@@ -98,8 +98,9 @@ def _collect(reader: LogReader, turns: dict[str, Turn], unknown: dict[str, int])
 
 
 def cases() -> list[Path]:
-    """The folders of all cases, as ``cases/<agent>/<name>``."""
-    return sorted(folder for folder in CASES.glob("*/*") if folder.is_dir())
+    """The folders of all cases of one log, as ``cases/<agent>/<name>``; ``recorded.py`` has those of a whole home."""
+    homes = {path.parent for path in CASES.glob("*/*/count.json")}
+    return sorted(folder for folder in CASES.glob("*/*") if folder.is_dir() and folder not in homes)
 
 
 def case_name(folder: Path) -> str:

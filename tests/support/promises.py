@@ -1,0 +1,70 @@
+"""What every agent's adapter promises, and which tests keep it: ``docs/agents.md`` is the table of both.
+
+A test names its promise: ``promise`` runs it for each of some recorded homes, ``keeps`` is for a test of one agent. An
+agent without an adapter is skipped, and the table says so. ``EXCUSED`` has the reasons for promises without a test.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backstory import agents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+PROMISES = {
+    1: "Prompts, answers, calls, failed calls, edited files and tokens are those that were counted while it worked.",
+    2: "A copy of a session names its origin, and what both hold counts once, in every order of arrival.",
+    3: "A session in several files is one session.",
+    4: "A cancelled turn is shown so where the log has a mark; else it is unfinished, never completed or failed.",
+    5: "What no person typed is no prompt.",
+    6: "A compaction is shown once, with its summary, and every prompt before it is still found.",
+    7: "A subagent is a child of the session that called it, and its tokens count once.",
+    8: "A database is read whole, also from its WAL and while another program writes, and nothing is left beside it.",
+    9: "Bad input affects only its own log, which is kept and named with a reason.",
+    10: "Every byte is kept and given back, and nothing is written into the agent's folder.",
+    11: "A first ingest names the agent with its sessions and bytes, and obeys ingest.agents and exclude.",
+    12: "The agent's own variable moves its folder, and what lies there and is not read is named.",
+}
+EXCUSED: dict[tuple[str, int], str] = {
+    ("pi", 3): "one file a session",
+    ("pi", 7): "it has no subagents",
+    ("pi", 8): "it has no database",
+}
+"""Why a promise has no test for an agent."""
+KEPT: dict[tuple[str, int], list[str]] = {}
+"""The tests of each promise for each agent, filled when their modules are imported."""
+
+
+def promise(number: int, cases: Iterable[tuple[str, str]]) -> Callable[[Callable[..., None]], Any]:
+    """Run a test with ``agent`` and ``case`` for each of ``cases``, and note that it keeps a promise."""
+    given = list(cases)
+
+    def decorate(test: Callable[..., None]) -> Any:
+        for agent in dict.fromkeys(agent for agent, _ in given if has_adapter(agent)):
+            KEPT.setdefault((agent, number), []).append(test.__name__)
+        return pytest.mark.parametrize(("agent", "case"), [_param(*each) for each in given])(test)
+
+    return decorate
+
+
+def keeps(number: int, agent: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Note that a test keeps a promise for an agent."""
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        KEPT.setdefault((agent, number), []).append(test.__name__)
+        return test
+
+    return decorate
+
+
+def has_adapter(agent: str) -> bool:
+    return agent in agents.names()
+
+
+def _param(agent: str, case: str) -> Any:
+    missing = [] if has_adapter(agent) else [pytest.mark.skip(reason=f"{agent} has no adapter yet")]
+    return pytest.param(agent, case, marks=missing, id=f"{agent}-{case}")
