@@ -42,9 +42,9 @@ ROOMS = {
     ),
     "cli": Budget(
         18_300,
-        115,
-        "a module a command, with two examples in its help; the picker; the screen: sessions, entries, prompts, runs, "
-        "branches side by side, reports that open what they count",
+        116,
+        "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
+        "runs, branches side by side, reports that open what they count",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(

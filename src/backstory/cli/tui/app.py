@@ -7,6 +7,7 @@ import ctypes
 import gc
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.await_complete import AwaitComplete
+    from textual.driver import Driver
     from textual.timer import Timer
 
     from backstory.cli.app import App as CommandApp
@@ -64,6 +66,14 @@ def run_screen(app: CommandApp, wanted: SessionFilter) -> None:
     screen.run()
 
 
+def _driver() -> type[Driver] | None:
+    if sys.platform == "win32":
+        return None
+    from backstory.cli.tui.keyboard import KeyboardDriver  # it needs a system with ``termios``
+
+    return KeyboardDriver
+
+
 def _tidy() -> None:
     """Find what holds itself, and give what is free back to the system, where its library would keep it."""
     gc.collect()
@@ -86,7 +96,7 @@ class Backstory(App[None]):
     """
 
     def __init__(self, app: CommandApp, first: SessionsScreen) -> None:
-        super().__init__()
+        super().__init__(driver_class=_driver())
         self.animation_level = "none"
         self._of, self._first = app, first
         self.slots = Slots()

@@ -1,0 +1,85 @@
+"""The thread that waits for keys: it sleeps until one comes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import selectors
+from typing import TYPE_CHECKING
+
+import pytest
+from textual import events
+from textual.app import App
+
+from backstory.cli.tui.keyboard import UNDECIDED_S, KeyboardDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from textual.message import Message
+
+ENDLESS = None
+
+
+class Keyboard:
+    """A driver that reads a pipe, and is ended the second time that it would wait for ever with nothing to read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.fd, self._typed = os.pipe()
+        self.waits: list[float | None] = []
+        self.posted: list[Message] = []
+        self.driver = driver = asyncio.run(_driver())
+        driver.fileno = self.fd
+        monkeypatch.setattr(driver, "process_message", self.posted.append)
+        waits = self.waits
+
+        class Selector(selectors.DefaultSelector):
+            def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+                waits.append(timeout)
+                if timeout is ENDLESS and not super().select(0):
+                    driver.exit_event.set()
+                return super().select(timeout)
+
+        monkeypatch.setattr(selectors, "DefaultSelector", Selector)
+
+    def type(self, keys: bytes) -> list[str]:
+        """Type these; returns the keys that the driver posts."""
+        os.write(self._typed, keys)
+        self.driver.run_input_thread()
+        self.driver.exit_event.clear()
+        return [each.key for each in self.posted if isinstance(each, events.Key)]
+
+    def close(self) -> None:
+        """Close the pipes."""
+        for fd in (self.fd, self._typed):
+            os.close(fd)
+        self.driver.close()
+
+
+async def _driver() -> KeyboardDriver:
+    return KeyboardDriver(App[object]())
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[Keyboard]:
+    made = Keyboard(monkeypatch)
+    yield made
+    made.close()
+
+
+def test_nothing_is_looked_for_while_no_key_comes(keys: Keyboard) -> None:
+    assert keys.type(b"a") == ["a"]
+    assert keys.waits == [ENDLESS, UNDECIDED_S, ENDLESS]
+
+
+def test_an_escape_that_nothing_follows_is_a_key(keys: Keyboard) -> None:
+    assert keys.type(b"\x1b") == ["escape"]
+
+
+def test_a_letter_that_is_no_letter_ends_no_keyboard(keys: Keyboard) -> None:
+    assert keys.type(b"\xff\xfeb")[-1] == "b"
+
+
+def test_a_driver_reads_again_after_a_client_had_the_terminal(keys: Keyboard) -> None:
+    keys.type(b"a")
+    assert keys.type(b"b") == ["a", "b"]
