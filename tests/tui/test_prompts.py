@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from contextlib import AbstractAsyncContextManager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,29 @@ def test_a_prompt_begins_a_session(asked: Bench) -> None:
     piloted(test)
     with asked.store as store:
         assert {each.shown_title for each in store.sessions()} == {"the first prompt", "something else"}
+
+
+def test_a_prompt_runs_in_the_worktree_that_is_chosen_for_it(asked: Bench) -> None:
+    beside = asked.root / "beside"
+    git = ["git", "-C", str(asked.project), "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "The beginning"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", "-b", "beside", str(beside)], check=True)
+
+    async def test() -> None:
+        async with opened(asked, {"say": "from beside"}) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("n")
+            await seen.until_seen("A new session", "to the agent of the settings")
+            await seen.press("f5")
+            await seen.until_seen("in project/")
+            await seen.press("f5")
+            await seen.until_seen("in beside/")
+            await write(seen, "something else")
+            await seen.until_seen("❯ something else", "from beside")
+
+    piloted(test)
+    with asked.store as store:
+        assert {each.cwd for each in store.sessions()} == {str(asked.project), str(beside)}
 
 
 def test_a_run_goes_on_and_is_recorded_when_the_screen_is_closed(asked: Bench) -> None:

@@ -113,6 +113,7 @@ ACTIONS = (
     KeyAction(PROMPT, "back", "ctrl+r", "Ctrl+R", "Take back what is being sent, or the last prompt that waits"),
     KeyAction(PROMPT, "model", "f4", "F4", "Another model", "model"),
     KeyAction(PROMPT, "permissions", "f3", "F3", "What the agent may do unasked", "permissions"),
+    KeyAction(PROMPT, "worktree", "f5", "F5", "Another worktree of the repository to run it in", "worktree"),
     KeyAction(PROMPT, "earlier", "ctrl+up", "Ctrl+↑", "The prompt before"),
     KeyAction(PROMPT, "later", "ctrl+down", "Ctrl+↓", "The next prompt"),
     KeyAction(PROMPT, "leave", "escape", "Esc", "Back to the entries; the text stays", "leave it"),

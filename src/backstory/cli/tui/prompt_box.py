@@ -23,8 +23,8 @@ from backstory.cli.tui.sent import (
     TypedText,
     Unsent,
     Way,
-    agents_that_run,
     drop,
+    known_for,
     last_waiting,
     session_run_by,
     words_for,
@@ -94,8 +94,8 @@ class PromptBox(Vertical):
         self._field: PromptField | None = None
         self._choice, self._fork = RunChoice(), NO_FORK
         self._unsent = self._kept(uid)
-        self._able: list[str] = []
-        """The agents that can run, once they were asked for."""
+        self._known: dict[str, list[str]] = {}
+        """The agents, permissions and worktrees that keys turn through, once they were asked for."""
         self._stop: Callable[[], object] = _nothing
         """Ends the process that sends the prompt."""
         self.is_sending = False
@@ -182,20 +182,23 @@ class PromptBox(Vertical):
     # sending --------------------------------------------------------------------------------------------------------
 
     def on_prompt_field_turned(self, turned: PromptField.Turned) -> None:
-        """Take the next agent, the next permissions, or a model that is asked for."""
-        if turned.what == "model":
+        """Take the next agent, permissions or worktree, or a model that is asked for."""
+        what = turned.what
+        if what == "model":
             ask_line(self.app, "Model, as the agent names it:", self._take_model, text=self._choice.model or "")
-        elif self._able or turned.what == "permissions":
-            self._choose(self._choice.turned(turned.what, self._able))
+        elif what in self._known:
+            self._turn(what)
         else:
-            in_thread(self.screen, "agents", agents_that_run, self._take_able, self._say)
+            in_thread(self.screen, what, partial(known_for, what, self._of.cwd), partial(self._turn, what), self._say)
 
     def _take_model(self, name: str) -> None:
         self._choose(replace(self._choice, model=name))
 
-    def _take_able(self, able: list[str]) -> None:
-        self._able = able
-        self._choose(self._choice.turned("agent", able))
+    def _turn(self, what: str, known: list[str] | None = None) -> None:
+        now = self._known.setdefault(what, known or [])
+        if not now:
+            self._say(f"There is no other {what} here.")
+        self._choose(self._choice.turned(what, now))
 
     def _choose(self, choice: RunChoice) -> None:
         self._choice = choice
@@ -227,9 +230,9 @@ class PromptBox(Vertical):
         self._keep(submitted.text)
         self.is_sending = True
         self.post_message(self.Said(SENDING))
-        self.run_worker(partial(self._send, words, submitted.text), thread=True, group="send")
+        self.run_worker(partial(self._send, words, submitted.text, self._choice.worktree), thread=True, group="send")
 
-    def _send(self, words: list[str], text: str) -> None:
+    def _send(self, words: list[str], text: str, folder: str | None) -> None:
         """Send a prompt, and wait in this thread until it runs, is queued, or was refused.
 
         The wait goes on for a while when the screen is closed: a prompt that was sent must not be found as unsent.
@@ -237,7 +240,7 @@ class PromptBox(Vertical):
         worker, left_s = get_current_worker(), LEFT_S
         uid, said = self._uid, ""
         try:
-            with closing(SentPrompt(self._of, words, text)) as sent, self._of.new_workspace() as workspace:
+            with closing(SentPrompt(self._of, words, text, folder)) as sent, self._of.new_workspace() as workspace:
                 self._stop = sent.stop
                 while (code := sent.code) is None:
                     if (found := session_run_by(workspace, sent.process.pid)) is not None:

@@ -162,7 +162,7 @@ class PromptField(TextArea):
                 self.insert("\n")
             case "earlier" | "later":
                 self._recall(-1 if what == "earlier" else 1)
-            case "agent" | "permissions" | "model":
+            case "agent" | "permissions" | "model" | "worktree":
                 self.post_message(self.Turned(what))
             case _ if self.text.strip():
                 self.is_being_sent = True

@@ -7,6 +7,7 @@ import tempfile
 import threading
 from contextlib import suppress
 from enum import StrEnum
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +19,7 @@ from backstory.cli import output
 from backstory.cli.picker.picking import ourselves
 from backstory.errors import BackstoryError
 from backstory.model import Permissions
+from backstory.projects import git
 from backstory.store.private import make_private_folder, write_private
 
 if TYPE_CHECKING:
@@ -49,10 +51,13 @@ class Way(StrEnum):
 
 
 class SentPrompt:
-    """A process that runs a prompt. ``words``: its command with options; ``prompt``: None for one without a prompt."""
+    """A process that runs a prompt. ``words``: its command with options; ``prompt``: None for one without a prompt.
 
-    def __init__(self, app: App, words: list[str], prompt: str | None) -> None:
-        named = [f"--store={app.store_path}"] if app.store_path else []
+    ``folder``: where it is started; None: where the screen was.
+    """
+
+    def __init__(self, app: App, words: list[str], prompt: str | None, folder: str | None = None) -> None:
+        named = [f"--store={app.cwd / app.store_path}"] if app.store_path else []
         taking = [] if prompt is None else ["--json", "--stdin"]
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - the process writes into it
         with tempfile.TemporaryFile() as given:
@@ -60,7 +65,7 @@ class SentPrompt:
             given.seek(0)
             self.process = subprocess.Popen(
                 [*ourselves(), *words[:1], *named, *words[1:], *taking], stdin=given,
-                stdout=subprocess.DEVNULL, stderr=self._said, cwd=app.cwd, env=dict(app.environ),
+                stdout=subprocess.DEVNULL, stderr=self._said, cwd=folder or app.cwd, env=dict(app.environ),
                 start_new_session=True,
             )  # fmt: skip
         # It is waited for, so that nothing is left of it in the table of processes, but nobody has to.
@@ -105,24 +110,29 @@ def _reason_in(line: str) -> str:
 
 
 class RunChoice(Struct, frozen=True, kw_only=True):
-    """The agent that a prompt is for, its model, and what it may do unasked; None: as the settings say."""
+    """The agent that a prompt is for, its model, and what it may do unasked; None: as the settings say.
+
+    ``worktree``: the worktree of the repository that it runs in; None: where a run without it would be.
+    """
 
     agent: str | None = None
     model: str | None = None
     permissions: str | None = None
+    worktree: str | None = None
 
-    def turned(self, what: str, able: Sequence[str]) -> RunChoice:
-        """The same with the next permissions ("permissions"), or with the next of the agents that are able."""
-        if what == "permissions":
-            return replace(self, permissions=_next([each.value for each in Permissions], self.permissions))
+    def turned(self, what: str, known: Sequence[str]) -> RunChoice:
+        """The same with the next of the known permissions, worktrees, or agents."""
+        now = {"permissions": self.permissions, "worktree": self.worktree, "agent": self.agent}[what]
+        changed: dict[str, str | None] = {what: _next(known, now)}
         # A model is of one agent only.
-        return replace(self, agent=_next(able, self.agent), model=None)
+        return replace(self, **changed, **({"model": None} if what == "agent" else {}))
 
     def title(self, *, is_new: bool) -> str:
         """The choice in a line."""
         agent = self.agent or ("the agent of the settings" if is_new else "the agent of the last turn")
         model = f" ({output.one_liner(self.model)})" if self.model else ""
-        return f"to {agent}{model} · may do unasked: {self.permissions or 'as in the settings'}"
+        place = f" in {output.one_liner(PurePath(self.worktree).name)}/" if self.worktree else ""
+        return f"to {agent}{model}{place} · may do unasked: {self.permissions or 'as in the settings'}"
 
     def options(self) -> list[str]:
         """The options of `backstory run` for it."""
@@ -134,6 +144,21 @@ def _next(known: Sequence[str], now: str | None) -> str | None:
     """The next of several values; behind the last one none."""
     at = known.index(now) + 1 if now in known else 0
     return known[at] if at < len(known) else None
+
+
+def known_for(what: str, folder: Path) -> list[str]:
+    """Return what keys turn through: the permissions, the worktrees of a folder's repository, or the agents."""
+    if what == "permissions":
+        return [each.value for each in Permissions]
+    return worktrees_of(folder) if what == "worktree" else agents_that_run()
+
+
+def worktrees_of(folder: Path) -> list[str]:
+    """Return the worktrees of a folder's repository that are there, the main one first."""
+    first = git.shared_root(folder)
+    found = [] if first is None else [first, *git.worktrees(folder)]
+    # A bare repository has no files to work on, and a worktree may be gone.
+    return [str(each) for each in dict.fromkeys(found) if (each / ".git").exists()]
 
 
 def agents_that_run() -> list[str]:
