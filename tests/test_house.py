@@ -31,7 +31,7 @@ class Budget(NamedTuple):
 SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
-    "agents": Budget(13_400, 82, "a package an agent, and the contract that they share"),
+    "agents": Budget(14_150, 90, "a package an agent, and the contract that they share"),
     "ask": Budget(
         4_680, 19, "a module a question; what a filter chooses, and what lists are sorted by, worked out beforehand"
     ),
@@ -97,7 +97,7 @@ LISTED_IN = {"sessions": 4, "logs": 3, "turns": 5}
 FIRST_WORDS_BANNED = {"How", "Of", "So", "That", "What", "When", "Where", "Whether", "Which", "Who", "Whose", "Why"}
 """A docstring begins with a verb or a noun, not with a question or a part of a sentence."""
 CALLED = {
-    "list": 38, "search": 44, "show": 50, "second run": 95, "ingest, nothing new": 74, "an agent's call": 54,
+    "list": 38, "search": 44, "show": 50, "second run": 95, "ingest, nothing new": 75, "an agent's call": 54,
 }  # fmt: skip
 """The modules of ours that a command calls; what an agent is told is masked, with kinds and lines of other modules.
 

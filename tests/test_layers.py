@@ -272,6 +272,7 @@ PROMISED = {
     "derive/prices.json": {"claude", "codex", "copilot"},
     "conversation/context.py": {"azureal"},
     "agents/azureal/reader.py": {"codex"},
+    "agents/not_read.json": {"gemini"},
     "agents/azureal/writing.py": {"last_claude_uuid"},
 }
 """Words of formats that others read: columns, views in the shape of other tools' tables, which `docs/sql.md` names, and

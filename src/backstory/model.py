@@ -431,6 +431,8 @@ class Relation(StrEnum):
     CONTINUATION = "continuation"
     UNREAD = "unread"
     """It comes from none, and is no conversation: a file that is kept and that nobody understands."""
+    ASIDE = "aside"
+    """It is a file beside the session's others, with nothing of the conversation yet: by itself no conversation."""
     RETOLD = "retold"
     """It comes from none: another program's record of what agents said, of which their own logs say more."""
 

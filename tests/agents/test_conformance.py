@@ -18,6 +18,7 @@ from tests.agents import example
 from tests.agents.example import AGENT, Logs, Reader
 from tests.support.every import every
 from tests.support.reading import cases, log_of
+from tests.support.recorded import cases_of, home_of
 from tests.support.streaming import STREAMS
 
 if TYPE_CHECKING:
@@ -39,10 +40,17 @@ def named_as_recorded(log: Path, folder: Path) -> Path:
     return copy
 
 
+def logs_in(home: Path, name: str) -> list[Path]:
+    """The logs of an agent below a home."""
+    log = agents.load(name).log
+    return sorted(path for root in log.roots({}, home) for path in root.folder.rglob("*") if log.is_log(path))
+
+
 @pytest.mark.parametrize("name", agents.names())
 def test_an_agent_of_ours_keeps_the_contract(name: str, tmp_path: Path) -> None:
     logs = [named_as_recorded(log_of(folder), tmp_path) for folder in cases() if folder.parent.name == name]
-    assert logs
+    logs += [log for case in cases_of(name) for log in logs_in(home_of(tmp_path / case[1], *case), name)]
+    assert logs or agents.load(name).database is not None
     check(name, logs=logs, outputs=sorted((STREAMS / name).glob("*.jsonl")))
 
 

@@ -13,7 +13,7 @@ from backstory.agents import NOT_READ, logs_of_others
 if TYPE_CHECKING:
     from pathlib import Path
 
-LOGS = (".pi/agent/sessions/--w--/1.jsonl", ".pi/agent/sessions/--w--/2.jsonl", ".gemini/tmp/a1/chats/session-1.json")
+LOGS = (".pi/agent/sessions/--w--/1.jsonl", ".pi/agent/sessions/--w--/2.jsonl", ".qwen/projects/a1/chats/1.jsonl")
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_logs_are_counted_by_agent(home: Path) -> None:
-    assert logs_of_others(home) == {"gemini": 1, "pi": 2}
+    assert logs_of_others(home) == {"qwen": 1, "pi": 2}
 
 
 def test_folders_without_a_log_are_not_named(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_folders_without_a_log_are_not_named(tmp_path: Path) -> None:
 
 def test_an_agent_that_is_read_is_not_among_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agents, "names", lambda: ["pi"])
-    assert logs_of_others(home) == {"gemini": 1}
+    assert logs_of_others(home) == {"qwen": 1}
 
 
 def test_no_agent_of_ours_is_in_the_table() -> None:

@@ -30,6 +30,9 @@ PROMISES = {
     12: "The agent's own variable moves its folder, and what lies there and is not read is named.",
 }
 EXCUSED: dict[tuple[str, int], str] = {
+    ("gemini", 2): "it copies no session",
+    ("gemini", 6): "no run without a person at it compacted, so there is no recording",
+    ("gemini", 8): "it has no database",
     ("pi", 3): "one file a session",
     ("pi", 7): "it has no subagents",
     ("pi", 8): "it has no database",

@@ -142,6 +142,8 @@ KNOWN: dict[str, dict[str, Any]] = {
     "pi/fork": {"sessions": 2},
     # Three prompts were sent, the second of which was refused; the session was cloned at the end.
     "pi/rpc": {"sessions": 2, "prompts": 2},
+    # The call was interrupted: it is written when it has ended.
+    "gemini/cancel-tool": {"tool_calls": 0},
     "opencode/fork": {"sessions": 2},
     # The helper looked for a program that was not installed.
     "opencode/subagent": {"helper": {"failed": 1}},

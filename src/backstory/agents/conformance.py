@@ -48,6 +48,7 @@ from backstory.model import (
     Outcome,
     Parsed,
     Permissions,
+    Relation,
     RunFacts,
     SessionFacts,
     Thinking,
@@ -443,7 +444,7 @@ def log_faults(agent: Agent, path: Path) -> list[str]:
     lines = _records(agent, path, data)
     whole = _read(agent, identity, lines)
     faults = [*whole.faults, *_line_faults(agent, path, lines), *_storable_faults(agent, identity, lines)]
-    if not whole.rows:
+    if not whole.rows and identity.relation != Relation.ASIDE:
         faults.append("log.reader: nothing comes of it")
     random = Random(path.name)
     every = range(1, len(lines))

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from backstory import ids
 from backstory.ingest.discover import Candidate
 from backstory.ingest.log_reader import Source
+from backstory.model import Relation
 from backstory.store import FileStamp
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ class Reading(Struct, kw_only=True):
 def source_of(each: Candidate, identity: LogIdentity, head: bytes, log: Log | None) -> Source:
     """A log to read; ``head`` is its beginning, ``log`` what is kept of it."""
     named_by = _started_ms(each.agent, each.path, head) or ids.first_timestamp_ms(head)
+    if identity.relation == Relation.ASIDE:
+        # The file that holds the conversation names the session, whichever of them comes first.
+        named_by = 0
     return Source(
         agent=each.agent, identity=identity, path=Path(each.path), relpath=relpath(each),
         session_uid=ids.session_uid(each.agent.name, identity.native_id, named_by),

@@ -282,8 +282,9 @@ def _insert_session(db: apsw.Connection, batch: RecordBatch) -> int:
     )
     session_id = db.last_insert_rowid()
     # Other relations need the parent's id, which may come in a later batch.
-    if batch.identity.relation in (Relation.UNREAD, Relation.RETOLD):
-        db.execute("update sessions set relation = ? where id = ?", (batch.identity.relation, session_id))
+    relation = Relation.UNREAD if batch.identity.relation == Relation.ASIDE else batch.identity.relation
+    if relation in (Relation.UNREAD, Relation.RETOLD):
+        db.execute("update sessions set relation = ? where id = ?", (relation, session_id))
     db.execute(
         # Logs are read in any order: subagents that came before their parent wait for it by its identity.
         "update sessions set parent_id = ? where parent_identity = ? and parent_id is null",
@@ -468,11 +469,13 @@ def _update_session(db: apsw.Connection, session_id: int, batch: RecordBatch, *,
     db.execute(
         "update sessions set next_seq = ?, title = coalesce(?, title), cwd = coalesce(cwd, ?), "
         "branch = coalesce(?, branch), repository = coalesce(?, repository, ?), project = coalesce(project, ?), "
-        "root = coalesce(root, ?), imported = null, "
+        # What began as a file beside a conversation is one when a turn comes.
+        "root = coalesce(root, ?), relation = iif(? and relation = ?, null, relation), imported = null, "
         "last_active = max(coalesce(last_active, 0), coalesce(?, last_active, ?)) where id = ?",
         (
             batch.next_seq, facts.title, facts.cwd, facts.branch, repository_name(facts.repository),
-            repository_name(batch.project), batch.project, batch.root, batch.last_active, _created(batch), session_id,
+            repository_name(batch.project), batch.project, batch.root, bool(batch.turns), Relation.UNREAD,
+            batch.last_active, _created(batch), session_id,
         ),
     )  # fmt: skip
     if facts.title:

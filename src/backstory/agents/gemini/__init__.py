@@ -1,0 +1,10 @@
+"""Gemini CLI: its logs, and its client."""
+
+from __future__ import annotations
+
+from backstory.agents.contract import Agent
+from backstory.agents.gemini.log import Logs
+from backstory.agents.gemini.places import NAME
+from backstory.agents.gemini.resume import Resuming
+
+AGENT = Agent(name=NAME, title="Gemini CLI", log=Logs(), resume=Resuming(), instruction_files=("GEMINI.md",))
