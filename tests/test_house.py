@@ -33,7 +33,10 @@ SLACK = 1.03
 ROOMS = {
     "agents": Budget(14_150, 90, "a package an agent, and the contract that they share"),
     "ask": Budget(
-        4_680, 19, "a module a question; what a filter chooses, and what lists are sorted by, worked out beforehand"
+        4_710,
+        19,
+        "a module a question; what a filter chooses, what lists are sorted by, worked out beforehand; the newest looked "
+        "into one by one",
     ),
     "chronicle": Budget(
         4_700,

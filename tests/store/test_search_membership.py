@@ -147,10 +147,11 @@ def exact(told: SearchResult) -> list[int]:
     ),
     wanted=FILTERS,
     very_many=st.booleans(),
+    one_by_one=st.booleans(),
 )
 def test_the_sessions_found_are_those_that_hold_the_words(
     tmp_path_factory: pytest.TempPathFactory, few: int, machine: list[tuple[list[tuple[Event, int]], str | None, bool]],
-    words: list[str], wanted: Filter, very_many: bool,
+    words: list[str], wanted: Filter, very_many: bool, one_by_one: bool,
 ) -> None:  # fmt: skip
     path: Path = tmp_path_factory.mktemp("store") / "one.bks"
     with pytest.MonkeyPatch.context() as patch, open_store(path, now=lambda: NOW) as store:
@@ -158,6 +159,7 @@ def test_the_sessions_found_are_those_that_hold_the_words(
         patch.setattr(ranking, "HITS_OF_SESSION", 1)
         patch.setattr(ranking, "SESSIONS_RANKED", 1)
         patch.setattr(query, "GROUPED_SESSIONS_MAX", 0 if very_many else 20_000)
+        patch.setattr(query, "LOOKED_INTO_IDS", 200_000 if one_by_one else -200_000)
         shown = fill(store, machine)
         holders, events = scanned(store, words, wanted, shown)
         told = store.search(" ".join(words), wanted, limit=EVERYTHING, near=False)
@@ -171,6 +173,9 @@ def test_the_sessions_found_are_those_that_hold_the_words(
         for limit in range(1, len(holders)):
             some = store.search(" ".join(words), wanted, limit=limit, sort="time")
             assert (len(set(exact(some))), some.truncated) == (limit, True)
+            uncounted = store.search(" ".join(words), wanted, limit=limit, sort="time", counts=False)
+            assert (uncounted.hits, uncounted.truncated) == (some.hits, True)
+            assert limit < uncounted.sessions <= len(holders)
 
 
 def test_of_very_many_sessions_the_newest_are_given_and_all_counted(
@@ -183,6 +188,26 @@ def test_of_very_many_sessions_the_newest_are_given_and_all_counted(
     told = store.search("test", limit=3, sort="time")
     assert (exact(told), told.sessions, told.events, told.truncated) == ([10, 9, 8], 10, 10, True)
     assert len(store.search("test", limit=9).hits) == 9
+
+
+def test_a_search_that_counts_nothing_ends_when_it_has_enough_of_very_many_sessions(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranking, "RANKED_HITS_MAX", 5)
+    monkeypatch.setattr(query, "GROUPED_SESSIONS_MAX", 5)
+    monkeypatch.setattr(query, "NEWEST_SESSIONS", 4)
+    fill(store, [([(UserMessage(content="test"), -day)], None, False) for day in range(9, -1, -1)])
+    asked = list[str]()
+
+    def note(_cursor: object, sql: str, _values: object) -> bool:
+        asked.append(sql)
+        return True
+
+    store.ask(lambda db: db.set_exec_trace(note))
+    uncounted = store.search("test", limit=3, near=False, counts=False)
+    looks = sum("f.rowid between ? and ? and c.c1 = ? limit 1" in each for each in asked)
+    assert (looks, [each for each in asked if "distinct c.c1" in each or "in (select c.c1" in each]) == (4, [])
+    assert (uncounted.hits, uncounted.at_least) == (store.search("test", limit=3, near=False).hits, True)
 
 
 def test_the_hits_of_all_that_are_listed_of_very_many_sessions_are_counted(

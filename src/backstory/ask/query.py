@@ -190,6 +190,12 @@ GROUPED_SESSIONS_MAX = 20_000
 """In a store with more sessions only the newest are listed, and how many there are."""
 NEWEST_SESSIONS = 200
 """The fewest of these."""
+LOOKED_INTO_IDS = 200_000
+"""The newest sessions are looked into one by one while the ids of their events span no more than this,"""
+LOOK_IDS = 100
+"""and each look costs as much as so many ids."""
+NEAR_IDS = 500
+"""Hits among so few ids are put in order by SQLite: FTS5 takes up to a hundred times longer to go backwards."""
 TOLD_BY_PROMPT_HITS_MAX = 50_000
 """The most hits of a word for which the sessions are looked for that have it in their prompts."""
 _JOINED = "search_index f join search_index_content c on c.id = f.rowid"
@@ -234,12 +240,26 @@ class Member(Struct, frozen=True, gc=False):
 
 
 class Matches(Struct, frozen=True):
-    """The sessions that hold something, all or the newest; how many are shown for all of them, with how many hits."""
+    """The sessions that hold something, all or the newest; how many are shown for all of them, with how many hits.
+
+    ``at_least``: nobody counted them, and there may be more.
+    """
 
     known: list[Member]
     sessions: int
     hits: int
     are_all: bool = True
+    at_least: bool = False
+
+
+_NEWEST = (
+    "select s.id, s.last_active, (select min(id) from events where session_id = s.id), "
+    "(select max(id) from events where session_id = s.id) from sessions s indexed by idx_sessions_active"
+)
+
+
+def _newest_member(session_id: int, at: int | None, first_id: int | None, last_id: int | None) -> Member:
+    return Member(session_id, SessionRank(at, session_id), 0, first_id or 0, last_id or -1, in_prompt=False)
 
 
 class Reach:
@@ -383,9 +403,10 @@ class Reach:
         if scope is not None:
             conditions.append("c.c4 = ?")
             values.append(scope)
+        near = "+" if between is not None and between[1] - between[0] <= NEAR_IDS else ""
         found: list[tuple[Any, ...]] = self._db.execute(
             f"select f.rowid, c.c1, c.c4, {rank} from {self._source(with_events=True)} {_where(conditions)} "
-            f"{'order by f.rowid desc ' if newest >= 0 else ''}limit ?",
+            f"{f'order by {near}f.rowid desc ' if newest >= 0 else ''}limit ?",
             (*values, newest),
         ).fetchall()
         rows = [Row(*each) for each in found]
@@ -420,17 +441,19 @@ class Reach:
             self._held[expression] = first is not None
         return self._held[expression]
 
-    def holding(self, expression: str, hits: int, *, newest: int = -1) -> Matches:
+    def holding(self, expression: str, hits: int, *, newest: int = -1, counts: bool = True) -> Matches:
         """The wanted sessions that hold something, the last active first; ``hits``: so many events do, wanted or not.
 
-        ``newest``: so many are enough where there are very many.
+        ``newest``: so many are enough where there are very many; without ``counts`` the others need not be counted.
         """
         conditions, values = self._of_event()
         conditions.insert(0, "search_index match ?")
         grouped = f"from {self._source()} {_where(conditions)}"
         is_plain = newest >= 0 and not self._of_session and not self._hidden and not self._shown
         if is_plain and self._db.execute("select count(*) from sessions").get > GROUPED_SESSIONS_MAX:
-            return self._newest_holding(grouped, [expression, *values], max(newest, NEWEST_SESSIONS))
+            return self._newest_holding(
+                grouped, [expression, *values], hits, max(newest, NEWEST_SESSIONS), counts=counts
+            )
         in_prompt = f"max(c.c4 = '{Scope.PROMPT}')" if hits <= TOLD_BY_PROMPT_HITS_MAX else "0"
         found: list[tuple[Any, ...]] = self._db.execute(
             "select h.session_id, s.last_active, h.hits, h.first_id, h.last_id, h.in_prompt from ("
@@ -446,21 +469,38 @@ class Reach:
         ]
         return Matches(known, len({member.place.shown_id for member in known}), sum(each.hits for each in known))
 
-    def _newest_holding(self, grouped: str, values: list[object], most: int) -> Matches:
+    def _newest_holding(self, grouped: str, values: list[object], hits: int, most: int, *, counts: bool) -> Matches:
         """The same where there are very many sessions and each counts for itself: only the newest of them."""
+        known = self._looked_into(grouped, values, hits, most)
+        if known is None:
+            newest = self._db.execute(
+                f"{_NEWEST} where s.id in (select c.c1 {grouped}) order by s.last_active desc, s.id desc limit ?",
+                (*values, most),
+            )
+            known = [_newest_member(*each) for each in newest]
+        if not counts and len(known) == most:
+            return Matches(known, most, most, are_all=False, at_least=True)
         counted: Any = self._db.execute(f"select count(distinct c.c1), count(*) {grouped}", values).fetchone()
-        found: list[tuple[Any, ...]] = self._db.execute(
-            f"select s.id, s.last_active, (select min(id) from events where session_id = s.id), "
-            f"(select max(id) from events where session_id = s.id) from sessions s indexed by idx_sessions_active "
-            f"where s.id in (select c.c1 {grouped}) order by s.last_active desc, s.id desc limit ?",
-            (*values, most),
-        ).fetchall()
-        known = [
-            Member(session_id, SessionRank(at, session_id), 0, first_id or 0, last_id or -1, in_prompt=False)
-            for session_id, at, first_id, last_id in found
-        ]
         # Also if these are all: how many hits each of them has is not known.
         return Matches(known, counted[0], counted[1], are_all=False)
+
+    def _looked_into(self, grouped: str, values: list[object], hits: int, most: int) -> list[Member] | None:
+        """The newest sessions that hold something, looked for in one after the other; None if they are too rare.
+
+        Most of what is looked for so is in one of a few sessions, and all hits need not be read for it.
+        """
+        known, left = list[Member](), LOOKED_INTO_IDS + hits
+        holds = f"select 1 {grouped} and f.rowid between ? and ? and c.c1 = ? limit 1"
+        for each in self._db.execute(f"{_NEWEST} order by s.last_active desc, s.id desc"):
+            member = _newest_member(*each)
+            left -= max(member.last_id - member.first_id, 0) + LOOK_IDS
+            if left < 0:
+                return None
+            if self._db.execute(holds, (*values, member.first_id, member.last_id, member.session_id)).get:
+                known.append(member)
+                if len(known) == most:
+                    return known
+        return known
 
     def members_among(self, expression: str, ids: Iterable[int]) -> list[Member]:
         """Return those of few sessions that hold something, without how many hits each has."""

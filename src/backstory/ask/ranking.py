@@ -114,12 +114,14 @@ class Ranker:
     """Ranks what one search finds, each session once; or each event once, where ``every_hit`` is wanted.
 
     ``room``: so many of them are wanted. ``by_time``: the sessions that were last active come first.
+    Without ``counts`` those that are not wanted need not be counted.
     """
 
     def __init__(
-        self, db: apsw.Connection, wanted: Filter, reach: Reach, *, now: int, room: int, every_hit: bool, by_time: bool
-    ) -> None:
-        self._db, self._wanted, self._reach, self._now = db, wanted, reach, now
+        self, db: apsw.Connection, wanted: Filter, reach: Reach, *, now: int, room: int, every_hit: bool, by_time: bool,
+        counts: bool = True,
+    ) -> None:  # fmt: skip
+        self._db, self._wanted, self._reach, self._now, self._counted_all = db, wanted, reach, now, counts
         self._room, self._every_hit, self._by_time = room, every_hit, by_time
         self._seen = set[int]()
         self._counts: dict[str, int] = {}
@@ -218,7 +220,7 @@ class Ranker:
     def _many(self, expression: Expression, hits: int, of: set[int] | None, likely: Collection[int]) -> Held:
         """Hits of the likeliest sessions are ranked, of as many as are wanted."""
         newest = self._room + len(self._seen) + 1 if of is None else -1
-        members = self._reach.holding(expression.text, hits, newest=newest)
+        members = self._reach.holding(expression.text, hits, newest=newest, counts=self._counted_all)
         known = members.known
         if likely and not members.are_all:
             listed = {member.session_id for member in known}
@@ -241,7 +243,7 @@ class Ranker:
     def _counted(self, families: list[Family], members: Matches, gathered: dict[int, list[Member]]) -> Held:
         if not members.are_all:
             # None of them was seen before, or these would not be asked for.
-            return Held(families, members.sessions, members.hits, at_least=bool(self._seen))
+            return Held(families, members.sessions, members.hits, at_least=members.at_least or bool(self._seen))
         events = sum(member.hits for family in gathered.values() for member in family)
         if self._every_hit:
             return Held(families, len(gathered), max(events - len(self._seen), 0))

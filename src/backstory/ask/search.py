@@ -95,11 +95,12 @@ def search(
     hits_per_session: int | None = 1,
     near: bool = True,
     sort: str = BY_SCORE,
+    counts: bool = True,
 ) -> SearchResult:
     """The best hits, best first: of each session so many (None: all), ``limit`` at most.
 
     A query without a term finds nothing. ``near``: also what fits nearly. ``sort``: BY_TIME gives the
-    sessions that were last active first.
+    sessions that were last active first. Without ``counts`` the number of all may be too low.
     """
     asked = query.asked(text)
     if not asked:
@@ -107,7 +108,7 @@ def search(
     every_hit = hits_per_session is None
     room = limit if hits_per_session is None else -(-limit // hits_per_session)
     reach = Reach(db, wanted, _scopes(wanted))
-    ranker = Ranker(db, wanted, reach, now=now, room=room, every_hit=every_hit, by_time=sort == BY_TIME)
+    ranker = Ranker(db, wanted, reach, now=now, room=room, every_hit=every_hit, by_time=sort == BY_TIME, counts=counts)
     one = _Search(reach, ranker, every_hit=every_hit, room=room)
     in_prompts = one.in_prompts(asked) if near and not every_hit and sort == BY_SCORE else []
     held = one.exactly(asked, in_prompts, with_refs=wanted.ref is None)

@@ -88,19 +88,21 @@ class Findings(Struct, frozen=True, kw_only=True):
 
 def find(
     store: Store, query: str, wanted: Filter, *, limit: int, hits_per_session: int | None = 1, near: bool = True,
-    sort: str = BY_SCORE,
+    sort: str = BY_SCORE, counts: bool = True,
 ) -> Findings:  # fmt: skip
     """The best hits of a query. Where it has signs in it, hits that have what was typed before others.
 
-    ``near`` and ``sort``: as ``Store.search`` takes them.
+    ``near``, ``sort`` and ``counts``: as ``Store.search`` takes them.
     """
     signs = [term.casefold() for term in terms(query) if not term.replace("_", "").rstrip("*").isalnum()]
     texts, in_full = _Texts(store), set[int]()
     if not signs or hits_per_session is None or sort != BY_SCORE:
-        found = store.search(query, wanted, limit=limit, hits_per_session=hits_per_session, near=near, sort=sort)
+        found = store.search(
+            query, wanted, limit=limit, hits_per_session=hits_per_session, near=near, sort=sort, counts=counts
+        )
     else:
         most = LITERAL_HITS * max(limit + 1, LITERAL_SESSIONS)
-        found = store.search(query, wanted, limit=most, hits_per_session=LITERAL_HITS, near=near)
+        found = store.search(query, wanted, limit=most, hits_per_session=LITERAL_HITS, near=near, counts=counts)
         looked_at = found.hits[: LITERAL_SESSIONS * LITERAL_HITS]
         hits, in_full = _literal_first(texts, looked_at, signs)
         hits = _best_of_each([*hits, *found.hits[len(looked_at) :]], hits_per_session)

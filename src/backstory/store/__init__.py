@@ -427,12 +427,14 @@ class Store(Database):
         ranked: bool = True,
         near: bool = True,
         sort: str = "score",
+        counts: bool = True,
     ) -> SearchResult:
         """The best hits of ``query``, so many of each session (None: all), ``limit`` at most.
 
         ``near``: after what fits also what fits in other forms of the words, and the like; other forms in a prompt
         come before words that only tools printed. ``sort="time"``: the sessions that were last active first. Not
         ``ranked``: every event that has the words (None: every event with a text), of the newest sessions first.
+        Without ``counts`` the number of all that is found may be too low.
         """
         from backstory.ask import search
 
@@ -448,6 +450,7 @@ class Store(Database):
             hits_per_session=hits_per_session,
             near=near,
             sort=sort,
+            counts=counts,
         )
 
     def sessions_named(self, wanted: Filter, *, limit: int = 20) -> SearchResult:

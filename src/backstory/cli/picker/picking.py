@@ -262,7 +262,8 @@ class Asked:
         query = self._query or SearchQuery(
             **self._wanted.shared, limit=HITS_MOST, asking_run=self._app.environ.get("BACKSTORY_RUN")
         )
-        answer = self.reader.search(replace(query, text=question.words, here=not question.everywhere), cancellation)
+        query = replace(query, text=question.words, here=not question.everywhere, counts=False)
+        answer = self.reader.search(query, cancellation)
         now, hits = self._app.workspace.now(), answer.findings.excerpts
         rows = tuple(_hit_row(each, now) for each in hits if PLAIN_UID.fullmatch(each.session.uid))
         return Found(question=question, rows=rows, has_more=answer.findings.truncated, note=_note(answer))

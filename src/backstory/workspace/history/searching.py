@@ -69,6 +69,8 @@ class SearchQuery(Selection, frozen=True, kw_only=True):
     all_hits: bool = False
     """Every hit, not one per session."""
     limit: int = 20
+    counts: bool = True
+    """False: the number of all that is found is not wanted, and may be too low. That takes less time."""
 
 
 class SearchAnswer(Struct, frozen=True, kw_only=True):
@@ -158,7 +160,10 @@ def _found(store: Store, query: SearchQuery, wanted: Filter) -> Findings:
         return find_pattern(store, query.text, wanted, limit=most, hits_per_session=each)
     if query.mode is Mode.EXACT:
         return find_exact(store, query.text, wanted, limit=most, hits_per_session=each, sort=query.sort)
-    return find(store, query.text, wanted, limit=most, hits_per_session=each, near=query.near, sort=query.sort)
+    return find(
+        store, query.text, wanted, limit=most, hits_per_session=each, near=query.near, sort=query.sort,
+        counts=query.counts,
+    )  # fmt: skip
 
 
 def about(listing: Listing, words: str, wanted: SessionFilter) -> SessionFilter:
