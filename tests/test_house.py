@@ -35,8 +35,8 @@ ROOMS = {
     "ask": Budget(
         4_710,
         19,
-        "a module a question; what a filter chooses, what lists are sorted by, worked out beforehand; the newest looked "
-        "into one by one",
+        "a module a question; what a filter chooses, what lists are sorted by, worked out beforehand; the newest "
+        "looked into one by one",
     ),
     "chronicle": Budget(
         4_700,
@@ -44,10 +44,10 @@ ROOMS = {
         "reports: what is found, and the one value that every face draws, in parts if long; what a row is about",
     ),
     "cli": Budget(
-        18_300,
-        116,
+        18_420,
+        117,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
-        "runs, branches side by side, reports that open what they count",
+        "runs, branches side by side, reports that open what they count, colours",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(

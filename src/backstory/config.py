@@ -148,12 +148,13 @@ class ScreenSettings(SettingsTable, frozen=True):
     enter = Setting(
         "screen.enter", "stage",
         "what Enter does with a prompt while an agent works: stage (stop it first) or queue (wait for its end)",
-        ("stage", "queue"),
-    )  # fmt: skip
+        ("stage", "queue"))  # fmt: skip
     notice = Setting(
         "screen.notice", "bell", "how the screen tells that a run has ended: bell, title (of the terminal) or off",
-        ("bell", "title", "off"),
-    )  # fmt: skip
+        ("bell", "title", "off"))  # fmt: skip
+    theme = Setting(
+        "screen.theme", "dark", "colours of the screen: dark, light, or terminal (those of the terminal itself)",
+        ("dark", "light", "terminal"))  # fmt: skip
 
 
 class SearchSettings(SettingsTable, frozen=True):
@@ -176,7 +177,7 @@ SETTINGS: tuple[Setting[Any], ...] = (
     RunSettings.permission_name, RunSettings.context_chars, RunSettings.silence_s, CompactionSettings.chars,
     CompactionSettings.chars_for, CompactionSettings.agent, CompactionSettings.model, CompactionSettings.timeout_s,
     StoreSettings.is_enabled, IndexSettings.is_enabled, IndexSettings.repositories,
-    ListSettings.limit, ListSettings.face, ScreenSettings.enter, ScreenSettings.notice,
+    ListSettings.limit, ListSettings.face, ScreenSettings.enter, ScreenSettings.notice, ScreenSettings.theme,
     SearchSettings.limit, McpSettings.scope,
 )  # fmt: skip
 AGENT_PROGRAM = Setting(

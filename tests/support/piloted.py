@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from textual.pilot import Pilot
+    from textual.strip import Strip
 
     from backstory.workspace.workspace import Workspace
 
@@ -71,10 +72,18 @@ class Piloted:
     async def click(self, column: int, line: int, times: int = 1) -> None:
         await self._pilot.click(offset=(column, line), times=times)
 
+    def strips(self) -> list[Strip]:
+        """The lines of the screen that is on top."""
+        return self.app.screen._compositor.render_strips()
+
     def shown(self) -> str:
         """The text that is on the screen."""
-        strips = self.app.screen._compositor.render_strips()
-        return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+        return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in self.strips())
+
+    async def settled(self) -> None:
+        """Wait until nothing is read or has to be drawn any more; a session is followed as long as it is open."""
+        await self.until(lambda: not any(each.is_running and each.group != "session" for each in self.app.workers))
+        await self._pilot.pause()
 
     def acting(self) -> str:
         """The characters on the screen that a terminal would obey."""

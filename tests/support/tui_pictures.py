@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from backstory.cli.tui.session_screen import SessionScreen
+from backstory.cli.tui.slots import Slot
+from backstory.derive.given import Task
 from backstory.model import AssistantText, Tool, ToolCall, ToolResult, UserMessage
 from backstory.workspace.opening import open_workspace
 from tests.support.clock import NOW
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
     from backstory.store import Session, Store
     from tests.support.piloted import Piloted
+
+    Shows: TypeAlias = Callable[[Piloted], Awaitable[None]]
 
 PICTURES = ROOT / "docs" / "tui"
 SIZE = (100, 30)
@@ -48,7 +53,7 @@ async def session(seen: Piloted) -> None:
     await seen.press("enter")
     opened = await seen.opened("Viel.")
     opened.pane.go((4, 0))
-    await seen.opened("pytest -q tests/test_limits.py")
+    await seen.opened("pytest -q tests/test_limits")
     await seen.press("enter")
     await seen.until_seen("FAILED test_two_people")
 
@@ -75,14 +80,66 @@ async def standup(seen: Piloted) -> None:
     await seen.until_seen("[1 Stand-up]", "last 7 days", ">   ✓")
 
 
-PICTURED = {
+async def activity(seen: Piloted) -> None:
+    """The activity of all time."""
+    await seen.until_seen("8 sessions")
+    await seen.press("R", "3", "+", "+", "j")
+    await seen.until_seen("[3 Activity]", "all time", "> ")
+
+
+async def keys(seen: Piloted) -> None:
+    """The keys of a session."""
+    await session(seen)
+    await seen.press("question_mark")
+    await seen.until_seen("Search in this session")
+
+
+async def palette(seen: Piloted) -> None:
+    """The palette, with words typed."""
+    await seen.until_seen("8 sessions")
+    await seen.press("ctrl+p")
+    await seen.type("session")
+    await seen.until_seen("Next session")
+
+
+async def at_work(seen: Piloted) -> None:
+    """Runs at work, and what the agent has to do."""
+    await session(seen)
+    opened = seen.app.screen
+    assert isinstance(opened, SessionScreen)
+    tasks = (("read the limit", True, False), ("count per person", False, True), ("test it with two", False, False))
+    opened.tasks.show_tasks([Task(words, is_done=done, is_at_hand=here) for words, done, here in tasks])
+    seen.app._take_slots([slot(opened.uid or "", "S12", "claude", 1), slot("other", "S7", "codex", 2, queued=2)])
+    await seen.until_seen("S7 codex", "1 of 3 done")
+
+
+def slot(uid: str, label: str, agent: str, n: int, **more: int) -> Slot:
+    return Slot(
+        uid=uid,
+        turn=f"turn {n}",
+        label=label,
+        agent=agent,
+        state="running",
+        pid=4710 + n,
+        cwd="/app",
+        started=n,
+        **more,
+    )
+
+
+PICTURED: dict[str, Shows] = {
     "sessions": sessions,
     "search": searching,
     "session": session,
     "prompt": prompt,
     "costs": costs,
     "standup": standup,
+    "activity": activity,
+    "keys": keys,
+    "palette": palette,
+    "at-work": at_work,
 }
+LIGHT = {"light": session}
 
 
 async def branches(seen: Piloted) -> None:
@@ -142,12 +199,14 @@ def made(machine: SessionMachine, root: Path) -> dict[Path, str]:
     """The pictures as SVG, by their files. ``root``: a folder for another project."""
     found: dict[Path, str] = {}
 
-    async def take(name: str, shows: Callable[[Piloted], Awaitable[None]], *where: Any) -> None:
+    async def take(name: str, shows: Shows, *where: Any) -> None:
         async with screen(*where, size=SIZE) as seen:
             await shows(seen)
+            seen.app.theme = "light" if name in LIGHT else "dark"
+            await seen.settled()
             found[PICTURES / f"{name}.svg"] = seen.app.export_screenshot(title=f"backstory tui: {name}")
 
-    places = ((PICTURED, (machine.project, machine.environ)), (BRANCHED, branched(root)))
+    places = (({**PICTURED, **LIGHT}, (machine.project, machine.environ)), (BRANCHED, branched(root)))
     for name, shows, where in ((name, shows, where) for shown, where in places for name, shows in shown.items()):
         piloted(lambda name=name, shows=shows, where=where: take(name, shows, *where))  # type: ignore[misc]
     return found

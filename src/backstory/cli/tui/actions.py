@@ -109,6 +109,7 @@ ACTIONS = (
     KeyAction(PROMPT, "newline", "ctrl+j,shift+enter", "Ctrl+J", "A new line", "line"),
     KeyAction(PROMPT, "queue", "ctrl+t", "Ctrl+T", "Send it when the run ends", "queue"),
     KeyAction(PROMPT, "steer", "ctrl+g", "Ctrl+G", "Send it to the agent while it works", "steer"),
+    KeyAction(PROMPT, "leave", "escape", "Esc", "Back to the entries; the text stays", "leave it"),
     KeyAction(PROMPT, "agent", "f2", "F2", "Another agent", "agent"),
     KeyAction(PROMPT, "back", "ctrl+r", "Ctrl+R", "Take back what is being sent, or the last prompt that waits"),
     KeyAction(PROMPT, "model", "f4", "F4", "Another model", "model"),
@@ -116,7 +117,6 @@ ACTIONS = (
     KeyAction(PROMPT, "worktree", "f5", "F5", "Another worktree of the repository to run it in", "worktree"),
     KeyAction(PROMPT, "earlier", "ctrl+up", "Ctrl+↑", "The prompt before"),
     KeyAction(PROMPT, "later", "ctrl+down", "Ctrl+↓", "The next prompt"),
-    KeyAction(PROMPT, "leave", "escape", "Esc", "Back to the entries; the text stays", "leave it"),
     KeyAction(QUESTION, "yes", "y", "y", "Yes", "yes"),
     KeyAction(QUESTION, "no", "n,escape", "n Esc", "No: nothing is done", "no"),
     KeyAction(QUESTION, "take", "enter", "Enter", "Take the answer that is marked, at first the no"),
@@ -148,6 +148,7 @@ ACTIONS = (
     ),
     KeyAction(ANYWHERE, "slot(key)", "0", "0", "The session of the run that is marked [ ], the newest one"),
     KeyAction(ANYWHERE, "help", "question_mark,f1", "?", "These keys", "keys"),
+    KeyAction(ANYWHERE, "theme", "T", "T", "Other colours: dark, light, those of the terminal; the choice is kept"),
     KeyAction(ANYWHERE, "leave", "q,ctrl+q", "q", "Leave; runs go on", "leave"),
 )
 
@@ -191,7 +192,11 @@ def _short(action: KeyAction) -> str:
     return f"{action.shown.split()[0]} {action.label}"
 
 
-def help_lines(place: str) -> list[str]:
-    """Every key of a place and what it does."""
+def help_lines(place: str, columns: int) -> list[str]:
+    """Every key of a place and what it does, in so many columns."""
     wide = max(output.columns(each.shown) for each in ACTIONS)
-    return [f"{output.ident(output.padded(each.shown, wide))}  {each.help}" for each in of_place(place)]
+    return [
+        f"{output.ident(output.padded('' if n else each.shown, wide))}  {line}"
+        for each in of_place(place)
+        for n, line in enumerate(output.wrapped(each.help, columns - wide - 2))
+    ]

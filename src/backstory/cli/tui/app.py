@@ -21,12 +21,14 @@ from textual.worker import get_current_worker
 
 from backstory.cli import output
 from backstory.cli.picker.picking import Asked, begun, ourselves
-from backstory.cli.tui import actions
+from backstory.cli.tui import actions, looks
 from backstory.cli.tui.actions import ANYWHERE, PANE, SESSIONS
+from backstory.cli.tui.looks import TooSmall
 from backstory.cli.tui.messages import ReportsWanted, Resumed
 from backstory.cli.tui.notices import Notices
 from backstory.cli.tui.sessions_screen import SessionsScreen
 from backstory.cli.tui.slots import SlotBar, Slots, slots_of
+from backstory.config import ScreenSettings
 from backstory.errors import BackstoryError
 from backstory.sqlite_memory import share_pages
 from backstory.workspace.history.sessions import SessionFilter
@@ -48,10 +50,13 @@ SCROLLED = {
 }  # fmt: skip
 """The keys that scroll the help, and the method of what scrolls."""
 
+HELP_COLUMNS, HELP_EDGES = 70, 7
+"""The width of the help, and of its frame with the bar and a column before it."""
 STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """The signals at which a person leaves."""
 PAGES_BYTES = 24 << 20
 """The pages of stores that all threads keep together."""
+KEPT_THEME = ScreenSettings.theme.key
 TIDIED_AFTER_S = 1.0
 """A screen and what it shows hold each other, so Python would find them when many more values were made."""
 
@@ -96,9 +101,12 @@ class Backstory(App[None]):
     """
 
     def __init__(self, app: CommandApp, first: SessionsScreen) -> None:
-        super().__init__(driver_class=_driver())
+        super().__init__(driver_class=_driver(), ansi_color=True if looks.is_without_colours() else None)
         self.animation_level = "none"
         self._of, self._first = app, first
+        for each in looks.themes():
+            self.register_theme(each)
+        self.theme = app.config.settings.screen.theme
         self.slots = Slots()
         """The runs at work."""
         self._notices = Notices(self, app.config.settings.screen.notice)
@@ -126,6 +134,14 @@ class Backstory(App[None]):
     def _leave_at_signals(self) -> None:
         for each in STOPS:
             asyncio.get_running_loop().add_signal_handler(each, self.exit)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Have a sentence over everything while there is no room, also where that shrinks while it is open."""
+        is_covered = isinstance(self.screen, TooSmall)
+        if looks.is_too_small(event.size) and not is_covered:
+            self.push_screen(TooSmall())
+        elif is_covered and not looks.is_too_small(event.size):
+            self.pop_screen()
 
     def on_unmount(self) -> None:
         """Give the terminal its title back."""
@@ -240,9 +256,25 @@ class Backstory(App[None]):
         done_by = self if place == ANYWHERE else getattr(screen, "pane", screen) if place == PANE else screen
         return lambda: self.call_later(self.run_action, name, done_by)
 
+    def action_command_palette(self) -> None:
+        """Show the palette, where there is room."""
+        if not isinstance(self.screen, TooSmall):
+            super().action_command_palette()
+
     def action_help(self) -> None:
         """Show the keys of the place."""
-        self.push_screen(Help(actions.help_lines(self.place)))
+        self.push_screen(Help(self.place))
+
+    def action_theme(self) -> None:
+        """Show other colours, and keep the choice."""
+        from backstory.cli.tui.branching import in_thread  # the first screen is there without it
+
+        self.theme = looks.next_theme(self.theme)
+        keep, said = partial(self._of.config.set, KEPT_THEME, self.theme), f"Colours: {self.theme}"
+        in_thread(self.screen, "theme", keep, lambda _: self._tell(said), self._tell)
+
+    def _tell(self, said: str) -> None:
+        self.notify(output.for_screen(said, is_coloured=False), markup=False)
 
     def action_leave(self) -> None:
         """Leave the screen."""
@@ -256,13 +288,18 @@ def _place_of(screen: Screen[object]) -> str:
 class Help(ModalScreen[None]):
     """The keys of a place; keys that scroll do so, and any other one takes it away."""
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, about: str) -> None:
         super().__init__()
-        self._lines = lines
+        self._about, self._lines = about, Static(markup=False)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(can_focus=False):
-            yield Static("\n".join(output.for_screen(each, is_coloured=False) for each in self._lines), markup=False)
+            yield self._lines
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw for the width."""
+        lines = actions.help_lines(self._about, min(event.size.width, HELP_COLUMNS) - HELP_EDGES)
+        self._lines.update("\n".join(output.for_screen(each, is_coloured=False) for each in lines))
 
     def on_key(self, event: events.Key) -> None:
         """Scroll, or go back."""

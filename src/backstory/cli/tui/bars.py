@@ -11,7 +11,7 @@ from textual.widget import Widget
 from backstory.cli import output
 from backstory.cli.tui.strips import strip_of
 from backstory.cli.views.moments import OUTCOMES, RUNNING, meter_words
-from backstory.derive.naming import NO_PROMPT
+from backstory.derive.naming import NO_PROMPT, short_model
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.history.stats import StatsQuery
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from backstory.derive.given import Task
     from backstory.workspace.history.transcript import Transcript
 
-TITLE_COLUMNS, TITLE_COLUMNS_LEAST = 40, 16
+TITLE_COLUMNS, TITLE_COLUMNS_LEAST = 40, 20
+LEFT_OUT = ("today", "agent", "costs")
+"""The facts that are left out where there is no room for the title, one after the other; the state never is."""
 TASKS_SHOWN = 4
 
 
@@ -96,20 +98,24 @@ def status_line(transcript: Transcript, today: str, columns: int) -> str:
     mark, colour = OUTCOMES.get(RUNNING if session.is_running else session.outcome or "", ("", ""))
     state = "running" if session.is_running else session.outcome or ""
     model = transcript.turns[-1].turn.model if transcript.turns else None
-    agents = ", ".join(session.agents)
+    named = short_model(model, session.agents) if model else ""
     full, fill_colour = meter_words(session.meter)
     costs = [session.last_cost.known] if session.turns > 1 else []
     costs.append(session.cost.known)
-    facts = [
-        output.one_liner(agents if model is None else model if model.startswith(f"{agents}-") else f"{agents} {model}"),
-        state,
-        f"context {output.style(full, fg=fill_colour)}" if full else "",
-        " of ".join(filter(None, costs)),
-        f"today {today}" if today else "",
-    ]
-    behind = "".join(f" · {each}" for each in facts if each)
+    facts = {
+        "agent": output.one_liner(" ".join(filter(None, [", ".join(session.agents), named]))),
+        "state": state,
+        "context": f"context {output.style(full, fg=fill_colour)}" if full else "",
+        "costs": " of ".join(filter(None, costs)),
+        "today": f"today {today}" if today else "",
+    }
     start = f"{output.style(mark, fg=colour)} " if mark else ""
-    room = columns - output.columns_shown(f"{start}{behind}")
-    named = f"{session.number or session.label} {session.heading or NO_PROMPT}"
-    title = output.one_line(named, max(min(TITLE_COLUMNS, room), TITLE_COLUMNS_LEAST))
+    for least in ("", *LEFT_OUT):
+        facts.pop(least, None)
+        behind = "".join(f" · {each}" for each in facts.values() if each)
+        room = columns - output.columns_shown(f"{start}{behind}")
+        if room >= TITLE_COLUMNS_LEAST:
+            break
+    number = session.number or (session.label if room >= TITLE_COLUMNS else "")
+    title = output.one_line(f"{number} {session.heading or NO_PROMPT}".strip(), max(min(TITLE_COLUMNS, room), 1))
     return f"{start}{output.style(title, bold=True)}{behind}"

@@ -6,14 +6,12 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
+from backstory.cli.tui import COLUMNS_LEAST, LINES_LEAST
 from backstory.errors import NoScreen, ScreenNotInstalled
 from backstory.workspace.history.sessions import SessionFilter
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
-
-COLUMNS_LEAST, LINES_LEAST = 60, 15
-"""The smallest terminal that the screen is drawn on."""
 
 
 def open_screen(app: App, *, everywhere: bool = False) -> None:

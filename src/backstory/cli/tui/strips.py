@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ATTRIBUTES = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "reverse"}
 """The codes that ``output.style`` writes for what is no colour."""
 FOREGROUND, COLOURS = 30, 8
-MARKED = Style(reverse=True)
+MARKED = Style(reverse=True, dim=False)
 NOTE_LINES = 4
 """The most lines of a sentence for the person."""
 
