@@ -451,9 +451,10 @@ class Reach:
         grouped = f"from {self._source()} {_where(conditions)}"
         is_plain = newest >= 0 and not self._of_session and not self._hidden and not self._shown
         if is_plain and self._db.execute("select count(*) from sessions").get > GROUPED_SESSIONS_MAX:
-            return self._newest_holding(
-                grouped, [expression, *values], hits, max(newest, NEWEST_SESSIONS), counts=counts
-            )
+            # The hits of the beginning of a word would be gathered anew for each session.
+            ids = 0 if "*" in expression else LOOKED_INTO_IDS + hits
+            most = max(newest, NEWEST_SESSIONS)
+            return self._newest_holding(grouped, [expression, *values], ids, most, counts=counts)
         in_prompt = f"max(c.c4 = '{Scope.PROMPT}')" if hits <= TOLD_BY_PROMPT_HITS_MAX else "0"
         found: list[tuple[Any, ...]] = self._db.execute(
             "select h.session_id, s.last_active, h.hits, h.first_id, h.last_id, h.in_prompt from ("
@@ -469,9 +470,9 @@ class Reach:
         ]
         return Matches(known, len({member.place.shown_id for member in known}), sum(each.hits for each in known))
 
-    def _newest_holding(self, grouped: str, values: list[object], hits: int, most: int, *, counts: bool) -> Matches:
+    def _newest_holding(self, grouped: str, values: list[object], ids: int, most: int, *, counts: bool) -> Matches:
         """The same where there are very many sessions and each counts for itself: only the newest of them."""
-        known = self._looked_into(grouped, values, hits, most)
+        known = self._looked_into(grouped, values, ids, most)
         if known is None:
             newest = self._db.execute(
                 f"{_NEWEST} where s.id in (select c.c1 {grouped}) order by s.last_active desc, s.id desc limit ?",
@@ -484,12 +485,12 @@ class Reach:
         # Also if these are all: how many hits each of them has is not known.
         return Matches(known, counted[0], counted[1], are_all=False)
 
-    def _looked_into(self, grouped: str, values: list[object], hits: int, most: int) -> list[Member] | None:
-        """The newest sessions that hold something, looked for in one after the other; None if they are too rare.
+    def _looked_into(self, grouped: str, values: list[object], ids: int, most: int) -> list[Member] | None:
+        """The newest sessions that hold something, looked into one after the other, so that all hits need not be read.
 
-        Most of what is looked for so is in one of a few sessions, and all hits need not be read for it.
+        None if the events of these sessions span more than so many ids.
         """
-        known, left = list[Member](), LOOKED_INTO_IDS + hits
+        known, left = list[Member](), ids
         holds = f"select 1 {grouped} and f.rowid between ? and ? and c.c1 = ? limit 1"
         for each in self._db.execute(f"{_NEWEST} order by s.last_active desc, s.id desc"):
             member = _newest_member(*each)
