@@ -10,10 +10,17 @@ import msgspec
 import pytest
 
 from backstory import agents
-from backstory.agents.conformance import behaviour_faults, check, log_faults, output_faults, part_faults
+from backstory.agents.conformance import (
+    behaviour_faults,
+    check,
+    log_faults,
+    output_faults,
+    part_faults,
+    session_faults,
+)
 from backstory.agents.contract import Exit, InUse, NotRun, ServerFile, SidecarContent, SteerState, Streamed
 from backstory.agents.turn_fold import TurnState
-from backstory.model import AssistantText, LogIdentity, Parsed, Unknown, UserMessage
+from backstory.model import AssistantText, LogIdentity, Parsed, Relation, Unknown, UserMessage
 from tests.agents import example
 from tests.agents.example import AGENT, Logs, Reader
 from tests.support.every import every
@@ -255,6 +262,69 @@ def test_a_turn_of_another_agent_is_named() -> None:
 def test_an_unknown_record_that_is_not_counted_is_named() -> None:
     found = faults_of(changed(lambda parsed: Parsed(parsed.at, [(0, Unknown(type="x"))], parsed.turn)))
     assert "log.reader: 2 events are Unknown, and unknown counts {'record': 1}" in found
+
+
+# sessions in several files --------------------------------------------------------------------------------------
+
+
+class InParts(Logs):
+    """The smallest agent with sessions in several files, ``SESSION-PART.jsonl``; a system's record says nothing."""
+
+    def identify(self, path: Path, head: bytes) -> LogIdentity | None:
+        relation = None if b'"user"' in head else Relation.ASIDE
+        return LogIdentity(native_id=path.stem.partition("-")[0], relation=relation)
+
+
+@pytest.fixture
+def in_parts(tmp_path: Path) -> list[Path]:
+    line = '{"id":"%s","role":"%s","text":"%s","at":"2026-11-21T21:00:00.000Z"}\n'
+    said = [("a", "user", "One"), ("b", "user", "Two"), ("c", "system", "Linux")]
+    for number, words in enumerate(said):
+        (tmp_path / f"s-{number}.jsonl").write_text(line % words)
+    return sorted(tmp_path.glob("*.jsonl"))
+
+
+def test_a_session_in_several_files_keeps_the_contract(in_parts: list[Path]) -> None:
+    assert session_faults(msgspec.structs.replace(AGENT, log=InParts()), in_parts) == []
+
+
+def test_files_of_a_session_with_names_of_their_own_are_named(in_parts: list[Path]) -> None:
+    class ByName(InParts):
+        def identify(self, path: Path, head: bytes) -> LogIdentity | None:
+            found = super().identify(path, head)
+            return msgspec.structs.replace(found, native_id=path.stem) if found else None
+
+    faults = session_faults(msgspec.structs.replace(AGENT, log=ByName()), in_parts)
+    assert faults == ["log.identify: calls the session of its files ['s-0', 's-1', 's-2']"]
+
+
+def test_turns_that_are_numbered_in_each_file_are_named(in_parts: list[Path]) -> None:
+    class Numbered(Reader):
+        def _begin_turn(self, native_id: str, *more: Any) -> Any:
+            return super()._begin_turn("", *more)
+
+    class Counted(InParts):
+        def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> Reader:
+            return Numbered("example", identity, state, TurnState)
+
+    (fault,) = session_faults(msgspec.structs.replace(AGENT, log=Counted()), in_parts)
+    assert fault.startswith("log.reader: two prompts of its files are the turn ")
+
+
+def test_a_file_without_a_conversation_must_be_called_so(in_parts: list[Path]) -> None:
+    class Always(InParts):
+        def __init__(self, relation: Relation | None) -> None:
+            self._relation = relation
+
+        def identify(self, path: Path, head: bytes) -> LogIdentity | None:
+            return LogIdentity(native_id="s", relation=self._relation)
+
+    never, always = (
+        session_faults(msgspec.structs.replace(AGENT, log=Always(relation)), in_parts)
+        for relation in (None, Relation.ASIDE)
+    )
+    assert never == ["log.identify: calls s-2.jsonl no aside, in which 0 turns begin"]
+    assert always == [f"log.identify: calls s-{n}.jsonl an aside, in which 1 turns begin" for n in (0, 1)]
 
 
 # other parts ----------------------------------------------------------------------------------------------------

@@ -93,10 +93,13 @@ EXITS = (
 )  # fmt: skip
 
 
-def check(name: str, logs: Iterable[Path] = (), outputs: Iterable[Path] = ()) -> None:
+def check(
+    name: str, logs: Iterable[Path] = (), outputs: Iterable[Path] = (), sessions: Iterable[Sequence[Path]] = ()
+) -> None:
     """Load the agent called ``name`` and test it; raises AssertionError, one fault a line.
 
     ``logs``: recorded logs of it, under names that it knows. ``outputs``: the stdout of runs of it, a file each.
+    ``sessions``: the files of each session that lies in several.
     """
     agent = agents.load(name)
     faults = [] if agent.name == name else [f"it is registered as {name!r} and calls itself {agent.name!r}"]
@@ -106,6 +109,7 @@ def check(name: str, logs: Iterable[Path] = (), outputs: Iterable[Path] = ()) ->
         faults += behaviour_faults(agent)
         faults += [f"{path}: {fault}" for path in logs for fault in log_faults(agent, path)]
         faults += [f"{path}: {fault}" for path in outputs for fault in output_faults(agent, path)]
+        faults += [f"{files[0]}: {fault}" for files in sessions for fault in session_faults(agent, files)]
     if faults:
         raise AssertionError(f"{name} does not keep the contract:\n" + "\n".join(faults))
 
@@ -452,6 +456,27 @@ def log_faults(agent: Agent, path: Path) -> list[str]:
         if difference := _read(agent, identity, lines, cuts).difference(whole):
             where = "each record" if cuts is every else f"records {sorted(cuts)}"
             return [*faults, f"log.reader: read by a new reader after {where}, {difference}"]
+    return faults
+
+
+def session_faults(agent: Agent, files: Sequence[Path]) -> list[str]:
+    """Return the faults of an agent's reading of a session that lies in several files."""
+    faults, owners, prompts = list[str](), set[str](), dict[str, str]()
+    for path in files:
+        data = path.read_bytes()
+        identity = agent.log.identify(path, data[: ids.HEAD_BYTES])
+        if identity is None:
+            return [f"log.identify: takes {path.name} for no log of its own"]
+        owners.add(identity.native_id)
+        turns = _read(agent, identity, _records(agent, path, data)).turns
+        if (identity.relation == Relation.ASIDE) == bool(turns):
+            called = "an aside" if turns else "no aside"
+            faults.append(f"log.identify: calls {path.name} {called}, in which {len(turns)} turns begin")
+        for uid, turn in turns.items():
+            if prompts.setdefault(uid, turn.prompt) != turn.prompt:
+                faults.append(f"log.reader: two prompts of its files are the turn {uid}")
+    if len(owners) > 1:
+        faults.append(f"log.identify: calls the session of its files {sorted(owners)}")
     return faults
 
 

@@ -73,7 +73,12 @@ class LogRoot(Struct, frozen=True, kw_only=True):
 
 
 class LogPart(Protocol):
-    """The agent's logs: where they are, whose each is, and how one is read."""
+    """The agent's logs: where they are, whose each is, and how one is read.
+
+    A session may lie in several files. Each is a log of its own, read by itself in any order: ``identify`` gives all of
+    them the session's id, and one without anything of the conversation the relation ``Relation.ASIDE``, which begins
+    no session. A turn that is in several of them has one uid, and two turns never have. ``conformance`` has a check.
+    """
 
     def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         """Return the folders of this agent's logs, whether or not they exist."""

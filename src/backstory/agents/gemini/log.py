@@ -20,7 +20,6 @@ from backstory.lazy import lazy_module, lazy_regex
 from backstory.model import LogIdentity, Relation
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterable, Mapping
 
     from backstory.agents.gemini import reader
@@ -28,9 +27,11 @@ else:
     # An ingest with nothing new reads no record.
     reader = lazy_module("backstory.agents.gemini.reader")
 
-_HEADER = lazy_regex(rb'^[^\n"]*\{\s*"sessionId"\s*:\s*"([^"\\\n]+)"(?=\s*,\s*"(?:projectHash|startTime|kind)")')
-_LATER_HEADER = lazy_regex(rb'\n\s*\{\s*"sessionId"\s*:\s*"([^"\\\n]+)"\s*,\s*"(?:projectHash|startTime|kind)"')
-_SAID = lazy_regex(rb'(?:^|\n)\s*\{"id"\s*:|[{,]"type"\s*:\s*"gemini"')
+_HEADER = lazy_regex(
+    rb'(?:^[^\n"]*|\n[ \t]*)\{[ \t]*"sessionId"[ \t]*:[ \t]*"([^"\\\n]+)"[ \t]*,[ \t]*"(?:projectHash|startTime|kind)"'
+)
+"""A header: the first line, or a later one where that is torn."""
+_SAID = lazy_regex(rb'(?:^|\n)\s*\{\s*"id"\s*:|[{,]\s*"type"\s*:\s*"gemini"')
 """A record, or an answer in a list of them: what a file with the environment alone does not have."""
 
 
@@ -48,8 +49,7 @@ class Logs:
         return path.parent.name == CHATS and path.name.startswith("session-") and path.name.endswith(OLD_ENDING)
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
-        # Where the first line is torn a later header says the same.
-        found: re.Match[bytes] | None = _HEADER.match(head) or _LATER_HEADER.search(head)
+        found = _HEADER.search(head)
         if found is None:
             return None
         native_id = found.group(1).decode("utf-8", "replace")

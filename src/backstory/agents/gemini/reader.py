@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 _RECENT = 32
 """The last records that a state remembers; those before them are found in the log's lines again."""
 _PROMPTS = 200
-_OF_A_RESULT = "_response"
-"""The end of the id that the result of a call gets when a session is resumed; its call holds it already."""
 _CANCELLED = "Request cancelled"
 _LAST_CALL = "complete_task"
 """With which a subagent hands over what it came to."""
@@ -112,10 +110,9 @@ class Reader(TurnFold[State]):
         at: int | None = None
         events: list[Event] = []
         for message in changes.messages or ():
-            if message.id is not None and not message.id.endswith(_OF_A_RESULT):
-                found_at, found = self._message(message, seq)
-                if found:
-                    at, events = found_at, events + found
+            found_at, found = self._message(message, seq)
+            if found:
+                at, events = found_at, events + found
         self._note_active([message.id for message in changes.messages or () if message.id in self._state.prompts])
         return at, events
 

@@ -30,6 +30,7 @@ from backstory.export.placing import PlacingNotes, PutFile, PutNote, WantedFile,
 from backstory.ingest.log_reader import opened
 from backstory.ingest.matching import begins_with, is_beginning_of, size_of
 from backstory.ingest.reported import is_reported
+from backstory.ingest.unread import identified
 from backstory.model import Relation
 from backstory.runs.handover import WRITTEN_MS, HandoverLock, who_uses
 from backstory.store.tables import sidecars
@@ -231,17 +232,23 @@ class Resuming:
 
 
 def own_logs(located: LocatedSession) -> tuple[str, str, list[Log]]:
-    """The agent of a session, its own id, and its logs: the one that was last begun comes last."""
+    """The agent of a session, its own id, and its logs: the one of the conversation that was last begun comes last."""
     session = located.session
     own = [log for log in located.store.logs(session) if log.kind == LOG_FILE and not is_reported(log.relpath)]
     own = [log for log in own if log.native_id == session.native_id and log.read_to > 0]
     if not own:
         raise CannotResume(located.label, "the store has no log of an agent for it")
-    own.sort(key=lambda log: (log.generation, log.id))
+    own.sort(key=lambda log: (len(own) == 1 or not _is_aside(located.store, log), log.generation, log.id))
     native_id = own[-1].native_id
     if not is_safe_id(native_id):
         raise CannotResume(located.label, f"its agent's own id {native_id[:80]!r} is not an id")
     return own[-1].agent, native_id, own
+
+
+def _is_aside(store: Store, log: Log) -> bool:
+    """Return True for a file of a session that holds nothing of its conversation."""
+    identity, _ = identified(agents.load(log.agent), Path(log.path or log.relpath), partial(store.read_log, log.id))
+    return identity is not None and identity.relation == Relation.ASIDE
 
 
 class MissingFiles:
