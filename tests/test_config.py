@@ -334,6 +334,7 @@ def test_a_value_that_a_setting_cannot_have_is_not_set(file: Path, key: str, tex
         ("run.agent", "", ""),
         ("ingest.agents", "codex,claude", ["codex", "claude"]),
         ("ingest.exclude", "*/foo/*", ["*/foo/*"]),
+        ("ingest.places", "/mnt/me,codex=~/.codex-work", ["/mnt/me", "codex=~/.codex-work"]),
         ("run.context_chars", "0", 0),
         ("run.silence_s", "2147483647", 2_147_483_647),
         ("search.limit", "1", 1),

@@ -64,6 +64,7 @@ class IngestSettings(SettingsTable, frozen=True):
 
     agents = Setting("ingest.agents", list[str](), "agents whose logs are read (empty: all)", is_agent=True)
     exclude = Setting("ingest.exclude", list[str](), "logs that are never read: shell patterns for the whole path")
+    places = Setting("ingest.places", list[str](), "further places of logs: FOLDER, a home, or AGENT=FOLDER")
     is_automatic = Setting("ingest.auto", True, "whether `list`, `search` and `show` first import logs that are new")
 
 
@@ -172,14 +173,11 @@ class McpSettings(SettingsTable, frozen=True):
     )  # fmt: skip
 
 
-SETTINGS: tuple[Setting[Any], ...] = (
-    IngestSettings.agents, IngestSettings.exclude, IngestSettings.is_automatic, RunSettings.agent,
-    RunSettings.permission_name, RunSettings.context_chars, RunSettings.silence_s, CompactionSettings.chars,
-    CompactionSettings.chars_for, CompactionSettings.agent, CompactionSettings.model, CompactionSettings.timeout_s,
-    StoreSettings.is_enabled, IndexSettings.is_enabled, IndexSettings.repositories,
-    ListSettings.limit, ListSettings.face, ScreenSettings.enter, ScreenSettings.notice, ScreenSettings.theme,
-    SearchSettings.limit, McpSettings.scope,
+TABLES = (
+    IngestSettings, RunSettings, CompactionSettings, StoreSettings, IndexSettings, ListSettings, ScreenSettings,
+    SearchSettings, McpSettings,
 )  # fmt: skip
+SETTINGS = tuple[Setting[Any], ...](each for of in TABLES for each in vars(of).values() if isinstance(each, Setting))
 AGENT_PROGRAM = Setting(
     "agents.NAME",
     "",

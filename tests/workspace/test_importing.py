@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.config import Config
-from backstory.errors import UnknownAgent
+from backstory.errors import ConfigBroken, UnknownAgent
 from backstory.store.tables import sessions
 from backstory.workspace.stores.importing import Machine
 from backstory.workspace.workspace import Workspace
@@ -66,6 +66,48 @@ def test_logs_that_the_settings_exclude_are_not_read(workspace: Workspace, machi
     workspace.home.mkdir()
     (workspace.home / "config.toml").write_text('[ingest]\nexclude = ["*/two.jsonl"]\n')
     assert workspace.ingest(machine, pytest.fail).total("logs_seen") == 1
+
+
+def _places(workspace: Workspace, *places: str) -> None:
+    workspace.home.mkdir()
+    (workspace.home / "config.toml").write_text(f"[ingest]\nplaces = {json.dumps(places)}\n")
+
+
+def test_a_second_account_and_another_systems_home_are_read_too(
+    workspace: Workspace, machine: Machine, tmp_path: Path
+) -> None:
+    log = (machine.user_home / ".claude/projects/p/one.jsonl").read_bytes()
+    for folder, name in (("user/.claude-work", "work"), ("windows/.claude", "elsewhere")):
+        place = tmp_path / folder / "projects" / "p"
+        place.mkdir(parents=True)
+        (place / f"{name}.jsonl").write_bytes(log.replace(b'"one', f'"{name}'.encode()))
+    _places(workspace, "claude=~/.claude-work", str(tmp_path / "windows"), str(machine.user_home))
+    report = workspace.ingest(machine, pytest.fail)
+    assert (report.total("logs_seen"), report.total("listed_new"), report.errors) == (4, 4, [])
+
+
+def test_a_further_place_is_of_its_agent_only(workspace: Workspace, machine: Machine, tmp_path: Path) -> None:
+    _places(workspace, f"codex={machine.user_home / '.claude'}")
+    looked = workspace.ingest(machine, pytest.fail).looked
+    assert {each.agent for each in looked if ".claude/" in each.folder and "sessions" in each.folder} == {"codex"}
+
+
+def test_a_database_in_a_further_place_is_read(workspace: Workspace, machine: Machine, tmp_path: Path) -> None:
+    _places(workspace, f"copilot={tmp_path / 'copilot'}")
+    (tmp_path / "copilot").mkdir()
+    (tmp_path / "copilot" / "session-store.db").write_bytes(b"no database")
+    errors = workspace.ingest(machine, pytest.fail).errors
+    assert [each.path for each in errors] == [str(tmp_path / "copilot" / "session-store.db")]
+
+
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [("nobody=/x", "no agent is called 'nobody'"), ("relative", "'relative' is no folder from / or ~ on: give FOLDER")],
+)
+def test_a_further_place_that_names_none_is_said(workspace: Workspace, machine: Machine, place: str, why: str) -> None:
+    _places(workspace, place)
+    with pytest.raises(ConfigBroken, match=f"ingest.places: {why}"):
+        workspace.ingest(machine, pytest.fail)
 
 
 def test_progress_names_each_phase_and_counts_to_its_end(workspace: Workspace, machine: Machine) -> None:

@@ -8,7 +8,7 @@ import click
 
 from backstory.cli import CommandGroup, output
 from backstory.cli.options import SETTING, json_option
-from backstory.config import AGENT, parse
+from backstory.config import AGENT, IngestSettings, parse
 from backstory.errors import AgentCannotRun, AgentMissing, SettingRefused, UnknownAgent
 
 if TYPE_CHECKING:
@@ -123,12 +123,25 @@ def _get(app: App, key: str, as_json: bool) -> None:
 def _set(app: App, key: str, value: str, here: bool, as_json: bool) -> None:
     """Change one setting; separate the items of a list with commas."""
     _check_runnable(key, value)
+    _check_places(key, value)
     file = app.config.set(key, value, here=here)
     output.talk(f"{key} is set in {file}.")
     if as_json:
         output.json({"key": key, "value": parse(key, value), "file": str(file)})
     if key.startswith(PROGRAM) and value and _program(app, key, value) is None:
         output.talk(f"There is no program {value} on this machine yet.")
+
+
+def _check_places(key: str, value: str) -> None:
+    """Raise SettingRefused where this names no further place of logs."""
+    from backstory import agents
+    from backstory.agents.further import further_place
+
+    try:
+        for each in parse(key, value) if key == IngestSettings.places.key else ():
+            further_place(each, agents.names())
+    except ValueError as wrong:
+        raise SettingRefused(key, value, str(wrong)) from wrong
 
 
 def _check_runnable(key: str, value: str) -> None:

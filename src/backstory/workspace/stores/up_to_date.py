@@ -16,7 +16,7 @@ from msgspec import Struct
 from backstory import agents
 from backstory.bounds import counted, size
 from backstory.config import IngestSettings
-from backstory.errors import BackstoryError, StoreBusy, in_words
+from backstory.errors import BackstoryError, ConfigBroken, StoreBusy, in_words
 from backstory.ingest import news
 from backstory.runs.spool import SPOOLS, list_spools
 from backstory.store import open_store
@@ -24,10 +24,11 @@ from backstory.store.private import make_private_folder
 from backstory.store.tables import logs as stored_logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from backstory.agents.contract import Agent, LogPart
+    from backstory.agents.contract import Agent, DatabasePart, LogRoot
+    from backstory.agents.further import FurtherPlace
     from backstory.config import Config
     from backstory.ingest.auto import Selected, TakenIn
     from backstory.ingest.discover import Candidate, Looked
@@ -129,22 +130,60 @@ def is_on(workspace: Place) -> bool:
 
 
 def chosen_agents(config: Config, only: Sequence[str]) -> list[Agent]:
-    """The agents to read: those that were named, else those of the settings, else all."""
-    exclude = config.settings.ingest.exclude
-    chosen = (agents.load(name) for name in only or config.settings.ingest.agents or agents.names())
-    return [msgspec.structs.replace(agent, log=_Filtered(agent.log, exclude)) for agent in chosen]
+    """The agents to read: those that were named, else those of the settings, else all. Raises ConfigBroken."""
+    settings = config.settings.ingest
+    chosen = [agents.load(name) for name in only or settings.agents or agents.names()]
+    further = _further(config, settings.places) if settings.places else ()
+    return [_chosen(agent, settings.exclude, further) for agent in chosen]
+
+
+def _chosen(agent: Agent, exclude: list[str], further: Sequence[FurtherPlace]) -> Agent:
+    log, database = _Filtered(agent, exclude, further), agent.database
+    if database is not None and further:
+        database = _Further(agent, database, further)
+    return msgspec.structs.replace(agent, log=log, database=database)
+
+
+def _further(config: Config, texts: Sequence[str]) -> list[FurtherPlace]:
+    from backstory.agents.further import further_place  # nobody has any at first
+
+    try:
+        return [further_place(each, agents.names()) for each in texts]
+    except ValueError as wrong:
+        raise ConfigBroken(config.own, f"{IngestSettings.places.key}: {wrong}") from wrong
 
 
 class _Filtered:
-    """An agent's logs, without those that the settings exclude."""
+    """An agent's logs, also those in further places, without those that the settings exclude."""
 
-    def __init__(self, log: LogPart, exclude: list[str]) -> None:
-        self._log, self._exclude = log, exclude
-        self.roots, self.identify, self.reader = log.roots, log.identify, log.reader
+    def __init__(self, agent: Agent, exclude: list[str], further: Sequence[FurtherPlace]) -> None:
+        log = agent.log
+        self._agent, self._exclude, self._further = agent, exclude, further
+        self.identify, self.reader = log.identify, log.reader
         self.is_whole, self.native_id_of = log.is_whole, log.native_id_of
 
+    def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
+        found = self._agent.log.roots(environ, home)
+        for place in self._further:
+            known = {each.folder for each in found}
+            found += [each for each in place.roots(self._agent, home) if each.folder not in known]
+        return found
+
     def is_log(self, path: Path) -> bool:
-        return self._log.is_log(path) and not any(fnmatch(str(path), pattern) for pattern in self._exclude)
+        return self._agent.log.is_log(path) and not any(fnmatch(str(path), pattern) for pattern in self._exclude)
+
+
+class _Further:
+    """An agent's databases, also those in further places."""
+
+    def __init__(self, agent: Agent, database: DatabasePart, further: Sequence[FurtherPlace]) -> None:
+        self._agent, self._database, self._further = agent, database, further
+        self.databases_in, self.beside = database.databases_in, database.beside
+        self.sessions_without_logs = database.sessions_without_logs
+
+    def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
+        found = [each for place in self._further for each in place.databases(self._agent, home)]
+        return list(dict.fromkeys([*self._database.databases(environ, home), *found]))
 
 
 def soon_deleted(place: Place, user_home: Path) -> str | None:
