@@ -429,7 +429,7 @@ def test_a_database_that_is_as_it_was_is_not_copied_again(
 ) -> None:
     put(project, "busy")
     read(machine, project)
-    monkeypatch.setattr(databases, "_copied", None)
+    monkeypatch.setattr(databases, "copied", None)
     assert read(machine, project).total("logs_read") == 0
 
 

@@ -169,7 +169,7 @@ def test_told_again_its_rows_say_the_same(machine: Machine, database: Path) -> N
 
 def test_what_is_as_it_was_is_not_read_again(machine: Machine, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read(machine)
-    monkeypatch.setattr(databases, "_copied", lambda *_: pytest.fail("it was copied"))
+    monkeypatch.setattr(databases, "copied", lambda *_: pytest.fail("it was copied"))
     assert read(machine).errors == []
 
 

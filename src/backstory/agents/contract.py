@@ -15,7 +15,7 @@ from backstory.model import Tokens
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path, PurePath
 
     from backstory.conversation.board import BoardItem
@@ -43,6 +43,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     reports: ReportPart | None = None
     sidecars: SidecarPart | None = None
     database: DatabasePart | None = None
+    live: LiveDatabasePart | None = None
     run: RunPart | None = None
     steer: SteerPart | None = None
     own_log: OwnLogPart | None = None
@@ -230,6 +231,51 @@ class DatabasePart(Protocol):
         Their rows are what ``identify`` and ``reader`` are given as a log, whose path is the database's, a ``#`` and
         the session's id.
         """
+
+
+class OpenTables(Protocol):
+    """A database that is open for reading, within limits; ``foreign`` has it."""
+
+    left_out: int
+
+    def begin_session(self) -> None:
+        """Begin another session, with limits of its own."""
+
+    def columns(self, table: str) -> tuple[str, ...]:
+        """The columns of a table; none when there is no such table."""
+
+    def rows(self, table: str, rest: str = "", values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows of a table. ``rest``: what comes after ``from table t``."""
+
+    def select(
+        self, table: str, given: Sequence[str], rest: str = "", values: Sequence[Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        """Expressions of a table's rows; nothing where there is no such table."""
+
+
+class LiveDatabasePart(Protocol):
+    """Databases that their agent writes meanwhile, and in which its sessions stand alone: they have no other log.
+
+    A session's lines come in an order that stays when rows are added. What is kept of it is never written anew: a line
+    that is new, or whose row changed, is added behind it. ``log.native_id_of`` names the row of a line, and ``reader``
+    takes a later line of a row as what the row is from then on.
+    """
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """The tables that are read; no other one is opened, so that no credentials are."""
+
+    def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
+        """Return the places of such databases in a person's home, whether or not they exist."""
+
+    def marks(self, db: OpenTables) -> dict[str, tuple[int, int]]:
+        """Each session with a number that changes with its rows, and its last change in ms since 1970.
+
+        It is asked for every time, so it must not read what grows with the conversations. Raises UnreadableDatabase.
+        """
+
+    def sessions(self, db: OpenTables, wanted: Container[str]) -> Iterator[SessionRows | UnreadRows]:
+        """The sessions with these ids, each whole; raises UnreadableDatabase."""
 
 
 # runs -----------------------------------------------------------------------------------------------------------

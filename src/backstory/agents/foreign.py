@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from backstory.agents.contract import OpenTables
+
 Row = dict[str, Any]
 
 VALUE_BYTES_MAX = 32 * 1024 * 1024
@@ -123,6 +125,15 @@ class ForeignDatabase:
         found = self._execute(self._selected[table] + rest, values)
         return [dict(zip(columns, self._values(row), strict=True)) for row in found]
 
+    def select(
+        self, table: str, given: Sequence[str], rest: str = "", values: Sequence[Any] = ()
+    ) -> list[tuple[Any, ...]]:
+        """Return expressions of a table's rows; nothing where it has no columns."""
+        if not self.columns(table):
+            return []
+        found = self._execute(f'select {", ".join(map(_typed_expression, given))} from "{table}" t {rest}', values)
+        return [tuple(self._values(row)) for row in found]
+
     def distinct(self, table: str, column: str) -> list[Any]:
         """The values in a column, each once, in order."""
         found = self._execute(f'select distinct {_typed(column)} from "{table}" t order by 2')
@@ -158,7 +169,7 @@ class ForeignDatabase:
         return self._spent + time.thread_time() - self._began > COMPUTING_S_MAX
 
 
-def left_out(db: ForeignDatabase) -> str:
+def left_out(db: OpenTables) -> str:
     """Return the remark on a session of which values were left out."""
     values = "1 value" if db.left_out == 1 else f"{db.left_out} values"
     return f"{values} of more than {VALUE_BYTES_MAX >> 20} MB left out"
@@ -166,26 +177,63 @@ def left_out(db: ForeignDatabase) -> str:
 
 def _typed(column: str) -> str:
     """The type of a value and the value, a text as its bytes, because they may be no text; NULL for one too large."""
-    of = 't."' + column.replace('"', '""') + '"'
+    return _typed_expression('t."' + column.replace('"', '""') + '"')
+
+
+def _typed_expression(of: str) -> str:
     given = f"case typeof({of}) when 'text' then cast({of} as blob) else {of} end"
     return f"typeof({of}), case when octet_length({of}) > {VALUE_BYTES_MAX} then null else {given} end"
 
 
 @contextmanager
-def opened(copy: Path, text: Callable[[bytes], Any]) -> Iterator[ForeignDatabase]:
+def opened(
+    copy: Path, text: Callable[[bytes], Any], *, only: frozenset[str] | None = None
+) -> Iterator[ForeignDatabase]:
     """A copy of a database, for reading. ``text`` makes values of bytes that were stored as text.
 
-    Raises UnreadableDatabase.
+    ``only``: the tables that may be read, of which all may if it is None. Raises UnreadableDatabase.
     """
     with in_words():
         _settle(copy)
-        db = apsw.Connection(str(copy), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            _bind(db)
-            db.execute("begin")
-            yield ForeignDatabase(db, text)
-        finally:
-            db.close(True)
+        with _reading(str(copy), apsw.SQLITE_OPEN_READONLY, text, only) as db:
+            yield db
+
+
+@contextmanager
+def opened_in_place(database: Path, text: Callable[[bytes], Any], *, only: frozenset[str]) -> Iterator[ForeignDatabase]:
+    """A database that its program has open, for reading where it lies. Raises UnreadableDatabase.
+
+    Its shared memory has to lie beside it: it is only read, too, so that no file is made or changed.
+    """
+    name = f"{database.absolute().as_uri()}?mode=ro&readonly_shm=1"
+    with in_words(), _reading(name, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, text, only) as db:
+        yield db
+
+
+@contextmanager
+def _reading(
+    name: str, flags: int, text: Callable[[bytes], Any], only: frozenset[str] | None
+) -> Iterator[ForeignDatabase]:
+    db = apsw.Connection(name, flags=flags)
+    try:
+        _bind(db)
+        if only is not None:
+            db.authorizer = _of_these(only)
+        db.execute("begin")
+        yield ForeignDatabase(db, text)
+    finally:
+        db.close(True)
+
+
+def _of_these(only: frozenset[str]) -> Callable[..., int]:
+    """Refuse to read any table but these and the schema."""
+    known = {*only, "sqlite_schema", "sqlite_master", "pragma_table_xinfo"}
+
+    def is_allowed(action: int, table: str | None, *_: str | None) -> int:
+        is_other = action == apsw.SQLITE_READ and table is not None and table.lower() not in known
+        return apsw.SQLITE_DENY if is_other else apsw.SQLITE_OK
+
+    return is_allowed
 
 
 def _settle(copy: Path) -> None:

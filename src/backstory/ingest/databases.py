@@ -31,6 +31,7 @@ COPY_BYTES = 1024 * 1024
 COPIES_MAX = 5
 """The most copies of a database that is written meanwhile."""
 JOURNALS = ("-wal", "-journal")
+_FICLONE = 0x40049409
 _BINARY = getattr(os, "O_BINARY", 0)
 _FROM = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY
 _TO = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
@@ -51,6 +52,10 @@ class DatabaseRows(Struct, frozen=True, kw_only=True):
     relpath: str
     mtime_ns: int
     content: bytes
+    mark: int = 0
+    """A number that changes with its rows."""
+    is_live: bool = False
+    """True if its rows may change after they were read."""
 
 
 class Unread(Struct, frozen=True, kw_only=True):
@@ -58,6 +63,8 @@ class Unread(Struct, frozen=True, kw_only=True):
 
     path: str
     reason: str
+    is_final: bool = False
+    """True if the database says no more until it changes."""
 
 
 class Done(Struct, frozen=True, kw_only=True):
@@ -66,7 +73,11 @@ class Done(Struct, frozen=True, kw_only=True):
     places: list[FileStamp]
 
 
-class _Changed(Exception):
+class _TooLargeToCopy(Exception):
+    """A large file whose blocks a copy cannot share."""
+
+
+class WrittenMeanwhile(Exception):
     """A file was written while it was copied."""
 
 
@@ -84,11 +95,11 @@ def sessions_without_logs(
         keeper = agent.database
         if keeper is not None:
             found = [*keeper.databases(environ, home), *_in_projects(agent.name, keeper, environ, seen, in_projects)]
-            for database in dict.fromkeys(map(_itself, found)):
+            for database in dict.fromkeys(map(itself, found)):
                 yield from _sessions_of(agent, database, seen)
 
 
-def _itself(database: Path) -> Path:
+def itself(database: Path) -> Path:
     """A file where it lies: its journals are beside itself, not beside a link to it."""
     # Where links lead in a circle, which `Path.resolve` takes for our mistake, opening it says so.
     return Path(os.path.realpath(database))
@@ -128,13 +139,13 @@ def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, FileStamp]) ->
         yield Unread(path=named, reason="its name is not UTF-8 text")
         return
     try:
-        before = _files(agent, database)
+        before = files_of(agent, database)
         if not before or all(seen.get(each.path) == each for each in before):
             return
         with tempfile.TemporaryDirectory(prefix="backstory-") as folder:
-            before = _copied(agent, database, Path(folder))
+            before = copied(agent, database, Path(folder))
             yield from _sessions_in(agent, database, Path(folder, database.name), before)
-    except _Changed:
+    except WrittenMeanwhile:
         yield Unread(path=str(database), reason="it was written all the time; it is read the next time")
     except UnreadableDatabase as refused:
         yield Unread(path=str(database), reason=str(refused))
@@ -192,7 +203,7 @@ def _beginning(text: str, size: int) -> str:
     return os.fsencode(text)[:size].decode("utf-8", "ignore")
 
 
-def _files(agent: Agent, database: Path) -> list[FileStamp]:
+def files_of(agent: Agent, database: Path) -> list[FileStamp]:
     """A database and its journals as stat returns them; nothing when it is not there."""
     found = []
     whole = [database, *(agent.database.beside(database) if agent.database is not None else ())]
@@ -214,26 +225,30 @@ def _files(agent: Agent, database: Path) -> list[FileStamp]:
     return found
 
 
-def _copied(agent: Agent, database: Path, folder: Path) -> list[FileStamp]:
+def copied(agent: Agent, database: Path, folder: Path) -> list[FileStamp]:
     """Copy a database with its journals as they are at one moment; returns what stat said of them then."""
     for _ in range(COPIES_MAX):
-        before = _files(agent, database)
-        if sum(each.size for each in before) > DATABASE_BYTES_MAX:
-            raise OSError(f"it is larger than {DATABASE_BYTES_MAX >> 30} GB")
+        before = files_of(agent, database)
+        copy = _copy if sum(each.size for each in before) <= DATABASE_BYTES_MAX else _share
         # A journal of an earlier try that is not there any more must not be applied to this copy.
         for old in folder.iterdir():
             old.unlink()
         try:
             for each in before:
-                _copy(Path(each.path), folder / Path(each.path).name, each.size)
+                copy(Path(each.path), folder / Path(each.path).name, each.size)
         except FileNotFoundError:
             continue
-        if before and _files(agent, database) == before:
+        if before and files_of(agent, database) == before:
             return before
-    raise _Changed
+    raise WrittenMeanwhile
 
 
-def _copy(source: Path, target: Path, size: int) -> None:
+def _share(source: Path, target: Path, size: int) -> None:
+    """Copy a file that is too large to be copied unless the copy shares its blocks; raises OSError."""
+    _copy(source, target, size, may_write=False)
+
+
+def _copy(source: Path, target: Path, size: int, *, may_write: bool = True) -> None:
     """Copy the first ``size`` bytes of a file, for us alone; raises OSError."""
     # What was a file a moment ago may be a pipe by now, which would be waited for.
     with os.fdopen(os.open(source, _FROM), "rb") as file:
@@ -241,8 +256,26 @@ def _copy(source: Path, target: Path, size: int) -> None:
             raise OSError("it is no regular file")
         try:
             with os.fdopen(os.open(target, _TO, 0o600), "wb") as copy:
+                if _shares_blocks(copy.fileno(), file.fileno()):
+                    return
+                if not may_write:
+                    raise _TooLargeToCopy
                 while size > 0 and (data := file.read(min(size, COPY_BYTES))):
                     copy.write(data)
                     size -= len(data)
+        except _TooLargeToCopy:
+            raise OSError(f"it is larger than {DATABASE_BYTES_MAX >> 30} GB") from None
         except OSError as refused:
             raise OSError(f"it could not be copied aside: {refused.strerror}") from refused
+
+
+def _shares_blocks(target: int, source: int) -> bool:
+    """Have a new file share the blocks of another; returns False where the file system has no such copies."""
+    try:
+        # Other systems than Linux have neither.
+        import fcntl
+
+        fcntl.ioctl(target, _FICLONE, source)
+    except (ImportError, OSError):
+        return False
+    return True

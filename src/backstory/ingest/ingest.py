@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from functools import partial
 from io import BytesIO
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+
+import msgspec
 
 from backstory import agents
 from backstory.errors import StoreDamaged, is_for_one_only
 from backstory.ingest import unread
 from backstory.ingest.databases import READ, ROWS_OF, DatabaseRows, Done, Unread, sessions_without_logs
 from backstory.ingest.discover import Candidate, stream_logs
+from backstory.ingest.live_databases import ASIDE, changed_sessions, with_new_rows
 from backstory.ingest.log_reader import (
     Pace,
     Source,
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
     from backstory.agents.contract import Agent
-    from backstory.store import Log, RecordBatch, Store, Written
+    from backstory.store import FileStamp, Log, RecordBatch, Store, Written
     from backstory.store.intake import rederiving
 else:
     rederiving = lazy_module("backstory.store.intake.rederiving")
@@ -278,7 +281,9 @@ class _Ingest(IngestNotes):
     ) -> None:
         """Read sessions that only a database still holds, each as a log of its rows."""
         read: list[str] = []
-        for each in sessions_without_logs(agents, environ, home, self.store.ask_or({}, logs.file_stamps, READ), places):
+        seen = self.store.ask_or({}, logs.file_stamps, READ)
+        live = changed_sessions(agents, environ, home, seen, self._stamps_of, self.store.path.with_name(ASIDE))
+        for each in chain(live, sessions_without_logs(agents, environ, home, seen, places)):
             match each:
                 case DatabaseRows():
                     self._alone(each.path, lambda rows=each: self._read_rows(rows))  # type: ignore[misc]
@@ -300,7 +305,9 @@ class _Ingest(IngestNotes):
 
     def _read_rows(self, rows: DatabaseRows) -> None:
         kept = self.store.ask_or([], logs.of_native_id, rows.agent.name, rows.native_id)
-        if any(ROWS_OF not in Path(log.relpath).name for log in kept):
+        if rows.is_live:
+            rows = msgspec.structs.replace(rows, content=with_new_rows(self.store, rows, kept))
+        elif any(ROWS_OF not in Path(log.relpath).name for log in kept):
             # Its log says more than its rows do.
             return
         candidate = rows_candidate(rows)
@@ -308,6 +315,9 @@ class _Ingest(IngestNotes):
         self._tally(rows.agent.name).logs_seen += 1
         with BytesIO(rows.content) as file:
             self._read_open(candidate, file)
+
+    def _stamps_of(self, paths: list[str]) -> dict[str, FileStamp]:
+        return self.store.ask_or({}, logs.stamps_of, paths)
 
     def _gather(self, candidates: list[Candidate]) -> None:
         """Keep what lies beside the logs that are here."""

@@ -84,7 +84,7 @@ def kept_candidate(log: Log, agent: Agent) -> Candidate:
 def rows_candidate(rows: DatabaseRows) -> Candidate:
     """A session that only a database still holds, as if its log were found."""
     return Candidate(
-        agent=rows.agent, path=rows.path, relpath=rows.relpath, device=0, inode=0, size=len(rows.content),
+        agent=rows.agent, path=rows.path, relpath=rows.relpath, device=0, inode=rows.mark, size=len(rows.content),
         mtime_ns=rows.mtime_ns,
     )  # fmt: skip
 

@@ -1,0 +1,12 @@
+"""Kilo: its sessions, which stand as rows in a database that it has open while it works."""
+
+from __future__ import annotations
+
+from backstory.agents.contract import Agent
+from backstory.agents.part_log import PartLogs
+from backstory.agents.part_tables import PartDatabases
+
+AGENT = Agent(
+    name="kilo", title="Kilo", log=PartLogs("kilo"), live=PartDatabases("kilo", "KILO_DB"),
+    instruction_files=("AGENTS.md",),
+)  # fmt: skip

@@ -1,0 +1,206 @@
+"""Sessions in databases that their agents write meanwhile: those that changed are read, and what is new is added.
+
+A database is opened only if its files are not as they were. Where its shared memory lies beside it, a program has it
+open: it is read in place then, whatever its size, and no file is made or changed. Else it is copied with its WAL to a
+folder of ours, which is removed at once; what a killed process left of one goes when the next database is read. Then
+each session's mark says whether its rows are read at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backstory.agents import foreign
+from backstory.agents.contract import UnreadableDatabase, UnreadRows
+from backstory.agents.jsonl import lines_in, lines_of
+from backstory.errors import in_words
+from backstory.ingest import databases
+from backstory.ingest.databases import DatabaseRows, Done, Unread, WrittenMeanwhile, row_log_name
+from backstory.ingest.record_source import record_key
+from backstory.store.private import make_private_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from backstory.agents.contract import Agent, LiveDatabasePart
+    from backstory.agents.foreign import ForeignDatabase
+    from backstory.store import FileStamp, Log, Store
+
+ASIDE = "aside"
+"""The folder of copies, beside the store."""
+WAL_MODE_AT = 18
+"""The bytes of a database's header that say by 2 that its newest changes stand in a WAL."""
+
+
+def changed_sessions(
+    chosen: Iterable[Agent], environ: Mapping[str, str], home: Path, seen: Mapping[str, FileStamp],
+    stamps_of: Callable[[list[str]], Mapping[str, FileStamp]], aside: Path,
+) -> Iterator[DatabaseRows | Unread | Done]:  # fmt: skip
+    """The sessions of these agents' databases that are new or changed, each with all its rows.
+
+    ``seen``: the databases' files as they were; ``stamps_of`` returns what is noted of logs by their paths.
+    """
+    for agent in chosen:
+        if agent.live is not None:
+            for database in dict.fromkeys(map(databases.itself, agent.live.databases(environ, home))):
+                yield from _changed_of(agent, agent.live, database, seen, stamps_of, aside)
+
+
+def _changed_of(
+    agent: Agent, keeper: LiveDatabasePart, database: Path, seen: Mapping[str, FileStamp],
+    stamps_of: Callable[[list[str]], Mapping[str, FileStamp]], aside: Path,
+) -> Iterator[DatabaseRows | Unread | Done]:  # fmt: skip
+    try:
+        files = databases.files_of(agent, database)
+        if not files or all(seen.get(each.path) == each for each in files):
+            return
+        is_whole = True
+        with _opened(agent, keeper, database, aside) as db:
+            _refuse_without_wal(db, database)
+            for each in _changed_in(agent, keeper, database, db, stamps_of):
+                is_whole &= not isinstance(each, Unread) or each.is_final
+                yield each
+        if is_whole:
+            yield Done(places=files)
+    except WrittenMeanwhile:
+        yield Unread(path=str(database), reason="it was written all the time; it is read the next time")
+    except UnreadableDatabase as refused:
+        yield Unread(path=str(database), reason=str(refused))
+    except Exception as unforeseen:
+        # What one database holds must not cost the others.
+        yield Unread(path=str(database), reason=in_words(unforeseen))
+
+
+def _changed_in(
+    agent: Agent, keeper: LiveDatabasePart, database: Path, db: ForeignDatabase,
+    stamps_of: Callable[[list[str]], Mapping[str, FileStamp]],
+) -> Iterator[DatabaseRows | Unread]:  # fmt: skip
+    marks = {native_id: (mark, at * 1_000_000) for native_id, (mark, at) in keeper.marks(db).items()}
+    names = {native_id: row_log_name(database.name, native_id) for native_id in marks}
+    paths = {native_id: f"{database.parent}{os.sep}{name}" for native_id, name in names.items()}
+    known = stamps_of(list(paths.values()))
+    wanted = {
+        native_id
+        for native_id, mark in marks.items()
+        # A mark stands where files have their inode.
+        if (stamp := known.get(paths[native_id])) is None or (stamp.inode, stamp.mtime_ns) != mark
+    }
+    for found in keeper.sessions(db, wanted) if wanted else ():
+        native_id = found.native_id
+        path = paths[native_id] if native_id in paths else str(database)
+        if isinstance(found, UnreadRows):
+            yield Unread(path=path, reason=found.reason, is_final=found.is_final)
+        elif native_id is not None and native_id in wanted:
+            mark, mtime_ns = marks[native_id]
+            yield DatabaseRows(
+                agent=agent, native_id=native_id, path=path, relpath=names[native_id], mtime_ns=mtime_ns,
+                content=found.content, mark=mark, is_live=True,
+            )  # fmt: skip
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _refuse_without_wal(db: ForeignDatabase, database: Path) -> None:
+    """Raise UnreadableDatabase for an empty database whose WAL, with all that it holds, is not there."""
+    if not db.is_empty:
+        return
+    with database.open("rb") as file:
+        header = file.read(WAL_MODE_AT + 2)
+    if header[WAL_MODE_AT:] == b"\2\2" and not database.with_name(f"{database.name}-wal").exists():
+        raise UnreadableDatabase(f"it is empty, and {database.name}-wal is not beside it, where its content stood")
+
+
+@contextmanager
+def _opened(agent: Agent, keeper: LiveDatabasePart, database: Path, aside: Path) -> Iterator[ForeignDatabase]:
+    remove_leftovers(aside)
+    if database.with_name(f"{database.name}-shm").is_file():
+        with suppress(_NotInPlace), _in_place(database, keeper) as db:
+            yield db
+            return
+    with _folder_aside(aside) as folder:
+        databases.copied(agent, database, folder)
+        with foreign.opened(folder / database.name, _text, only=keeper.tables) as db:
+            yield db
+
+
+class _NotInPlace(Exception):
+    """A database that cannot be opened where it lies."""
+
+
+@contextmanager
+def _in_place(database: Path, keeper: LiveDatabasePart) -> Iterator[ForeignDatabase]:
+    opening = foreign.opened_in_place(database, _text, only=keeper.tables)
+    try:
+        db = opening.__enter__()
+        _ = db.is_empty
+    except UnreadableDatabase as refused:
+        raise _NotInPlace from refused
+    try:
+        yield db
+    finally:
+        opening.__exit__(None, None, None)
+
+
+@contextmanager
+def _folder_aside(aside: Path) -> Iterator[Path]:
+    """Make a folder for a copy, which is locked as long as it is used."""
+    make_private_folder(aside)
+    folder = Path(tempfile.mkdtemp(dir=aside))
+    held = _locked(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+        with suppress(OSError):
+            aside.rmdir()
+
+
+def remove_leftovers(aside: Path) -> None:
+    """Remove copies that no process uses any more."""
+    with suppress(OSError):
+        for folder in list(aside.iterdir()):
+            if (held := _locked(folder)) is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(held)
+        aside.rmdir()
+
+
+def _locked(folder: Path) -> int | None:
+    """A lock on a folder, None if another process has it."""
+    import fcntl
+
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        return None
+    return held
+
+
+def with_new_rows(store: Store, rows: DatabaseRows, kept: list[Log]) -> bytes:
+    """Return the newest kept log of a session with those lines behind it that say anything new."""
+    if not kept:
+        return rows.content
+    newest = max(kept, key=lambda log: (log.path == rows.path, log.id))
+    last: dict[str, bytes] = {}
+    for _, _, line in lines_of(store.stream_log(newest.id)):
+        if line:
+            last[record_key(rows.agent, line)] = _digest(line)
+    new = [line for line in lines_in(rows.content) if last.get(record_key(rows.agent, line)) != _digest(line)]
+    before = b"".join(store.stream_log(newest.id))
+    return before + b"".join(b"%s\n" % line for line in new)
+
+
+def _digest(line: bytes) -> bytes:
+    return hashlib.sha256(line).digest()
