@@ -32,7 +32,7 @@ SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
     "agents": Budget(
-        14_910, 95, "a package an agent, the contract that they share, and what two agents with the same tables share"
+        15_510, 101, "a package an agent, the contract that they share, and what two agents with the same tables share"
     ),
     "ask": Budget(
         4_710,
@@ -106,11 +106,12 @@ LISTED_IN = {"sessions": 4, "logs": 3, "turns": 5}
 FIRST_WORDS_BANNED = {"How", "Of", "So", "That", "What", "When", "Where", "Whether", "Which", "Who", "Whose", "Why"}
 """A docstring begins with a verb or a noun, not with a question or a part of a sentence."""
 CALLED = {
-    "list": 38, "search": 44, "show": 50, "second run": 95, "ingest, nothing new": 78, "an agent's call": 54,
+    "list": 38, "search": 44, "show": 50, "second run": 95, "ingest, nothing new": 79, "an agent's call": 54,
 }  # fmt: skip
 """The modules of ours that a command calls; what an agent is told is masked, with kinds and lines of other modules.
 
-One each is the fields of the filter, which options are made of, and what an ingest works out for sorted lists.
+One each is the fields of the filter, which options are made of, and what an ingest works out for sorted lists. An agent
+more is one more for an ingest: the module that says where its logs are.
 
 On a busy machine a command may call two or three more than otherwise: those that wait, and that leave something out.
 """

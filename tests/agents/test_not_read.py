@@ -13,7 +13,7 @@ from backstory.agents import NOT_READ, logs_of_others
 if TYPE_CHECKING:
     from pathlib import Path
 
-LOGS = (".pi/agent/sessions/--w--/1.jsonl", ".pi/agent/sessions/--w--/2.jsonl", ".qwen/projects/a1/chats/1.jsonl")
+LOGS = (".omp/agent/sessions/--w--/1.jsonl", ".omp/agent/sessions/--w--/2.jsonl", ".qwen/projects/a1/chats/1.jsonl")
 
 
 @pytest.fixture
@@ -26,18 +26,18 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_logs_are_counted_by_agent(home: Path) -> None:
-    assert logs_of_others(home) == {"qwen": 1, "pi": 2}
+    assert logs_of_others(home) == {"qwen": 1, "omp": 2}
 
 
 def test_folders_without_a_log_are_not_named(tmp_path: Path) -> None:
-    (tmp_path / ".pi" / "agent" / "sessions").mkdir(parents=True)
+    (tmp_path / ".omp" / "agent" / "sessions").mkdir(parents=True)
     (tmp_path / ".gemini").mkdir()
     (tmp_path / ".gemini" / "settings.json").write_text("{}")
     assert logs_of_others(tmp_path) == {}
 
 
 def test_an_agent_that_is_read_is_not_among_them(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "names", lambda: ["pi"])
+    monkeypatch.setattr(agents, "names", lambda: ["omp"])
     assert logs_of_others(home) == {"qwen": 1}
 
 

@@ -78,8 +78,17 @@ def _unpack(archive: Path, folder: Path) -> None:
         tar.extractall(folder, filter="data")
 
 
+NOTHING: dict[str, Any] = {
+    "sessions": 0, "prompts": 0, "answers": 0, "tool_calls": 0, "failed": 0, "files_edited": [],
+    "tokens": {"input": 0, "cached": 0, "output": 0},
+}  # fmt: skip
+
+
 def counted(store: Store) -> dict[str, Any]:
     """What a store holds, as ``count.json`` says it: a turn that is in several sessions counts once."""
+    if not store.path.exists():
+        # The file appears with the first session.
+        return NOTHING
     with closing(sqlite3.connect(store.path)) as db:
         said = _sums(db, "coalesce(s.relation, '') not in ('subagent', 'unread')")
         helpers = _sums(db, "s.relation = 'subagent'")
