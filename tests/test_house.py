@@ -32,7 +32,7 @@ SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
     "agents": Budget(
-        15_510, 101, "a package an agent, the contract that they share, and what two agents with the same tables share"
+        15_580, 102, "a package an agent, the contract that they share, and what two agents with the same tables share"
     ),
     "ask": Budget(
         4_710,
@@ -58,9 +58,9 @@ ROOMS = {
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds; values held packed",
     ),
     "exchange": Budget(3_200, 12, "copies, merges, imports; what a row is, the schema says"),
-    "export": Budget(2_850, 17, "other programs' logs, restored or written"),
+    "export": Budget(2_860, 17, "other programs' logs, restored or written"),
     "ingest": Budget(
-        5_780,
+        5_790,
         25,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that live",
     ),

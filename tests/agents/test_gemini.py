@@ -11,8 +11,10 @@ import pytest
 
 from backstory import agents
 from backstory.agents.conformance import log_faults, session_faults
+from backstory.export.full_form import FullForms
 from backstory.ingest.ingest import ingest
-from backstory.model import Error, Hook, Outcome, ToolCall, ToolResult, UserMessage
+from backstory.ingest.watch import Spot, changed
+from backstory.model import Error, Hook, LogIdentity, Outcome, ToolCall, ToolResult, UserMessage
 from backstory.workspace.clients.resuming import own_logs
 from backstory.workspace.located import LocatedSession
 from tests.support.clock import NOW
@@ -394,3 +396,51 @@ def test_an_old_log_that_is_one_document_is_named_and_kept(machine: Machine) -> 
     report = machine.read(NAME)
     assert [each.path for each in report.not_understood] == [str(path)]
     assert [log.read_to for log in machine.store.logs()] == [path.stat().st_size]
+
+
+@promise(10, cases_of(NAME))
+def test_a_record_alone_has_each_of_its_events_at_its_place(agent: str, case: str, tmp_path: Path) -> None:
+    for log in logs_in(home_of(tmp_path, agent, case)):
+        log.write_bytes(in_another_dress(log.read_bytes()))
+        records = log.read_bytes().splitlines()
+        for seq, part, _, _, event in told(agent, log.read_bytes(), log).events:
+            reader = agents.load(agent).log.reader(LogIdentity(native_id="s"), None, tuple)
+            assert dict(reader.read(records[seq - 1], seq).events)[part] == event
+
+
+# outputs that are too long for the log --------------------------------------------------------------------------------
+
+SPILLED = Path(
+    ".gemini/tmp/shop/tool-outputs/session-08fe0421-1176-4a59-af9d-ea0cb67b9347/"
+    "run_shell_command__run_shell_command_1795416089458_0.txt"
+)
+
+
+@promise(10, [(NAME, "long")])
+def test_an_output_too_long_for_the_log_is_kept_shown_and_given_back(agent: str, case: str, tmp_path: Path) -> None:
+    whole = (home_of(tmp_path, agent, case) / SPILLED).read_bytes()
+    machine = Machine(tmp_path / "store")
+    machine.home = tmp_path / "home"
+    machine.read(agent)
+    (session,) = machine.store.sessions()
+    expand = FullForms(machine.store).expand
+    results = [each for each in map(expand, machine.store.events(session)) if isinstance(each, ToolResult)]
+    (log,) = restored(machine.store, tmp_path / "out")
+    assert [each.content for each in results] == [whole.decode()]
+    assert [Path(lies(each)).relative_to(tmp_path / "out" / agent) for each in log.companions] == [
+        SPILLED.relative_to(".gemini")
+    ]
+    assert Path(lies(log.companions[0])).read_bytes() == whole
+    machine.close()
+
+
+@keeps(10, NAME)
+def test_an_output_that_comes_while_a_session_grows_is_found(machine: Machine, tmp_path: Path) -> None:
+    home = home_of(tmp_path, NAME, "long")
+    (root,) = agents.load(NAME).log.roots({}, home)
+    found = changed([str(home / SPILLED)], [Spot(agents.load(NAME), root)])
+    (log,) = found.logs
+    assert (log.path, [each.name for each in log.sidecars]) == (
+        str(*logs_in(home)),
+        [f"../{SPILLED.relative_to('.gemini/tmp/shop').as_posix()}"],
+    )

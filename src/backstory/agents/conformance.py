@@ -244,6 +244,9 @@ def _sidecar_faults(sidecars: contract.SidecarPart) -> Iterator[str]:
         found: Any = sidecars.log_of(PurePath("s", name))
         if not isinstance(found, PurePath | None):
             yield f"sidecars.log_of: returns {found!r} for {name!r}"
+        called: Any = sidecars.name_of(PurePath("s", name))
+        if not isinstance(called, PurePath) or called.parent != PurePath("s", name).parent:
+            yield f"sidecars.name_of: returns {called!r}, which is not in the folder of {name!r}"
         is_read: Any = sidecars.is_read(name)
         if not isinstance(is_read, bool):
             yield f"sidecars.is_read: returns {is_read!r} for {name!r}"

@@ -178,11 +178,15 @@ class SidecarPart(Protocol):
     def log_of(self, below: PurePath) -> PurePath | None:
         """The log that a file, itself none, belongs to, by its name alone; None for a file of no interest.
 
-        Both are paths below the folder of a root, and the file lies in the log's folder or below that.
+        Both are paths below the folder of a root, and the file lies in the log's folder or below that, or in or below
+        the folder that this one is in. The log is called as ``name_of`` calls it.
         """
 
+    def name_of(self, log: PurePath) -> PurePath:
+        """The name by which ``log_of`` calls a log: its own, or one in its folder that all files of a session share."""
+
     def is_read(self, name: str) -> bool:
-        """Return True if a sidecar of this name (its path below the log's folder) may tell of the session."""
+        """Return True if a sidecar of this name (its path from the log's folder) may tell of the session."""
 
     def read(self, name: str, content: bytes) -> SidecarContent:
         """Return the content of a sidecar; empty if it is not what its name promises."""

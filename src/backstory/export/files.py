@@ -40,6 +40,19 @@ def inside(name: str) -> Parts:
     return parts
 
 
+def beside(above: Parts, name: str) -> Parts:
+    """The place of a sidecar, from the folder of its log: below it, or below the one that this is in.
+
+    Raises NotAPlace.
+    """
+    if name.startswith("../") and len(above) > 1:
+        above, name = above[:-1], name.removeprefix("../")
+    below = inside(name)
+    if not below:
+        raise NotAPlace(name)
+    return (*above, *below)
+
+
 def whole_log(store: Store, log: Log) -> Iterator[bytes]:
     """A log's bytes; raises StoreDamaged also where some are missing at its end."""
     length = 0

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from msgspec import Struct, field, structs
 
-from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, NoFileToReplace, NotAPlace
+from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, NoFileToReplace
 from backstory.export.files import (
     FILE,
     NOT_FOLLOWED,
+    beside,
     enter,
     inside,
     kind_of,
@@ -232,10 +233,7 @@ def _wish(store: Store, log: Log) -> File:
 
 
 def _wish_beside(above: Parts, kept: StoredSidecar) -> File:
-    below = inside(kept.name)
-    if not below:
-        raise NotAPlace(kept.name)
-    return File((*above, *below), kept.digest)
+    return File(beside(above, kept.name), kept.digest)
 
 
 def _replace(target: Path, pieces: Iterable[bytes], mtime_ns: int | None) -> tuple[int, str]:

@@ -206,19 +206,23 @@ class _Beside:
         below = PurePath(entry.path.removeprefix(self._folder))
         log = self._kept.log_of(below)
         if log is not None:
-            name = below.relative_to(log.parent).as_posix()
+            name = name_beside(below, log)
             self._entries.setdefault(f"{self._folder}{log}", []).append((name, entry, link))
 
     def added_to(self, found: list[Candidate]) -> list[Candidate]:
         """The logs that were found, with their sidecars; what was noted until now is of no other log."""
         if not self._entries:
             return found
-        complete = [self._with_sidecars(each) for each in found]
+        complete = [self._with_sidecars(each) for each in sorted(found, key=lambda each: each.path)]
         self._entries.clear()
         return complete
 
     def _with_sidecars(self, each: Candidate) -> Candidate:
-        entries = self._entries.get(each.path.removesuffix(".zst"))
+        assert self._kept is not None
+        own = each.path.removesuffix(".zst")
+        key = f"{self._folder}{self._kept.name_of(PurePath(own.removeprefix(self._folder)))}"
+        # Of several files of a session the first one has them.
+        entries = self._entries.get(key) if key == own else self._entries.pop(key, None)
         if entries is None:
             return each
         entries.sort(key=lambda found: (found[0].count("/"), found[0]))
@@ -230,7 +234,7 @@ class _Beside:
 
     def _sidecar(self, name: str, entry: os.DirEntry[str], link: str) -> SidecarFile | None:
         # A link above the log's own folder is the way to both of them.
-        if entry.is_symlink() or len(link) > len(entry.path) - len(name) - 1:
+        if entry.is_symlink() or len(link) > len(entry.path) - len(name.removeprefix("../")) - 1:
             reason = "it is reached by a link, which is not followed"
         elif not _is_text(entry.path):
             reason = "its name is not UTF-8; rename it to have it read"
@@ -247,6 +251,13 @@ class _Beside:
                 reason = "it is no regular file"
         self._report.passed_over.append((shown(entry.path), reason))
         return None
+
+
+def name_beside(below: PurePath, log: PurePath) -> str:
+    """Return the path of a sidecar from its log's folder; it may lie in the folder above that."""
+    above = log.parent.parent
+    is_above = not below.is_relative_to(log.parent)
+    return f"../{below.relative_to(above).as_posix()}" if is_above else below.relative_to(log.parent).as_posix()
 
 
 def shown(path: str) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory.errors import CannotWrite, DiskFull, StoreBusy, StoreFailed, StoreNotFound, StoreReadOnly
-from backstory.ingest.discover import NEVER_KEPT, Candidate, SidecarFile, shown
+from backstory.ingest.discover import NEVER_KEPT, Candidate, SidecarFile, name_beside, shown
 from backstory.ingest.ingest import ingest_these
 from backstory.ingest.lock import ingest_lock, watch_lock
 from backstory.ingest.report import IngestReport
@@ -29,7 +29,7 @@ from backstory.store.intake import append
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
-    from backstory.agents.contract import Agent, LogRoot
+    from backstory.agents.contract import Agent, LogRoot, SidecarPart
     from backstory.projects.registry import KnownProjects
     from backstory.store import Store
 
@@ -453,15 +453,24 @@ class _Looking:
     def _beside(self, spot: Spot, path: str, below: PurePath) -> None:
         kept = spot.agent.sidecars
         log = kept.log_of(below) if kept is not None and not NEVER_KEPT.search(below.name) else None
-        file = _sidecar(path, below.relative_to(log.parent)) if log is not None else None
-        if file is None:
+        if kept is None or log is None or (file := _sidecar(path, name_beside(below, log))) is None:
             return
-        named = str(spot.place.folder / log) if log is not None else ""
-        each = self._log(spot, named) or self._log(spot, f"{named}.zst")
+        named = str(spot.place.folder / log)
+        each = self._log(spot, named) or self._log(spot, f"{named}.zst") or self._named(spot, kept, log)
         if each is None:
             self.early.add(path)
             return
         self.found[spot.agent.name, each.path] = msgspec.structs.replace(each, sidecars=(*each.sidecars, file))
+
+    def _named(self, spot: Spot, kept: SidecarPart, log: PurePath) -> Candidate | None:
+        """The first of the files of a session that share a name."""
+        folder = spot.place.folder / log.parent
+        try:
+            names = sorted(each.name for each in folder.iterdir())
+        except OSError:
+            return None
+        shared = (name for name in names if kept.name_of(log.with_name(name)) == log)
+        return next(filter(None, (self._log(spot, str(folder / name)) for name in shared)), None)
 
 
 def changed(paths: Iterable[str], spots: Sequence[Spot]) -> Changed:
@@ -472,16 +481,16 @@ def changed(paths: Iterable[str], spots: Sequence[Spot]) -> Changed:
     return Changed(logs=list(looking.found.values()), early=looking.early, folders=looking.folders)
 
 
-def _sidecar(path: str, name: PurePath) -> SidecarFile | None:
-    """A regular file that is reached from its log's folder without a link."""
-    folders = [Path(path).parents[depth] for depth in range(len(name.parts) - 1)]
+def _sidecar(path: str, name: str) -> SidecarFile | None:
+    """A regular file that is reached from its log's folder, or the one above it, without a link."""
+    folders = [Path(path).parents[depth] for depth in range(name.removeprefix("../").count("/"))]
     try:
         found = os.lstat(path)
     except OSError:
         return None
     if not stat.S_ISREG(found.st_mode) or any(folder.is_symlink() for folder in folders):
         return None
-    return SidecarFile(path=path, name=name.as_posix(), size=found.st_size, mtime_ns=found.st_mtime_ns)
+    return SidecarFile(path=path, name=name, size=found.st_size, mtime_ns=found.st_mtime_ns)
 
 
 def _files_below(folder: str) -> Iterator[str]:

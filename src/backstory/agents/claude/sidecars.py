@@ -41,6 +41,9 @@ class Sidecars:
                 return PurePath(project, f"{session}.jsonl")
         return None
 
+    def name_of(self, log: PurePath) -> PurePath:
+        return log
+
     def is_read(self, name: str) -> bool:
         return name.endswith(_META_ENDING)
 

@@ -50,6 +50,9 @@ class Sidecars:
                 return None
         return PurePath(session, f"{LOG}.jsonl")
 
+    def name_of(self, log: PurePath) -> PurePath:
+        return log
+
     def is_read(self, name: str) -> bool:
         return name in (WORKSPACE, INDEX) or _CHECKPOINT.match(name) is not None
 

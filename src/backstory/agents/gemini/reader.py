@@ -39,10 +39,14 @@ if TYPE_CHECKING:
 
 _RECENT = 32
 """The last records that a state remembers; those before them are found in the log's lines again."""
-_PROMPTS = 200
+_PROMPTS = 64
 _CANCELLED = "Request cancelled"
 _LAST_CALL = "complete_task"
 """With which a subagent hands over what it came to."""
+
+
+Slots = list[Event | None]
+"""The events of a record, each at the place that it has in the record alone; None for one that was told before."""
 
 
 class Seen(Struct, array_like=True):
@@ -86,13 +90,15 @@ class Reader(TurnFold[State]):
             lines = jsonl.decode(line, decoder)
         except jsonl.NotJson:
             return Parsed(None, [(0, self.unknown.emit("not JSON"))], self._turn_at(seq))
-        at, events = None, list[Event]()
+        at: int | None = None
+        slots: Slots = []
         for each in lines:
             found_at, found = self._line(each, seq)
-            at, events = found_at or at, events + found
-        return Parsed(at, list(enumerate(events)), self._turn_at(seq) if events else None)
+            at, slots = found_at or at, slots + found
+        events = [(part, event) for part, event in enumerate(slots) if event is not None]
+        return Parsed(at, events, self._turn_at(seq) if events else None)
 
-    def _line(self, line: Line, seq: int) -> tuple[int | None, list[Event]]:
+    def _line(self, line: Line, seq: int) -> tuple[int | None, Slots]:
         if line.set is not None:
             return self._changes(line.set, seq)
         if line.rewind_to is not None:
@@ -104,17 +110,17 @@ class Reader(TurnFold[State]):
             return None, []
         return self._message(line, seq)
 
-    def _changes(self, changes: Changes, seq: int) -> tuple[int | None, list[Event]]:
+    def _changes(self, changes: Changes, seq: int) -> tuple[int | None, Slots]:
         if isinstance(changes.summary, str) and changes.summary.strip() and not self._is_subagent:
             self._state.session.title = changes.summary.strip()
         at: int | None = None
-        events: list[Event] = []
+        slots: Slots = []
         for message in changes.messages or ():
             found_at, found = self._message(message, seq)
-            if found:
-                at, events = found_at, events + found
+            slots += found
+            at = found_at if any(found) else at
         self._note_active([message.id for message in changes.messages or () if message.id in self._state.prompts])
-        return at, events
+        return at, slots
 
     def _note_active(self, listed: list[str | None]) -> None:
         """Note the place that the next prompt follows, from the prompts that are still in the conversation."""
@@ -127,20 +133,19 @@ class Reader(TurnFold[State]):
     def _note_folder(self, folder: str | None) -> None:
         self._state.session.cwd = self._state.session.cwd or folder
 
-    def _message(self, message: Message, seq: int) -> tuple[int | None, list[Event]]:
+    def _message(self, message: Message, seq: int) -> tuple[int | None, Slots]:
         at = numbers.time_ms(message.timestamp)
         self._look_back(message, at)
         self._state.newest = max(self._state.newest, at or 0)
         match message.type:
             case "user":
-                events = self._user(message, at, seq)
+                return at, self._user(message, at, seq)
             case "gemini":
                 return self._answer(message, at, seq)
             case "info" | "warning" | "error":
-                events = self._notice(message, at)
+                return at, self._notice(message, at)
             case kind:
-                events = [self.unknown.emit(kind or "record without a type")]
-        return at, events
+                return at, [self.unknown.emit(kind or "record without a type")]
 
     # what is known of a record ----------------------------------------------------------------------------------------
 
@@ -186,16 +191,16 @@ class Reader(TurnFold[State]):
 
     # a person, and the client -----------------------------------------------------------------------------------------
 
-    def _user(self, message: Message, at: int | None, seq: int) -> list[Event]:
+    def _user(self, message: Message, at: int | None, seq: int) -> Slots:
         text = plain_text(message.content)
         if prompts.is_context(text):
             self._note_folder(prompts.folder_in(text))
             return []
-        if not self._is_new(message):
-            return []
         untyped = prompts.untyped(text, message.content)
+        if not self._is_new(message):
+            return [None] * (1 if untyped is None else len(untyped))
         if untyped is not None:
-            return untyped
+            return list(untyped)
         prompt = prompts.typed(message)
         self._begin(message, prompt, at, seq)
         return [UserMessage(content=prompt)]
@@ -208,10 +213,12 @@ class Reader(TurnFold[State]):
                 del self._state.prompts[next(iter(self._state.prompts))]
         return self._begin_turn(message.id or "", prompt, at, seq, place)
 
-    def _notice(self, message: Message, at: int | None) -> list[Event]:
+    def _notice(self, message: Message, at: int | None) -> Slots:
         text = plain_text(message.content)
-        if not self._is_new(message) or not text.strip():
+        if not text.strip():
             return []
+        if not self._is_new(message):
+            return [None]
         turn = self._state.turn
         if message.type == "error":
             self._end(turn, Outcome.FAILED, at)
@@ -228,59 +235,53 @@ class Reader(TurnFold[State]):
 
     # the model --------------------------------------------------------------------------------------------------------
 
-    def _answer(self, message: Message, at: int | None, seq: int) -> tuple[int | None, list[Event]]:
-        news = self._news(message) if message.id is not None else (Seen(), Seen(has_text=True))
+    def _answer(self, message: Message, at: int | None, seq: int) -> tuple[int | None, Slots]:
+        before = self._seen.get(message.id or "", Seen())
+        news = self._news(message)
+        calls, text = message.calls or [], plain_text(message.content)
+        words = (filter(None, (each.subject, each.description)) for each in message.thoughts or ())
+        thoughts = [thought for each in words if (thought := "\n".join(map(str, each))).strip()]
+        slots: Slots = [None if before.has_thoughts else Thinking(text=each) for each in thoughts]
+        if text.strip():
+            slots.append(None if before.has_text else AssistantText(text=text))
+        told = self._told(calls, before)
+        for call in calls[:told]:
+            slots += self._call(call, is_told=True)
         if news is None:
-            return at, self._late_results(message)
-        old, _ = news
+            return at, slots
         # A log may begin in the midst of a conversation whose prompt it does not hold.
         turn = self._state.turn or self._begin(message, "", at, seq)
-        events = list[Event]()
-        if not old.has_thoughts:
-            words = (filter(None, (each.subject, each.description)) for each in message.thoughts or ())
-            events += [Thinking(text=text) for each in words if (text := "\n".join(map(str, each))).strip()]
-        text = "" if old.has_text else plain_text(message.content)
-        events += [AssistantText(text=text)] if text.strip() else []
-        calls = self._new_calls(message.calls or [], old)
-        for call in calls:
-            events += self._call(call)
+        for call in calls[told:]:
+            slots += self._call(call, is_told=False)
             at = max(at or 0, numbers.time_ms(call.timestamp) or 0) or None
         turn.model = message.model or turn.model
-        if message.tokens is not None and message.tokens != old.tokens:
-            turn.tokens = _with_usage(turn.tokens, message.tokens, old.tokens)
+        if message.tokens is not None and message.tokens != before.tokens:
+            turn.tokens = _with_usage(turn.tokens, message.tokens, before.tokens)
             turn.tokens_source = "reported"
-        if events:
+        if any(slots):
             is_end = calls[-1].name == _LAST_CALL if calls else text.strip() and _is_all(text, message.tokens)
             turn.outcome = Outcome.COMPLETED if is_end else None
             lengthen(turn, at)
-        return at, [*events, *self._late_results(message)]
+        return at, slots
 
-    def _new_calls(self, calls: list[Call], old: Seen) -> list[Call]:
-        """Return the calls that earlier dresses did not have; those that they had come first, in the same order."""
-        if not old.calls:
-            return calls
-        known = next((at + 1 for at, call in enumerate(calls) if call.id == old.last_call), 0)
-        return calls[known:]
+    def _told(self, calls: list[Call], before: Seen) -> int:
+        """Return the number of calls that earlier dresses had: those come first, in the same order."""
+        if not before.calls:
+            return 0
+        return next((at + 1 for at, call in enumerate(calls) if call.id == before.last_call), 0)
 
-    def _call(self, call: Call) -> list[Event]:
+    def _call(self, call: Call, *, is_told: bool) -> Slots:
+        """Return a call, and its result if it has ended, which an earlier dress may not have had."""
         given = call.args if isinstance(call.args, dict) else {}
-        event = self._state.calls.open(call.id, call.name, tool_of(call), path_in(given), given)
-        return [event, *self._result(call)]
-
-    def _result(self, call: Call) -> list[Event]:
-        """Return the result of a call that has ended."""
+        slots: Slots = [None]
+        if not is_told:
+            slots = [self._state.calls.open(call.id, call.name, tool_of(call), path_in(given), given)]
         if call.result is None and call.status not in ("success", "error", "cancelled"):
-            return []
-        content = result_text(call)
-        opened = self._state.calls.close(call.id)
-        return [opened.result(call.id, content, is_error=has_failed(call, opened.tool, content))]
-
-    def _late_results(self, message: Message) -> list[Event]:
-        """Return results of calls that an earlier dress had without them."""
-        if not self._state.calls.by_id:
-            return []
-        late = [call for call in message.calls or () if call.id in self._state.calls.by_id]
-        return [event for call in late for event in self._result(call)]
+            return slots
+        if call.id not in self._state.calls.by_id:
+            return [*slots, None]
+        content, opened = result_text(call), self._state.calls.close(call.id)
+        return [*slots, opened.result(call.id, content, is_error=has_failed(call, opened.tool, content))]
 
 
 def _is_all(text: str, tokens: Usage | None) -> bool:

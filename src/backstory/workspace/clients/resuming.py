@@ -271,11 +271,13 @@ class MissingFiles:
 
     def beside(self, store: Store, log: Log, target: Path) -> list[WantedFile]:
         """The files beside a log that are gone."""
-        found = [
-            WantedFile(target.parent, inside(kept.name), partial(_sidecar, store, kept.id))
-            for kept in store.ask(sidecars.of_log, log.id)
-            if inside(kept.name)
-        ]
+        found = []
+        for kept in store.ask(sidecars.of_log, log.id):
+            # Below the log's folder, or the one that this is in.
+            name = kept.name.removeprefix("../")
+            folder = target.parent if name == kept.name else target.parent.parent
+            if inside(name):
+                found.append(WantedFile(folder, inside(name), partial(_sidecar, store, kept.id)))
         return [each for each in found if kind_of(each.path) is None]
 
     def subagents(self, located: LocatedSession, above: Path, depth: int = 0) -> list[WantedFile]:
