@@ -79,9 +79,9 @@ ROOMS = {
         "the file, a reader a thread, its tables, chunks made of another log's, stores of before in memory, one filter",
     ),
     "workspace": Budget(
-        12_060,
-        61,
-        "what faces ask, outlines in columns, the fields of every question, pages with cursors; leaving; places",
+        12_110,
+        62,
+        "what faces ask, outlines in columns, the fields of every question, pages with cursors; leaving; new agents",
     ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""

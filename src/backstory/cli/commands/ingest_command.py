@@ -20,6 +20,8 @@ from backstory.cli.trusting import says_off
 from backstory.store.tables import sessions
 from backstory.store.tables.session_filter import ListFilter
 from backstory.workspace.stores.importing import Machine, no_progress, watch_all
+from backstory.workspace.stores.new_sources import ASKED_FROM_BYTES, new_sources
+from backstory.workspace.stores.up_to_date import chosen_agents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
     from backstory.cli.app import App
     from backstory.ingest.discover import Looked
     from backstory.ingest.report import AgentTally, IngestReport
+    from backstory.workspace.stores.new_sources import NewSource
 
 REASONS_SHOWN_MAX = 20
+CHOOSE = "backstory config set ingest.agents NAME,NAME"
 SHORTEST_MS = 50
 """A shorter time is not worth a word."""
 
@@ -60,9 +64,25 @@ def command(app: App, only: tuple[str, ...], explain: bool, forgotten: bool, wat
 def import_logs(app: App, only: Sequence[str] = (), *, explain: bool = False, as_json: bool = False) -> None:
     """Import once, with a bar of progress, and print what was read."""
     others = {} if only else agents.logs_of_others(app.user_home)
+    if not only and output.can_ask() and (refused := _refused(app)):
+        only = [each.name for each in chosen_agents(app.config, ()) if each.name not in refused]
+        output.talk(f"Left out: {', '.join(sorted(refused))}. To read only some agents from now on: {CHOOSE}")
+        if not only:
+            return
     began = now_ms()
     report = app.workspace.ingest(_machine(app, only), output.talk, output.progress)
     _print(app, report, others, now_ms() - began, explain=explain, as_json=as_json)
+
+
+def _refused(app: App) -> set[str]:
+    """Return the agents whose logs are many, were never read, and are not wanted now."""
+    sources = new_sources(app.workspace, _machine(app, ()))
+    return {each.agent for each in sources if each.bytes >= ASKED_FROM_BYTES and not _is_wanted(each)}
+
+
+def _is_wanted(source: NewSource) -> bool:
+    files = f"{output.counted(source.files, 'file')}, {output.size(source.bytes)}"
+    return output.confirm(f"{source.agent} was never read here: {files}. Read it now?")
 
 
 def _machine(app: App, only: Sequence[str]) -> Machine:
@@ -187,7 +207,17 @@ def _in_a_line(report: IngestReport, took_ms: int) -> str:
     changes = [output.counted(new, "new session")] if new or not updated else []
     changes += [f"{updated:,} updated"] if new and updated else []
     changes += [f"{output.counted(updated, 'session')} updated"] if updated and not new else []
-    return f"{beginning}: {', '.join(changes)}."
+    return f"{beginning}: {', '.join(changes)}{_first_of(report)}."
+
+
+def _first_of(report: IngestReport) -> str:
+    """Return the agents of which all that is there was new, as it is when they are read first; '' if there is none."""
+    whole = [
+        f"{agent} ({output.counted(tally.listed_new, 'session')}, {output.size(tally.bytes_read)})"
+        for agent, tally in sorted(report.by_agent.items())
+        if tally.listed_new and tally.logs_read == tally.logs_seen and not tally.sessions_updated
+    ]
+    return f", all there is of {', '.join(whole)}" if whole else ""
 
 
 def _is_first(report: IngestReport) -> bool:
