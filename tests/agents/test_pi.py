@@ -8,10 +8,10 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from backstory.agents.pi.places import project_folder
-from backstory.agents.pi.resume import Resuming
 
 from backstory import agents
+from backstory.agents.pi.places import project_folder
+from backstory.agents.pi.resume import Resuming
 from backstory.ingest.ingest import ingest
 from backstory.model import (
     AssistantText,
