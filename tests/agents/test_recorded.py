@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from backstory import agents
+from backstory.config import Config
 from backstory.ingest.ingest import ingest
 from backstory.store import open_store
+from backstory.workspace.stores.importing import Machine
+from backstory.workspace.workspace import Workspace
 from tests.support.clock import NOW
 from tests.support.promises import promise
 from tests.support.recorded import CASES, cases_of, count_of, counted, filled, home_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BYTES_MAX = 3_000_000
 
@@ -40,6 +43,31 @@ def test_a_recorded_home_is_read_once(agent: str, case: str, tmp_path: Path) -> 
         before = counted(store)
         again = ingest(store, [agents.load(agent)], environ={}, home=home, now=NOW)
         assert (again.total("logs_read"), again.total("bytes_read"), counted(store)) == (0, 0, before)
+
+
+FILES = [(agent, "tools") for agent in ("gemini", "pi")]
+"""A home of each agent that keeps its sessions in files."""
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_read"),
+    [("", True), ('agents = ["claude"]', False), ('exclude = ["*/shop*/*", "*-shop-*"]', False)],
+    ids=["none", "agents", "exclude"],
+)
+@promise(11, FILES)
+def test_an_ingest_obeys_the_settings(agent: str, case: str, settings: str, is_read: bool, tmp_path: Path) -> None:
+    home = home_of(tmp_path, agent, case)
+    own = tmp_path / "backstory"
+    own.mkdir()
+    (own / "config.toml").write_text(f"[ingest]\n{settings}\n")
+
+    def config() -> Config:
+        return Config(
+            own / "config.toml", None, is_installed=lambda *_: True, agents=agents.names, make_folder=Path.mkdir
+        )
+
+    report = Workspace(config, own, tmp_path, now=lambda: NOW).ingest(Machine(user_home=home), pytest.fail)
+    assert (report.total("sessions_new"), report.total("bytes_read") > 0) == (int(is_read), is_read)
 
 
 def test_recorded_homes_are_small() -> None:
