@@ -264,6 +264,12 @@ def test_an_unknown_record_that_is_not_counted_is_named() -> None:
     assert "log.reader: 2 events are Unknown, and unknown counts {'record': 1}" in found
 
 
+def test_a_log_is_called_by_a_name_in_its_own_folder() -> None:
+    sidecars = with_member(CLAUDE.sidecars, "name_of", lambda log: log.parent)
+    faults = behaviour_faults(msgspec.structs.replace(CLAUDE, sidecars=sidecars))
+    assert faults and all(fault.startswith("sidecars.name_of: returns ") for fault in faults)
+
+
 # sessions in several files --------------------------------------------------------------------------------------
 
 

@@ -160,6 +160,24 @@ def test_the_file_to_resume_is_that_of_the_conversation(order: list[Path], tmp_p
     machine.close()
 
 
+@keeps(3, NAME)
+def test_two_files_with_conversations_hold_the_same_turns_in_either_order(tmp_path: Path) -> None:
+    first = (home_of(tmp_path / "from", NAME, "resume") / OF_RESUME[0]).read_bytes().splitlines(keepends=True)
+    halves = [b"".join(first[:6]), first[0].replace(b"06:40:57", b"06:41:04") + b"".join(first[8:])]
+    found = []
+    for number, order in enumerate(([0, 1], [1, 0])):
+        machine = Machine(tmp_path / f"{number}")
+        for half in order:
+            machine.write(OF_RESUME[half], halves[half])
+            machine.read(NAME)
+        (session,) = machine.store.sessions()
+        turns = machine.store.turns(session)
+        found.append(sorted((each.uid, each.prompt, str(each.tokens), each.outcome) for each in turns))
+        machine.close()
+    assert len(found[0]) == 2
+    assert found[0] == found[1]
+
+
 # records that come again ----------------------------------------------------------------------------------------------
 
 
@@ -444,3 +462,15 @@ def test_an_output_that_comes_while_a_session_grows_is_found(machine: Machine, t
         str(*logs_in(home)),
         [f"../{SPILLED.relative_to('.gemini/tmp/shop').as_posix()}"],
     )
+
+
+# going on in the client -----------------------------------------------------------------------------------------------
+
+
+def test_a_session_is_resumed_by_its_id_and_its_log_stays_where_it_lay() -> None:
+    resume = agents.load(NAME).resume
+    assert resume is not None
+    place = OF_RESUME[0].relative_to(".gemini")
+    assert resume.command("/bin/gemini", "1995ba2c") == ["/bin/gemini", "--resume", "1995ba2c"]
+    assert resume.log_names(place, "/home/dev/shop") == [place]
+    assert resume.log_names(place.with_suffix(".json"), "/home/dev/shop") == []
