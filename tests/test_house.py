@@ -32,7 +32,7 @@ SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
     "agents": Budget(
-        15_580, 102, "a package an agent, the contract that they share, and what two agents with the same tables share"
+        15_640, 102, "a package an agent, the contract that they share, and what two agents with the same tables share"
     ),
     "ask": Budget(
         4_710,

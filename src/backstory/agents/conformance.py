@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import sqlite3
 import tempfile
 import uuid
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path, PurePath, PurePosixPath
@@ -27,7 +28,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory import agents, ids
-from backstory.agents import contract, entries
+from backstory.agents import contract, entries, foreign
 from backstory.agents.contract import (
     Agent,
     Asker,
@@ -94,12 +95,16 @@ EXITS = (
 
 
 def check(
-    name: str, logs: Iterable[Path] = (), outputs: Iterable[Path] = (), sessions: Iterable[Sequence[Path]] = ()
+    name: str,
+    logs: Iterable[Path] = (),
+    outputs: Iterable[Path] = (),
+    sessions: Iterable[Sequence[Path]] = (),
+    databases: Iterable[Path] = (),
 ) -> None:
     """Load the agent called ``name`` and test it; raises AssertionError, one fault a line.
 
     ``logs``: recorded logs of it, under names that it knows. ``outputs``: the stdout of runs of it, a file each.
-    ``sessions``: the files of each session that lies in several.
+    ``sessions``: the files of each session that lies in several. ``databases``: those that it had open.
     """
     agent = agents.load(name)
     faults = [] if agent.name == name else [f"it is registered as {name!r} and calls itself {agent.name!r}"]
@@ -110,6 +115,7 @@ def check(
         faults += [f"{path}: {fault}" for path in logs for fault in log_faults(agent, path)]
         faults += [f"{path}: {fault}" for path in outputs for fault in output_faults(agent, path)]
         faults += [f"{files[0]}: {fault}" for files in sessions for fault in session_faults(agent, files)]
+        faults += [f"{path}: {fault}" for path in databases for fault in live_faults(agent, path)]
     if faults:
         raise AssertionError(f"{name} does not keep the contract:\n" + "\n".join(faults))
 
@@ -190,6 +196,8 @@ def behaviour_faults(agent: Agent) -> list[str]:
         faults += _sidecar_faults(agent.sidecars)
     if agent.database is not None:
         faults += _database_faults(agent.database)
+    if agent.live is not None:
+        faults += _live_faults(agent.live)
     if agent.run is not None:
         faults += [*_command_faults(agent.run), *_stream_faults(agent, ODD_LINES)]
         if agent.steer is not None:
@@ -272,6 +280,56 @@ def _database_faults(database: contract.DatabasePart) -> Iterator[str]:
                 continue
             if any(isinstance(each, contract.SessionRows) for each in found_rows):
                 yield f"database.sessions_without_logs: finds sessions in {content[:20]!r}"
+
+
+def _live_faults(live: contract.LiveDatabasePart) -> Iterator[str]:
+    if not all(isinstance(path, Path) for path in live.databases({}, HOME)):
+        yield "live.databases: returns what is no path"
+    secret = [each for each in live.tables if any(word in each.lower() for word in ("account", "credential", "token"))]
+    if not live.tables or secret:
+        yield f"live.tables: {secret or 'none'} may be read"
+    with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder, "empty.db"))) as made:
+        made.execute("create table stranger(id)")
+        with foreign.opened(Path(folder, "empty.db"), bytes.decode, only=live.tables) as db:
+            for name, ask in (("marks", lambda: live.marks(db)), ("sessions", lambda: list(live.sessions(db, {"x"})))):
+                try:
+                    found: Any = ask()
+                except UnreadableDatabase:
+                    continue
+                yield f"live.{name}: finds {found!r} in a database of something else"
+
+
+def live_faults(agent: Agent, database: Path) -> list[str]:
+    """The faults in what an agent's part makes of a database that nobody has open: each session twice the same lines.
+
+    A line names its row, and no two lines of a session name the same; a session that is not wanted is not read.
+    """
+    live = agent.live
+    assert live is not None
+    faults = []
+    with foreign.opened(database, bytes.decode, only=live.tables) as db:
+        marks = live.marks(db)
+        for native_id in marks:
+            first, again = (list(live.sessions(db, {native_id})) for _ in range(2))
+            found = [each for each in first if isinstance(each, contract.SessionRows)]
+            if first != again or [each.native_id for each in found] != [native_id]:
+                faults.append(f"live.sessions: does not return {native_id}, and it alone, always with the same lines")
+            for lines in (each.content.splitlines() for each in found):
+                names = [agent.log.native_id_of(line) for line in lines]
+                if None in names or len(set(names)) < len(names):
+                    faults.append(f"log.native_id_of: does not tell the rows of {native_id} apart")
+                identity = agent.log.identify(Path(f"x.db#{native_id}"), b"\n".join(lines)[: ids.HEAD_BYTES])
+                if identity is None or identity.native_id != native_id:
+                    faults.append(f"log.identify: takes the rows of {native_id} for {identity}")
+                    continue
+                once, twice = _read(agent, identity, lines), _read(agent, identity, [*lines, *lines[1:]])
+                if once.rows != twice.rows:
+                    faults.append(f"log.reader: takes rows of {native_id} that come again for others")
+                if once.rows != _read(agent, identity, lines, range(len(lines))).rows:
+                    faults.append(f"log.reader: says something else of {native_id} when it goes on from its state")
+    if not marks:
+        faults.append("live.marks: finds no session")
+    return faults
 
 
 def _command_faults(run: RunPart) -> Iterator[str]:
