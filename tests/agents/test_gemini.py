@@ -11,10 +11,14 @@ import pytest
 
 from backstory import agents
 from backstory.agents.conformance import log_faults, session_faults
+from backstory.ask import costs, stats
+from backstory.ask.stats import StatsQuestion
+from backstory.derive.tally import Tally
 from backstory.export.full_form import FullForms
 from backstory.ingest.ingest import ingest
 from backstory.ingest.watch import Spot, changed
 from backstory.model import Error, Hook, LogIdentity, Outcome, ToolCall, ToolResult, UserMessage
+from backstory.store.tables.session_filter import ListFilter
 from backstory.workspace.clients.resuming import own_logs
 from backstory.workspace.located import LocatedSession
 from tests.support.clock import NOW
@@ -324,6 +328,20 @@ def test_a_subagent_is_a_child_of_the_session_that_called_it(agent: str, case: s
     assert [turn.outcome for turn in machine.store.turns(child)] == [Outcome.COMPLETED]
     assert sum(turn.tokens.input or 0 for turn in machine.store.turns(parent)) == 3_200
     assert sum(turn.tokens.input or 0 for turn in machine.store.turns(child)) == 1_500
+    machine.close()
+
+
+@promise(7, [(NAME, "subagent")])
+def test_tokens_of_a_subagent_count_once_with_the_session_that_called_it(agent: str, case: str, tmp_path: Path) -> None:
+    home_of(tmp_path, agent, case)
+    machine = Machine(tmp_path / "store")
+    machine.home = tmp_path / "home"
+    machine.read(agent)
+    tally = Tally()
+    asked = StatsQuestion(wanted=ListFilter())
+    machine.store.ask(stats.add_turns, costs.price_table(machine.store.prices_file), asked, [tally], 0)
+    figures = tally.whole.figures
+    assert (figures.sessions, figures.input, figures.output) == (1, 3_200 + 1_500, 52 + 29)
     machine.close()
 
 
