@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from tests.support.promises import EXCUSED, KEPT, PROMISES, UNTESTED, has_adapter
+from tests.support.promises import EXCUSED, KEPT, PROMISES, has_adapter
 from tests.support.recorded import cases_of, count_of
 
 ROOT = Path(__file__).parents[1]
@@ -41,7 +41,6 @@ def document() -> str:
         rows.append(f"| {agent} | {', '.join(versions)} | {' | '.join(_cell(agent, each) for each in numbers)} |")
     promised = [f"{number}. {words}" for number, words in PROMISES.items()]
     reasons = [f"- {agent}, {number}: {why}" for (agent, number), why in sorted(EXCUSED.items())]
-    reasons += [f"- {agent}: {why}" for agent, why in UNTESTED.items()]
     unread = [agent for agent in agents() if not has_adapter(agent)]
     if unread:
         reasons.append(f"- {', '.join(unread)}: no adapter yet; the recordings wait for it")
@@ -51,7 +50,7 @@ def document() -> str:
 
 def empty() -> list[tuple[str, int]]:
     """The cells of agents that are read with neither a test nor a reason."""
-    read = [agent for agent in agents() if has_adapter(agent) and agent not in UNTESTED]
+    read = [agent for agent in agents() if has_adapter(agent)]
     return [(agent, each) for agent in read for each in PROMISES if (agent, each) not in KEPT.keys() | EXCUSED.keys()]
 
 

@@ -45,16 +45,16 @@ def test_a_recorded_home_is_read_once(agent: str, case: str, tmp_path: Path) -> 
         assert (again.total("logs_read"), again.total("bytes_read"), counted(store)) == (0, 0, before)
 
 
-FILES = [(agent, "tools") for agent in ("gemini", "pi")]
-"""A home of each agent that keeps its sessions in files."""
+OF_EACH = [(agent, "tools") for agent, case in cases_of() if case == "tools"]
+"""A home of each agent that is read."""
 
 
 @pytest.mark.parametrize(
     ("settings", "is_read"),
-    [("", True), ('agents = ["claude"]', False), ('exclude = ["*/shop*/*", "*-shop-*"]', False)],
+    [("", True), ('agents = ["claude"]', False), ('exclude = ["*/shop*/*", "*-shop-*", "*.db"]', False)],
     ids=["none", "agents", "exclude"],
 )
-@promise(11, FILES)
+@promise(11, OF_EACH)
 def test_an_ingest_obeys_the_settings(agent: str, case: str, settings: str, is_read: bool, tmp_path: Path) -> None:
     home = home_of(tmp_path, agent, case)
     own = tmp_path / "backstory"

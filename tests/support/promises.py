@@ -46,8 +46,6 @@ EXCUSED: dict[tuple[str, int], str] = {
     ("pi", 8): "it has no database",
 }
 """Why a promise has no test for an agent."""
-UNTESTED = {"kilo": "its other promises have no test yet", "opencode": "its other promises have no test yet"}
-"""Agents that are read, and what holds of their promises without a test or a reason of their own."""
 KEPT: dict[tuple[str, int], list[str]] = {}
 """The tests of each promise for each agent, filled when their modules are imported."""
 

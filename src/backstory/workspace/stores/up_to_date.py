@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from backstory.agents.contract import Agent, DatabasePart, LogRoot
+    from backstory.agents.contract import Agent, DatabasePart, LiveDatabasePart, LogRoot
     from backstory.agents.further import FurtherPlace
     from backstory.config import Config
     from backstory.ingest.auto import Selected, TakenIn
@@ -141,7 +141,8 @@ def _chosen(agent: Agent, exclude: list[str], further: Sequence[FurtherPlace]) -
     log, database = _Filtered(agent, exclude, further), agent.database
     if database is not None and further:
         database = _Further(agent, database, further)
-    return msgspec.structs.replace(agent, log=log, database=database)
+    live = _Kept(agent.live, exclude) if agent.live is not None and exclude else agent.live
+    return msgspec.structs.replace(agent, log=log, database=database, live=live)
 
 
 def _further(config: Config, texts: Sequence[str]) -> list[FurtherPlace]:
@@ -171,6 +172,18 @@ class _Filtered:
 
     def is_log(self, path: Path) -> bool:
         return self._agent.log.is_log(path) and not any(fnmatch(str(path), pattern) for pattern in self._exclude)
+
+
+class _Kept:
+    """An agent's live databases without those that the settings exclude."""
+
+    def __init__(self, live: LiveDatabasePart, exclude: list[str]) -> None:
+        self._live, self._exclude = live, exclude
+        self.tables, self.marks, self.sessions = live.tables, live.marks, live.sessions
+
+    def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
+        found = self._live.databases(environ, home)
+        return [path for path in found if not any(fnmatch(str(path), pattern) for pattern in self._exclude)]
 
 
 class _Further:
