@@ -6,13 +6,17 @@ import signal
 import subprocess
 from contextlib import nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
-from backstory.cli.tui.sessions_screen import SessionsScreen
+from backstory.cli.tui.sessions_screen import SessionsScreen, SessionTable
 from tests.support.piloted import Opens, piloted, screen
 from tests.support.session_screens import SessionMachine
+
+if TYPE_CHECKING:
+    from textual.strip import Strip
 
 pytestmark = pytest.mark.slow
 
@@ -74,6 +78,27 @@ def test_keys_before_and_behind_the_field_of_one_burst_keep_their_order(opens: O
             await seen.until_seen("Filter by title")
             await seen.press("escape")
             await seen.until_seen("> sky", "1 title")
+
+    piloted(test)
+
+
+def test_a_key_has_only_the_lines_drawn_that_it_changes(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, render_line = set[int](), SessionTable.render_line
+
+    def noted(table: SessionTable, y: int) -> Strip:
+        drawn.add(y)
+        return render_line(table, y)
+
+    monkeypatch.setattr(SessionTable, "render_line", noted)
+
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("8 sessions", "❯")
+            await seen.settled()
+            drawn.clear()
+            await seen.press("f")
+            await seen.until_seen("leave the field")
+            assert drawn == {0, 23}, "the field and the foot"
 
     piloted(test)
 

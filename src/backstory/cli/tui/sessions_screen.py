@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 from textual import events
+from textual.geometry import Region
 from textual.message import Message
 from textual.screen import Screen
 from textual.strip import Strip
@@ -95,12 +96,12 @@ class SessionsScreen(Screen[None]):
     def mark_unread(self, uids: Iterable[str]) -> None:
         """Mark sessions whose run ended while nobody looked at them."""
         self.unread |= frozenset(uids)
-        self._table.refresh()
+        self._table.redraw()
 
     def mark_read(self, uid: str) -> None:
         """Take the mark away."""
         self.unread -= {uid}
-        self._table.refresh()
+        self._table.redraw()
 
     def _wake(self) -> None:
         self.post_message(self._Woken())
@@ -123,7 +124,7 @@ class SessionsScreen(Screen[None]):
             self._timer.stop()
         if self._pressed_s is not None and idle_ms < state.PREFIX_MS:
             self._timer = self.set_timer((state.PREFIX_MS - idle_ms) / 1000 + 0.001, lambda: self.become(self.state))
-        self._table.refresh()
+        self._table.redraw()
 
     def took(self, event: events.Key) -> bool:
         """Return True if the field, while it has the keys, took one."""
@@ -207,6 +208,20 @@ class SessionTable(Widget, can_focus=True):
     """Draws the screen's state: the field, the list, the preview, and the foot."""
 
     DEFAULT_CSS = "SessionTable { height: 1fr; }"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._drawn: list[tuple[str, int | None]] = []
+
+    def redraw(self) -> None:
+        """Have the lines drawn anew that are others now: all of them would be too much for a slow line."""
+        screen, before = self._of, self._drawn
+        at = layout.cursor(screen.state) if screen.is_typing else None
+        self._drawn = [(_line(screen, y), None if y else at) for y in range(self.size.height)]
+        same = zip(self._drawn, before, strict=False)
+        changed = [y for y, (now, old) in enumerate(same) if now != old] + [*range(len(before), len(self._drawn))]
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     @property
     def _of(self) -> SessionsScreen:
