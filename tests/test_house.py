@@ -32,7 +32,7 @@ SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
     "agents": Budget(
-        15_640, 102, "a package an agent, the contract that they share, and what two agents with the same tables share"
+        15_690, 105, "a package an agent, the contract that they share, and what two agents with the same tables share"
     ),
     "ask": Budget(
         4_710,
@@ -79,7 +79,7 @@ ROOMS = {
         "the file, a reader a thread, its tables, chunks made of another log's, stores of before in memory, one filter",
     ),
     "workspace": Budget(
-        12_110,
+        12_125,
         62,
         "what faces ask, outlines in columns, the fields of every question, pages with cursors; leaving; new agents",
     ),

@@ -22,6 +22,7 @@ from backstory.store import open_store
 from tests.support.clock import NOW
 from tests.support.promises import keeps, promise
 from tests.support.recorded import cases_of, counted, home_of
+from tests.support.shell import Shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -392,3 +393,22 @@ def test_sessions_that_were_not_wanted_break_it(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(PartDatabases, "sessions", lambda self, db, wanted: whole(self, db, self.marks(db)))
     with pytest.raises(AssertionError, match="and it alone"):
         check("opencode", databases=[home(tmp_path, "fork") / PLACE])
+
+
+# the client -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("agent", "case"), [("opencode", "hello"), ("kilo", "tools")])
+def test_a_session_is_resumed_in_its_own_client(agent: str, case: str, tmp_path: Path) -> None:
+    shell = Shell(home(tmp_path, case, agent, raw=False))
+    database = shell.home / f".local/share/{agent}/{agent}.db"
+    change(database, f"update session set directory = '{shell.cwd}'")
+    os.utime(database, (0, 0))
+    assert shell("ingest").code == 0
+    (session,) = shell("list", "--all", "--json").json()["sessions"]
+    # Where its output is no terminal, the command is printed.
+    done = shell("resume", session["uid"])
+    assert (done.code, done.out) == (0, f"cd {shell.cwd} && {agent} -s {session['native_id']}\n")
+    database.unlink()
+    gone = shell("resume", session["uid"])
+    assert (gone.code != 0, "rows are not put back into a database" in gone.err) == (True, True)

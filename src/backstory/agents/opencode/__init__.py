@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from backstory.agents.contract import Agent
+from backstory.agents.opencode.resume import RESUMING
 from backstory.agents.part_log import PartLogs
 from backstory.agents.part_tables import PartDatabases
 
 AGENT = Agent(
     name="opencode", title="opencode", log=PartLogs("opencode"), live=PartDatabases("opencode", "OPENCODE_DB"),
-    instruction_files=("AGENTS.md",),
+    resume=RESUMING, instruction_files=("AGENTS.md",),
 )  # fmt: skip

@@ -27,6 +27,7 @@ from backstory.errors import (
 )
 from backstory.export.files import FILE, inside, kind_of, whole_log
 from backstory.export.placing import PlacingNotes, PutFile, PutNote, WantedFile, key_of, put, take_away
+from backstory.ingest.databases import ROWS_OF
 from backstory.ingest.log_reader import opened
 from backstory.ingest.matching import begins_with, is_beginning_of, size_of
 from backstory.ingest.reported import is_reported
@@ -117,6 +118,12 @@ class Resuming:
         agent, native_id, kept = own_logs(located)
         part = resume_part(located, agent)
         folder = real_folder(session, cwd)
+        if agents.load(agent).live is not None:
+            database = database_of(located, Path(kept[-1].path))
+            return Resumption(
+                located=located, agent=agent, native_id=native_id, original=str(database), folder=folder,
+                root=database.parent, log=database, places=(database,),
+            )  # fmt: skip
         root = root_of(self._workspace, self._user_home, agent, Path(kept[-1].path))
         files = MissingFiles(part, root, folder)
         log, places, missing = files.log(located, kept)
@@ -229,6 +236,14 @@ class Resuming:
 
 # missing files --------------------------------------------------------------------------------------------------------
 # Files of a session that its agent wrote and that are gone, and the places where its client looks for them.
+
+
+def database_of(located: LocatedSession, rows: Path) -> Path:
+    """The database that a session was read from, which its client opens. Raises CannotResume if it is gone."""
+    database = rows.with_name(rows.name.rpartition(ROWS_OF)[0])
+    if kind_of(database) != FILE:
+        raise CannotResume(located.label, f"{database} is gone, and rows are not put back into a database")
+    return database
 
 
 def own_logs(located: LocatedSession) -> tuple[str, str, list[Log]]:
