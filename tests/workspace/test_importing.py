@@ -14,6 +14,7 @@ from backstory.errors import ConfigBroken, UnknownAgent
 from backstory.store.tables import sessions
 from backstory.workspace.stores.importing import Machine
 from backstory.workspace.workspace import Workspace
+from tests.support.recorded import home_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,6 +105,13 @@ def test_a_database_in_a_further_place_is_read(workspace: Workspace, machine: Ma
     ("place", "why"),
     [("nobody=/x", "no agent is called 'nobody'"), ("relative", "'relative' is no folder from / or ~ on: give FOLDER")],
 )
+def test_a_live_database_in_a_further_place_is_read(workspace: Workspace, machine: Machine, tmp_path: Path) -> None:
+    made = home_of(tmp_path / "made", "opencode", "hello")
+    _places(workspace, str(made), f"opencode={made / '.local/share/opencode'}")
+    report = workspace.ingest(machine, pytest.fail)
+    assert (report.by_agent["opencode"].listed_new, report.errors) == (1, [])
+
+
 def test_a_further_place_that_names_none_is_said(workspace: Workspace, machine: Machine, place: str, why: str) -> None:
     _places(workspace, place)
     with pytest.raises(ConfigBroken, match=f"ingest.places: {why}"):

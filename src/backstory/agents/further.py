@@ -12,7 +12,7 @@ from backstory.agents.contract import LogRoot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backstory.agents.contract import Agent
+    from backstory.agents.contract import Agent, DatabasePart, LiveDatabasePart
 
 NOWHERE = Path("/nowhere")
 """A home that tells how an agent's folders lie in one."""
@@ -35,18 +35,17 @@ class FurtherPlace(Struct, frozen=True):
             for each in agent.log.roots({}, NOWHERE)
         ]
 
-    def databases(self, agent: Agent, home: Path) -> list[Path]:
-        """Return the places of an agent's databases there."""
-        if agent.database is None or self.agent not in (None, agent.name):
-            return []
+    def databases(self, agent: Agent, part: DatabasePart | LiveDatabasePart, home: Path) -> list[Path]:
+        """Return the places there of the databases of one of an agent's parts."""
         if self.agent is None:
-            return agent.database.databases({}, self._path(home))
+            return part.databases({}, self._path(home))
+        if self.agent != agent.name:
+            return []
         # Where the agent has a folder of its own, the database lies in that, else its folder is the database's.
         own = [each.root for each in agent.log.roots({}, NOWHERE)]
-        found = agent.database.databases({}, NOWHERE)
         return [
             self._path(home) / each.relative_to(next((root for root in own if root in each.parents), each.parent))
-            for each in found
+            for each in part.databases({}, NOWHERE)
         ]
 
     def _path(self, home: Path) -> Path:

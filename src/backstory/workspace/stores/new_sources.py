@@ -37,7 +37,9 @@ def new_sources(place: Place, machine: Machine) -> Iterator[NewSource]:
             continue
         found, _ = discover([agent], place.environ, machine.user_home)
         sizes = [each.size for each in found]
-        for database in agent.database.databases(place.environ, machine.user_home) if agent.database else ():
+        databases = agent.database.databases(place.environ, machine.user_home) if agent.database else []
+        databases += agent.live.databases(place.environ, machine.user_home) if agent.live else []
+        for database in databases:
             with suppress(OSError):
                 sizes.append(database.stat().st_size)
         if sizes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from fnmatch import fnmatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from backstory.agents.contract import Agent, DatabasePart, LiveDatabasePart, LogRoot
+    from backstory.agents.contract import Agent, LogRoot
     from backstory.agents.further import FurtherPlace
     from backstory.config import Config
     from backstory.ingest.auto import Selected, TakenIn
@@ -138,11 +138,8 @@ def chosen_agents(config: Config, only: Sequence[str]) -> list[Agent]:
 
 
 def _chosen(agent: Agent, exclude: list[str], further: Sequence[FurtherPlace]) -> Agent:
-    log, database = _Filtered(agent, exclude, further), agent.database
-    if database is not None and further:
-        database = _Further(agent, database, further)
-    live = _Kept(agent.live, exclude) if agent.live is not None and exclude else agent.live
-    return msgspec.structs.replace(agent, log=log, database=database, live=live)
+    database, live = (_Databases(agent, part, exclude, further).or_none for part in (agent.database, agent.live))
+    return msgspec.structs.replace(agent, log=_Filtered(agent, exclude, further), database=database, live=live)
 
 
 def _further(config: Config, texts: Sequence[str]) -> list[FurtherPlace]:
@@ -174,29 +171,26 @@ class _Filtered:
         return self._agent.log.is_log(path) and not any(fnmatch(str(path), pattern) for pattern in self._exclude)
 
 
-class _Kept:
-    """An agent's live databases without those that the settings exclude."""
+class _Databases:
+    """One of an agent's parts of databases, with those in further places, without those that the settings exclude."""
 
-    def __init__(self, live: LiveDatabasePart, exclude: list[str]) -> None:
-        self._live, self._exclude = live, exclude
-        self.tables, self.marks, self.sessions = live.tables, live.marks, live.sessions
+    def __init__(self, agent: Agent, part: Any, exclude: list[str], further: Sequence[FurtherPlace]) -> None:
+        self._agent, self._part, self._exclude, self._further = agent, part, exclude, further
 
-    def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
-        found = self._live.databases(environ, home)
-        return [path for path in found if not any(fnmatch(str(path), pattern) for pattern in self._exclude)]
+    @property
+    def or_none(self) -> Any:
+        """This part, or the agent's own where nothing is changed of it."""
+        return self if self._part is not None and (self._exclude or self._further) else self._part
 
-
-class _Further:
-    """An agent's databases, also those in further places."""
-
-    def __init__(self, agent: Agent, database: DatabasePart, further: Sequence[FurtherPlace]) -> None:
-        self._agent, self._database, self._further = agent, database, further
-        self.databases_in, self.beside = database.databases_in, database.beside
-        self.sessions_without_logs = database.sessions_without_logs
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._part, name)
 
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
-        found = [each for place in self._further for each in place.databases(self._agent, home)]
-        return list(dict.fromkeys([*self._database.databases(environ, home), *found]))
+        found = [*self._part.databases(environ, home)]
+        found += [each for place in self._further for each in place.databases(self._agent, self._part, home)]
+        return [
+            path for path in dict.fromkeys(found) if not any(fnmatch(str(path), pattern) for pattern in self._exclude)
+        ]
 
 
 def soon_deleted(place: Place, user_home: Path) -> str | None:
