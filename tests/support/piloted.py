@@ -59,6 +59,11 @@ class Piloted:
     async def type(self, text: str) -> None:
         await self._pilot.press(*("space" if letter == " " else letter for letter in text))
 
+    def keys(self, *names: str) -> None:
+        """Press keys that come at once."""
+        for name in names:
+            self.app.post_message(events.Key(name, None))
+
     async def burst(self, text: str) -> None:
         """Type letters that come at once, as from a slow line."""
         for letter in text:

@@ -86,6 +86,18 @@ def test_a_prompt_begins_a_session(asked: Bench) -> None:
         assert {each.shown_title for each in store.sessions()} == {"the first prompt", "something else"}
 
 
+def test_each_press_of_a_choices_key_counts(asked: Bench) -> None:
+    async def test() -> None:
+        async with opened(asked) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("n")
+            await seen.until_seen("A new session", "to the agent of the settings")
+            seen.keys("f3", "f3", "f3", "f5")
+            await seen.until_seen("may do unasked: edit", "in project/")
+
+    piloted(test)
+
+
 def test_a_prompt_runs_in_the_worktree_that_is_chosen_for_it(asked: Bench) -> None:
     beside = asked.root / "beside"
     git = ["git", "-C", str(asked.project), "-c", "user.name=a", "-c", "user.email=a@b.c"]

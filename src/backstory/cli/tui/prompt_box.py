@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections import Counter
 from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -94,6 +95,7 @@ class PromptBox(Vertical):
         self._field: PromptField | None = None
         self._choice, self._fork = RunChoice(), NO_FORK
         self._unsent = self._kept(uid)
+        self._presses = Counter[str]()
         self._known: dict[str, list[str]] = {}
         """The agents, permissions and worktrees that keys turn through, once they were asked for."""
         self._stop: Callable[[], object] = _nothing
@@ -186,19 +188,31 @@ class PromptBox(Vertical):
         what = turned.what
         if what == "model":
             ask_line(self.app, "Model, as the agent names it:", self._take_model, text=self._choice.model or "")
-        elif what in self._known:
+            return
+        self._presses[what] += 1
+        if what in self._known:
             self._turn(what)
-        else:
-            in_thread(self.screen, what, partial(known_for, what, self._of.cwd), partial(self._turn, what), self._say)
+        elif self._presses[what] == 1:
+            learn = partial(known_for, what, self._of.cwd)
+            in_thread(self.screen, what, learn, partial(self._learnt, what), partial(self._refused, what))
 
     def _take_model(self, name: str) -> None:
         self._choose(replace(self._choice, model=name))
 
-    def _turn(self, what: str, known: list[str] | None = None) -> None:
-        now = self._known.setdefault(what, known or [])
-        if not now:
+    def _learnt(self, what: str, known: list[str]) -> None:
+        self._known[what] = known
+        if not known:
             self._say(f"There is no other {what} here.")
-        self._choose(self._choice.turned(what, now))
+        self._turn(what)
+
+    def _refused(self, what: str, why: str) -> None:
+        self._presses.pop(what)
+        self._say(why)
+
+    def _turn(self, what: str) -> None:
+        """Turn a choice once for each press of its key, also for those before it was known what there is."""
+        for _ in range(self._presses.pop(what)):
+            self._choose(self._choice.turned(what, self._known[what]))
 
     def _choose(self, choice: RunChoice) -> None:
         self._choice = choice
