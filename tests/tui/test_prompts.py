@@ -205,7 +205,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Held]:
     """The prompts that are sent, by no process."""
     found = list[Held]()
 
-    def send(_app: object, _words: object, prompt: str) -> Held:
+    def send(_app: object, _words: object, prompt: str, _folder: object) -> Held:
         found.append(Held(prompt))
         return found[-1]
 
