@@ -164,11 +164,11 @@ def test_ingest_without_any_logs_says_what_to_do_and_list_does_not_send_one_back
 
 
 def test_ingest_names_the_agents_that_are_not_read(bare: Shell) -> None:
-    log = bare.home / ".pi" / "agent" / "sessions" / "--w--" / "1.jsonl"
+    log = bare.home / ".qwen" / "projects" / "-w" / "chats" / "1.jsonl"
     log.parent.mkdir(parents=True)
     log.write_text("{}\n")
-    assert "Also here, not read by this version: pi (1)\n" in bare("ingest").err
-    assert bare("ingest", "--json").json()["not_read"] == {"pi": 1}
+    assert "Also here, not read by this version: qwen (1)\n" in bare("ingest").err
+    assert bare("ingest", "--json").json()["not_read"] == {"qwen": 1}
     assert "not read by this version" not in bare("ingest", "-a", "codex").err
     log.unlink()
     assert "not read by this version" not in bare("ingest").err
@@ -529,10 +529,10 @@ def test_all_of_a_store_that_is_not_there_is_a_store_that_is_not_found(bare: She
 
 def test_an_ingest_that_reads_nothing_names_agents_that_are_not_read_only_if_asked(bare: Shell) -> None:
     bare.put("claude/tools")
-    other = bare.home / ".pi" / "agent" / "sessions" / "--w--" / "1.jsonl"
+    other = bare.home / ".qwen" / "projects" / "-w" / "chats" / "1.jsonl"
     other.parent.mkdir(parents=True)
     other.write_text("{}\n")
-    named = "Also here, not read by this version: pi (1)"
+    named = "Also here, not read by this version: qwen (1)"
     assert named in bare("ingest").err
     assert named not in bare("ingest").err
     assert named in bare("ingest", "--explain").err

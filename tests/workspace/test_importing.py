@@ -101,10 +101,6 @@ def test_a_database_in_a_further_place_is_read(workspace: Workspace, machine: Ma
     assert [each.path for each in errors] == [str(tmp_path / "copilot" / "session-store.db")]
 
 
-@pytest.mark.parametrize(
-    ("place", "why"),
-    [("nobody=/x", "no agent is called 'nobody'"), ("relative", "'relative' is no folder from / or ~ on: give FOLDER")],
-)
 def test_a_live_database_in_a_further_place_is_read(workspace: Workspace, machine: Machine, tmp_path: Path) -> None:
     made = home_of(tmp_path / "made", "opencode", "hello")
     _places(workspace, str(made), f"opencode={made / '.local/share/opencode'}")
@@ -112,6 +108,10 @@ def test_a_live_database_in_a_further_place_is_read(workspace: Workspace, machin
     assert (report.by_agent["opencode"].listed_new, report.errors) == (1, [])
 
 
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [("nobody=/x", "no agent is called 'nobody'"), ("relative", "'relative' is no folder from / or ~ on: give FOLDER")],
+)
 def test_a_further_place_that_names_none_is_said(workspace: Workspace, machine: Machine, place: str, why: str) -> None:
     _places(workspace, place)
     with pytest.raises(ConfigBroken, match=f"ingest.places: {why}"):
