@@ -204,9 +204,10 @@ def summarised(bare: Shell) -> Shell:
         (first, second, *_) = (
             store.session(each["uid"]) for each in bare("list", "--all", "--json").json()["sessions"]
         )
-        for session, usd in ((first, 0.0008), (second, 0.0011), (second, None)):
+        # Summaries of one moment and one length would count as copies of each other.
+        for session, usd, words in ((first, 0.0008, "Done."), (second, 0.0011, "It is done."), (second, None, "Over.")):
             last = max(turn.last_seq for turn in store.turns(session))
-            new = NewCompaction(after_seq=last, summary=f"It is done. {usd}", agent="claude", tokens=took, cost_usd=usd)
+            new = NewCompaction(after_seq=last, summary=f"{words} {usd}", agent="claude", tokens=took, cost_usd=usd)
             assert store.decide(compactions.add, session.id, new)
             store.decide(compactions.undo, session.id)
         store.decide(own_summary, first.id)
