@@ -248,6 +248,16 @@ def test_tokens_of_a_record_that_comes_again_count_once() -> None:
     assert (turn.tokens.input, turn.tokens.cache_read, turn.tokens.output, turn.tokens.reasoning) == (40, 60, 17, 5)
 
 
+@keeps(1, NAME)
+@pytest.mark.parametrize("cut", range(1, 4))
+def test_tokens_of_a_record_without_words_are_counted_wherever_a_reading_ends(cut: int) -> None:
+    # Its only call was interrupted, and stands nowhere.
+    silent = record("aa", "gemini", "", tokens={"input": 100, "output": 24, "cached": 60})
+    records = (typed("p", "Look"), record("a", "gemini", "I look.", tokens={"input": 50, "output": 5}), silent)
+    (turn,) = read(*records, cuts=(cut,)).in_order()
+    assert (turn.tokens.input, turn.tokens.cache_read, turn.tokens.output) == (90, 60, 29)
+
+
 def test_a_prompt_after_a_rewind_follows_what_was_left() -> None:
     found = read(
         typed("p", "One"), record("a", "gemini", "1"), typed("pp", "Two"), record("aa", "gemini", "2"),

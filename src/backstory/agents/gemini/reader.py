@@ -251,6 +251,8 @@ class Reader(TurnFold[State]):
             return at, slots
         # A log may begin in the midst of a conversation whose prompt it does not hold.
         turn = self._state.turn or self._begin(message, "", at, seq)
+        # Its tokens count also where the record has no event.
+        self._touched[turn.uid] = turn
         for call in calls[told:]:
             slots += self._call(call, is_told=False)
             at = max(at or 0, numbers.time_ms(call.timestamp) or 0) or None
