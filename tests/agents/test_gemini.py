@@ -418,6 +418,40 @@ def test_a_command_failed_when_its_text_says_so(output: str, has_failed: bool) -
     assert [each.is_error for each in found.all(ToolResult)] == [has_failed]
 
 
+@pytest.mark.parametrize(
+    ("output", "told_as"),
+    [
+        (
+            "<untrusted_context>\nOutput: x: no file\nExit Code: 127\nProcess Group PGID: 42\n</untrusted_context>",
+            "Output: x: no file\nExit Code: 127",
+        ),
+        (
+            "Output too large. \n<untrusted_context>\nOutput: a\nb\nProcess Group PGID: 7\n</untrusted_context>",
+            "Output too large. \nOutput: a\nb",
+        ),
+        ("Output: (empty)\nProcess Group PGID: 7", "Output: (empty)"),
+        ("Process Group PGID: 7\nis what it prints", "Process Group PGID: 7\nis what it prints"),
+        ("<untrusted_context>\nis what it prints", "<untrusted_context>\nis what it prints"),
+    ],
+)
+def test_a_commands_result_ends_with_its_own_words(output: str, told_as: str) -> None:
+    result = [{"functionResponse": {"id": "c", "name": "run_shell_command", "response": {"output": output}}}]
+    call = {"id": "c", "name": "run_shell_command", "args": {"command": "x"}, "status": "success", "result": result}
+    found = read(typed("p", "Go"), record("a", "gemini", "", toolCalls=[call]))
+    assert [each.content for each in found.all(ToolResult)] == [told_as]
+
+
+@keeps(7, NAME)
+def test_a_file_beside_those_of_subagents_does_not_hide_the_session_whose_id_it_has(machine: Machine) -> None:
+    for path, prompt in ((OF_RESUME[0], "One"), (CHATS / "s" / "helper.jsonl", "Two")):
+        records = (HEADER, typed(prompt, prompt), record(f"{prompt} a", "gemini", "Yes."))
+        machine.write(path, lines(*(json.dumps(each).encode() for each in records)))
+    machine.read(NAME)
+    (session,) = machine.store.sessions()
+    assert (session.relation, session.parent_uid) == (None, None)
+    assert {turn.prompt for turn in machine.store.turns(session)} == {"One", "Two"}
+
+
 @keeps(11, NAME)
 def test_a_first_ingest_names_the_agent_with_its_bytes(machine: Machine, tmp_path: Path) -> None:
     home = home_of(tmp_path, NAME, "tools")

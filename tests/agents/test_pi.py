@@ -138,6 +138,17 @@ def test_sessions_that_begin_with_the_same_words_are_two_turns(machine: Machine)
     assert looked_up(machine.store.path, "select count(distinct uid) from turns") == [(2,)]
 
 
+@keeps(2, NAME)
+def test_a_session_that_names_itself_as_its_origin_is_no_fork(machine: Machine) -> None:
+    own = {**HEADER, "parentSession": f"/home/dev/{FOLDER}/2026_s.jsonl"}
+    machine.write(
+        FOLDER / "2026_s.jsonl", lines(json.dumps(own).encode(), json.dumps(typed("e1", None, "Go")).encode())
+    )
+    machine.read(NAME)
+    (session,) = machine.store.sessions()
+    assert (session.relation, session.parent_uid) == (None, None)
+
+
 # the tree -------------------------------------------------------------------------------------------------------------
 
 TREE = [

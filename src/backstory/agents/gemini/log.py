@@ -53,7 +53,8 @@ class Logs:
         if found is None:
             return None
         native_id = found.group(1).decode("utf-8", "replace")
-        if path.parent.parent.name == CHATS:
+        # One with its caller's own id is another file of that session.
+        if path.parent.parent.name == CHATS and path.parent.name != native_id:
             return LogIdentity(native_id=native_id, parent_native_id=path.parent.name, relation=Relation.SUBAGENT)
         is_aside = len(head) < HEAD_BYTES and _SAID.search(head) is None
         return LogIdentity(native_id=native_id, relation=Relation.ASIDE if is_aside else None)

@@ -16,7 +16,7 @@ from backstory.agents import jsonl, numbers
 from backstory.agents.gemini import prompts
 from backstory.agents.gemini.places import NAME
 from backstory.agents.gemini.records import Call, Changes, Line, Message, Usage, decoder, plain_text
-from backstory.agents.gemini.tools import has_failed, path_in, result_text, tool_of
+from backstory.agents.gemini.tools import has_failed, path_in, result_text, tool_of, unframed
 from backstory.agents.turn_fold import TurnFold, TurnState, end_of, lengthen
 from backstory.bounds import LOST, added, less
 from backstory.model import (
@@ -30,6 +30,7 @@ from backstory.model import (
     Relation,
     Thinking,
     Tokens,
+    Tool,
     Turn,
     UserMessage,
 )
@@ -283,7 +284,8 @@ class Reader(TurnFold[State]):
         if call.id not in self._state.calls.by_id:
             return [*slots, None]
         content, opened = result_text(call), self._state.calls.close(call.id)
-        return [*slots, opened.result(call.id, content, is_error=has_failed(call, opened.tool, content))]
+        said = unframed(content) if opened.tool == Tool.SHELL else content
+        return [*slots, opened.result(call.id, said, is_error=has_failed(call, opened.tool, content))]
 
 
 def _is_all(text: str, tokens: Usage | None) -> bool:

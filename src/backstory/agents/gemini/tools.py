@@ -32,6 +32,9 @@ _EXIT_CODE = lazy_regex(
     r"(?:\n(?:Signal|Background PIDs|Process Group PGID): [^\n]*)*\s*(?:</untrusted_context>)?\s*$"
 )
 """The end of a command's result: its exit code stands there unless it is 0, whatever the call's status says."""
+_FRAME_BEGIN = "<untrusted_context>\n"
+_FRAME_END = lazy_regex(r"(?:\nProcess Group PGID: \d+)?(?:\n</untrusted_context>)?\s*$")
+"""What the client puts behind all that a command says."""
 
 
 def tool_of(call: Call) -> Tool:
@@ -50,6 +53,16 @@ def result_text(call: Call) -> str:
     """The words that a call returned: as the model was given them, else as they were shown."""
     texts = [text for part in _parts(call.result) if (text := _part_text(part))]
     return "\n".join(texts) or (call.display if isinstance(call.display, str) else "")
+
+
+def unframed(content: str) -> str:
+    """The result of a command without the frame that the client puts around it."""
+    tail = content[-_TAIL_CHARS:]
+    found = _FRAME_END.search(tail)
+    if found is None or not found[0].strip():
+        return content
+    said = content[: len(content) - len(tail) + found.start()]
+    return said.replace(_FRAME_BEGIN, "", 1) if "</" in found[0] else said
 
 
 def has_failed(call: Call, tool: str, content: str) -> bool:

@@ -53,6 +53,8 @@ class Logs:
             return LogIdentity(native_id=native_id)
         name = parent[1].decode("utf-8", "replace").replace("\\\\", "/").rpartition("/")[2]
         origin = _session_in(jsonl.stem(Path(name)))
+        if origin == native_id:
+            return LogIdentity(native_id=native_id)
         return LogIdentity(native_id=native_id, parent_native_id=origin, relation=Relation.FORK)
 
     def reader(
