@@ -199,8 +199,13 @@ def test_terminal_codes_are_taken_out_of_what_was_written(text: str, plain: str)
         ("Chunk ID: 8836c7\nWall time: 0.0000 seconds\nProcess exited with code 127\nOutput:\n", True, 127),
         ("child-B-done\n<shellId: 2 completed with exit code 0>", False, 0),
         ("x\n<exited with exit code 5>\n", True, 5),
+        ("x: command not found\n\n\nCommand exited with code 127", True, 127),
+        ("Output: x: command not found\nExit Code: 127", True, 127),
         # A command that prints such words fails nothing.
         ("Exit code: 1", False, None),
+        ("all is well\n\nCommand exited with code 1", False, None),
+        ("Output: all is well\nExit Code: 1", False, None),
+        ("Output: x\nExit Code: 1\nand on", True, None),
         ("exit code: 1", False, None),
         ("Exit code 1\n", False, None),
         ("all is well\nExit code: 1", False, None),

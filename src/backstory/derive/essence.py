@@ -405,6 +405,8 @@ _EXIT_FAILED = lazy_regex(r"\A(?:Exit code:? |Command exited with code )(-?\d{1,
 """The first line of a failed command, as other clients write it: a command that prints such a line has not failed."""
 _EXIT_LAST = lazy_regex(r"<(?:shellId: \S+ completed|exited) with exit code (-?\d{1,19})>\s*\Z")
 """The last line, as one client writes it."""
+_EXIT_BEHIND = lazy_regex(r"\n(?:\nCommand exited with code|Exit Code:) (-?\d{1,19})\s*\Z")
+"""The last line of a failed command, as others write it."""
 _EXIT_LINE = lazy_regex(r"^(?:Exit code:?|Process exited with code) -?\d{1,10}$", re.MULTILINE)
 HEAD_CHARS = 400
 """The first and the last characters of a result that are searched for its exit code."""
@@ -468,7 +470,9 @@ def exit_code(output: str, *, is_error: bool) -> int | None:
     head, end = output[:HEAD_CHARS], output[-HEAD_CHARS:]
     if "xit" not in head and "xit" not in end:
         return None
-    found = _EXIT_HEAD.match(head) or (_EXIT_FAILED.match(head) if is_error else None) or _EXIT_LAST.search(end)
+    found = _EXIT_HEAD.match(head) or _EXIT_LAST.search(end)
+    if found is None and is_error:
+        found = _EXIT_FAILED.match(head) or _EXIT_BEHIND.search(end)
     code = int(next(filter(None, found.groups()))) if found else None
     return code if code is not None and -INTEGER_MAX - 1 <= code <= INTEGER_MAX else None
 

@@ -34,7 +34,7 @@ _EXIT_CODE = lazy_regex(
 """The end of a command's result: its exit code stands there unless it is 0, whatever the call's status says."""
 _FRAME_BEGIN = "<untrusted_context>\n"
 _FRAME_END = lazy_regex(r"(?:\nProcess Group PGID: \d+)?(?:\n</untrusted_context>)?\s*$")
-"""What the client puts behind all that a command says."""
+"""The end of the frame around what a command says."""
 
 
 def tool_of(call: Call) -> Tool:
@@ -56,7 +56,7 @@ def result_text(call: Call) -> str:
 
 
 def unframed(content: str) -> str:
-    """The result of a command without the frame that the client puts around it."""
+    """Return the result of a command without the frame that the client puts around it."""
     tail = content[-_TAIL_CHARS:]
     found = _FRAME_END.search(tail)
     if found is None or not found[0].strip():
