@@ -200,6 +200,8 @@ def test_terminal_codes_are_taken_out_of_what_was_written(text: str, plain: str)
         ("child-B-done\n<shellId: 2 completed with exit code 0>", False, 0),
         ("x\n<exited with exit code 5>\n", True, 5),
         ("x: command not found\n\n\nCommand exited with code 127", True, 127),
+        # In a compact form blank lines are left out.
+        ("x: command not found\nCommand exited with code 127", True, 127),
         ("Output: x: command not found\nExit Code: 127", True, 127),
         # A command that prints such words fails nothing.
         ("Exit code: 1", False, None),

@@ -405,7 +405,7 @@ _EXIT_FAILED = lazy_regex(r"\A(?:Exit code:? |Command exited with code )(-?\d{1,
 """The first line of a failed command, as other clients write it: a command that prints such a line has not failed."""
 _EXIT_LAST = lazy_regex(r"<(?:shellId: \S+ completed|exited) with exit code (-?\d{1,19})>\s*\Z")
 """The last line, as one client writes it."""
-_EXIT_BEHIND = lazy_regex(r"\n(?:\nCommand exited with code|Exit Code:) (-?\d{1,19})\s*\Z")
+_EXIT_BEHIND = lazy_regex(r"\n(?:Command exited with code|Exit Code:) (-?\d{1,19})\s*\Z")
 """The last line of a failed command, as others write it."""
 _EXIT_LINE = lazy_regex(r"^(?:Exit code:?|Process exited with code) -?\d{1,10}$", re.MULTILINE)
 HEAD_CHARS = 400
