@@ -46,10 +46,10 @@ ROOMS = {
         "reports: what is found, and the one value that every face draws, in parts if long; what a row is about",
     ),
     "cli": Budget(
-        18_440,
+        18_460,
         117,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
-        "runs, branches side by side, reports that open what they count, colours, choices",
+        "runs, branches side by side, reports that open what they count, colours, choices, clicks",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from backstory.cli.tui.sessions_screen import SessionsScreen, SessionTable
-from tests.support.piloted import Opens, piloted, screen
+from tests.support.piloted import Opens, Piloted, piloted, screen
 from tests.support.session_screens import SessionMachine
 
 if TYPE_CHECKING:
@@ -284,5 +284,27 @@ def test_a_signal_ends_the_screen_at_once_while_the_terminal_is_another_programs
             assert during == [signal.SIG_DFL]
             signal.raise_signal(signal.SIGHUP)
             await seen.until(lambda: not seen.app.is_running)
+
+    piloted(test)
+
+
+def _is_in_foot(seen: Piloted, word: str) -> bool:
+    return word in seen.shown().split("\n")[-1]
+
+
+def test_a_click_on_a_word_of_the_foot_does_what_its_key_does(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("8 sessions", "❯")
+            for word, then in (
+                ("f filter", "leave the field"),
+                ("Esc leave the field", "f filter"),
+                ("Enter open", "p prompt"),
+                ("p prompt", "Esc leave it"),
+                ("Esc leave it", "p prompt"),
+            ):
+                foot = seen.shown().split("\n")[-1]
+                await seen.click(foot.index(word), 23)
+                await seen.until(partial(_is_in_foot, seen, then))
 
     piloted(test)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
+from textual import events
 from textual.binding import Binding
 
 from backstory.cli import output
@@ -186,6 +187,18 @@ def foot(place: str, columns: int) -> str:
     room = columns - output.columns(f" · {anywhere}")
     own = next(output.fact_lines([_short(each) for each in labelled if each.place != ANYWHERE], room), "")
     return output.style(" · ".join(filter(None, [own, anywhere])), dim=True)
+
+
+def clicked(line: str, column: int) -> list[events.Key]:
+    """The key of the word at a column of a line that ``foot`` made; none for another line, or between words."""
+    keys = {_short(each): each.keys.split(",")[0] for each in ACTIONS if each.label}
+    words = "".join(text for text, _ in output.pieces(line)).split(" · ")
+    start = 0
+    for word in words if keys.keys() >= {*words} else ():
+        if start <= column < start + output.columns(word):
+            return [events.Key(keys[word], None)]
+        start += output.columns(f"{word} · ")
+    return []
 
 
 def _short(action: KeyAction) -> str:

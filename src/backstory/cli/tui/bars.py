@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 
 from backstory.cli import output
+from backstory.cli.tui import actions
 from backstory.cli.tui.strips import strip_of
 from backstory.cli.views.moments import OUTCOMES, RUNNING, meter_words
 from backstory.derive.naming import NO_PROMPT, short_model
@@ -18,6 +19,7 @@ from backstory.workspace.history.stats import StatsQuery
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from textual import events
     from textual.strip import Strip
 
     from backstory.cli.app import App
@@ -45,6 +47,11 @@ class Bar(Widget):
             self._text = text
             self.styles.height = text.count("\n") + 1
             self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        """Do what the key would that is clicked."""
+        for key in actions.clicked(self._text, event.x):
+            self.app.post_message(key)
 
     def render_line(self, y: int) -> Strip:
         """Return a line."""

@@ -241,8 +241,10 @@ class SessionTable(Widget, can_focus=True):
         self._of.become(state.moved(self._of.state, -WHEEL_ROWS))
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the row that is clicked; a second click opens it."""
+        """Choose the row that is clicked, a second click opens it; or do what a key of the foot does."""
         screen = self._of
+        for key in actions.clicked(_line(screen, event.y), event.x):
+            self.app.post_message(key)
         now, above = screen.state, bool(layout.heading(screen.state))
         at = now.top + event.y - 1 - above
         if 1 + above <= event.y <= now.list_lines and at < len(now.rows):
