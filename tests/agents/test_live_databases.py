@@ -127,8 +127,9 @@ def test_a_main_file_without_its_wal_is_an_error_with_a_reason(tmp_path: Path, s
 
 
 @keeps(8, "opencode")
-def test_a_copy_that_a_killed_process_left_goes_with_the_next_one(tmp_path: Path, store: Store) -> None:
+def test_a_copy_that_a_killed_process_left_goes_also_where_no_database_changed(tmp_path: Path, store: Store) -> None:
     where = home(tmp_path, "hello")
+    read(store, where)
     left = tmp_path / "ours" / live_databases.ASIDE / "tmpleft"
     left.mkdir(parents=True)
     (left / "opencode.db").write_bytes(b"x")

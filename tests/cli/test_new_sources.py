@@ -1,7 +1,8 @@
-"""An agent that was never read before: it is named, and asked about where there is much of it."""
+"""An agent that was never read before: it is named, asked about where there is much of it, and given back."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,12 @@ import pytest
 
 from tests.support.forked import COMMAND
 from tests.support.machines import SMALL
+from tests.support.recorded import home_of
+from tests.support.shell import Shell
 from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.support.shell import Shell
 
 pytestmark = pytest.mark.slow
 
@@ -57,3 +58,12 @@ def test_an_agent_of_which_all_is_new_is_named_beside_the_others(bare: Shell) ->
     bare.put(*of_codex)
     told = bare("ingest").out
     assert "new sessions, all there is of codex (" in told
+
+
+def test_a_session_of_a_database_is_given_back_as_rows_which_is_said(tmp_path: Path) -> None:
+    shell = Shell(home_of(tmp_path, "opencode", "hello"))
+    shell("ingest")
+    done = shell("restore", "--all", "--to", "out")
+    assert "1 session of a database: the rows that were read, a line of JSON for each.\n" in done.err
+    (written,) = (shell.cwd / "out").rglob("*.db#*")
+    assert {"session", "message", "part"} <= {json.loads(line)["table"] for line in written.read_text().splitlines()}

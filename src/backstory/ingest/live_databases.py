@@ -2,7 +2,7 @@
 
 A database is opened only if its files are not as they were. Where its shared memory lies beside it, a program has it
 open: it is read in place then, whatever its size, and no file is made or changed. Else it is copied with its WAL to a
-folder of ours, which is removed at once; what a killed process left of one goes when the next database is read. Then
+folder of ours, which is removed at once; what a killed process left of one goes with the next import. Then
 each session's mark says whether its rows are read at all.
 """
 
@@ -46,6 +46,7 @@ def changed_sessions(
 
     ``seen``: the databases' files as they were; ``stamps_of`` returns what is noted of logs by their paths.
     """
+    remove_leftovers(aside)
     for agent in chosen:
         if agent.live is not None:
             for database in dict.fromkeys(map(databases.itself, agent.live.databases(environ, home))):
@@ -120,7 +121,6 @@ def _refuse_without_wal(db: ForeignDatabase, database: Path) -> None:
 
 @contextmanager
 def _opened(agent: Agent, keeper: LiveDatabasePart, database: Path, aside: Path) -> Iterator[ForeignDatabase]:
-    remove_leftovers(aside)
     if database.with_name(f"{database.name}-shm").is_file():
         with suppress(_NotInPlace), _in_place(database, keeper) as db:
             yield db

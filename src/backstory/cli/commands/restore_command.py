@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +20,7 @@ from backstory.cli.trusting import trust_option
 from backstory.errors import BackstoryError, RestoreIncomplete, StoreNotFound
 from backstory.export.restore import Restored, RestoredFile, Restoring
 from backstory.ids import session_keys
+from backstory.ingest.databases import ROWS_OF
 from backstory.workspace.history.sessions import SessionFilter
 
 if TYPE_CHECKING:
@@ -157,6 +158,9 @@ def _print(done: Sequence[Restored]) -> None:
     logs = sum(each.error is None for each in done)
     beside = f" and {output.counted(len(whole) - logs, 'sidecar')}" if len(whole) > logs else ""
     output.talk(f"{output.counted(logs, 'log')}{beside}, {output.size(sum(one.bytes or 0 for one in whole))}.")
+    if rows := sum(ROWS_OF in PurePath(each.original).name for each in done if each.error is None):
+        said = "the rows that were read, a line of JSON for each"
+        output.talk(f"{output.counted(rows, 'session')} of a database: {said}.")
 
 
 def _failures(done: Sequence[Restored]) -> list[str]:
