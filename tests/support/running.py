@@ -81,5 +81,10 @@ def start_and_leave(bench: Bench, prompt: str, *script: dict[str, Any]) -> None:
     gate.touch()
 
 
+def until_stored(bench: Bench) -> None:
+    """Wait until every run is in the stores: what an agent said is seen before that."""
+    until(lambda: not bench.spools())
+
+
 def until_over(bench: Bench) -> None:
     until(lambda: all(row["state"] == "waiting" for row in json.loads(bench.backstory("ps", "--json").stdout)["runs"]))

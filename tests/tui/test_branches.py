@@ -10,7 +10,7 @@ import pytest
 from backstory.cli.tui.sent import RunChoice, TypedText, Way, words_for
 from backstory.model import AssistantText, Complete, UserMessage
 from tests.support.piloted import Piloted, piloted, screen
-from tests.support.running import GOOD
+from tests.support.running import GOOD, until_stored
 
 if TYPE_CHECKING:
     from backstory.cli.tui.session_screen import SessionScreen
@@ -72,6 +72,7 @@ def test_a_prompt_follows_the_entry_that_was_chosen(asked: Bench) -> None:
             await seen.until_seen("another answer", "── turn 3", f"A branch from @{seq}. Back: backstory checkout @6")
 
     piloted(test)
+    until_stored(asked)
     with asked.store as store:
         first, _, third = store.turns(only_session(asked))
     assert (third.prompt, third.parent_uid, third.parent_seq) == ("another way", first.uid, seq)
@@ -92,6 +93,7 @@ def test_a_fork_that_is_left_changes_nothing_and_keeps_the_text(asked: Bench) ->
             await seen.until_seen("half", "▔ to the agent of the last turn")
 
     piloted(test)
+    until_stored(asked)
     with asked.store as store:
         assert len(store.turns(only_session(asked))) == 2
     assert TypedText(asked.home, only_session(asked).uid).read() == "half"

@@ -13,7 +13,7 @@ from backstory.cli.tui import prompt_box
 from backstory.cli.tui.prompt_field import Folds
 from backstory.cli.tui.sent import RunChoice, TypedText, Way, words_for
 from tests.support.piloted import Piloted, piloted, screen
-from tests.support.running import GOOD, until
+from tests.support.running import GOOD, until, until_stored
 
 if TYPE_CHECKING:
     from backstory.store import Session
@@ -82,6 +82,7 @@ def test_a_prompt_begins_a_session(asked: Bench) -> None:
             await seen.until_seen("❯ something else", "of another kind", "S2")
 
     piloted(test)
+    until_stored(asked)
     with asked.store as store:
         assert {each.shown_title for each in store.sessions()} == {"the first prompt", "something else"}
 
@@ -117,6 +118,7 @@ def test_a_prompt_runs_in_the_worktree_that_is_chosen_for_it(asked: Bench) -> No
             await seen.until_seen("❯ something else", "from beside")
 
     piloted(test)
+    until_stored(asked)
     with asked.store as store:
         assert {each.cwd for each in store.sessions()} == {str(asked.project), str(beside)}
 
@@ -381,6 +383,7 @@ def test_two_lines_are_one_prompt(asked: Bench) -> None:
             await seen.until_seen("── turn 2", "both")
 
     piloted(test)
+    until_stored(asked)
     with asked.store as store:
         assert store.turns(only_session(asked))[-1].prompt == "one\ntwo"
 
