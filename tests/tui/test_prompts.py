@@ -458,8 +458,7 @@ def test_a_prompt_that_waits_is_taken_back_into_the_field(asked: Bench) -> None:
         async with opened(asked, {"say": "at work"}, {"wait_for": str(gate)}) as seen:
             await begin_to_write(seen)
             await write(seen, "work long")
-            await seen.until_seen("at work", "running")
-            await seen.until(lambda: seen.app.focused is not None and "Ctrl+T" not in seen.shown())
+            await seen.until_seen("at work", "running", "s sessions")
             await seen.press("p")
             await seen.until_seen("Ctrl+T queue")
             await seen.type("not now")
