@@ -46,7 +46,7 @@ ROOMS = {
         "reports: what is found, and the one value that every face draws, in parts if long; what a row is about",
     ),
     "cli": Budget(
-        18_460,
+        18_290,
         117,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks",
@@ -79,9 +79,10 @@ ROOMS = {
         "the file, a reader a thread, its tables, chunks made of another log's, stores of before in memory, one filter",
     ),
     "workspace": Budget(
-        12_125,
-        62,
-        "what faces ask, outlines in columns, the fields of every question, pages with cursors; leaving; new agents",
+        12_370,
+        63,
+        "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages with "
+        "cursors; leaving; new agents",
     ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""

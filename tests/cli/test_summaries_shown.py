@@ -12,6 +12,7 @@ from backstory.cli.tui import blocks
 from backstory.cli.tui.blocks import SessionView
 from backstory.store.tables import compactions
 from backstory.store.tables.compactions import NewCompaction
+from backstory.workspace.history.blocks import content_of
 from backstory.workspace.opening import open_workspace
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def test_the_screen_folds_a_summary_where_it_is(bare: Shell, told: Path, after_s
         store.mark_completed(session, duration_ms=1, cost_usd=0.1)
         store.decide(compactions.add, session.id, NewCompaction(after_seq=after_seq, summary=SUMMARY, agent="claude"))
     with open_workspace(bare.cwd, bare.environ, store=str(told)) as workspace:
-        content = blocks.content_of(workspace.reader, workspace.resolve("S1"))
+        content = content_of(workspace.reader, workspace.resolve("S1"))
         view = SessionView(columns=80, now=0)
         lines = [each.text for each in blocks.drawn(workspace.reader, content, 0, view)]
     (at,) = (n for n, line in enumerate(lines) if "≡" in line)

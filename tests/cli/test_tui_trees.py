@@ -8,6 +8,7 @@ import pytest
 
 from backstory.cli.tui import blocks
 from backstory.cli.tui.blocks import SessionView
+from backstory.workspace.history.blocks import content_of
 from backstory.workspace.opening import open_workspace
 from tests.support.ah_files import FOLDER, AhFile
 
@@ -29,7 +30,7 @@ def test_what_a_branch_left_behind_is_shown_behind_what_goes_on(bare: Shell) -> 
     assert bare("ingest").code == 0
     with open_workspace(bare.cwd, bare.environ) as workspace:
         (session,) = workspace.home_store.sessions()
-        content = blocks.content_of(workspace.reader, workspace.resolve(session.uid))
+        content = content_of(workspace.reader, workspace.resolve(session.uid))
         view = SessionView(columns=80, now=0)
         lines = [
             line.text for n in range(len(content.blocks)) for line in blocks.drawn(workspace.reader, content, n, view)

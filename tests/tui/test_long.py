@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.cli.tui import blocks
+from backstory.cli.tui import blocks, session_feed
 from backstory.cli.tui.blocks import SessionView
 from backstory.conversation.tree import Point
 from backstory.model import AssistantText, Complete, ToolCall, ToolResult, UserMessage
+from backstory.workspace.history.blocks import content_of
 from backstory.workspace.located import LocatedSession
 from backstory.workspace.reader import Reader
 from tests.support.clock import NOW, Clock
@@ -19,6 +20,8 @@ from tests.support.two_stores import Place
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from backstory.workspace.history.blocks import Content
 
 pytestmark = pytest.mark.slow
 TURNS = 60
@@ -64,7 +67,7 @@ def test_columns_say_what_the_outline_says(long: Long) -> None:
 
 
 def test_the_end_is_the_same_at_the_first_look(long: Long) -> None:
-    content = blocks.content_of(long.reader, long.located)
+    content = content_of(long.reader, long.located)
     whole = [line for n in range(len(content.blocks)) for line in blocks.drawn(long.reader, content, n, VIEW)]
     looked_at = blocks.first_look(long.reader, long.located, VIEW, 50)
     assert len(looked_at) >= 50
@@ -81,17 +84,17 @@ def test_what_a_branch_left_behind_needs_a_look_at_all(long: Long) -> None:
 
 
 def test_what_a_worker_is_given_is_described_at_once(long: Long) -> None:
-    assert repr(blocks.content_of(long.reader, long.located)) == f"<{5 * TURNS} entries>"
+    assert repr(content_of(long.reader, long.located)) == f"<{5 * TURNS} entries>"
 
 
 def test_the_end_is_shown_while_the_rest_is_read(long: Long, monkeypatch: pytest.MonkeyPatch) -> None:
-    may_read, content_of = threading.Event(), blocks.content_of
+    may_read = threading.Event()
 
-    def waits(reader: Reader, located: LocatedSession) -> blocks.Content:
+    def waits(reader: Reader, located: LocatedSession) -> Content:
         may_read.wait()
         return content_of(reader, located)
 
-    monkeypatch.setattr(blocks, "content_of", waits)
+    monkeypatch.setattr(session_feed, "content_of", waits)
     environ = {"HOME": str(long.place.home), "BACKSTORY_HOME": str(long.place.home), "PATH": ""}
 
     async def test() -> None:

@@ -29,7 +29,6 @@ from backstory.cli.tui.actions import (
 )
 from backstory.cli.tui.app import Backstory
 from backstory.cli.tui.asking import LineQuestion, YesOrNo
-from backstory.cli.tui.blocks import ENTRIES_MOST, Content, blocks_of
 from backstory.cli.tui.compare_screen import CompareScreen
 from backstory.cli.tui.markdown import COLUMNS_LEAST, markdown_lines
 from backstory.cli.tui.session_pane import SessionPane
@@ -37,6 +36,7 @@ from backstory.cli.tui.session_screen import SessionScreen
 from backstory.cli.tui.sessions_screen import SessionsScreen
 from backstory.cli.tui.strips import strip_of
 from backstory.cli.tui.tree_screen import TreeScreen
+from backstory.workspace.history.blocks import ENTRIES_MOST, Content, blocks_of
 from backstory.workspace.history.entries import OutlineColumns
 from tests import set_keys
 

@@ -11,13 +11,11 @@ import click
 from backstory import model
 from backstory.cli import output
 from backstory.cli.options import find, json_option, one_session, session_option, sessions_starting, store_option
-from backstory.cli.views.call_view import ShownResult
 from backstory.cli.views.event_view import (
     elsewhere_lines,
     end_line,
     event_lines,
     head_lines,
-    paired,
     turn_line,
     unknown_line,
 )
@@ -29,6 +27,7 @@ from backstory.ids import session_keys
 from backstory.lazy import lazy_module
 from backstory.workspace.history import entries, sessions
 from backstory.workspace.history import transcript as transcripts
+from backstory.workspace.history.entries import ShownResult, paired
 from backstory.workspace.history.targets import RECORD, SEQ_MAX, resolve_target
 
 if TYPE_CHECKING:

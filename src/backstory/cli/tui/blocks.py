@@ -1,12 +1,7 @@
-"""A session in blocks of entries: a block is read and drawn when it comes into view; before, its height is estimated.
-
-A block begins where somebody says something, so that each call in it has its result.
-"""
+"""A session as lines: a block of entries is drawn when it comes into view; before, its height is estimated."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -16,50 +11,36 @@ from backstory.cli import output
 from backstory.cli.output import GUTTER, MARGIN
 from backstory.cli.tui.markdown import markdown_lines
 from backstory.cli.views.call_view import number as gutter
-from backstory.cli.views.event_view import elsewhere_lines, end_line, event_lines, head_lines, paired, turn_line
+from backstory.cli.views.event_view import elsewhere_lines, end_line, event_lines, head_lines, turn_line
 from backstory.cli.views.summary_view import summary_lines
 from backstory.derive.essence import essence, words_of
 from backstory.derive.given import questions_of
+from backstory.workspace.history.blocks import (
+    ENTRIES_LEAST,
+    DrawnFrom,
+    ShownEntry,
+    TurnBegun,
+    TurnEnded,
+    block_items,
+    blocks_of,
+)
+from backstory.workspace.history.transcript import ShownSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from backstory.cli.views.call_view import ShownResult
     from backstory.model import Event, ToolCall
-    from backstory.workspace.history.entries import OutlineColumns, SessionEntry
-    from backstory.workspace.history.transcript import ListedTurn, ShownSummary, Transcript
+    from backstory.workspace.history.blocks import Block, Content, Key
+    from backstory.workspace.history.transcript import ListedTurn
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.reader import Reader
 
-ENTRIES_LEAST, ENTRIES_MOST = 30, 300
-"""A block ends at the first words behind so many entries, and at the latest behind so many."""
-SAID_KINDS = frozenset(each.kind for each in model.kinds_of(model.KindClass.SAID) if each is not model.Thinking)
-HIDDEN_KINDS = frozenset({model.Init.kind, model.Complete.kind, model.Unknown.kind})
-PROMPT_CHARS_LIKELY = 600
-"""The most characters that are shown of a long prompt, as it is folded."""
 LOOKED_AT = 5 * ENTRIES_LEAST
 """The number of entries of which a first look draws the last blocks."""
 CHARS_OF_LINE = 0.8
 """The part of a line's columns that text fills."""
 FOLDED, COMPACT, FULL = 0, 1, 2
 """The forms of an entry: a line for a call, its compact result below it, or everything that is known."""
-
-Key = tuple[int, int]
-"""An entry: its record's number and its part."""
-
-
-class Block(NamedTuple):
-    """Entries that are drawn together, by their places in the session's order, and what their height comes from."""
-
-    first: int
-    end: int
-    lines: int = 0
-    """Lines that are there at any width, but for thoughts and words."""
-    thoughts: int = 0
-    answers: int = 0
-    """The characters of answers."""
-    prompts: int = 0
-    """The characters of prompts, of each as many as are shown."""
 
 
 class SessionView(Struct, frozen=True, kw_only=True):
@@ -79,98 +60,6 @@ class ShownLine(NamedTuple):
     key: Key | None = None
     result: int | None = None
     """The record of the result that is drawn with a call."""
-
-
-class DrawnFrom(Struct, frozen=True, kw_only=True):
-    """Entries of a session in the order in which they are shown, and what is drawn between them."""
-
-    located: LocatedSession
-    folder: str
-    """The folder of the session, which paths in it need not repeat."""
-    order: OutlineColumns
-    blocks: tuple[Block, ...]
-    turns: dict[int, ListedTurn]
-    """By their numbers."""
-    summaries: tuple[ShownSummary, ...] = ()
-
-    def __repr__(self) -> str:
-        # Textual describes each worker by what it was given; of all entries that took half a second.
-        return f"<{len(self.order)} entries>"
-
-
-class Content(DrawnFrom, frozen=True, kw_only=True):
-    """A session at one moment: its turns, and all of its entries."""
-
-    transcript: Transcript
-    aside: int
-    """The place from which on entries are that a rewind left behind."""
-    prompts: tuple[int, ...]
-    """The places in the order at which prompts are."""
-
-    def block_of(self, key: Key) -> int | None:
-        """The block that holds an entry; of one that is not shown the block of the next one."""
-        # What a rewind left behind comes last, so the next one need not stand behind those before.
-        behind = [self._behind(key, 0, self.aside), self._behind(key, self.aside, len(self.order))]
-        at = min((each for each in behind if each is not None), key=self.order.key, default=None)
-        return None if at is None else bisect_right(self.blocks, at, key=attrgetter("first")) - 1
-
-    def _behind(self, key: Key, first: int, end: int) -> int | None:
-        """The place of an entry or the next one among entries in the order of their records; None behind the last."""
-        at = bisect_left(self.order.seqs, key[0], first, end)
-        while at < end and self.order.key(at) < key:
-            at += 1
-        return at if at < end else None
-
-
-def content_of(reader: Reader, located: LocatedSession) -> Content:
-    """A session as it is now. Entries of turns that another session shows are left out, as `show` does."""
-    transcript = reader.transcript(located)
-    for run in transcript.live.values():
-        # What it adds is followed, and read again from its beginning.
-        run.close()
-    shown = {each.number for each in transcript.turns if each.live is None and each.shown_in is None}
-    aside = transcript.aside
-    main: set[int | None] = {*(shown - aside), None}
-    order = reader.columns(located)
-    kept = [n for n, turn in enumerate(order.turns) if turn in main]
-    behind = [n for n, turn in enumerate(order.turns) if turn in shown and turn in aside] if aside else []
-    if len(kept) < len(order):
-        order = order.picked([*kept, *behind])
-    prompts = tuple(n for n, kind in enumerate(order.kinds) if kind == model.UserMessage.kind)
-    return Content(
-        located=located, transcript=transcript, order=order, blocks=blocks_of(order), aside=len(kept), prompts=prompts,
-        turns={each.number: each for each in transcript.turns}, summaries=transcript.summaries,
-        folder=transcript.session.said_folder,
-    )  # fmt: skip
-
-
-def blocks_of(order: OutlineColumns) -> tuple[Block, ...]:
-    """Cut a session into blocks."""
-    found, first = list[Block](), 0
-    for n, kind in enumerate(order.kinds):
-        many = n - first
-        if many >= ENTRIES_LEAST and (many >= ENTRIES_MOST or (kind in SAID_KINDS and not order.parts[n])):
-            found.append(_block(order, first, n))
-            first = n
-    if first < len(order):
-        found.append(_block(order, first, len(order)))
-    return tuple(found)
-
-
-def _block(order: OutlineColumns, first: int, end: int) -> Block:
-    lines = thoughts = answers = prompts = 0
-    for kind, chars in zip(order.kinds[first:end], order.chars[first:end], strict=True):
-        if kind == model.AssistantText.kind:
-            lines += 1
-            answers += chars
-        elif kind == model.UserMessage.kind:
-            lines += 4
-            prompts += min(chars, PROMPT_CHARS_LIKELY)
-        elif kind == model.Thinking.kind:
-            thoughts += 1
-        elif kind != model.ToolResult.kind and kind not in HIDDEN_KINDS:
-            lines += 1
-    return Block(first, end, lines, thoughts, answers, prompts)
 
 
 def likely_height(block: Block, view: SessionView) -> int:
@@ -216,37 +105,20 @@ def drawn(reader: Reader, content: DrawnFrom, number: int, view: SessionView) ->
 
 
 def _lines(reader: Reader, content: DrawnFrom, number: int, view: SessionView) -> Iterator[ShownLine]:
-    block = content.blocks[number]
-    order, turns, before = content.order, content.turns, block.first - 1
-    wanted = [order.key(n) for n in range(block.first, block.end)]
-    found = reader.entries(content.located, sorted({seq for seq, _ in wanted}), "words")
-    places = {(each.outline.seq, each.outline.part): each for each in found}
-    entries = iter([places[key] for key in wanted if key in places])
-    last = order.turns[before] if before >= 0 else None
-    seq = order.seqs[before] if before >= 0 else 0
-    for entry, answered, answer in paired(entries, full=False):
-        at = entry.outline
-        for summary in content.summaries:
-            if seq <= summary.after_seq < at.seq:
-                yield from map(ShownLine, summary_lines(summary, full=False))
-        if at.turn is not None and at.turn != last:
-            yield from map(ShownLine, _apart(_between(turns.get(last or 0), turns[at.turn], view.now)))
-            last = at.turn
-        seq = at.seq
-        if not isinstance(entry.event, model.Unknown) and (
-            view.thinking or not isinstance(entry.event, model.Thinking)
-        ):
-            key = (at.seq, at.part)
-            result = None if answer is None else answer.seq
-            drawn_lines = _apart(_drawn(reader, content, view, entry, answered, answer))
-            yield from (ShownLine(line, key, result) for line in drawn_lines)
-    if block.end < len(content.order):
-        return
-    for summary in content.summaries:
-        if summary.after_seq >= seq:
-            yield from map(ShownLine, summary_lines(summary, full=False))
-    if last is not None and last in turns:
-        yield from map(ShownLine, _apart(end_line(turns[last])))
+    for each in block_items(reader, content, number):
+        match each:
+            case TurnBegun(before=before, turn=turn):
+                yield from map(ShownLine, _apart(_between(before, turn, view.now)))
+            case TurnEnded(turn=turn):
+                yield from map(ShownLine, _apart(end_line(turn)))
+            case ShownSummary():
+                yield from map(ShownLine, summary_lines(each, full=False))
+            case ShownEntry(event=model.Unknown()):
+                pass
+            case ShownEntry() if view.thinking or not isinstance(each.event, model.Thinking):
+                result = None if each.answer is None else each.answer.seq
+                lines = _apart(_drawn(reader, content, view, each))
+                yield from (ShownLine(line, each.key, result) for line in lines)
 
 
 def _between(before: ListedTurn | None, turn: ListedTurn, now: int) -> Iterator[str]:
@@ -255,11 +127,9 @@ def _between(before: ListedTurn | None, turn: ListedTurn, now: int) -> Iterator[
     yield from ("", turn_line(turn, now, beside=before))
 
 
-def _drawn(
-    reader: Reader, content: DrawnFrom, view: SessionView, entry: SessionEntry, answered: ToolCall | None,
-    answer: ShownResult | None,
-) -> Iterator[str]:  # fmt: skip
+def _drawn(reader: Reader, content: DrawnFrom, view: SessionView, shown: ShownEntry) -> Iterator[str]:
     """An entry in the form in which it is looked at."""
+    entry, answered, answer = shown.entry, shown.answered, shown.answer
     at = entry.outline
     form = view.forms.get((at.seq, at.part), FOLDED)
     if form == FULL:

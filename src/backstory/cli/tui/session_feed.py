@@ -15,6 +15,7 @@ from backstory.cli.views.following import Drawing, answer_lines, storing_machine
 from backstory.derive.given import tasks_of
 from backstory.errors import BackstoryError
 from backstory.model import ToolCall
+from backstory.workspace.history.blocks import content_of
 from backstory.workspace.history.following import Following
 
 if TYPE_CHECKING:
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App as CommandApp
     from backstory.cli.tui.bars import TaskList
-    from backstory.cli.tui.blocks import Content, Key, SessionView
+    from backstory.cli.tui.blocks import SessionView
     from backstory.cli.tui.session_pane import SessionPane
     from backstory.derive.given import Task
     from backstory.model import Event
+    from backstory.workspace.history.blocks import Content, Key
 
 
 IDLE_SHARE, IDLE_WAIT_S = 10, 1.0
@@ -107,7 +109,7 @@ class SessionFeed:
                     self._look(uid)
                 _pause(worker, 0)
                 following = Following(workspace, located, machine=storing_machine(self._of), wait=wait)
-                content = blocks.content_of(self._of.reader, self._of.workspace.resolve(uid))
+                content = content_of(self._of.reader, self._of.workspace.resolve(uid))
                 _pause(worker, 0)
                 self._call(self._shown_by.take, content, goal)
                 self._has_read = True

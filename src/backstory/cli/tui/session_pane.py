@@ -18,13 +18,14 @@ from textual.worker import get_current_worker
 
 from backstory.cli.tui import actions, blocks
 from backstory.cli.tui.actions import PANE
-from backstory.cli.tui.blocks import FOLDED, FULL, Content, Key, SessionView, ShownLine
+from backstory.cli.tui.blocks import FOLDED, FULL, SessionView, ShownLine
 from backstory.cli.tui.strips import marked, strip_of
 from backstory.errors import BackstoryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from backstory.workspace.history.blocks import Content, Key
     from backstory.workspace.reader import Reader
 
 BLOCKS_KEPT = 40

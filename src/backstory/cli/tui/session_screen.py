@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from textual.widgets import Input
 
     from backstory.cli.app import App as CommandApp
-    from backstory.cli.tui.blocks import Content, Key, SessionView, ShownLine
+    from backstory.cli.tui.blocks import SessionView, ShownLine
     from backstory.cli.tui.branching import Fork
     from backstory.cli.tui.prompt_field import WordsField
     from backstory.cli.tui.tree_screen import TreePlace
+    from backstory.workspace.history.blocks import Content, Key
 
 COMMAND_COLUMNS_LEAST = 40
 """The fewest columns that a command of ours is told to have."""

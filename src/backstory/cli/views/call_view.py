@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from backstory.cli import output
 from backstory.cli.output import GUTTER, MARGIN, TEXT_COLUMNS_LEAST, UNLIMITED, flowing, page_columns, room_beside
@@ -24,6 +23,8 @@ from backstory.model import ToolCall, ToolResult
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from backstory.workspace.history.entries import ShownResult
+
 RESULT_LINES = 6
 CHANGED_LINES = 6
 """Most lines of an edit shown without ``--full``."""
@@ -33,14 +34,6 @@ NAME_COLUMNS = 30
 FACTS_AT = 0.55
 """Results of calls are in a column of their own, this far to the right, if the calls leave room for it."""
 COLOURS = {"+": "green", "-": "red"}
-
-
-class ShownResult(Struct, frozen=True):
-    """The result that stands right below a call. ``lasted``: how long the tool took, for a person."""
-
-    seq: int | None
-    result: ToolResult
-    lasted: str = ""
 
 
 def call_lines(

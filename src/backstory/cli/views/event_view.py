@@ -9,15 +9,13 @@ from backstory import model
 from backstory.bounds import short
 from backstory.cli import output
 from backstory.cli.output import GUTTER, MARGIN, flowing, flowing_facts, page_columns, room_beside
-from backstory.cli.views.call_view import RESULT_LINES, ShownResult, begun, call_lines, call_words, number, result_lines
+from backstory.cli.views.call_view import RESULT_LINES, begun, call_lines, call_words, number, result_lines
 from backstory.cli.views.moments import meter_words, moment, outcome_mark, stretch
 from backstory.conversation.compact import without_wrapping
-from backstory.conversation.pairing import results_below_calls, with_answers, with_interruptions, without_repeats
 from backstory.derive.essence import EventWords, every_value, noted, why, without_terminal_codes, words_of
 from backstory.derive.naming import NO_PROMPT, short_model
 from backstory.ids import may_be_written
 from backstory.model import Relation
-from backstory.workspace.history.entries import with_event
 from backstory.workspace.history.sessions import is_resumable
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
     from backstory.model import Event, Turn
     from backstory.store import Session
-    from backstory.workspace.history.entries import SessionEntry
+    from backstory.workspace.history.entries import ShownResult
     from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.history.transcript import ListedTurn, Transcript
 
@@ -36,8 +34,6 @@ PROMPT_LINES_LEFT_LEAST = 3
 """Fewer lines than this are not left out."""
 PROMPT_CHARS_MAX, PROMPT_CHARS_SHOWN = 1_000, 600
 """A prompt with long lines: its most characters, and the number shown of a longer one."""
-TIMED_MS_LEAST = 1000
-"""A shorter time between two records says nothing about the tool."""
 EMPTY_NOTICES = frozenset({"No response requested."})
 """Texts that an agent notes instead of an answer that nobody asked for."""
 BLOCKS: dict[str, tuple[str, Callable[[str], str], dict[str, Any]]] = {
@@ -88,39 +84,6 @@ def event_lines(
         yield from _command_lines(at, words, full=full)
     elif words.tone:
         yield from _told(at, event.kind, every_value(event))
-
-
-def paired(
-    events: Iterator[SessionEntry], *, full: bool
-) -> Iterator[tuple[SessionEntry, model.ToolCall | None, ShownResult | None]]:
-    """Yield the entries to draw: each call with its result, or a result with the call that it answers elsewhere.
-
-    ``full``: each stands for itself, in its own place.
-    """
-    if not full:
-        events = with_interruptions(events, _event_of, with_event)
-    shown = results_below_calls(events, _event_of, lambda each: each.outline.turn)
-    if full:
-        yield from ((entry, answered, None) for entry, answered in shown)
-        return
-    for entry, answered, answer in with_answers(without_repeats(shown, _event_of, with_event), _event_of):
-        yield entry, answered, None if answer is None else _timed(answer, entry)
-
-
-def _event_of(entry: SessionEntry) -> Event:
-    return entry.event
-
-
-def _timed(entry: SessionEntry, call: SessionEntry) -> ShownResult | None:
-    """A result as its call shows it: with how long the tool took, or ~ the time between the two records."""
-    result = entry.event
-    if not isinstance(result, model.ToolResult):
-        return None
-    lasted = output.duration(result.duration_ms)
-    begun, ended = call.outline.at, entry.outline.at
-    if not lasted and result.tool == model.Tool.SHELL and begun is not None and ended is not None:
-        lasted = f"~{output.duration(ended - begun)}" if ended - begun >= TIMED_MS_LEAST else ""
-    return ShownResult(entry.outline.seq, result, lasted)
 
 
 def _hook_lines(

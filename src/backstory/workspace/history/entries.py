@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from backstory.bounds import iso
+from backstory.bounds import duration, iso
+from backstory.model import Tool, ToolCall, ToolResult
 from backstory.store.tables import events
 from backstory.store.tables import turns as stored_turns
 
@@ -26,6 +27,8 @@ Form = Literal["compact", "words", "full"]
 compact form does not say its subject; ``full`` is everything, read again from the bytes that are kept."""
 
 
+TIMED_MS_LEAST = 1000
+"""A shorter time between two records says nothing about the tool."""
 WINDOW = 500
 """The most events that are read at once; nothing of the store is held while they are shown."""
 
@@ -90,9 +93,57 @@ class SessionEntry(Struct, frozen=True, kw_only=True):
     event: Event
 
 
+class ShownResult(Struct, frozen=True):
+    """The result that stands right below a call. ``lasted``: how long the tool took, for a person."""
+
+    seq: int | None
+    result: ToolResult
+    lasted: str = ""
+
+
 def with_event(entry: SessionEntry, event: Event) -> SessionEntry:
     """The same place with another event."""
     return msgspec.structs.replace(entry, event=event)
+
+
+def paired(
+    events: Iterator[SessionEntry], *, full: bool
+) -> Iterator[tuple[SessionEntry, ToolCall | None, ShownResult | None]]:
+    """Yield the entries to draw: each call with its result, or a result with the call that it answers elsewhere.
+
+    ``full``: each stands for itself, in its own place.
+    """
+    from backstory.conversation.pairing import (  # only what draws asks for it
+        results_below_calls,
+        with_answers,
+        with_interruptions,
+        without_repeats,
+    )  # fmt: skip
+
+    if not full:
+        events = with_interruptions(events, _event_of, with_event)
+    shown = results_below_calls(events, _event_of, lambda each: each.outline.turn)
+    if full:
+        yield from ((entry, answered, None) for entry, answered in shown)
+        return
+    for entry, answered, answer in with_answers(without_repeats(shown, _event_of, with_event), _event_of):
+        yield entry, answered, None if answer is None else _timed(answer, entry)
+
+
+def _event_of(entry: SessionEntry) -> Event:
+    return entry.event
+
+
+def _timed(entry: SessionEntry, call: SessionEntry) -> ShownResult | None:
+    """A result as its call shows it: with how long the tool took, or ~ the time between the two records."""
+    result = entry.event
+    if not isinstance(result, ToolResult):
+        return None
+    lasted = duration(result.duration_ms)
+    begun, ended = call.outline.at, entry.outline.at
+    if not lasted and result.tool == Tool.SHELL and begun is not None and ended is not None:
+        lasted = f"~{duration(ended - begun)}" if ended - begun >= TIMED_MS_LEAST else ""
+    return ShownResult(entry.outline.seq, result, lasted)
 
 
 def outlined(event: OutlinedEvent | StoredEvent, turns: Mapping[int, int]) -> OutlineEntry:
