@@ -32,7 +32,7 @@ SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
     "agents": Budget(
-        15_690, 105, "a package an agent, the contract that they share, and what two agents with the same tables share"
+        16_060, 106, "a package an agent, the contract that they share, what agents with the same tables or form share"
     ),
     "ask": Budget(
         4_710,
@@ -58,11 +58,12 @@ ROOMS = {
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds; values held packed",
     ),
     "exchange": Budget(3_200, 12, "copies, merges, imports; what a row is, the schema says"),
-    "export": Budget(2_860, 17, "other programs' logs, restored or written"),
+    "export": Budget(2_865, 17, "other programs' logs, restored as their files were, or written"),
     "ingest": Budget(
-        5_790,
-        25,
-        "from files to batches; subagents that a log reports are read along, or lent later; databases that live",
+        5_910,
+        26,
+        "from files to batches; subagents that a log reports are read along, or lent later; databases that live, and "
+        "documents that are written anew",
     ),
     "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),
     "nouns": Budget(

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory import agents, ids
+from backstory.agents import documents
 from backstory.model import Event, Turn, UserMessage
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ def records_of(agent: str, data: bytes, path: Path) -> list[bytes]:
     keeper = agents.load(agent).documents
     if keeper is None or not keeper.is_document(path):
         return lines
+    if (parts := keeper.pieces(data)) is not None:
+        return lines_of(documents.grown(b"", parts))
     end, records, held = keeper.record_end(data), list[bytes](), list[bytes]()
+    assert end is not None
     for line in lines:
         held.append(line)
         if end.match(line):

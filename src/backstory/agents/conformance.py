@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Struct
 
 from backstory import agents, ids
-from backstory.agents import contract, entries, foreign
+from backstory.agents import contract, documents, entries, foreign
 from backstory.agents.contract import (
     Agent,
     Asker,
@@ -88,6 +88,11 @@ ODD_LINES = (
 """Lines that no agent writes, and every reader may meet."""
 RANDOM_CUTS = 20
 """The number of times that a log is read with new readers from random places on."""
+LEAST_ELEMENTS = 2
+PLACES = ("first_seq", "last_seq", "parent_seq")
+"""The values of a turn that say where in its log it stands."""
+VERSION_BYTES_MAX = 100
+"""The most bytes that a version costs beside its new elements, if nothing else changed."""
 EXITS = (
     Exit(code=0), Exit(code=1), Exit(signal=9), Exit(signal=2, was_cancelled=True), Exit(code=1, was_cancelled=True),
     Exit(code=0, was_seen=False),
@@ -487,6 +492,19 @@ class _Reading(Struct):
     """Values of records besides their events: refs, summaries, record ids, and whether they hold reports."""
     faults: list[str]
 
+    def words(self) -> list[Any]:
+        """Return all that it said, wherever its records stood."""
+        turns = [
+            {name: value for name, value in msgspec.to_builtins(turn).items() if name not in PLACES}
+            for turn in self.turns.values()
+        ]
+        return [
+            self.session.get("title"),
+            self.unknown,
+            *turns,
+            *((at, uid, event) for *_, at, uid, event in self.rows),
+        ]
+
     def difference(self, other: _Reading) -> str:
         """Return the first difference of two readings of a log; empty if there is none."""
         for mine, others in zip(self.rows, other.rows, strict=False):
@@ -509,6 +527,8 @@ def log_faults(agent: Agent, path: Path) -> list[str]:
     lines = _records(agent, path, data)
     whole = _read(agent, identity, lines)
     faults = [*whole.faults, *_line_faults(agent, path, lines), *_storable_faults(agent, identity, lines)]
+    if _is_rewritten(agent, path):
+        faults += rewritten_faults(agent, path)
     if not whole.rows and identity.relation != Relation.ASIDE:
         faults.append("log.reader: nothing comes of it")
     random = Random(path.name)
@@ -518,6 +538,11 @@ def log_faults(agent: Agent, path: Path) -> list[str]:
             where = "each record" if cuts is every else f"records {sorted(cuts)}"
             return [*faults, f"log.reader: read by a new reader after {where}, {difference}"]
     return faults
+
+
+def _is_rewritten(agent: Agent, path: Path) -> bool:
+    keeper = agent.documents
+    return keeper is not None and keeper.is_document(path) and keeper.pieces(b"") is not None
 
 
 def session_faults(agent: Agent, files: Sequence[Path]) -> list[str]:
@@ -541,11 +566,73 @@ def session_faults(agent: Agent, files: Sequence[Path]) -> list[str]:
     return faults
 
 
+def rewritten_faults(agent: Agent, path: Path) -> list[str]:
+    """Return the faults of an agent's reading of a document that it writes anew at each change.
+
+    It is taken for the newest of its versions: those before lack the elements at its end, or for a while had fewer.
+    """
+    assert agent.documents is not None
+    cut, data = agent.documents.pieces, path.read_bytes()
+    damaged = [data[: len(data) * share // 7] for share in range(7)]
+    for each in (data, *damaged, b"[]", data.replace(b",", b"", 1)):
+        if b"".join(cut(each) or ()) != each:
+            return [f"documents.pieces: the pieces of {each[-40:]!r} are not it"]
+    parts = cut(data) or []
+    elements = [at for at, part in enumerate(parts) if documents.record(_line_in(part)).is_element]
+    if len(elements) < LEAST_ELEMENTS:
+        return [f"documents.pieces: cuts {len(elements)} elements, which are too few to see it grow"]
+    first, last = elements[0], elements[-1] + 1
+    grown, faults = b"", list[str]()
+    for stop in range(first, last + 1):
+        version = b"".join([b"".join(parts[:stop]).rstrip(b", \r\n\t"), *parts[last:]])
+        before, grown = grown, documents.grown(grown, cut(version) or ())
+        most = len(parts[stop - 1]) + VERSION_BYTES_MAX
+        if before and len(grown) - len(before) > most:
+            faults.append(f"documents.pieces: one more element costs {len(grown) - len(before)} bytes, not {most}")
+            break
+    fewer = [*parts[:first], parts[elements[len(elements) // 2]].lstrip(b", \r\n\t"), *parts[last:]]
+    dropped = documents.grown(grown, cut(b"".join(fewer)) or ())
+    again = documents.grown(dropped, parts)
+    return [*faults, *_retold_faults(agent, path, [documents.grown(b"", parts), grown, dropped, again])]
+
+
+def _retold_faults(agent: Agent, path: Path, forms: Sequence[bytes]) -> Iterator[str]:
+    """A document says the same whatever versions of it were seen. ``forms``: one, as it grew, with fewer, with all."""
+    data = path.read_bytes()
+    if {documents.newest(forms[at]) for at in (0, 1, 3)} != {data}:
+        yield "documents.pieces: the newest version is not what comes back"
+    identity = agent.log.identify(path, data[: ids.HEAD_BYTES])
+    found = agent.log.identify(path, forms[0][: ids.HEAD_BYTES])
+    if identity is None or found != identity:
+        yield f"log.identify: takes what is kept of it for {found}, and its file for {identity}"
+        return
+    at_once, *others = (_read(agent, identity, _lines_of(form)) for form in forms)
+    for reading, how in zip(others, ("as it grew", "when it lost elements", "when they came back"), strict=True):
+        if (words := reading.words()) != at_once.words():
+            differ = (mine for mine, first in zip(words, at_once.words(), strict=False) if mine != first)
+            yield f"log.reader: read {how}, it says {next(differ, words[-1])!r}, which it does not say at once"
+            break
+    every = _lines_of(forms[-1])
+    if difference := _read(agent, identity, every, range(1, len(every))).difference(others[-1]):
+        yield f"log.reader: read by a new reader after each line of what is kept, {difference}"
+
+
+def _lines_of(form: bytes) -> list[bytes]:
+    return form.removesuffix(b"\n").split(b"\n")
+
+
+def _line_in(part: bytes) -> bytes:
+    return _lines_of(documents.grown(b"", [part]))[-1]
+
+
 def _records(agent: Agent, path: Path, data: bytes) -> list[bytes]:
     lines = data.removesuffix(b"\n").split(b"\n")
     if agent.documents is None or not agent.documents.is_document(path):
         return lines
+    if (parts := agent.documents.pieces(data)) is not None:
+        return _lines_of(documents.grown(b"", parts))
     end, records, held = agent.documents.record_end(data), list[bytes](), list[bytes]()
+    assert end is not None
     for line in lines:
         held.append(line)
         if end.match(line):
@@ -632,7 +719,7 @@ def _returned(event: Event) -> Iterator[str]:
 def _text_in(line: bytes) -> str:
     """All text of a record: of JSON its strings, also those of JSON inside a string; else its bytes."""
     try:
-        return "\n".join(_strings(json.loads(line)))
+        return "\n".join(_strings(json.loads(documents.record(line).content or line)))
     except (ValueError, RecursionError):
         return line.decode("utf-8", "replace")
 

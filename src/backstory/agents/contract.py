@@ -125,13 +125,29 @@ class LogReader(Protocol):
 
 
 class DocumentPart(Protocol):
-    """Logs that are one document over many lines."""
+    """Logs that are one document of JSON over many lines, which the agent writes anew at each change.
+
+    The shape *a whole file rewritten*: ``pieces`` cuts the file at the elements of its list, and what is kept of it,
+    and read, are the lines of ``documents``, each version behind the ones before. ``identify`` is given either form.
+    A reader takes each line with ``documents.record``; an element whose content changed comes again, and says only
+    what is new in it. One without an id is known by its place, which the line before it names. So a history of
+    elements with neither ids nor times fits as well: a turn is then known by how many began before it.
+    """
 
     def is_document(self, path: PurePath) -> bool:
         """Return True if a log is such a document, by its name alone; in others each line is a record."""
 
-    def record_end(self, head: bytes) -> re.Pattern[bytes]:
-        """Return the pattern of the last line of every record of a document, from its beginning."""
+    def pieces(self, document: bytes) -> list[bytes] | None:
+        """Cut a document, damaged or not, into what is kept once: ``documents.pieces`` does it. Joined they are it.
+
+        None, whatever the document: it is kept as it is, each rewriting as a log of its own, and ``record_end`` cuts.
+        """
+
+    def record_end(self, head: bytes) -> re.Pattern[bytes] | None:
+        """Return the pattern of the last line of every record of a document, from its beginning.
+
+        None for one that ``pieces`` cuts.
+        """
 
     def started_ms(self, head: bytes) -> int:
         """Return the begin of a document's session, ms since 1970, from its first bytes; 0 if that is unknown."""

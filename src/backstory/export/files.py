@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO
 
 from backstory.errors import FileInTheWay, NoFileToReplace, NotAPlace, StoreDamaged
+from backstory.ingest.rewritten import as_file
 from backstory.store.private import MODE, as_ours, make_folder, publish
 
 if TYPE_CHECKING:
@@ -54,7 +55,11 @@ def beside(above: Parts, name: str) -> Parts:
 
 
 def whole_log(store: Store, log: Log) -> Iterator[bytes]:
-    """A log's bytes; raises StoreDamaged also where some are missing at its end."""
+    """A log's file as it was last; raises StoreDamaged also where bytes are missing at the end of what is kept."""
+    return as_file(log, _whole_kept(store, log))
+
+
+def _whole_kept(store: Store, log: Log) -> Iterator[bytes]:
     length = 0
     for piece in store.stream_log(log.id):
         length += len(piece)

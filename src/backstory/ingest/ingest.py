@@ -43,6 +43,7 @@ from backstory.ingest.own_logs import match_runs
 from backstory.ingest.readers import Readers, count_for
 from backstory.ingest.report import IngestNotes, IngestReport, Problem
 from backstory.ingest.reported import is_reported, reported_candidate, reported_logs
+from backstory.ingest.rewritten import as_kept, is_rewritten, kept_form
 from backstory.ingest.sidecars import changed_sidecars, gather, reapply_sidecars
 from backstory.ingest.sources import Reading, kept_candidate, place_of, relpath, rows_candidate, source_of
 from backstory.ingest.worker import Job, JobOutcome, job_of, outcomes
@@ -348,12 +349,22 @@ class _Ingest(IngestNotes):
     def _read(self, each: Candidate) -> None:
         try:
             with opened(Path(each.path)) as file:
-                self._read_open(each, file)
+                is_document = is_rewritten(each.agent, each.path)
+                self._read_open(each, self._as_kept(each, file) if is_document else file)
         except (OSError, codec.ZstdError) as refused:
             reason = getattr(refused, "strerror", None) or str(refused)
             self.report.errors.append(Problem(each.path, reason))
         except Exception as refused:
             self._note_failure(each.path, refused)
+
+    def _as_kept(self, each: Candidate, file: IO[bytes]) -> IO[bytes]:
+        """A document, which is written anew at each change, as what is kept of it with what is new behind it."""
+        identity, head = whose_log(each.agent, each.path, file)
+        native_id = (identity or unread.identity_of(relpath(each))).native_id
+        known = self.store.ask_or([], logs.of_native_id, each.agent.name, native_id) if head else []
+        kept = kept_form(self.store, each.path, file, known)
+        file.seek(0)
+        return as_kept(each.agent, file, kept)
 
     def _read_open(self, each: Candidate, file: IO[bytes]) -> None:
         identity, head = whose_log(each.agent, each.path, file)

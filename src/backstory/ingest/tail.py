@@ -25,6 +25,7 @@ from backstory.ingest.log_reader import (
 )
 from backstory.ingest.matching import whose_log
 from backstory.ingest.record_source import LogNumbers, RecordLines, looks_whole, record_key, record_source
+from backstory.ingest.rewritten import as_kept, is_rewritten
 from backstory.model import LogIdentity, Record
 from backstory.store.tables import sessions
 from backstory.store.tables.logs import FILE, TAIL_BYTES
@@ -74,6 +75,8 @@ class LogTail:
         """The start of the last line, if it was read before its end came: it held a whole record."""
         self._stamp: tuple[int, int, int] | None = None
         self._is_gone = False
+        self._document: bytes | None = None
+        """A document that is written anew, in the form that is kept of it, as it was at the last look."""
 
     def look(self) -> Growth | None:
         """Return the new records since the last look; None if there are none."""
@@ -85,10 +88,20 @@ class LogTail:
             self._stamp = stamp
             with self.path.open("rb", buffering=0) as file:
                 self._is_gone = False
-                return self._read(file)
+                return self._read(self._as_kept(file))
         except OSError:
             was_gone, self._is_gone, self._stamp = self._is_gone, True, None
             return None if was_gone else Growth(change=GONE)
+
+    def _as_kept(self, file: IO[bytes]) -> IO[bytes]:
+        """The file, of a document that is written anew in the form that is kept of it."""
+        if not is_rewritten(self._agent, self.path):
+            return file
+        if self._document is None:
+            self._document = b"".join(self._store.stream_log(self._log.id))
+        grown = as_kept(self._agent, file, self._document)
+        self._document = grown.read()
+        return grown
 
     def _read(self, file: IO[bytes]) -> Growth:
         change = None

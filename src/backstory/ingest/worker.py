@@ -24,6 +24,7 @@ from msgspec import Struct, field
 from backstory import agents
 from backstory.ingest.log_reader import Slicer, Source, Start, opened
 from backstory.ingest.reported import SubagentLogs, is_reported
+from backstory.ingest.rewritten import as_kept, is_rewritten
 from backstory.model import LogIdentity
 from backstory.store import FileStamp, RecordBatch
 from backstory.store.codec import ZstdError
@@ -108,7 +109,8 @@ def _slices(job: Job, agent: Agent) -> Iterator[JobOutcome]:
     )  # fmt: skip
     start = Start(log=None, next_seq=job.next_seq, generation=1, first_hash=job.first_hash)
     with opened(source.path) as file:
-        yield from outcomes(source, start, file)
+        is_document = is_rewritten(agent, source.path)
+        yield from outcomes(source, start, as_kept(agent, file) if is_document else file)
 
 
 def outcomes(source: Source, start: Start, file: IO[bytes], pace: Pace | None = None) -> Iterator[JobOutcome]:

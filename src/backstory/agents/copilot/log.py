@@ -169,6 +169,9 @@ class Documents:
     def is_document(self, path: PurePath) -> bool:
         return is_document(path)
 
+    def pieces(self, document: bytes) -> list[bytes] | None:
+        return None
+
     def record_end(self, head: bytes) -> re.Pattern[bytes]:
         return document.record_end(head)
 

@@ -28,9 +28,9 @@ from backstory.errors import (
 from backstory.export.files import FILE, inside, kind_of, whole_log
 from backstory.export.placing import PlacingNotes, PutFile, PutNote, WantedFile, key_of, put, take_away
 from backstory.ingest.databases import ROWS_OF
-from backstory.ingest.log_reader import opened
 from backstory.ingest.matching import begins_with, is_beginning_of, size_of
 from backstory.ingest.reported import is_reported
+from backstory.ingest.rewritten import opened_like
 from backstory.ingest.unread import identified
 from backstory.model import Relation
 from backstory.runs.handover import WRITTEN_MS, HandoverLock, who_uses
@@ -354,7 +354,7 @@ def _is_there(store: Store, log: Log, places: tuple[Path, ...]) -> bool:
             continue
         if kind != FILE:
             raise NoFileToReplace(path, kind)
-        with opened(path) as file:
+        with opened_like(store, log, path) as file:
             if not begins_with(store, file, log):
                 raise LogDiffers(path, log.path, is_shorter=is_beginning_of(store, file, log))
         return True
@@ -366,6 +366,6 @@ def _check_read(store: Store, log: Log, places: tuple[Path, ...]) -> None:
     path = Path(log.path)
     if path in places or not path.is_absolute() or not path.is_file():
         return
-    with opened(path) as file:
+    with opened_like(store, log, path) as file:
         if size_of(file) != log.read_to or not begins_with(store, file, log):
             raise LogNotRead(path)
