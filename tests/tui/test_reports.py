@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backstory.ask.stats import WEEKDAYS
-from backstory.chronicle import tips
+from backstory.chronicle import tabs, tips
 from backstory.chronicle.report import Cell, OfGroup, OfSession, OfSessions, Report, Section, Tone, row
+from backstory.chronicle.tabs import PLACES_MOST, TABS, TabQuestion
 from backstory.cli.tui import reports
-from backstory.cli.tui.reports import PLACES_MOST, TABS, TabQuestion
 from backstory.cli.tui.reports_screen import ReportsScreen
 from backstory.cli.views.report_view import ReportLine
 from backstory.workspace.history.sessions import SessionFilter
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from backstory.ask.stats import By
     from backstory.chronicle.report import About
+    from backstory.chronicle.tabs import Tell
     from backstory.cli.app import App
-    from backstory.cli.tui.reports import Tell
+    from backstory.workspace.reader import Reader
 
 pytestmark = pytest.mark.slow
 
@@ -244,7 +245,9 @@ def test_what_nobody_knows_the_price_of_has_no_cost_and_that_is_said(tmp_path: P
 
 def test_a_report_without_end_is_drawn_to_a_limit_and_says_so(month: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reports, "LINES_MOST", 5)
-    _, report = reports.read(month, TabQuestion(tab=STANDUP, period=ALL, everywhere=True), quiet)
+    _, report = tabs.read(
+        month.reader, month.workspace.now(), TabQuestion(tab=STANDUP, period=ALL, everywhere=True), quiet
+    )
     found = reports.drawn(report, 80, quiet)
     assert len(found) == 5 + 2
     assert found[-1].text.startswith("These are the first 5 lines.")
@@ -257,9 +260,17 @@ def quiet(done: int, total: int | None) -> None:
     """Tell nobody."""
 
 
+def read_all(app: App, tab: int) -> tuple[SessionFilter, Report]:
+    """A report of all time."""
+    asked = TabQuestion(tab=tab, period=ALL, everywhere=True)
+    return tabs.read(app.reader, app.workspace.now(), asked, quiet)
+
+
 def rows_of(app: App, tab: int) -> tuple[SessionFilter, list[About]]:
     """The sessions that a report of all time is about, and what its rows are about."""
-    wanted, report = reports.read(app, TabQuestion(tab=tab, period=ALL, everywhere=True), quiet)
+    wanted, report = tabs.read(
+        app.reader, app.workspace.now(), TabQuestion(tab=tab, period=ALL, everywhere=True), quiet
+    )
     found = {id(each.about): each.about for each in reports.drawn(report, 200, quiet) if each.about is not None}
     return wanted, list(found.values())
 
@@ -391,9 +402,9 @@ def test_evidence_opens_its_session_at_its_place(habitual: Shell) -> None:
 # answers that nobody waits for ----------------------------------------------------------------------------------------
 
 
-def replaced(monkeypatch: pytest.MonkeyPatch, read: Callable[[App, SessionFilter, Tell], Report]) -> None:
+def replaced(monkeypatch: pytest.MonkeyPatch, read: Callable[[Reader, SessionFilter, Tell], Report]) -> None:
     """Have the stand-up read by another function."""
-    monkeypatch.setattr(reports, "TABS", (TABS[STANDUP]._replace(read=read), *TABS[1:]))
+    monkeypatch.setattr(tabs, "TABS", (TABS[STANDUP]._replace(read=read), *TABS[1:]))
 
 
 class Held:
@@ -403,7 +414,7 @@ class Held:
         self.begun, self.go_on, self.ended = threading.Event(), threading.Event(), threading.Event()
         replaced(monkeypatch, self._read)
 
-    def _read(self, app: App, wanted: SessionFilter, tell: Tell) -> Report:
+    def _read(self, reader: Reader, wanted: SessionFilter, tell: Tell) -> Report:
         self.begun.set()
         try:
             while not self.go_on.wait(0.01):

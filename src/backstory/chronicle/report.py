@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from backstory.ask.stats import By
     from backstory.derive.tally import GroupKey
+
+
+T = TypeVar("T")
 
 
 class Tone(StrEnum):
@@ -142,6 +145,18 @@ def rows(lines: Iterable[str]) -> tuple[ReportRow, ...]:
 def facts(each: Iterable[str | None]) -> str:
     """Join facts by dots, without those that are not known."""
     return " · ".join(filter(None, each))
+
+
+def masked(found: T, tell: Callable[[int], None], home: str = "") -> T:
+    """A report, or what it is made of, without secrets. ``tell`` receives how many texts were looked at.
+
+    ``home``: the person's home folder in a form for other people, which is then also without people's names in paths.
+    """
+    from backstory.derive.secrets import Redactor  # it knows every kind of them
+
+    redactor = Redactor(home, people=bool(home), report=tell)
+    without: T = redactor.value(found) if redactor.learn(found) else found
+    return without
 
 
 # a report as Markdown -------------------------------------------------------------------------------------------------

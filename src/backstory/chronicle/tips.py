@@ -38,6 +38,8 @@ PATTERNS: tuple[Pattern, ...] = tuple(
 )  # fmt: skip
 MOST = 5
 EVIDENCE_SHOWN = 3
+YEAR_2020_MS = 1_577_836_800_000
+"""Before that there were no agents."""
 LIMITS = (
     "What a tip cost is an estimate from tokens and prices, so it is about, not exactly, what would be saved",
     "Turns whose cost nobody knows add nothing",
@@ -232,3 +234,10 @@ def _evidence_as_json(evidence: TipEvidence) -> dict[str, Any]:
         "estimated_usd": evidence.usd,
         "estimated_ms": evidence.ms,
     }
+
+
+def no_tips(found: TipsReport) -> str:
+    """Say that no tip was found in what was looked at."""
+    looked_at = f"{counted(found.turns, 'turn')} in {counted(found.looked_at, 'session')}"
+    longer = " A longer time may show some: --since 2020-01-01" if (found.wanted.since or 0) > YEAR_2020_MS else ""
+    return f"No tips yet from {looked_at}: most need the same pattern in 3 sessions.{longer}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 from msgspec import Struct
 
+from backstory.chronicle.report import masked
 from backstory.chronicle.window import last, nearest_day
 from backstory.cli import output
 from backstory.cli.options import (
@@ -146,7 +147,8 @@ def print_report(
     from backstory.cli.views.report_view import text_lines
 
     with counting("Masking secrets") as tell:
-        found = masked(app, found, lambda done: tell(done, None), is_shared=form.markdown or form.writer is not None)
+        is_shared = form.markdown or form.writer is not None
+        found = masked(found, lambda done: tell(done, None), str(app.user_home) if is_shared else "")
     if form.json:
         output.json(as_json(found))
     elif form.writer is not None:
@@ -156,18 +158,6 @@ def print_report(
         # Counting those that called a tool or hold the words would take longer than everything else here.
         if not form.markdown and wanted is not None and wanted.tool is None and wanted.uids is None:
             print_elsewhere(app, wanted, elsewhere)
-
-
-def masked(app: App, report: T, tell: Callable[[int], None], *, is_shared: bool = False) -> T:
-    """A report without secrets; in a form that is made for others also without people's names in paths.
-
-    ``tell`` receives how many texts were looked at.
-    """
-    from backstory.derive.secrets import Redactor
-
-    redactor = Redactor(str(app.user_home) if is_shared else "", people=is_shared, report=tell)
-    found: T = redactor.value(report) if redactor.learn(report) else report
-    return found
 
 
 def _write(app: App, form: Form, kind: str, facts: str) -> NoReturn:

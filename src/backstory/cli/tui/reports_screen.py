@@ -15,13 +15,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.worker import get_current_worker
 
+from backstory.chronicle import tabs
 from backstory.chronicle.report import OfSession
+from backstory.chronicle.tabs import PERIODS, TABS, TabQuestion
 from backstory.cli import output
 from backstory.cli.picker.state import PickRow
 from backstory.cli.tui import actions, reports
 from backstory.cli.tui.actions import REPORTS
 from backstory.cli.tui.bars import Bar
-from backstory.cli.tui.reports import PERIODS, TABS, TabQuestion
 from backstory.cli.tui.sessions_screen import SessionsScreen
 from backstory.cli.tui.strips import marked, note_lines, strip_of
 from backstory.cli.views.report_view import ReportLine
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from backstory.chronicle.report import About, OfGroup, OfSessions, Report
+    from backstory.chronicle.tabs import Tell
     from backstory.cli.app import App as CommandApp
     from backstory.cli.picker.picking import Asked
     from backstory.cli.picker.state import State
-    from backstory.cli.tui.reports import Tell
 
 GUTTER = "  "
 CURSOR = "> "
@@ -179,7 +180,7 @@ class ReportsScreen(Screen[None]):
         token = self._of.reader.change_token()
         before = self._known.get(asked)
         if before is None or before[0] != token:
-            before = self._known[asked] = (token, *reports.read(self._of, asked, tell))
+            before = self._known[asked] = (token, *tabs.read(self._of.reader, self._of.workspace.now(), asked, tell))
         return self._Read(asked, *before[1:])
 
     def on_reports_screen__told(self, told: _Told) -> None:

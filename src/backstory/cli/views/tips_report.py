@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 DAYS = 30
 WITHOUT_HERE = "leave out --here"
 """The way to other projects: --all still means every tip."""
-YEAR_2020_MS = 1_577_836_800_000
-"""Before that there were no agents."""
 
 
 def full_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,20 +54,13 @@ def print_tips(app: App, asked: ReportQuestion, form: Form, *, about_costs: bool
     if not found.turns:
         print_where_there_is(app, wanted, WITHOUT_HERE)
     elif not found.findings:
-        output.talk(no_tips(found))
+        output.talk(tips.no_tips(found))
     if not (found.findings or form.json or (about_costs and found.turns)):
         return
     print_report(
         app, form, found, as_json=tips.as_json, drawn=tips.report,
         kind="tips about how a person works with agents", wanted=wanted, elsewhere=WITHOUT_HERE,
     )  # fmt: skip
-
-
-def no_tips(found: TipsReport) -> str:
-    """Say that no tip was found in what was looked at."""
-    looked_at = f"{output.counted(found.turns, 'turn')} in {output.counted(found.looked_at, 'session')}"
-    longer = " A longer time may show some: --since 2020-01-01" if (found.wanted.since or 0) > YEAR_2020_MS else ""
-    return f"No tips yet from {looked_at}: most need the same pattern in 3 sessions.{longer}"
 
 
 def _print_queries(found: TipsReport, *, about_costs: bool) -> None:
