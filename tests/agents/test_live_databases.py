@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import shutil
 import sqlite3
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 PLACE = ".local/share/opencode/opencode.db"
 BOTH = [*cases_of("opencode"), *cases_of("kilo")]
+FORK = "ses_df8daff30ffej0CB8FyIGAjBhW"
 TOOLS = [each for each in BOTH if each[1] == "tools"]
 
 
@@ -127,6 +130,25 @@ def test_a_main_file_without_its_wal_is_an_error_with_a_reason(tmp_path: Path, s
 
 
 @keeps(8, "opencode")
+def test_shared_memory_without_a_wal_is_no_reason_to_make_one(tmp_path: Path, store: Store) -> None:
+    where = home(tmp_path, "tools", raw=False)
+    database = where / PLACE
+    change(database, "pragma journal_mode = wal")
+    database.with_name("opencode.db-shm").write_bytes(bytes(32768))
+    before = beside(database)
+    assert read(store, where).errors == []
+    assert (counted(store)["answers"], beside(database)) == (5, before)
+
+
+@keeps(8, "opencode")
+def test_a_wal_that_cannot_be_read_is_an_error_with_a_reason(tmp_path: Path, store: Store) -> None:
+    where = home(tmp_path, "tools")
+    (where / f"{PLACE}-wal").write_bytes(bytes(90_000))
+    (problem,) = read(store, where).errors
+    assert problem.reason == "it is empty, and opencode.db-wal beside it, where its content stood, cannot be read"
+
+
+@keeps(8, "opencode")
 def test_a_copy_that_a_killed_process_left_goes_also_where_no_database_changed(tmp_path: Path, store: Store) -> None:
     where = home(tmp_path, "hello")
     read(store, where)
@@ -198,6 +220,69 @@ def test_a_changed_row_comes_behind_what_is_kept(tmp_path: Path, store: Store) -
     assert read(store, where).total("bytes_read") == 0
 
 
+EVENTS = "select type, aggregate_id, seq, data from event order by id"
+
+
+def replayed(whole: Path, database: Path) -> Iterator[None]:
+    """Have a database grow, row by row, as the events of a whole one say that it did."""
+    change(database, "update event_sequence set seq = -1")
+    for table in ("session", "message", "part"):
+        change(database, f"delete from {table}")
+    with closing(sqlite3.connect(whole)) as db:
+        rows = {
+            row[0]: (table, row)
+            for table in ("session", "message", "part")
+            for row in db.execute(f"select * from {table}")
+        }
+        events = db.execute(EVENTS).fetchall()
+    for kind, session, seq, data in events:
+        changed = json.loads(data)
+        row = changed.get("info") or changed.get("part") or {}
+        native_id = session if kind.startswith("session") else row.pop("id", None)
+        if native_id in rows:
+            table, values = rows[native_id]
+            if table != "session":
+                for column in ("sessionID", "messageID"):
+                    row.pop(column, None)
+                values = (*values[:-1], json.dumps(row))
+            with closing(sqlite3.connect(database)) as db, db:
+                db.execute(f"insert or replace into {table} values ({', '.join('?' * len(values))})", values)
+                db.execute("update event_sequence set seq = ? where aggregate_id = ?", (seq, session))
+            yield
+
+
+def summary(store: Store) -> list[Any]:
+    return [
+        (each.native_id, each.relation, each.title, [(t.uid, t.outcome, t.tokens, t.ended) for t in store.turns(each)],
+         sorted(str(e.event) for e in store.events(each)))
+        for each in sessions(store)
+    ]  # fmt: skip
+
+
+@keeps(8, "opencode")
+@pytest.mark.parametrize("case", ["cancel-tool", "compact", "fork", "subagent"])
+def test_a_database_that_is_read_at_each_change_says_what_it_says_at_the_end(
+    case: str, tmp_path: Path, store: Store
+) -> None:
+    where = home(tmp_path, case, raw=False)
+    whole = tmp_path / "whole.db"
+    shutil.copy(where / PLACE, whole)
+    with open_store(tmp_path / "at-once.db", shared=True, now=lambda: NOW) as at_once:
+        read(at_once, where)
+        expected = summary(at_once)
+    for _ in replayed(whole, where / PLACE):
+        assert read(store, where).errors == []
+    assert summary(store) == expected
+
+
+@keeps(8, "opencode")
+def test_a_time_that_is_out_of_range_costs_nothing(tmp_path: Path, store: Store) -> None:
+    where = home(tmp_path, "hello", raw=False)
+    change(where / PLACE, f"update session set time_updated = {2**63 - 1}")
+    assert read(store, where).errors == []
+    assert len(sessions(store)) == 1
+
+
 # the conversation -----------------------------------------------------------------------------------------------------
 
 
@@ -211,13 +296,25 @@ def test_a_command_that_ended_with_127_failed(agent: str, case: str, tmp_path: P
     assert outcomes(store) == [Outcome.COMPLETED]
 
 
+@keeps(1, "opencode")
+def test_an_answer_that_ends_after_the_next_prompt_was_queued_keeps_its_tokens(tmp_path: Path, store: Store) -> None:
+    where = home(tmp_path, "compact", raw=False)
+    database, whole = where / PLACE, tmp_path / "whole.db"
+    shutil.copy(database, whole)
+    running = "json_remove(json_set(data, '$.tokens.input', 0), '$.time.completed', '$.finish')"
+    change(database, f"update message set data = {running} where json_extract(data, '$.role') = 'assistant'")
+    read(store, where)
+    shutil.copy(whole, database)
+    change(database, "update event_sequence set seq = seq + 1")
+    assert read(store, where).errors == []
+    assert outcomes(store) == [Outcome.COMPLETED] * 2
+    assert counted(store)["tokens"]["input"] == 197_800
+
+
 @keeps(1, "kilo")
 def test_a_title_that_only_holds_a_place_is_none(tmp_path: Path, store: Store) -> None:
     read(store, home(tmp_path, "tools", "kilo"), "kilo")
     assert not str(sessions(store)[0].title or "").startswith("New session")
-
-
-FORK = "ses_df8daff30ffej0CB8FyIGAjBhW"
 
 
 @keeps(2, "opencode")
@@ -302,6 +399,74 @@ def test_a_part_that_is_no_json_is_named_and_the_rest_is_whole(tmp_path: Path, s
     assert [each.reason for each in report.errors] == ["1 of its rows is no JSON: kept as text"]
     assert (report.unknown_records, counted(store)["tool_calls"]) == ({"part that is no JSON": 1}, 3)
     assert read(store, where).errors == []
+
+
+@keeps(9, "opencode")
+@pytest.mark.parametrize(
+    "data", ['{"type":"text",\n"text":"Hi \\u00e9 you"}', '{"type":"text","text":"Hi \\ud800 you"}']
+)
+def test_json_over_lines_or_with_half_a_letter_is_read(data: str, tmp_path: Path, store: Store) -> None:
+    where = home(tmp_path, "hello", raw=False)
+    with closing(sqlite3.connect(where / PLACE)) as db, db:
+        db.execute("update part set data = ? where json_extract(data, '$.type') = 'text'", (data,))
+    report = read(store, where)
+    assert (report.errors, report.unknown_records) == ([], {})
+    assert [each.content[:3] + each.content[-3:] for each in said(store, UserMessage)] == ["Hi you"]
+
+
+@keeps(9, "opencode")
+@pytest.mark.parametrize(("which", "left"), [(f"id = '{FORK}'", 1), ("true", 0)])
+def test_messages_whose_session_has_no_row_are_named(which: str, left: int, tmp_path: Path, store: Store) -> None:
+    where = home(tmp_path, "fork", raw=False)
+    change(where / PLACE, f"delete from session where {which}")
+    (problem,) = read(store, where).errors
+    assert problem.reason.endswith("messages, but no row with such an id in session")
+    assert counted(store)["sessions"] == left
+
+
+@keeps(9, "opencode")
+def test_a_folder_whose_name_is_no_text_is_named(tmp_path: Path, store: Store) -> None:
+    where = home(tmp_path, "hello", raw=False)
+    odd = tmp_path / os.fsdecode(b"\xff")
+    shutil.move(where / ".local/share", odd)
+    (problem,) = read(store, where, XDG_DATA_HOME=str(odd)).errors
+    assert problem.reason == "its name is not UTF-8 text"
+
+
+@keeps(9, "opencode")
+def test_a_folder_that_may_not_be_looked_into_is_named(tmp_path: Path, store: Store, monkeypatch: Any) -> None:
+    where = home(tmp_path, "hello", raw=False)
+    folder = (where / PLACE).parent
+    refused(monkeypatch, folder)
+    (problem,) = read(store, where).errors
+    assert (problem.path, problem.reason) == (str(where / PLACE), "Permission denied")
+
+
+def refused(monkeypatch: Any, folder: Path) -> None:
+    """Have the system refuse what is in a folder, as it does to all but its administrator."""
+    listed, status = type(folder).iterdir, type(folder).stat
+
+    def allowed(path: Path, of: Path) -> Path:
+        if of == folder:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return path
+
+    monkeypatch.setattr(type(folder), "iterdir", lambda self: listed(allowed(self, self)))
+    monkeypatch.setattr(type(folder), "stat", lambda self, **more: status(allowed(self, self.parent), **more))
+
+
+@keeps(9, "opencode")
+def test_a_session_too_large_to_compare_costs_no_other(tmp_path: Path, store: Store, monkeypatch: Any) -> None:
+    where = home(tmp_path, "fork", raw=False)
+    large = f"json_set(data, '$.text', '{'x' * 200_000}')"
+    change(
+        where / PLACE,
+        f"update part set data = {large} where session_id = '{FORK}' and json_extract(data, '$.type') = 'text'",
+    )
+    monkeypatch.setattr(foreign, "SESSION_BYTES_MAX", 150_000)
+    (problem,) = read(store, where).errors
+    assert "larger than" in problem.reason
+    assert counted(store)["sessions"] == 1
 
 
 @keeps(9, "opencode")

@@ -10,6 +10,7 @@ A turn is known by the time and the text of its prompt, because a copy of a sess
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +18,7 @@ from msgspec import Struct, field
 
 from backstory import bounds
 from backstory.agents import jsonl, numbers
-from backstory.agents.turn_fold import TurnFold, TurnState, lengthen
+from backstory.agents.turn_fold import TurnFold, TurnState, lengthen, without_prompt
 from backstory.lazy import lazy_regex
 from backstory.model import (
     PARTIAL,
@@ -54,6 +55,8 @@ KEPT_PARTS = frozenset({"agent", "compaction", "file", "patch", "snapshot", "ste
 """Parts that say nothing that is shown; their rows are kept."""
 MESSAGES_MAX = 32
 """The most messages that are remembered; a part that belongs to an older one is looked up in the log."""
+OPEN_TURNS_MAX = 8
+"""The most turns behind the present one that are remembered because an answer of theirs has not ended."""
 CALLED_OFF = "MessageAbortedError"
 _PLACEHOLDER = lazy_regex(r"(?:New|Child) session - \d{4}-\d\d-\d\dT")
 _FIRST = b'{"table":"session",'
@@ -103,7 +106,7 @@ class _Line(Struct):
     copied_from: str | None = None
 
 
-_line = msgspec.json.Decoder(_Line)
+_line, _data = msgspec.json.Decoder(_Line), msgspec.json.Decoder(_Data)
 
 
 class _Message(Struct, array_like=True):
@@ -128,6 +131,8 @@ class _State(TurnState, kw_only=True):
     """Texts that may still grow, by their parts, with how many letters of them are events."""
     prompted: str = ""
     """The message whose first text began the present turn."""
+    open_turns: dict[str, Turn] = field(default_factory=dict)
+    """Turns that one which was queued followed before they had ended, by their uids."""
 
 
 class PartLogs:
@@ -165,9 +170,14 @@ class PartLogs:
 
 def _read(line: bytes) -> _Line | None:
     try:
-        return jsonl.decode(line, _line)[0]
+        read = jsonl.decode(line, _line)[0]
     except jsonl.NotJson:
         return None
+    if isinstance(read.row.data, str):
+        # JSON over several lines, and what is JSON only with every tolerance, is kept as text.
+        with suppress(jsonl.NotJson):
+            read.row.data = jsonl.decode(read.row.data.encode("utf-8", "surrogatepass"), _data)[0]
+    return read
 
 
 class PartReader(TurnFold[_State]):
@@ -229,9 +239,25 @@ class PartReader(TurnFold[_State]):
         completed = numbers.time_ms(_get(data.time, "completed"))
         message.is_done = completed is not None or data.error is not None
         events: list[Event] = [_error(data.error)] if data.error is not None else []
-        if turn is not None and turn.uid == message.turn and not message.is_summary:
-            self._note_answer(turn, data, completed)
+        if not message.is_summary and (answered := self._turn_of(message)) is not None:
+            self._note_answer(answered, data, completed)
         return events
+
+    def _turn_of(self, message: _Message) -> Turn | None:
+        """The turn that an answer belongs to; one before the present one is noted as changed."""
+        turn = self._state.turn
+        if turn is not None and turn.uid == message.turn:
+            return turn
+        if (earlier := self._state.open_turns.get(message.turn or "")) is not None:
+            self._touched[earlier.uid] = earlier
+        return earlier
+
+    def _is_open(self, turn: Turn) -> bool:
+        return any(each.turn == turn.uid and not each.is_done for each in self._state.messages.values())
+
+    def _storable(self) -> _State:
+        opened = {uid: without_prompt(turn) for uid, turn in self._state.open_turns.items()}
+        return msgspec.structs.replace(super()._storable(), open_turns=opened)
 
     def _note_answer(self, turn: Turn, data: _Data, completed: int | None) -> None:
         turn.model = _text(data.model_id) or turn.model
@@ -244,8 +270,7 @@ class PartReader(TurnFold[_State]):
             turn.outcome, turn.stop_reason = Outcome.COMPLETED, finish
         lengthen(turn, completed)
         # What an answer used is written when it ends.
-        is_open = any(each.turn == turn.uid and not each.is_done for each in self._state.messages.values())
-        turn.tokens_source = PARTIAL if is_open else "reported"
+        turn.tokens_source = PARTIAL if self._is_open(turn) else "reported"
         if completed is None and data.error is None:
             return
         if isinstance(data.tokens, dict) and (more := _tokens(data.tokens)) is not None:
@@ -332,9 +357,18 @@ class PartReader(TurnFold[_State]):
             return []
         if self._state.prompted != of:
             self._state.prompted = of
+            self._leave_turn()
             digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
             self._begin_turn(f"{message.created}/{digest}", text, message.created or at, seq)
         return [UserMessage(content=text)]
+
+    def _leave_turn(self) -> None:
+        """Remember the present turn, where a prompt that was queued follows while it is answered."""
+        turn, opened = self._state.turn, self._state.open_turns
+        if turn is not None and self._is_open(turn):
+            opened[turn.uid] = turn
+            if len(opened) > OPEN_TURNS_MAX:
+                del opened[next(iter(opened))]
 
     def _written(self, native_id: str, kind: str, message: _Message, data: _Data) -> list[Event]:
         text, unfinished = _text(data.text), self._state.unfinished

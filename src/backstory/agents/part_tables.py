@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import bounds
+from backstory.agents import jsonl
 from backstory.agents.contract import SessionRows, UnreadableDatabase, UnreadRows
 from backstory.agents.foreign import TooLarge, left_out
 
@@ -36,6 +37,8 @@ NEEDED = {
 }
 PARENTS_MAX = 100
 """A session with more sessions above it has a parent that leads nowhere."""
+BEGUN = 3
+"""The least lines of a session that is read: its own, a message, and a part of that."""
 _OF_SESSION = "where t.session_id = ? collate binary"
 _ORDER = "order by t.time_created, t.id"
 
@@ -49,12 +52,16 @@ class PartDatabases:
         self._name, self._variable = name, variable
 
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
-        found: set[Path] = set()
         data = environ.get("XDG_DATA_HOME")
         folder = (home / ".local" / "share" if not data else home / data) / self._name
         # Most people have no such folder, so it is asked for once.
-        with suppress(OSError):
+        try:
             found = {each for each in folder.iterdir() if self._is_one(each.name)}
+        except (FileNotFoundError, NotADirectoryError):
+            found = set()
+        except OSError:
+            # To read it says why its folder cannot be looked into.
+            found = {folder / f"{self._name}.db"}
         if (named := environ.get(self._variable)) and named != ":memory:":
             found.add(folder / named)
         return sorted(found)
@@ -75,11 +82,16 @@ class PartDatabases:
 
     def sessions(self, db: OpenTables, wanted: Container[str]) -> Iterator[SessionRows | UnreadRows]:
         check(db)
-        parents = {each: above for each, above in db.select(SESSION, ("id", "parent_id")) if isinstance(each, str)}
-        copies = copied_from(db, [each for each, above in parents.items() if not above])
+        above = dict(db.select(SESSION, ("id", "parent_id")))
+        first = dict(db.select(MESSAGE, ("session_id", "min(t.time_created)"), "group by t.session_id"))
+        parents = {each: parent for each, parent in above.items() if each and isinstance(each, str)}
+        copies = copied_from(db, {each: first[each] for each in parents if each in first and not parents[each]}, wanted)
         for native_id in parents:
             if native_id in wanted:
                 yield from _session(db, native_id, parents, copies.get(native_id))
+        if lost := len({*above, *first} - {*parents}):
+            rows = "1 session has" if lost == 1 else f"{lost} sessions have"
+            yield UnreadRows(reason=f"{rows} messages, but no row with such an id in {SESSION}", is_final=True)
 
 
 def check(db: OpenTables) -> None:
@@ -90,18 +102,20 @@ def check(db: OpenTables) -> None:
             raise UnreadableDatabase(f"its table {table} has {what}: it is of another version")
 
 
-def copied_from(db: OpenTables, natives: list[str]) -> dict[str, str]:
-    """The origin of each session that is a copy: the older one with the longest equal beginning."""
-    first: dict[str, int] = dict(db.select(MESSAGE, ("session_id", "min(t.time_created)"), "group by t.session_id"))
-    alike: dict[int, list[str]] = {}
-    for native_id in natives:
-        if (at := first.get(native_id)) is not None:
-            alike.setdefault(at, []).append(native_id)
-    began: dict[str, int] = {}
+def copied_from(db: OpenTables, first: dict[str, Any], wanted: Container[str]) -> dict[str, str]:
+    """The origin of each wanted session that is a copy: the older one with the longest equal beginning.
+
+    ``first``: the time of each session's first message.
+    """
+    alike: dict[Any, list[str]] = {}
+    for native_id, at in first.items():
+        alike.setdefault(at, []).append(native_id)
+    began: dict[str, Any] = {}
     found: dict[str, str] = {}
-    for group in (each for each in alike.values() if len(each) > 1):
-        if not began:
-            began = dict(db.select(SESSION, ("id", "time_created")))
+    for group in alike.values():
+        if len(group) == 1 or not any(each in wanted for each in group):
+            continue
+        began = began or dict(db.select(SESSION, ("id", "time_created")))
         group.sort(key=lambda each: (_whole(began.get(each)), each))
         said = [_beginning(db, each) for each in group]
         for place, native_id in enumerate(group):
@@ -113,7 +127,17 @@ def copied_from(db: OpenTables, natives: list[str]) -> dict[str, str]:
 
 
 def _beginning(db: OpenTables, native_id: str) -> list[tuple[Any, ...]]:
-    """The messages of a session by what a copy keeps of them: role, time, and the text of a prompt."""
+    """The messages of a session by what a copy keeps of them: role, time, and the text of a prompt.
+
+    Of a session that is too large to be read there are none.
+    """
+    db.begin_session()
+    with suppress(TooLarge):
+        return _messages(db, native_id)
+    return []
+
+
+def _messages(db: OpenTables, native_id: str) -> list[tuple[Any, ...]]:
     role, text = "json_extract(t.data, '$.role')", "json_extract(t.data, '$.text')"
     is_text = "json_valid(t.data) and json_extract(t.data, '$.type') = 'text'"
     texts: dict[Any, list[Any]] = {}
@@ -142,6 +166,9 @@ def _session(
         return
     if len(lines) == 1 and "session_id" in db.columns(LATER) and _is_later(db, native_id):
         yield UnreadRows(native_id=native_id, reason=f"its messages stand in {LATER}, which is of a later version")
+        return
+    if len(lines) < BEGUN:
+        # What it is a copy of, the first words say.
         return
     yield SessionRows(native_id=native_id, content=b"".join(lines))
     if odd:
@@ -205,7 +232,7 @@ def _decode_data(row: Row) -> bool:
     try:
         msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return True
+        return not jsonl.is_whole(raw)
     if b"\n" not in raw:
         row["data"] = msgspec.Raw(raw)
     return False

@@ -134,9 +134,8 @@ def _up_to_the_root(folder: Path) -> list[Path]:
 
 
 def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, FileStamp]) -> Iterator[DatabaseRows | Unread | Done]:
-    if (named := os.fsencode(database).decode("utf-8", "replace")) != str(database):
-        # What the store notes of a file is text.
-        yield Unread(path=named, reason="its name is not UTF-8 text")
+    if (unnamed := not_text(database)) is not None:
+        yield unnamed
         return
     try:
         before = files_of(agent, database)
@@ -152,6 +151,12 @@ def _sessions_of(agent: Agent, database: Path, seen: Mapping[str, FileStamp]) ->
     except Exception as unforeseen:
         # Values of any type may stand in any column, and what one database holds must not cost the others.
         yield Unread(path=str(database), reason=in_words(unforeseen))
+
+
+def not_text(database: Path) -> Unread | None:
+    """The reason why a database is not read whose name is no text: what the store notes of a file is text."""
+    named = os.fsencode(database).decode("utf-8", "replace")
+    return Unread(path=named, reason="its name is not UTF-8 text") if named != str(database) else None
 
 
 def _sessions_in(

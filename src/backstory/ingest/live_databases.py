@@ -12,10 +12,11 @@ import hashlib
 import os
 import shutil
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from backstory import bounds
 from backstory.agents import foreign
 from backstory.agents.contract import UnreadableDatabase, UnreadRows
 from backstory.agents.jsonl import lines_in, lines_of
@@ -57,6 +58,9 @@ def _changed_of(
     agent: Agent, keeper: LiveDatabasePart, database: Path, seen: Mapping[str, FileStamp],
     stamps_of: Callable[[list[str]], Mapping[str, FileStamp]], aside: Path,
 ) -> Iterator[DatabaseRows | Unread | Done]:  # fmt: skip
+    if (unnamed := databases.not_text(database)) is not None:
+        yield unnamed
+        return
     try:
         files = databases.files_of(agent, database)
         if not files or all(seen.get(each.path) == each for each in files):
@@ -82,7 +86,7 @@ def _changed_in(
     agent: Agent, keeper: LiveDatabasePart, database: Path, db: ForeignDatabase,
     stamps_of: Callable[[list[str]], Mapping[str, FileStamp]],
 ) -> Iterator[DatabaseRows | Unread]:  # fmt: skip
-    marks = {native_id: (mark, at * 1_000_000) for native_id, (mark, at) in keeper.marks(db).items()}
+    marks = {native_id: (mark, _ns(at)) for native_id, (mark, at) in keeper.marks(db).items()}
     names = {native_id: row_log_name(database.name, native_id) for native_id in marks}
     paths = {native_id: f"{database.parent}{os.sep}{name}" for native_id, name in names.items()}
     known = stamps_of(list(paths.values()))
@@ -92,7 +96,8 @@ def _changed_in(
         # A mark stands where files have their inode.
         if (stamp := known.get(paths[native_id])) is None or (stamp.inode, stamp.mtime_ns) != mark
     }
-    for found in keeper.sessions(db, wanted) if wanted else ():
+    # Where no session has a row, what there is of their messages is to be named.
+    for found in keeper.sessions(db, wanted) if wanted or not marks else ():
         native_id = found.native_id
         path = paths[native_id] if native_id in paths else str(database)
         if isinstance(found, UnreadRows):
@@ -105,48 +110,49 @@ def _changed_in(
             )  # fmt: skip
 
 
+def _ns(at: int) -> int:
+    return min(max(at, 0), bounds.INTEGER_MAX // 1_000_000) * 1_000_000
+
+
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
 def _refuse_without_wal(db: ForeignDatabase, database: Path) -> None:
-    """Raise UnreadableDatabase for an empty database whose WAL, with all that it holds, is not there."""
+    """Raise UnreadableDatabase for an empty database, most of all where its WAL, with all that it holds, is gone."""
     if not db.is_empty:
         return
     with database.open("rb") as file:
         header = file.read(WAL_MODE_AT + 2)
-    if header[WAL_MODE_AT:] == b"\2\2" and not database.with_name(f"{database.name}-wal").exists():
-        raise UnreadableDatabase(f"it is empty, and {database.name}-wal is not beside it, where its content stood")
+    if header[WAL_MODE_AT:] != b"\2\2":
+        raise UnreadableDatabase("it is empty")
+    wal = database.with_name(f"{database.name}-wal")
+    if not wal.exists():
+        raise UnreadableDatabase(f"it is empty, and {wal.name} is not beside it, where its content stood")
+    raise UnreadableDatabase(f"it is empty, and {wal.name} beside it, where its content stood, cannot be read")
 
 
 @contextmanager
 def _opened(agent: Agent, keeper: LiveDatabasePart, database: Path, aside: Path) -> Iterator[ForeignDatabase]:
-    if database.with_name(f"{database.name}-shm").is_file():
-        with suppress(_NotInPlace), _in_place(database, keeper) as db:
-            yield db
-            return
-    with _folder_aside(aside) as folder:
-        databases.copied(agent, database, folder)
-        with foreign.opened(folder / database.name, _text, only=keeper.tables) as db:
-            yield db
-
-
-class _NotInPlace(Exception):
-    """A database that cannot be opened where it lies."""
-
-
-@contextmanager
-def _in_place(database: Path, keeper: LiveDatabasePart) -> Iterator[ForeignDatabase]:
-    opening = foreign.opened_in_place(database, _text, only=keeper.tables)
-    try:
-        db = opening.__enter__()
-        _ = db.is_empty
-    except UnreadableDatabase as refused:
-        raise _NotInPlace from refused
-    try:
+    with ExitStack() as opening:
+        if (db := in_place(database, keeper, opening)) is None:
+            folder = opening.enter_context(_folder_aside(aside))
+            databases.copied(agent, database, folder)
+            db = opening.enter_context(foreign.opened(folder / database.name, _text, only=keeper.tables))
         yield db
-    finally:
-        opening.__exit__(None, None, None)
+
+
+def in_place(database: Path, keeper: LiveDatabasePart, opening: ExitStack) -> ForeignDatabase | None:
+    """Open a database where it lies, if nothing is made or changed by that, until ``opening`` ends."""
+    # Where one of the two is missing, SQLite would make it.
+    if not all(database.with_name(f"{database.name}{ending}").is_file() for ending in ("-shm", "-wal")):
+        return None
+    with suppress(UnreadableDatabase), ExitStack() as trying:
+        db = trying.enter_context(foreign.opened_in_place(database, _text, only=keeper.tables))
+        _ = db.is_empty
+        opening.push(trying.pop_all())
+        return db
+    return None
 
 
 @contextmanager
