@@ -32,10 +32,10 @@ SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
     "agents": Budget(
-        16_140,
-        106,
+        16_345,
+        107,
         "a package an agent, the contract that they share, what agents with the same tables or form share; rows that "
-        "change while they are read",
+        "change while they are read, known keys",
     ),
     "ask": Budget(
         4_710,
@@ -50,10 +50,10 @@ ROOMS = {
         "that faces show beside each other",
     ),
     "cli": Budget(
-        18_190,
-        117,
+        18_340,
+        118,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
-        "runs, branches side by side, reports that open what they count, colours, choices, clicks",
+        "runs, branches side by side, reports that open what they count, colours, choices, clicks; drift",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
@@ -64,10 +64,10 @@ ROOMS = {
     "exchange": Budget(3_200, 12, "copies, merges, imports; what a row is, the schema says"),
     "export": Budget(2_865, 17, "other programs' logs, restored as their files were, or written"),
     "ingest": Budget(
-        5_940,
-        26,
+        6_115,
+        27,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that live and "
-        "may be odd, and documents that are written anew",
+        "may be odd, and documents that are written anew; drift",
     ),
     "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),
     "nouns": Budget(

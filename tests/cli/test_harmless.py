@@ -325,6 +325,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "import": [("-",), (f"no {EVIL_NAME}",), ("--json", "-"), (f"{__file__}",)],
     "verify": [(), ("--json",)],
     "optimize": [("--all",), ("--json",)],
+    "doctor formats": [(), ("--json",), ("--agent", EVIL_NAME), ("--since", EVIL_NAME)],
     "merge": [(f"../{COPY}",), ("--json", f"../{COPY}"), ("--trust", "--foreign", f"../{COPY}"), (EVIL_NAME,)],
     "rename": [(UID, f"new {EVIL_NAME}"), (EVIL_NAME, "x")],
     "project move": [(f"/no/{EVIL_NAME}", "."), (EVIL_NAME, EVIL_NAME), (EVIL_NAME, "--undo")],

@@ -253,6 +253,18 @@ def _files(ask: JsonAnswers) -> None:
     ask("import", str(_with_a_damaged_session(ask, root / "three.jsonl")))
     ask("restore", LOG, "--to", str(root / "restored"))
     ask("verify")
+    new: dict[str, Any] = {
+        "sessionId": BROKEN,
+        "cwd": str(project),
+        "version": "9.9.9",
+        "timestamp": "2026-05-03T10:00:00.000Z",
+    }
+    texts = [new | {"type": "user", "uuid": "u", "mood": "well", "message": {"role": "user", "content": "go"}}]
+    texts.append(new | {"type": "telepathy", "uuid": "v"})
+    strange = ask.shell.home / ".claude" / "projects" / "p" / f"5{BROKEN[1:]}.jsonl"
+    strange.write_text("".join(f"{json.dumps(each)}\n" for each in texts), "utf-8")
+    ask.plainly("ingest")
+    ask("doctor", "formats")
     ask("optimize")
     ask("reindex")
     own, copy = project / ".backstory", root / "other"

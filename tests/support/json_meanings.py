@@ -79,7 +79,7 @@ copy: true if a hit is in a copied turn
 cost_kind: how a cost is known: `exact`, `computed`, `lower bound`, `included`, `unknown`
 cost_source: where a turn's cost is from
 cost_usd: the cost in dollars, where it is known; `low_usd` and `high_usd` are its bounds
-count: how often a tip's pattern was found
+count: how often it was found: a tip's pattern, a type or key of records
 counted_earlier: true where an earlier version counted some of it
 counts: how many the store has of each kind; null where counting takes too long
 created: when it was made
@@ -142,8 +142,8 @@ hit_count: how many hits there are
 hits: hits, the best first
 holder_label: the same session, as every command takes it
 holder_uid: the session that holds the record: a subagent, or the same as `uid`
-hour: the hour of the day of a group, `09`
 host: the host of a repository, or of a runner
+hour: the hour of the day of a group, `09`
 id: a queued prompt, as `queue edit` and `queue drop` take it; the `turn_uid` of the turn that it becomes
 important_files: a section of a summary
 in_force: true if contexts begin with this summary
@@ -163,8 +163,9 @@ items: items of a board
 items_max: the most items of a board
 kept: records that are written as they were
 kept_exchanges: exchanges that stay beside a summary
-key: the name of a setting, or of a commit's trailer
-kind: the kind: of an event, a prompt, a point, a check
+key: the name of a setting, or of a commit's trailer; the path of a record's key, `message.content[text].text`
+keys: keys of records that their agent's adapter does not know
+kind: the kind: of an event, a prompt, a point, a check, a record
 label: a session, as every command takes it
 largest_input: tokens of the largest request
 last: the last line of a range
@@ -253,6 +254,7 @@ read_count: how often an item was read
 reason: why, in a sentence
 reasoning: tokens of thinking
 records: records, each with `seq`
+records_read: records that were read
 redacted: true if an export was masked
 reduced: what a form has no place for, and how often
 refs: pull requests, issues and commits that are named
@@ -364,6 +366,8 @@ turns_without_cost: turns whose cost is unknown
 turns_without_duration: turns whose time is unknown
 turns_without_tokens: turns whose tokens are unknown
 type: `pr`, `issue` or `commit`
+types: types of records that their agent's adapter does not know
+types_only: agents whose adapters do not say which keys they know
 uid: the uid of a session
 uids: sessions, by uid
 undated_turns: turns that were left out because they have no time
@@ -372,6 +376,8 @@ unknown_records: records that nobody understands, by kind
 unnamed: the name that was removed
 until: the end of the time that was asked for
 value: a value: of a setting, a trailer, a ref
+version: the version of the agent, as its log has it
+versions: the versions of an agent that wrote it, each with its first place
 was_running: true if a run was stopped
 was_summarising: true if a summary was stopped
 weekday: the day of the week of a group, `Monday`
@@ -379,6 +385,7 @@ went_on_here: sessions, by uid, that went on here alone
 went_on_there: sessions, by uid, that went on there alone
 what: what was queued: `steer` or `followup`
 why: why, in a few words
+without_case: known types of records of which no case was recorded
 without_session: lines that no session wrote
 words: the words of the query that the hit has, as they are written there
 work_done: a section of a summary

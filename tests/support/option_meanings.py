@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 DOCUMENT = ROOT / "docs" / "commands.md"
 REPORTS = "report standup, report recap, report search, report cost, report blame, report tips, report cost-tips"
 MEANINGS = {
-    "--agent": ("The agent that is meant, by its name.", "list, run, resume, followup, board add, ingest"),
+    "--agent": (
+        "The agent that is meant, by its name.",
+        "list, run, resume, followup, board add, ingest, doctor formats",
+    ),
     "--all": (
         "All there are, not only some: of every project, of the whole store, every command.",
         "list, search, tui, board list, restore, export, optimize, help, uninstall",
@@ -41,6 +44,7 @@ MEANINGS = {
     "--print": ("Print the command instead of running it.", "list, resume"),
     "--redact": ("Mask secrets, and people's names in paths.", "show, export"),
     "--repo": ("The repository that is meant.", "list, board list"),
+    "--since": ("Only what is from this time on.", "list, doctor formats"),
     "--session": ("The session that is meant.", ", show, search, export"),
     "--sort": ("The order.", "list, search"),
     "--to": ("The file or folder to write.", "restore, export"),

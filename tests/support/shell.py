@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INSIDE = {
-    "backup", "board", "branches", "chronicle", "config", "context", "diff", "export", "help", "import", "ingest",
-    "list", "optimize", "project", "reindex", "rename", "scan", "search", "show", "sql", "stats", "tree", "verify",
+    "backup", "board", "branches", "chronicle", "config", "context", "diff", "doctor", "export", "help", "import",
+    "ingest", "list", "optimize", "project", "reindex", "rename", "scan", "search", "show", "sql", "stats", "tree",
+    "verify",
 }  # fmt: skip
 """Commands that start nothing that outlives them: in a process of their own they do the same."""
 

@@ -64,6 +64,7 @@ GROUPS = {
         "verify": "Check every byte, every reference and the index.",
         "optimize": "Recompress old logs and compact the index.",
         "reindex": "Import, then rebuild the index and all derived tables.",
+        "doctor": "List what in the logs no adapter knows: doctor formats.",
     },
     "Set up": {
         "config": "Show and change settings.",

@@ -108,7 +108,7 @@ def _rederive(store: Store, session: Session, *, events_too: bool) -> None:
         return
     derived: set[str] = set()
     # What cannot be derived again is found out before anything is cleared.
-    logs = [(log, *_source(store, session, log)) for log in store.logs(session)]
+    logs = [(log, *kept_source(store, log, session.said_folder)) for log in store.logs(session)]
     for log, *_ in logs:
         _arrivals(store, log)
     store.change(rederiving.clear, session.id)
@@ -175,10 +175,10 @@ def _cut(batch: RecordBatch, content: BatchContent, source: RecordSource, cwd: s
     return batch
 
 
-def _source(store: Store, session: Session, log: Log) -> tuple[RecordSource, int]:
+def kept_source(store: Store, log: Log, folder: str | None) -> tuple[RecordSource, int]:
     """Return the reader of a kept log from its beginning, and the begin of its session; 0 if it gives none."""
     identity, created = LogIdentity(native_id=log.native_id), 0
-    cwd = store.ask(stored_logs.run_folder, log.id) or session.said_folder or None
+    cwd = store.ask(stored_logs.run_folder, log.id) or folder or None
     if log.source_kind == FILE and not is_unread(log.native_id):
         # Where its beginning does not say whose it is any more, it did when the log was first read.
         agent, path = agents.load(log.agent), log.path or log.relpath

@@ -60,6 +60,8 @@ report improve
 report improve --apply
 report reindex
 report reindex --derived
+doctor formats --since 2w
+doctor formats --agent AGENT --json
 sql "select agent, count(*) from sessions group by agent"
 sql --schema
 run "Why does the build fail?"
