@@ -32,7 +32,7 @@ SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
     "agents": Budget(
-        16_345,
+        16_480,
         107,
         "a package an agent, the contract that they share, what agents with the same tables or form share; rows that "
         "change while they are read, known keys",
@@ -62,12 +62,12 @@ ROOMS = {
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds; values held packed",
     ),
     "exchange": Budget(3_200, 12, "copies, merges, imports; what a row is, the schema says"),
-    "export": Budget(2_865, 17, "other programs' logs, restored as their files were, or written"),
+    "export": Budget(2_905, 17, "other programs' logs, restored as their files or folders were, or written"),
     "ingest": Budget(
-        6_115,
-        27,
+        6_725,
+        29,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that live and "
-        "may be odd, and documents that are written anew; drift",
+        "may be odd, documents that are written anew, folders that read as one log; drift",
     ),
     "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),
     "nouns": Budget(
@@ -79,7 +79,7 @@ ROOMS = {
     "runs": Budget(3_250, 13, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(770, 3, "hits with their excerpts, and the words that near ones have"),
     "store": Budget(
-        13_130,
+        13_140,
         50,
         "the file, a reader a thread, its tables, chunks made of another log's, stores of before in memory, one filter",
     ),

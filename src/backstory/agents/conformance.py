@@ -88,6 +88,8 @@ ODD_LINES = (
 """Lines that no agent writes, and every reader may meet."""
 RANDOM_CUTS = 20
 """The number of times that a log is read with new readers from random places on."""
+FOLDERS_DEEP_MAX = 4
+"""The most folders from one of a root to a session's, itself included."""
 LEAST_ELEMENTS = 2
 PLACES = ("first_seq", "last_seq", "parent_seq")
 """The values of a turn that say where in its log it stands."""
@@ -105,11 +107,13 @@ def check(
     outputs: Iterable[Path] = (),
     sessions: Iterable[Sequence[Path]] = (),
     databases: Iterable[Path] = (),
+    folders: Iterable[Path] = (),
 ) -> None:
     """Load the agent called ``name`` and test it; raises AssertionError, one fault a line.
 
     ``logs``: recorded logs of it, under names that it knows. ``outputs``: the stdout of runs of it, a file each.
     ``sessions``: the files of each session that lies in several. ``databases``: those that it had open.
+    ``folders``: those of its sessions that each read as one log, whole.
     """
     agent = agents.load(name)
     faults = [] if agent.name == name else [f"it is registered as {name!r} and calls itself {agent.name!r}"]
@@ -121,6 +125,7 @@ def check(
         faults += [f"{path}: {fault}" for path in outputs for fault in output_faults(agent, path)]
         faults += [f"{files[0]}: {fault}" for files in sessions for fault in session_faults(agent, files)]
         faults += [f"{path}: {fault}" for path in databases for fault in live_faults(agent, path)]
+        faults += [f"{path}: {fault}" for path in folders for fault in folder_faults(agent, path)]
     if faults:
         raise AssertionError(f"{name} does not keep the contract:\n" + "\n".join(faults))
 
@@ -524,11 +529,14 @@ def log_faults(agent: Agent, path: Path) -> list[str]:
     identity = agent.log.identify(path, data[: ids.HEAD_BYTES])
     if not isinstance(identity, LogIdentity) or not identity.native_id:
         return [f"log.identify: returns {identity!r} for its own log"]
-    lines = _records(agent, path, data)
+    faults = rewritten_faults(agent, path) if _is_rewritten(agent, path) else []
+    return [*_reading_faults(agent, path, identity, _records(agent, path, data)), *faults]
+
+
+def _reading_faults(agent: Agent, path: Path, identity: LogIdentity, lines: Sequence[bytes]) -> list[str]:
+    """The faults in what a reader makes of a log's records, read at once and from any place on."""
     whole = _read(agent, identity, lines)
     faults = [*whole.faults, *_line_faults(agent, path, lines), *_storable_faults(agent, identity, lines)]
-    if _is_rewritten(agent, path):
-        faults += rewritten_faults(agent, path)
     if not whole.rows and identity.relation != Relation.ASIDE:
         faults.append("log.reader: nothing comes of it")
     random = Random(path.name)
@@ -623,6 +631,79 @@ def _lines_of(form: bytes) -> list[bytes]:
 
 def _line_in(part: bytes) -> bytes:
     return _lines_of(documents.grown(b"", [part]))[-1]
+
+
+def folder_faults(agent: Agent, folder: Path) -> list[str]:
+    """The faults in what an agent's part makes of a session's folder, in which nothing is missing or cut short."""
+    part = agent.folders
+    assert part is not None
+    files = {each.relative_to(folder).as_posix(): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+    faults = [*_place_faults(agent, folder), *_order_faults(part, files)]
+    if faults:
+        return faults
+    lines = list[bytes]()
+    for name in part.order(sorted(files), files.__getitem__).names:
+        content, at = files[name], 0
+        for start, stop in part.records(name, content) or ():
+            if not at <= start < stop <= len(content) or not _is_json(content[start:stop]):
+                return [f"folders.records: {(start, stop)} is no record of {name} behind the one before"]
+            lines.append(content[start:stop].replace(b"\n", b"\r"))
+            at = stop
+    path = folder / part.head
+    identity = agent.log.identify(path, b"\n".join(lines)[: ids.HEAD_BYTES])
+    if not isinstance(identity, LogIdentity) or not identity.native_id:
+        return [f"log.identify: returns {identity!r} for the records of its own folder"]
+    faults = _reading_faults(agent, path, identity, lines)
+    once, twice = _read(agent, identity, lines), _read(agent, identity, [*lines, *lines[1:]])
+    if once.rows != twice.rows:
+        faults.append("log.reader: takes records that come again for others")
+    if {uid: turn.tokens for uid, turn in once.turns.items()} != {
+        uid: turn.tokens for uid, turn in twice.turns.items()
+    }:
+        faults.append("log.reader: counts tokens of records again that come again")
+    return faults
+
+
+def _place_faults(agent: Agent, folder: Path) -> Iterator[str]:
+    """A session's folder is known by its name, as is what lies in it, and it has its head."""
+    assert agent.folders is not None
+    tails = [PurePath(*folder.parts[-n:]) for n in range(1, min(len(folder.parts), FOLDERS_DEEP_MAX) + 1)]
+    known = [each for each in tails if agent.folders.folder_of(each) == each]
+    if not known or any(agent.folders.folder_of(known[0] / name) != known[0] for name in ("x", "x/y.json")):
+        yield "folders.folder_of: does not know the folder by its name, or not what lies in it"
+    if agent.folders.folder_of(PurePath("stranger")) is not None:
+        yield "folders.folder_of: takes any folder for a session's"
+    if not (folder / agent.folders.head).exists():
+        yield f"folders.head: {agent.folders.head!r} is not in it"
+    elif not agent.log.is_log(folder / agent.folders.head):
+        yield "log.is_log: does not take the folder's head for a log by its name"
+
+
+def _order_faults(part: contract.FolderPart, files: dict[str, bytes]) -> Iterator[str]:
+    """The order has files of the folder, each once, and is one also where files are gone or hold nothing of sense."""
+    order: Any = part.order(sorted(files), files.__getitem__)
+    if not isinstance(order, contract.FolderOrder) or order.missing is not None:
+        yield f"folders.order: returns {order!r} for a whole folder"
+        return
+    if not order.names or len(set(order.names)) < len(order.names) or not files.keys() >= {*order.names}:
+        yield f"folders.order: {list(order.names)!r} are not files of the folder, each once"
+        return
+
+    def gone(name: str) -> bytes:
+        raise FileNotFoundError(name)
+
+    readers = [gone, *(dict.fromkeys(files, odd).__getitem__ for odd in ODD_LINES)]
+    for given, read in (([], gone), *((sorted(files), each) for each in readers)):
+        try:
+            part.order(given, read)
+        except Exception as refused:
+            yield f"folders.order: raises {refused!r} where files are gone or broken"
+            return
+    for name in order.names:
+        if part.records(name, files[name]) is None:
+            yield f"folders.records: takes {name} for one that is cut short"
+        elif part.records(name, files[name][: len(files[name]) // 2]) is not None:
+            yield f"folders.records: takes half of {name} for whole"
 
 
 def _records(agent: Agent, path: Path, data: bytes) -> list[bytes]:

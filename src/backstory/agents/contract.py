@@ -2,6 +2,13 @@
 
 Only ``log`` is required. A part that an agent does not have is None, so callers ask ``agent.steer is not None``.
 Each part is an object with exactly the members of its class here; ``conformance`` tests that, and what they return.
+
+The shapes in which an agent keeps a session, and the part that carries each:
+
+- a file that grows, or several files of one session: ``log``;
+- a whole file rewritten: ``documents``;
+- rows of a database that its agent writes meanwhile: ``live``;
+- a folder that reads as one log, of chunks named after their content, or of one file an event: ``folders``.
 """
 
 from __future__ import annotations
@@ -44,6 +51,7 @@ class Agent(Struct, frozen=True, kw_only=True):
     sidecars: SidecarPart | None = None
     database: DatabasePart | None = None
     live: LiveDatabasePart | None = None
+    folders: FolderPart | None = None
     run: RunPart | None = None
     steer: SteerPart | None = None
     own_log: OwnLogPart | None = None
@@ -296,6 +304,47 @@ class LiveDatabasePart(Protocol):
 
     def sessions(self, db: OpenTables, wanted: Container[str]) -> Iterator[SessionRows | UnreadRows]:
         """The sessions with these ids, each whole; raises UnreadableDatabase."""
+
+
+class FolderOrder(Struct, frozen=True, kw_only=True):
+    """The files of a session's folder that hold its records, in the order to read them in."""
+
+    names: Sequence[str]
+    missing: str | None = None
+    """The reason why not all of them are there; None if all are."""
+
+
+class FolderPart(Protocol):
+    """Folders that read as one log: a session's records lie in several files, which an order makes one.
+
+    It is for chunks named after their content, which get another name with each append, and for one file an event.
+    The log's path is the folder's ``head``. Its lines are the records as they stand in their files, and lines of ours
+    that say which file is made of what, so every byte that was seen is kept once, and the folder can be made again.
+    A record that was read is not read again, under whatever file's name it comes; one that is new, or changed, comes
+    behind what is kept, also where its file comes late, or stands before others. So ``log.identify`` is given the
+    head's path and the first records, ``log.native_id_of`` the record's own id, and ``log.reader`` takes a later record
+    with an id as what this one is from then on. A line break in a record comes as a carriage return.
+    """
+
+    @property
+    def head(self) -> str:
+        """The name, in a session's folder, of the file or folder whose own stat changes when records are added."""
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Names of further files there that may change while the head does not; an import looks at them, too."""
+
+    def folder_of(self, below: PurePath) -> PurePath | None:
+        """The session's folder that a path is, or lies in, by its name alone; both are below the folder of a root."""
+
+    def order(self, names: Sequence[str], read: Callable[[str], bytes]) -> FolderOrder:
+        """Return which of the files there (paths below the folder) hold records. ``read`` may raise OSError.
+
+        A file that is left out is kept, and holds no record yet.
+        """
+
+    def records(self, name: str, content: bytes) -> Sequence[tuple[int, int]] | None:
+        """The places (start, stop) of the records of such a file, one behind the other; None if it is cut short."""
 
 
 # runs -----------------------------------------------------------------------------------------------------------

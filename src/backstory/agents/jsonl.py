@@ -103,6 +103,19 @@ def _whole(value: Any) -> Any:
     return value
 
 
+def elements(content: bytes) -> list[tuple[int, int]] | None:
+    """The places of the elements of a JSON list; None if it is no whole one."""
+    try:
+        found = msgspec.json.decode(content, type=list[msgspec.Raw])
+    except msgspec.DecodeError:
+        return None
+    places, at = list[tuple[int, int]](), 0
+    for each in map(bytes, found):
+        at = content.index(each, at)
+        places.append((at, at := at + len(each)))
+    return places
+
+
 # lines of a file ------------------------------------------------------------------------------------------------------
 
 
@@ -110,6 +123,8 @@ BLANK = b"\0 \t\r"
 """A line of these alone holds nothing, and is no record."""
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """A longer line is kept like any other, and parsed as one Unknown event."""
+FOLDER_LINE = b'{"backstory_folder":'
+"""The beginning of a line of ours in a folder that reads as one log; it is no record."""
 Line = tuple[int, int, bytes | None]
 """A line: its start, the start of the next one, and its content without its end; None: it is too long."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from msgspec import Struct, field, structs
 
+from backstory import agents
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, NoFileToReplace
 from backstory.export.files import (
     FILE,
@@ -26,6 +27,8 @@ from backstory.export.files import (
     whole_log,
     written_to,
 )
+from backstory.ingest.folder_log import FolderLog
+from backstory.ingest.folders import is_of_folder
 from backstory.ingest.reported import is_reported
 from backstory.store.tables import logs, sidecars
 from backstory.store.tables.logs import COPY
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from backstory.export.files import Parts
+    from backstory.ingest.folder_log import Version
     from backstory.store import Log, Store
     from backstory.store.tables.sidecars import StoredSidecar
 
@@ -138,6 +142,9 @@ class Restoring:
         wishes = [wish for found in beside.values() if isinstance(found, list) for _, wish in found]
         places = named_apart((wish for wish in wishes if isinstance(wish, File)), self._places.values())
         for store, log in wanted:
+            if _is_folder(log):
+                yield self._write_folder(store, log)
+                continue
             written = _attempt(self._write_log, store, log)
             if isinstance(written, Exception):
                 written = Restored(session=_session_uid(store, log), original=log.path, error=_why(written))
@@ -160,6 +167,28 @@ class Restoring:
         return Restored(
             session=_session_uid(store, log), original=log.path, written=str(target), bytes=length, sha256=sha256
         )
+
+    def _write_folder(self, store: Store, log: Log) -> Restored:
+        """Write the files of a folder that reads as one log, as they last were; what keeps one back is said of it."""
+        done = Restored(session=_session_uid(store, log), original=log.path)
+        wish = self._wishes[_key((store, log))]
+        if isinstance(wish, Exception):
+            return structs.replace(done, error=_why(wish))
+        place = self._places[wish.parts, wish.content]
+        kept = _attempt(lambda: FolderLog(b"".join(whole_log(store, log))))
+        if isinstance(kept, Exception):
+            return structs.replace(done, error=_why(kept))
+        files = []
+        for name, version in sorted(kept.files.items()):
+            written = _attempt(self._write_version, place, name, kept, version)
+            files.append(RestoredFile(name=name, error=_why(written)) if isinstance(written, Exception) else written)
+        length = sum(each.bytes or 0 for each in files)
+        return structs.replace(done, written=str(self._folder.joinpath(*place)), bytes=length, companions=files)
+
+    def _write_version(self, place: Parts, name: str, kept: FolderLog, version: Version) -> RestoredFile:
+        content = kept.bytes_of(version)
+        target, length, sha256 = self._write(beside(place, f"./{name}"), lambda: [content], version.kept.mtime_ns)
+        return RestoredFile(name=name, written=str(target), bytes=length, sha256=sha256)
 
     def _beside(self, store: Store, log: Log) -> list[tuple[StoredSidecar, File | Exception]]:
         """The files beside a log, and what they are to be called."""
@@ -225,9 +254,20 @@ def _session_uid(store: Store, log: Log) -> str:
     return "" if isinstance(found, Exception) else found.uid
 
 
+def _is_folder(log: Log) -> bool:
+    """Return True if a log is a folder, whose files are written."""
+    try:
+        return log.kind.removeprefix(COPY) == logs.FILE and is_of_folder(agents.load(log.agent), log.relpath)
+    except BackstoryError:
+        # Of an agent that is not known here the bytes are written as they are kept.
+        return False
+
+
 def _wish(store: Store, log: Log) -> File:
     """Return the place of a log below its agent's own folder; raises NotAPlace."""
     below = inside(log.relpath) or inside(f"{_session_uid(store, log) or log.id}.jsonl")
+    if _is_folder(log):
+        below = below[:-1]
     content = (log.first_hash, log.tail_hash, log.read_to, log.generation)
     return File((*inside(log.agent), *below), content, log.generation)
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.ingest.discover import Candidate
+from backstory.ingest.folders import are_as_noted, new_bytes, session_folder
 from backstory.ingest.ingest import ingest_briefly
 from backstory.ingest.log_reader import Pace
+from backstory.ingest.news import OF_SESSION
 from backstory.ingest.sources import is_as_noted
 from backstory.ingest.watch import Spot, changed
 from backstory.lazy import lazy_module
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.agents.contract import Agent
-    from backstory.ingest.news import News, TimeBudget
+    from backstory.ingest.news import Folders, News, TimeBudget
     from backstory.store import FileStamp, Store
     from backstory.store.tables import sidecars
 else:
@@ -53,12 +55,24 @@ class TakenIn(Struct, frozen=True, kw_only=True):
 def new_logs(store: Store, agents: Sequence[Agent], news: News, environ: Mapping[str, str], home: Path) -> Selected:
     """Those of the files that may be new which are logs, or lie beside one, and are new. Changes nothing."""
     spots = [Spot(agent, place) for agent in agents for place in agent.log.roots(environ, home)]
+    _pass_over_inner(news.folders, spots)
     return new_ones(store, changed(news.files, spots).logs)
+
+
+def _pass_over_inner(folders: Folders, spots: Sequence[Spot]) -> None:
+    """Note of the folders that read as one log that they do, so that what lies in them is looked at no more."""
+    for spot in spots:
+        of_agent = folders.get(spot.agent.name, {}) if spot.agent.folders is not None else {}
+        for path in list(of_agent):
+            if (session := session_folder(spot.agent, spot.place, path)) is not None:
+                del of_agent[path]
+                of_agent[session] = OF_SESSION
 
 
 def new_ones(store: Store, found: Sequence[Candidate]) -> Selected:
     """Those of these logs that the store does not know as they are. Changes nothing."""
-    stamps = store.ask_or({}, stored_logs.stamps_of, [each.path for each in found])
+    paths = [each.path for each in found] + [more.path for each in found for more in each.watched]
+    stamps = store.ask_or({}, stored_logs.stamps_of, paths)
     beside = {stamps[each.path].log_id for each in found if each.path in stamps and each.sidecars} - {None}
     marks = store.ask_or({}, sidecars.marks, [each for each in beside if each is not None]) if beside else {}
 
@@ -67,6 +81,7 @@ def new_ones(store: Store, found: Sequence[Candidate]) -> Selected:
         return (
             stamp is None
             or not is_as_noted(each, stamp)
+            or not are_as_noted(each.watched, stamps)
             or any(marks.get((stamp.log_id or 0, file.name)) != (file.size, file.mtime_ns) for file in each.sidecars)
         )
 
@@ -118,6 +133,8 @@ def _new_bytes(each: Candidate, seen: FileStamp | None) -> int:
     if each.path.endswith(".zst"):
         # Its real length is known only when it is unpacked.
         return each.size * UNPACKED
+    if each.folder:
+        return new_bytes(each.folder, seen)
     return (
         each.size - seen.size if seen is not None and seen.log_id is not None and each.size >= seen.size else each.size
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
@@ -11,24 +10,19 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
-from backstory.ingest.news import mtime_of
-from backstory.lazy import lazy_regex
+from backstory.ingest.folders import NEVER_KEPT, session_folder, watched_of
+from backstory.ingest.news import OF_SESSION, mtime_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from backstory.agents.contract import Agent, LogRoot
+    from backstory.store import FileStamp
 
 ENTRIES_BETWEEN_LOOKS = 256
 """Between so many files of a folder it may be time to end."""
 SIDECARS_MAX = 1_000
 """The most files beside one log that are kept; those nearest to it come first."""
-NEVER_KEPT = lazy_regex(
-    r"\.(?:lock|lck|tmp|part|pem|key|p12|pfx|jks|kdbx)$|\.(?:db|sqlite3?)(?:-\w+)?$|^\.(?:env|netrc|npmrc|pypirc)\b"
-    r"|^id_(?:rsa|dsa|ecdsa|ed25519)|^(?:hosts|credentials?|secrets?|auth|tokens?)(?:\.(?:json|ya?ml|toml|ini|txt))?$",
-    re.IGNORECASE,
-)
-"""Names of locks, databases, unfinished files and secrets: never taken for a sidecar."""
 
 
 class SidecarFile(Struct, frozen=True, kw_only=True):
@@ -52,6 +46,10 @@ class Candidate(Struct, frozen=True, kw_only=True):
     mtime_ns: int
     ctime_ns: int | None = None
     sidecars: tuple[SidecarFile, ...] = ()
+    folder: str = ""
+    """The folder that reads as this log; '' for a log that is a file."""
+    watched: tuple[FileStamp, ...] = ()
+    """Further files of that folder that may have changed."""
 
 
 class Looked(Struct, kw_only=True):
@@ -103,7 +101,8 @@ class _Walk:
     """A way through all folders of a root, which holds no more of them in memory than it must."""
 
     def __init__(self, agent: Agent, place: LogRoot, report: Looked, is_over: Callable[[], bool]) -> None:
-        self._agent, self._report, self._is_over = agent, report, is_over
+        self._agent, self._place, self._report, self._is_over = agent, place, report, is_over
+        self._reads_folders = agent.folders is not None
         self._root, self._below_root = place.root, f"{place.root}{os.sep}"
         self._beside = _Beside(agent, place, report)
         self._seen: dict[int, set[int]] = {}
@@ -149,7 +148,9 @@ class _Walk:
                 continue
             if self._was_met(status):
                 continue
-            if is_folder:
+            if is_folder and self._reads_folders and session_folder(self._agent, self._place, entry.path) == entry.path:
+                self._take_session(entry.path)
+            elif is_folder:
                 if named_like_one:
                     self._pass_over(entry.path, "it is a folder, not a file")
                 self._todo.append((entry.path, entry.path if entry.is_symlink() else link))
@@ -177,6 +178,25 @@ class _Walk:
             self._pass_over(path, "it is no regular file")
         else:
             self._held.append(self._candidate(path, status))
+
+    def _take_session(self, folder: str) -> None:
+        """Take a folder that reads as one log; what lies in it is looked at when it is read."""
+        assert self._agent.folders is not None
+        head = f"{folder}{os.sep}{self._agent.folders.head}"
+        self._report.folders[folder] = OF_SESSION
+        if not self._agent.log.is_log(Path(head)):
+            return
+        try:
+            status = os.stat(head)  # noqa: PTH116 - many at once
+        except OSError as refused:
+            self._pass_over(head, refused.strerror or str(refused))
+            return
+        if not _is_text(head):
+            self._pass_over(head, "its name is not UTF-8; rename it to have it read")
+            return
+        each = self._candidate(head, status)
+        watched = watched_of(self._agent, folder)
+        self._held.append(msgspec.structs.replace(each, folder=folder, watched=watched))
 
     def _pass_over(self, path: str, reason: str) -> None:
         self._report.passed_over.append((shown(path), reason))

@@ -17,9 +17,10 @@ import msgspec
 
 from backstory import agents
 from backstory.errors import StoreDamaged, is_for_one_only
-from backstory.ingest import unread
+from backstory.ingest import folders, unread
 from backstory.ingest.databases import READ, ROWS_OF, DatabaseRows, Done, Unread, sessions_without_logs
 from backstory.ingest.discover import Candidate, stream_logs
+from backstory.ingest.folders import are_as_noted
 from backstory.ingest.live_databases import ASIDE, changed_sessions, with_new_rows
 from backstory.ingest.log_reader import (
     Pace,
@@ -192,13 +193,14 @@ class _Ingest(IngestNotes):
 
     def _compared(self, some: list[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
         """Those of some files that are new or changed, and those of the others beside which something is."""
-        seen = self.store.ask_or({}, logs.stamps_of, [each.path for each in some])
+        paths = [each.path for each in some] + [more.path for each in some for more in each.watched]
+        seen = self.store.ask_or({}, logs.stamps_of, paths)
         changed: list[Candidate] = []
         beside: list[tuple[Candidate, int]] = []
         for each in some:
             self._tally(each.agent.name).logs_seen += 1
             stamp = seen.get(each.path)
-            if not self._is_as_it_was(each, stamp):
+            if not self._is_as_it_was(each, stamp) or (each.watched and not are_as_noted(each.watched, seen)):
                 changed.append(each)
                 if stamp is None:
                     self._unseen.add(each.path)
@@ -348,6 +350,9 @@ class _Ingest(IngestNotes):
 
     def _read(self, each: Candidate) -> None:
         try:
+            if each.folder:
+                self._read_folder(each)
+                return
             with opened(Path(each.path)) as file:
                 is_document = is_rewritten(each.agent, each.path)
                 self._read_open(each, self._as_kept(each, file) if is_document else file)
@@ -365,6 +370,14 @@ class _Ingest(IngestNotes):
         kept = kept_form(self.store, each.path, file, known)
         file.seek(0)
         return as_kept(each.agent, file, kept)
+
+    def _read_folder(self, each: Candidate) -> None:
+        """Read a folder that is one log. One of which something is missing is looked at again, changed or not."""
+        with folders.opened(self.store, each.agent, each.path, self._stamp(each.path)) as file:
+            is_whole = missing_of(file) is None
+            self._read_open(each if is_whole else msgspec.structs.replace(each, mtime_ns=each.mtime_ns - 1), file)
+        if each.path not in self._failed:
+            self._new_places += each.watched
 
     def _read_open(self, each: Candidate, file: IO[bytes]) -> None:
         identity, head = whose_log(each.agent, each.path, file)
@@ -424,7 +437,7 @@ class _Ingest(IngestNotes):
         others = [other for other in kept if log is None or other.id != log.id]
         source = source_of(each, identity, head, log)
         # Who reads elsewhere has no store to ask, so only a log that nothing is kept of is handed over.
-        if not (kept or is_kept or parent) and self._should_hand_over(each):
+        if not (kept or is_kept or parent or each.folder) and self._should_hand_over(each):
             next_seq = self.store.ask_or(1, sessions.next_seq, source.session_uid)
             self._hand_over(each, job_of(source, next_seq, first_hash))
             return

@@ -76,6 +76,8 @@ def look(store: Store, folders: Folders, is_wanted: Callable[[str, str], bool], 
         if budget.is_over() or len(news.files) >= FILES_MAX:
             news.is_whole = False
             break
+        if mtime_ns == OF_SESSION:
+            continue
         now_ns = mtime_of(path)
         if now_ns not in (mtime_ns, MISSING):
             looking.through(agent, path, now_ns, budget)
@@ -192,6 +194,8 @@ MISSING = -1
 UNSURE = -2
 """The same of one that changed a moment ago: what comes to it within one tick of the file system's clock changes no
 time."""
+OF_SESSION = -3
+"""The same of a folder that reads as one log: that log is looked at, and nothing else in it."""
 RENEW_S = 43_200.0
 """The least seconds between two updates of the file if nothing is new: half a day, as agents keep logs for days."""
 TICK_NS = 2_000_000_000
@@ -210,8 +214,11 @@ class SeenFolders(Struct, kw_only=True):
 
 
 def rank(mtime_ns: int) -> int:
-    """The order in which folders are looked at, the greatest first: the missing and unsure, then the last changed."""
-    return mtime_ns if mtime_ns > 0 else 1 << 63
+    """The order in which folders are looked at, the greatest first: the missing and unsure, then the last changed.
+
+    Those of sessions come last: they are only known.
+    """
+    return mtime_ns if mtime_ns > 0 or mtime_ns == OF_SESSION else 1 << 63
 
 
 def mtime_of(path: str) -> int:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from backstory import agents
 from backstory.agents.bounded import stream_reader
-from backstory.agents.jsonl import BLANK, LineReader
+from backstory.agents.jsonl import BLANK, FOLDER_LINE, LineReader
 from backstory.derive.facts import RecordFacts
 from backstory.ingest.unread import reader_of
 from backstory.model import LogIdentity, OwnLine, Record, SessionFacts, Unknown, event_from_json
@@ -203,6 +203,8 @@ class _AgentLog(RecordSource):
         return self._cwd or self._reader.session.cwd
 
     def read(self, line: bytes, seq: int) -> Record:
+        if line.startswith(FOLDER_LINE):
+            return Record([])
         parsed = self._reader.read(line, seq)
         self._found.take(parsed)
         if parsed.has_reports:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from backstory import ids
 from backstory.agents import bounded
-from backstory.agents.jsonl import BLANK, LINE_BYTES_MAX
+from backstory.agents.jsonl import BLANK, FOLDER_LINE, LINE_BYTES_MAX
 from backstory.model import LogIdentity, Parsed, Relation, SessionFacts, Unknown
 
 if TYPE_CHECKING:
@@ -44,10 +44,19 @@ def identified(agent: Agent, path: Path, read: Callable[[int, int], bytes]) -> t
     The beginning is empty where the file holds nothing. ``read`` gives so many bytes from an offset on.
     """
     at, head = _beginning(read)
-    identity = agent.log.identify(path, head) if head else None
+    records = head if agent.folders is None else _records_in(head)
+    identity = agent.log.identify(path, records) if records else None
     if identity is None and len(head) == ids.HEAD_BYTES:
-        identity = agent.log.identify(path, read(at, LOOKED_AT_BYTES))
-    return identity, head
+        more = read(at, LOOKED_AT_BYTES)
+        identity = agent.log.identify(path, more if agent.folders is None else _records_in(more))
+    return identity, records or head
+
+
+def _records_in(head: bytes) -> bytes:
+    """The beginning of a folder's log from its first record on: before it there may be lines of ours."""
+    while head.startswith(FOLDER_LINE):
+        head = head.partition(b"\n")[2]
+    return head
 
 
 def _beginning(read: Callable[[int, int], bytes]) -> tuple[int, bytes]:

@@ -18,7 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from backstory.errors import CannotWrite, DiskFull, StoreBusy, StoreFailed, StoreNotFound, StoreReadOnly
-from backstory.ingest.discover import NEVER_KEPT, Candidate, SidecarFile, name_beside, shown
+from backstory.ingest.discover import Candidate, SidecarFile, name_beside, shown
+from backstory.ingest.folders import NEVER_KEPT, session_folder, watched_of
 from backstory.ingest.ingest import ingest_these
 from backstory.ingest.lock import ingest_lock, watch_lock
 from backstory.ingest.report import IngestReport
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from backstory.agents.contract import Agent, LogRoot, SidecarPart
     from backstory.projects.registry import KnownProjects
-    from backstory.store import Store
+    from backstory.store import FileStamp, Store
 
 STEP_MS = 100
 """The interval at which changes are looked for, and the quiet time before they are read …"""
@@ -407,6 +408,8 @@ class _Looking:
 
     def look(self, path: str) -> None:
         """Look at a file, or at all files below a folder; at nothing when it is gone."""
+        if self._is_of_session(path):
+            return
         if not Path(path).is_dir():
             self._look_at(path)
             return
@@ -414,8 +417,33 @@ class _Looking:
         for file in _files_below(path):
             self._look_at(file)
 
+    def _is_of_session(self, path: str) -> bool:
+        """Return True if a path is, or lies in, a folder that reads as one log, which is then looked at."""
+        for spot in self._spots:
+            folder = session_folder(spot.agent, spot.place, path)
+            if folder is None or shown(folder) != folder:
+                continue
+            if folder not in self._looked:
+                self._looked.add(folder)
+                self._session(spot, folder)
+            return True
+        return False
+
+    def _session(self, spot: Spot, folder: str) -> None:
+        assert spot.agent.folders is not None
+        path = f"{folder}{os.sep}{spot.agent.folders.head}"
+        if not spot.agent.log.is_log(Path(path)):
+            return
+        try:
+            found = os.stat(path)  # noqa: PTH116 - as in discover
+        except OSError:
+            return
+        self.found[spot.agent.name, path] = _candidate(
+            spot, path, found, folder=folder, watched=watched_of(spot.agent, folder)
+        )
+
     def _look_at(self, path: str) -> None:
-        if path in self._looked or shown(path) != path:
+        if path in self._looked or shown(path) != path or self._is_of_session(path):
             return
         self._looked.add(path)
         for spot in self._spots:
@@ -438,16 +466,7 @@ class _Looking:
             return None
         if not stat.S_ISREG(found.st_mode):
             return None
-        each = self.found[spot.agent.name, path] = Candidate(
-            agent=spot.agent,
-            path=path,
-            relpath=os.path.relpath(path, spot.place.root),
-            device=found.st_dev,
-            inode=found.st_ino,
-            size=found.st_size,
-            mtime_ns=found.st_mtime_ns,
-            ctime_ns=found.st_ctime_ns,
-        )
+        each = self.found[spot.agent.name, path] = _candidate(spot, path, found)
         return each
 
     def _beside(self, spot: Spot, path: str, below: PurePath) -> None:
@@ -471,6 +490,16 @@ class _Looking:
             return None
         shared = (name for name in names if kept.name_of(log.with_name(name)) == log)
         return next(filter(None, (self._log(spot, str(folder / name)) for name in shared)), None)
+
+
+def _candidate(
+    spot: Spot, path: str, found: os.stat_result, *, folder: str = "", watched: tuple[FileStamp, ...] = ()
+) -> Candidate:
+    return Candidate(
+        agent=spot.agent, path=path, relpath=os.path.relpath(path, spot.place.root), device=found.st_dev,
+        inode=found.st_ino, size=found.st_size, mtime_ns=found.st_mtime_ns, ctime_ns=found.st_ctime_ns, folder=folder,
+        watched=watched,
+    )  # fmt: skip
 
 
 def changed(paths: Iterable[str], spots: Sequence[Spot]) -> Changed:

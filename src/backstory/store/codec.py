@@ -140,6 +140,23 @@ def unpack_beginning(frame: bytes, length: int, find: FindsDictionaries) -> byte
         raise CodecError(str(refused)) from refused
 
 
+def pack_against(data: bytes, base: bytes) -> bytes:
+    """Bytes as one zstd frame that can be unpacked with ``base`` alone: about what it lacks."""
+    return zstandard.ZstdCompressor(level=CHUNK_LEVEL, dict_data=_as_it_is(base)).compress(data)
+
+
+def unpack_against(frame: bytes, base: bytes) -> bytes:
+    """The bytes that ``pack_against`` was given; raises CodecError."""
+    try:
+        return zstandard.ZstdDecompressor(dict_data=_as_it_is(base)).decompress(frame, UNPACKED_BYTES_MAX)
+    except zstandard.ZstdError as refused:
+        raise CodecError(str(refused)) from refused
+
+
+def _as_it_is(base: bytes) -> zstandard.ZstdCompressionDict:
+    return zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+
+
 def pack_copies(pieces: Iterable[bytes | tuple[int, int]]) -> bytes:
     """Bytes as one zstd frame: those of the pieces that are bytes, and (place, length) of those in another log.
 
