@@ -126,7 +126,8 @@ def _typed(terminal: Terminal, *texts: str) -> Iterator[str]:
     """What to type, each into an empty field; the letters of one word, one after the other."""
     for text in texts[0] if len(texts) == 1 else texts:
         if len(texts) > 1:
-            terminal.press(CLEAR)
+            # An empty field stays as it is, so there may be nothing to wait for.
+            terminal.write(CLEAR)
         yield text
     if len(texts) == 1:
         terminal.press(CLEAR)

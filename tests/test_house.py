@@ -50,10 +50,10 @@ ROOMS = {
         "that faces show beside each other",
     ),
     "cli": Budget(
-        18_340,
+        18_440,
         118,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
-        "runs, branches side by side, reports that open what they count, colours, choices, clicks; drift",
+        "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends; drift",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
@@ -79,9 +79,10 @@ ROOMS = {
     "runs": Budget(3_250, 13, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(770, 3, "hits with their excerpts, and the words that near ones have"),
     "store": Budget(
-        13_140,
+        13_200,
         50,
-        "the file, a reader a thread, its tables, chunks made of another log's, stores of before in memory, one filter",
+        "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
+        "before in memory, one filter",
     ),
     "workspace": Budget(
         12_370,

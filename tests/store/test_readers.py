@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import apsw
 import pytest
 
+from backstory.errors import StoreTooNew
 from backstory.model import UserMessage
 from backstory.store import Store, open_store
 from tests.support.clock import NOW
@@ -55,6 +58,41 @@ def test_a_store_that_nobody_has_any_more_holds_no_file_open(store_path: Path) -
     apsw.connection_hooks.remove(note)
     assert known
     assert [each for each in known if each() is not None] == []
+
+
+def test_a_store_in_the_place_of_another_one_is_read_by_every_thread(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.bks", tmp_path / "other.bks"
+    with open_store(one) as store, open_store(other) as replacing, ThreadPoolExecutor(1) as thread:
+        store.create_session("one")
+        replacing.create_session("another")
+        replacing.close()
+        store.close()
+        token = store.change_token()
+        list_sessions(store)
+        thread.submit(list_sessions, store).result()
+        other.replace(one)
+        assert store.change_token() != token
+        for names in (names_in(store), thread.submit(names_in, store).result()):
+            assert names == ["another"]
+
+
+def names_in(store: Store) -> list[str]:
+    return [session.name for session in store.sessions()]
+
+
+def test_a_store_that_a_newer_version_takes_over_while_it_is_open_is_read_no_more(store_path: Path) -> None:
+    open_store(store_path).create_session("one")
+    set_to = "update meta set value = value {} where key = 'schema_version'"
+    with open_store(store_path) as store, closing(apsw.Connection(str(store_path))) as newer:
+        token = store.change_token()
+        list_sessions(store)
+        newer.execute(set_to.format("+ 90"))
+        assert (taken_over := store.change_token()) != token
+        with pytest.raises(StoreTooNew):
+            store.sessions()
+        newer.execute(set_to.format("- 90"))
+        assert store.change_token() not in (token, taken_over)
+        list_sessions(store)
 
 
 def refusal(db: apsw.Connection, statement: str) -> type[Exception] | None:

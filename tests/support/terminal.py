@@ -71,6 +71,12 @@ class Terminal:
     def send(self, number: int) -> None:
         os.kill(self.process.pid, number)
 
+    def hang_up(self) -> None:
+        """Be gone, as a window that is closed."""
+        os.close(self._theirs)
+        os.close(self._ours)
+        self._ours, self._theirs = (os.open(os.devnull, os.O_RDWR) for _ in range(2))
+
     def until(self, words: str, times: int = 1) -> str:
         """All that was shown so far, once these words are among it so often."""
         while self.shown.count(words) < times:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import select
-import time
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.forked import COMMAND
-from tests.support.going import DEADLINE_S, Going
+from tests.support.going import Going
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lines
-from tests.support.terminal import Terminal
+from tests.support.watched import TEXTUALS, Watched
 
 if TYPE_CHECKING:
     from tests.support.bench import Bench
@@ -33,12 +29,6 @@ ACTS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 PASTED = EVIL.replace("\x1b", "")
 """What a terminal lets through of a paste."""
 BINARY = bytes(range(256)).decode("latin-1") * 20
-TEXTUALS = re.compile(
-    r"\x1b\[(?:0|[1-47](?:;[1-47])*)?(?:;?[34]8;[25](?:;\d+)+|;?\d{1,3})*m"  # a style
-    r"|\x1b\[\d+;\d+H|\x1b\[H|\x1b\[\?\d+(?:;\d+)*[hl]|\x1b\[\?\d+\$p|\x1b\[[<>]?\d*u|\x1b\[\?u|\x1b\[=\d+;?\d*u"
-    r"|\x1b\]22;[a-z]*(?:\x07|\x1b\\)|\r?\n|\x1b\[6n|\x1b\[c|\x1b\[>4;\d+m"
-)
-"""What Textual itself says to a terminal: styles, places, modes, the shape of the pointer, the end of a line."""
 
 
 def records(folder: str) -> list[bytes]:
@@ -113,30 +103,6 @@ WALK: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("q", ()),
 )
 """Keys, and words that are painted after them."""
-
-
-class Watched(Terminal):
-    """The screen on a terminal, key by key."""
-
-    since = 0
-
-    def press(self, keys: str, *words: str) -> None:
-        """Type keys, and wait until words are painted after them."""
-        self.since = len(self._seen)
-        self.type(keys)
-        self.wait(*words)
-
-    @property
-    def came(self) -> str:
-        """What was painted after the last keys, without styles and places."""
-        return " ".join(TEXTUALS.sub("", self._seen[self.since :].decode("utf-8", "replace")).split())
-
-    def wait(self, *words: str) -> None:
-        end = time.monotonic() + DEADLINE_S
-        while not all(word in self.came for word in words):
-            ready, _, _ = select.select([self._ours], [], [], max(end - time.monotonic(), 0))
-            assert ready, f"{words} in …{self.came[-900:]}"
-            self._seen += os.read(self._ours, 65536)
 
 
 def test_no_screen_sends_what_history_holds(bench: Bench) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pty
 import selectors
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 from textual import events
 from textual.app import App
+from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
 
 from backstory.cli.tui.keyboard import UNDECIDED_S, KeyboardDriver
+from tests.support.going import DEADLINE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,3 +88,26 @@ def test_a_letter_that_is_no_letter_ends_no_keyboard(keys: Keyboard) -> None:
 def test_a_driver_reads_again_after_a_client_had_the_terminal(keys: Keyboard) -> None:
     keys.type(b"a")
     assert keys.type(b"b") == ["a", "b"]
+
+
+def test_what_is_painted_on_a_terminal_that_is_gone_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    terminal = os.fdopen(theirs, "w", encoding="utf-8")
+    monkeypatch.setattr("sys.__stderr__", terminal)
+    painted = asyncio.run(_driver())._file
+    assert painted is not None
+    writer = WriterThread(painted)
+    writer.start()
+    os.close(ours)
+
+    def paint() -> None:
+        for _ in range(2 * MAX_QUEUED_WRITES):
+            writer.write("painted " * 1000)
+        writer.stop()
+
+    painting = threading.Thread(target=paint, daemon=True)
+    painting.start()
+    painting.join(DEADLINE_S)
+    with suppress(OSError):
+        terminal.close()
+    assert not painting.is_alive()

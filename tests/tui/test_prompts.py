@@ -169,6 +169,21 @@ def test_a_refused_prompt_stays_in_its_field_and_on_the_disk(asked: Bench) -> No
     assert TypedText(asked.home, only_session(asked).uid).read() == "not to be lost"
 
 
+def test_a_prompt_whose_agent_fails_before_anybody_looks_was_sent(
+    asked: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompt_box, "session_run_by", lambda *_: None)
+
+    async def test() -> None:
+        async with screen(asked.project, asked.environ([{"exit": 3}]), everywhere=False, size=(90, 30)) as seen:
+            await begin_to_write(seen)
+            await write(seen, "fail")
+            await seen.until_seen("❯ fail", "failed", "s sessions")
+
+    piloted(test)
+    assert TypedText(asked.home, only_session(asked).uid).read() == ""
+
+
 def test_what_was_typed_is_there_when_the_screen_is_opened_again(asked: Bench) -> None:
     async def test() -> None:
         for typed in ("half a prompt", ""):
@@ -191,6 +206,10 @@ class Held:
     def __init__(self, prompt: str) -> None:
         self.prompt, self.process = prompt, SimpleNamespace(pid=0)
         self.code: int | None = None
+
+    @property
+    def was_taken(self) -> bool:
+        return self.code == 0
 
     def said(self) -> str:
         return "a reason"

@@ -106,7 +106,7 @@ class Database:
         self._shared = shared
         self.now = now or (lambda: time.time_ns() // 1_000_000)
         self._randomness = randomness
-        self._readers = ReadingConnections()
+        self._readers = ReadingConnections(self.path)
         self._writer: apsw.Connection | None = None
         self._moves: Moves | None = None
         self._copied: tuple[int, ...] | None = None
@@ -294,12 +294,12 @@ class Database:
 
         Keep it short: who writes a store with a rollback journal waits for its end. One inside another does nothing.
         """
-        db = self.reader()
+        # What is committed until it begins is seen then, and once more: a token may be too old, never too new.
+        token, db = self.change_token(), self.reader()
         if db.in_transaction:
             yield
             return
-        # What is committed until it begins is seen then, and once more: a token may be too old, never too new.
-        with self._readers.of_moment(self.change_token()), connection.reading(db, self.path):
+        with self._readers.of_moment(token), connection.reading(db, self.path):
             # Its moment is that of the first question.
             db.execute("select count(*) from sqlite_schema").get  # noqa: B018
             yield
@@ -308,7 +308,7 @@ class Database:
         """Another value after each change by anybody while the store is open, in any thread; () without a store."""
         try:
             with connection.translated(self.path):
-                return self._readers.token(lambda: connection.open_reader(self.path))
+                return self._readers.token(connection.open_reader, migrate.schema_version)
         except errors.StoreNotFound:
             return ()
 

@@ -40,7 +40,7 @@ from backstory.cli.picker.state import (
 from backstory.cli.picker.terminal import open_terminal
 from backstory.cli.views.moments import OUTCOMES, RUNNING, when
 from backstory.derive.naming import NO_PROMPT
-from backstory.errors import BackstoryError, Cancelled, StoreBusy
+from backstory.errors import BackstoryError, Cancelled, StoreBusy, StoreNotFound
 from backstory.lazy import lazy_regex
 from backstory.workspace.history.sessions import Page, SessionFilter
 
@@ -218,7 +218,10 @@ class Asked:
         self.place = known.of(app.project_key, None, folder, str(app.cwd)).name or "this project"
 
     def answer(self, question: Question, cancellation: Cancellation | None = None) -> Answer:
-        """Return the answer to a question. Raises what the reader raises, and Cancelled."""
+        """Return the answer to a question. Raises what the reader raises, Cancelled, and StoreNotFound for one gone."""
+        if self.token and not self.reader.change_token():
+            # Without a store there is no session, which says nothing to who saw some here.
+            raise StoreNotFound(self._app.home_store.path)
         match question:
             case ListQuestion():
                 return self._listed(question)

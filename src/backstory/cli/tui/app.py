@@ -17,7 +17,7 @@ from textual.app import App, SystemCommand
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
-from textual.worker import get_current_worker
+from textual.worker import WorkerFailed, get_current_worker
 
 from backstory.cli import output
 from backstory.cli.picker.picking import Asked, begun, ourselves
@@ -62,13 +62,15 @@ TIDIED_AFTER_S = 1.0
 
 
 def run_screen(app: CommandApp, wanted: SessionFilter) -> None:
-    """Show the screen until a person leaves it."""
+    """Show the screen until a person leaves it. Raises what went wrong in it, once the terminal is as it was."""
     asked = Asked(app, wanted, None, None)
     screen = Backstory(app, SessionsScreen(begun(asked, wanted, None), asked))
     # What is there by now stays: looks for what is left over need not look at it.
     gc.freeze()
     share_pages(PAGES_BYTES)
     screen.run()
+    if screen._exception is not None:
+        raise screen._exception
 
 
 def _driver() -> type[Driver] | None:
@@ -130,6 +132,14 @@ class Backstory(App[None]):
         """Show the sessions. A signal leaves as a key does: the terminal is given back, and what is typed is kept."""
         self._leave_at_signals()
         self.push_screen(self._first)
+
+    def _handle_exception(self, error: Exception) -> None:
+        failed = error.error if isinstance(error, WorkerFailed) else error
+        super()._handle_exception(failed if isinstance(failed, Exception) else error)
+
+    def _fatal_error(self) -> None:
+        # Textual prints what was in the variables, which may be anybody's text; who ran the screen is told instead.
+        self._close_messages_no_wait()
 
     def _leave_at_signals(self) -> None:
         for each in STOPS:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import selectors
+import sys
 from codecs import getincrementaldecoder
+from contextlib import suppress
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from textual import constants
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
 if TYPE_CHECKING:
+    from io import TextIOWrapper
+
     from textual.app import App
 
 READ_BYTES = 1 << 16
@@ -38,14 +42,42 @@ class _Ending(Event):
         super().clear()
 
 
+class _Painted:
+    """The terminal's file for Textual's thread that writes: of a terminal that is gone it takes all, and shows nothing.
+
+    A thread that ended of it would leave its queue full, and the application waiting at that for ever.
+    """
+
+    def __init__(self, file: IO[str] | None) -> None:
+        assert file is not None, "a screen is not opened without a terminal"
+        self._terminal = file
+        self.fileno, self.isatty = file.fileno, file.isatty
+
+    def write(self, text: str) -> None:
+        """Write a text."""
+        with suppress(OSError):
+            self._terminal.write(text)
+
+    def flush(self) -> None:
+        """Have the terminal show it."""
+        with suppress(OSError):
+            self._terminal.flush()
+
+
 class KeyboardDriver(LinuxDriver):
-    """Textual's driver, whose thread for keys sleeps until one comes."""
+    """Textual's driver, whose thread for keys sleeps until one comes. The end of the terminal ends the application."""
 
     def __init__(
         self, app: App[object], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._ending = self.exit_event = _Ending()
+        self._file = cast("TextIOWrapper", _Painted(sys.__stderr__))
+
+    def _read(self) -> bytes:
+        with suppress(OSError):
+            return os.read(self.fileno, READ_BYTES)
+        return b""
 
     def run_input_thread(self) -> None:
         """Post what comes from the terminal, until the driver's event of the end is set."""
@@ -58,9 +90,10 @@ class KeyboardDriver(LinuxDriver):
                 ready = {key.fd for key, _ in selector.select(wait)}
                 wait = None
                 if self.fileno in ready:
-                    if not (read := os.read(self.fileno, READ_BYTES)):
-                        # The terminal is gone.
-                        break
+                    if not (read := self._read()):
+                        # The terminal is gone. A signal says so only to who has it as the terminal of its session.
+                        self._loop.call_soon_threadsafe(self._app.exit)
+                        return
                     wait = UNDECIDED_S
                     for event in parser.feed(decode(read)):
                         self.process_message(event)

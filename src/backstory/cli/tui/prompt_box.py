@@ -252,26 +252,27 @@ class PromptBox(Vertical):
         The wait goes on for a while when the screen is closed: a prompt that was sent must not be found as unsent.
         """
         worker, left_s = get_current_worker(), LEFT_S
-        uid, said = self._uid, ""
+        uid, said, is_sent = self._uid, "", False
         try:
             with closing(SentPrompt(self._of, words, text, folder)) as sent, self._of.new_workspace() as workspace:
                 self._stop = sent.stop
-                while (code := sent.code) is None:
+                while sent.code is None:
                     if (found := session_run_by(workspace, sent.process.pid)) is not None:
-                        uid, code = found, 0
+                        uid, is_sent = found, True
                         break
                     time.sleep(POLL_S)
                     left_s -= POLL_S if worker.is_cancelled else 0
                     if left_s <= 0:
                         return
                 else:
-                    said = sent.said()
+                    said, is_sent = sent.said(), sent.was_taken
         except (BackstoryError, OSError) as refused:
-            code, said = 1, output.one_liner(str(refused))
-        if not code:
+            said = output.one_liner(str(refused))
+        if is_sent:
             self._unsent.keep("")
         if not worker.is_cancelled:
-            self.app.call_from_thread(self._sent, uid, f"It was not sent: {said}" if code else said, is_sent=not code)
+            note = said if is_sent else f"It was not sent: {said}"
+            self.app.call_from_thread(self._sent, uid, note, is_sent=is_sent)
 
     def _refuse(self, why: str) -> None:
         if self._field is not None:

@@ -37,6 +37,8 @@ NEW = "new"
 SCREENS_MAX = 9
 """The most texts that are kept for a session."""
 REASON_CHARS_MAX = 4_000
+ENDS_OF_RUNS = (1, 130)
+"""The exit codes of `backstory run` for an agent that failed or was stopped; of a refusal they have a line of JSON."""
 
 
 class Way(StrEnum):
@@ -85,11 +87,22 @@ class SentPrompt:
         """The exit code; None while it runs."""
         return self.process.poll()
 
+    @property
+    def was_taken(self) -> bool:
+        """True if a process that ended queued the prompt or had an agent work on it, whatever came of that."""
+        return self.code == 0 or (self.code in ENDS_OF_RUNS and _refusal_in(self._last_line) is None)
+
     def said(self) -> str:
         """Return its last sentence for the person."""
+        line = self._last_line
+        refusal = _refusal_in(line)
+        return output.one_liner(line.removeprefix("Error: ") if refusal is None else refusal)
+
+    @property
+    def _last_line(self) -> str:
         self._said.seek(0)
         lines = self._said.read(REASON_CHARS_MAX).decode("utf-8", "replace").strip().splitlines()
-        return output.one_liner(_reason_in(lines[-1])) if lines else ""
+        return lines[-1] if lines else ""
 
 
 class _Reason(Struct):
@@ -102,11 +115,11 @@ class _Refused(Struct):
     error: _Reason
 
 
-def _reason_in(line: str) -> str:
-    """The sentence for the person in a line that a command ended with."""
+def _refusal_in(line: str) -> str | None:
+    """The sentence for the person in the last line of a command that did nothing; None for that of another one."""
     with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(line, type=_Refused).error.message
-    return line.removeprefix("Error: ")
+    return None
 
 
 class RunChoice(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import threading
 from _weakrefset import WeakSet
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import apsw
 
@@ -17,8 +17,10 @@ from backstory import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
+    from pathlib import Path
 
 T = TypeVar("T")
+Token: TypeAlias = "tuple[int, ...]"
 ANSWERS_KEPT_MAX = 32
 """The most answers that a connection keeps: mostly one for each filter of a list."""
 STEPS_BETWEEN_LOOKS = 5_000
@@ -48,10 +50,13 @@ class _Mine(threading.local):
 class ReadingConnections:
     """The reading connections of one store."""
 
-    def __init__(self) -> None:
-        self._mine = _Mine()
+    def __init__(self, path: Path) -> None:
+        self._path, self._mine = path, _Mine()
+        self._file: tuple[int, int] | None = None
+        """The file that the connections have open; None without one."""
         # SQLite counts commits for each connection, so one is asked for all threads, by one thread at a time.
         self._watching: tuple[int, apsw.Connection] | None = None
+        self._version: int | None = None
         self._lock = threading.Lock()
         # Weak: a thread that ends lets go of its connection, which closes it.
         self._open = WeakSet[apsw.Connection]()
@@ -64,6 +69,7 @@ class ReadingConnections:
     def keep(self, db: apsw.Connection) -> apsw.Connection:
         """Make this the connection of this thread."""
         self._mine.db, self._mine.answers = db, None
+        self._file = self._file or _file_at(self._path)
         return self.also_close(db)
 
     def once(self, key: Hashable, ask: Callable[[], T]) -> T:
@@ -82,15 +88,34 @@ class ReadingConnections:
             known[key] = answer
         return known[key]  # type: ignore[return-value]
 
-    def token(self, connect: Callable[[], apsw.Connection]) -> tuple[int, ...]:
-        """Another value after each commit by anybody, the same in all threads; in a snapshot that of its moment."""
+    def token(
+        self, connect: Callable[[Path], apsw.Connection], check: Callable[[apsw.Connection, Path], object]
+    ) -> Token:
+        """Another value after each commit by anybody, the same in all threads; in a snapshot that of its moment.
+
+        Each thread connects anew when another file lies at the path, and when a commit made one that ``check`` refuses.
+        """
         if self._mine.token is not None:
             return self._mine.token
         with self._lock:
+            if (file := _file_at(self._path)) != self._file:
+                self._forget()
+                self._file = file
             if self._watching is None:
-                self._watching = next(_numbers), self.also_close(connect())
+                self._watching, self._version = (next(_numbers), self.also_close(connect(self._path))), None
             number, db = self._watching
-            return number, int(db.pragma("data_version"))
+            version = int(db.pragma("data_version"))
+            if self._version not in (None, version):
+                try:
+                    check(db, self._path)
+                except errors.BackstoryError:
+                    self._forget()
+            self._version = version
+            return number, version
+
+    def _forget(self) -> None:
+        """Let go of every connection; who is asking on one does so to the end."""
+        self._mine, self._watching = _Mine(), None
 
     @contextmanager
     def of_moment(self, token: tuple[int, ...]) -> Iterator[None]:
@@ -112,7 +137,16 @@ class ReadingConnections:
             # One that a thread took with it while it ended is closed already.
             with suppress(apsw.ConnectionClosedError):
                 db.close()
-        self._mine, self._open, self._watching = _Mine(), WeakSet[apsw.Connection](), None
+        self._forget()
+        self._open, self._file = WeakSet[apsw.Connection](), None
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 @contextmanager
