@@ -443,6 +443,8 @@ class LogIdentity(Struct, frozen=True, kw_only=True):
     native_id: str
     parent_native_id: str | None = None
     relation: str | None = None
+    cwd: str | None = None
+    """The folder that the session began in, where only the place of the log says it."""
 
 
 class Ref(Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -13,12 +15,23 @@ from backstory import agents
 from backstory.agents.conformance import (
     behaviour_faults,
     check,
+    history_faults,
     log_faults,
     output_faults,
     part_faults,
     session_faults,
 )
-from backstory.agents.contract import Exit, InUse, NotRun, ServerFile, SidecarContent, SteerState, Streamed
+from backstory.agents.contract import (
+    Exit,
+    InUse,
+    NotRun,
+    ServerFile,
+    SessionRows,
+    SidecarContent,
+    SteerState,
+    Streamed,
+    UnreadRows,
+)
 from backstory.agents.turn_fold import TurnState
 from backstory.model import AssistantText, LogIdentity, Parsed, Relation, Unknown, UserMessage
 from tests.agents import example
@@ -29,11 +42,12 @@ from tests.support.recorded import cases_of, home_of
 from tests.support.streaming import STREAMS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from backstory.agents.contract import Agent, LogReader
 
 CLAUDE = agents.load("claude")
+HISTORY = ".aider.chat.history.md"
 RECORDED = Path(example.__file__).with_name("recorded.jsonl")
 
 
@@ -62,7 +76,8 @@ def test_an_agent_of_ours_keeps_the_contract(name: str, tmp_path: Path) -> None:
     # Of a folder that reads as one log it is the head that was found.
     folders = [each.parent for each in logs] if agent.folders is not None else []
     outputs = sorted((STREAMS / name).glob("*.jsonl"))
-    check(name, logs=[] if folders else logs, outputs=outputs, folders=folders)
+    histories = [path for case in cases_of(name) for path in (tmp_path / case[1]).rglob(HISTORY)]
+    check(name, logs=[] if folders else logs, outputs=outputs, folders=folders, histories=histories)
 
 
 def test_the_smallest_agent_keeps_the_contract() -> None:
@@ -335,6 +350,82 @@ def test_a_file_without_a_conversation_must_be_called_so(in_parts: list[Path]) -
     )
     assert never == ["log.identify: calls s-2.jsonl no aside, in which 0 turns begin"]
     assert always == [f"log.identify: calls s-{n}.jsonl an aside, in which 1 turns begin" for n in (0, 1)]
+
+
+# several sessions in a file -------------------------------------------------------------------------------------------
+
+
+class Appended:
+    """Files of the smallest agent's lines, in which a session begins with each prompt of a new id."""
+
+    def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
+        return []
+
+    def databases_in(self, place: Path) -> list[Path]:
+        return []
+
+    def beside(self, database: Path) -> list[Path]:
+        return []
+
+    def sessions_without_logs(self, database: Path, copy: Path) -> Iterator[SessionRows | UnreadRows]:
+        return (SessionRows(native_id=self._name_of(each), content=each) for each in self._pieces(copy.read_bytes()))
+
+    def _pieces(self, data: bytes) -> list[bytes]:
+        begins = [found.start() for found in re.finditer(rb'\{"id":"\w+","role":"user"', data)]
+        return [data[begin:end] for begin, end in zip(begins, [*begins[1:], len(data)], strict=True)]
+
+    def _name_of(self, content: bytes) -> str:
+        return content[7:8].decode()
+
+
+class OfMany(Logs):
+    def identify(self, path: Path, head: bytes) -> LogIdentity | None:
+        return LogIdentity(native_id=path.name.partition("#")[2])
+
+
+@pytest.fixture
+def appended(tmp_path: Path) -> Path:
+    line = '{"id":"%s","role":"%s","text":"%s","at":"2026-11-21T21:00:00.000Z"}\n'
+    said = [("a", "user", "One"), ("b", "assistant", "Yes"), ("c", "user", "Two"), ("d", "assistant", "No")]
+    path = tmp_path / "all.jsonl"
+    path.write_text("".join(line % words for words in said))
+    return path
+
+
+def of_many(database: Appended) -> Agent:
+    return msgspec.structs.replace(AGENT, log=OfMany(), database=database)
+
+
+def test_a_file_of_many_sessions_keeps_the_contract(appended: Path) -> None:
+    assert [*part_faults(of_many(Appended())), *history_faults(of_many(Appended()), appended)] == []
+
+
+def test_a_session_that_is_another_one_when_the_file_grows_is_named(appended: Path) -> None:
+    class ByContent(Appended):
+        def _name_of(self, content: bytes) -> str:
+            return hashlib.sha256(content).hexdigest()
+
+    (fault,) = history_faults(of_many(ByContent()), appended)
+    assert fault.endswith(" is another one when the file grows")
+
+
+def test_bytes_that_are_in_two_sessions_of_a_file_are_named(appended: Path) -> None:
+    class Whole(Appended):
+        def _pieces(self, data: bytes) -> list[bytes]:
+            return [data, *super()._pieces(data)[1:]]
+
+    faults = history_faults(of_many(Whole()), appended)
+    assert "database.sessions_without_logs: its sessions are not the file's bytes, one behind the other" in faults
+    assert any(fault.endswith("is a turn of several sessions") for fault in faults)
+
+
+def test_a_session_of_a_file_in_which_nothing_is_asked_is_named(appended: Path) -> None:
+    class EachLine(Appended):
+        def _pieces(self, data: bytes) -> list[bytes]:
+            return data.splitlines(keepends=True)
+
+    faults = history_faults(of_many(EachLine()), appended)
+    assert faults == [f"database.sessions_without_logs: nothing is asked in {each}" for each in ("b", "d")]
 
 
 # other parts ----------------------------------------------------------------------------------------------------

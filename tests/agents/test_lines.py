@@ -41,14 +41,30 @@ def test_lines_are_the_same_however_the_bytes_are_cut(data: bytes, places: list[
 
 @given(data=DATA, places=CUTS, gone_on=st.integers(0, 200))
 def test_reading_goes_on_from_a_line_that_was_begun(data: bytes, places: list[int], gone_on: int) -> None:
-    for end in (None, re.compile(rb".*}\Z", re.DOTALL)):
-        whole = LineReader(record_end=end)
+    for end in (lambda: None, lambda: re.compile(rb".*}\Z", re.DOTALL), Headed):
+        whole = LineReader(record_end=end())
         found = read(whole, [data])
-        first = LineReader(record_end=end)
+        first = LineReader(record_end=end())
         begun = read(first, cut(data[:gone_on], places))
-        second = LineReader(first.start, first.unfinished or b"", record_end=end)
+        second = LineReader(first.start, first.unfinished or b"", record_end=end())
         assert begun + read(second, cut(data[gone_on:], places)) == found
         assert (second.start, second.unfinished) == (whole.start, whole.unfinished)
+
+
+class Headed:
+    """Records that begin with a line with a brace, but for one behind an empty line."""
+
+    _was_empty = False
+
+    def begins(self, line: bytes) -> bool:
+        was_empty, self._was_empty = self._was_empty, not line
+        return b"{" in line and not was_empty
+
+
+def test_a_record_of_several_lines_begins_where_its_document_says() -> None:
+    reader = LineReader(record_end=Headed())
+    assert read(reader, [b"{1\n2\n{", b"3\n", b"\n{4\n{5", b"\n"]) == [(0, 5, b"{1\n2"), (5, 12, b"{3\n\n{4")]
+    assert (reader.start, reader.unfinished, reader.read_to) == (12, b"{5\n", 15)
 
 
 def test_a_record_of_several_lines_ends_where_its_document_says() -> None:

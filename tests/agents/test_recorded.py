@@ -19,6 +19,8 @@ from tests.support.promises import promise
 from tests.support.recorded import CASES, cases_of, count_of, counted, filled, home_of
 
 BYTES_MAX = 3_000_000
+SHOP = "shop"
+"""The project's folder below a home, where the agent keeps its sessions in it."""
 
 
 def expected(agent: str, case: str) -> dict[str, Any]:
@@ -30,22 +32,22 @@ def expected(agent: str, case: str) -> dict[str, Any]:
 def test_a_recorded_home_holds_what_was_counted(agent: str, case: str, tmp_path: Path) -> None:
     home = home_of(tmp_path, agent, case)
     with open_store(tmp_path / "store.db", shared=True, now=lambda: NOW) as store:
-        report = ingest(store, [agents.load(agent)], environ={}, home=home, now=NOW)
+        report = ingest(store, [agents.load(agent)], environ={}, home=home, now=NOW, places=[home / SHOP])
         assert (report.errors, report.unknown_records) == ([], {})
-        assert counted(store) == expected(agent, case)
+        assert counted(store, home / SHOP) == expected(agent, case)
 
 
 @promise(1, cases_of())
 def test_a_recorded_home_is_read_once(agent: str, case: str, tmp_path: Path) -> None:
     home = home_of(tmp_path, agent, case)
     with open_store(tmp_path / "store.db", shared=True, now=lambda: NOW) as store:
-        ingest(store, [agents.load(agent)], environ={}, home=home, now=NOW)
+        ingest(store, [agents.load(agent)], environ={}, home=home, now=NOW, places=[home / SHOP])
         before = counted(store)
-        again = ingest(store, [agents.load(agent)], environ={}, home=home, now=NOW)
+        again = ingest(store, [agents.load(agent)], environ={}, home=home, now=NOW, places=[home / SHOP])
         assert (again.total("logs_read"), again.total("bytes_read"), counted(store)) == (0, 0, before)
 
 
-OF_EACH = [(agent, "tools") for agent, case in cases_of() if case == "tools"]
+OF_EACH = [(agent, case) for agent, case in cases_of() if case == "tools" or (agent, case) == ("aider", "edit")]
 """A home of each agent that is read."""
 
 
@@ -66,7 +68,7 @@ def test_an_ingest_obeys_the_settings(agent: str, case: str, settings: str, is_r
             own / "config.toml", None, is_installed=lambda *_: True, agents=agents.names, make_folder=Path.mkdir
         )
 
-    report = Workspace(config, own, tmp_path, now=lambda: NOW).ingest(Machine(user_home=home), pytest.fail)
+    report = Workspace(config, own, home / SHOP, now=lambda: NOW).ingest(Machine(user_home=home), pytest.fail)
     assert (report.total("sessions_new"), report.total("bytes_read") > 0) == (int(is_read), is_read)
 
 

@@ -30,6 +30,10 @@ PROMISES = {
     12: "The agent's own variable moves its folder, and what lies there and is not read is named.",
 }
 EXCUSED: dict[tuple[str, int], str] = {
+    ("aider", 3): "one file holds many sessions",
+    ("aider", 6): "it writes nothing of what it summarises",
+    ("aider", 7): "it has no subagents",
+    ("aider", 8): "it has no database",
     ("gemini", 2): "it copies no session",
     ("gemini", 6): "no run without a person at it compacted, so there is no recording",
     ("gemini", 8): "it has no database",

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from backstory import agents, ids
 from backstory.agents import documents
+from backstory.agents.jsonl import LineReader
 from backstory.model import Event, Turn, UserMessage
 
 if TYPE_CHECKING:
@@ -54,14 +55,9 @@ def records_of(agent: str, data: bytes, path: Path) -> list[bytes]:
         return lines
     if (parts := keeper.pieces(data)) is not None:
         return lines_of(documents.grown(b"", parts))
-    end, records, held = keeper.record_end(data), list[bytes](), list[bytes]()
-    assert end is not None
-    for line in lines:
-        held.append(line)
-        if end.match(line):
-            records.append(b"\n".join(held))
-            held.clear()
-    return records
+    reader = LineReader(record_end=keeper.record_end(data))
+    records = [line for _, _, line in reader.lines(data) if line is not None]
+    return [*records, *filter(None, [reader.unfinished])]
 
 
 def told(agent: str, data: bytes, path: Path = Path("log.jsonl"), cuts: Sequence[int] = ()) -> Told:

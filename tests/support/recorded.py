@@ -84,20 +84,23 @@ NOTHING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def counted(store: Store) -> dict[str, Any]:
-    """What a store holds, as ``count.json`` says it: a turn that is in several sessions counts once."""
+def counted(store: Store, project: Path | str = PROJECT) -> dict[str, Any]:
+    """What a store holds, as ``count.json`` says it: a turn that is in several sessions counts once.
+
+    ``project``: where the project lies now, for an agent that names files from there on.
+    """
     if not store.path.exists():
         # The file appears with the first session.
         return NOTHING
     with closing(sqlite3.connect(store.path)) as db:
-        said = _sums(db, "coalesce(s.relation, '') not in ('subagent', 'unread')")
-        helpers = _sums(db, "s.relation = 'subagent'")
+        said = _sums(db, "coalesce(s.relation, '') not in ('subagent', 'unread')", project)
+        helpers = _sums(db, "s.relation = 'subagent'", project)
     if helpers.pop("sessions"):
         said["helper"] = {key: value for key, value in helpers.items() if key not in ("prompts", "files_edited")}
     return said
 
 
-def _sums(db: sqlite3.Connection, which: str) -> dict[str, Any]:
+def _sums(db: sqlite3.Connection, which: str, project: Path | str) -> dict[str, Any]:
     once = f"""select min(t.id) from turns t join sessions s on s.id = t.session_id where {which} group by t.uid"""
     turns = db.execute(
         f"""select coalesce(sum(prompt <> ''), 0), coalesce(sum(coalesce(input_tokens, 0) +
@@ -119,7 +122,7 @@ def _sums(db: sqlite3.Connection, which: str) -> dict[str, Any]:
         "answers": kinds.get("AssistantText", 0),
         "tool_calls": kinds.get("ToolCall", 0),
         "failed": failed,
-        "files_edited": [path.removeprefix(f"{PROJECT}/") for (path,) in files],
+        "files_edited": [path.removeprefix(f"{project}/").removeprefix(f"{PROJECT}/") for (path,) in files],
         "tokens": {"input": turns[1], "cached": turns[2], "output": turns[3]},
     }
 
@@ -134,7 +137,7 @@ PACKED = {
     "aider-0.86.2": ("aider", ""),
 }  # fmt: skip
 """Recordings by their folder: the agent, and what the names of its cases end with."""
-WHOLE = ("pi", "gemini", "opencode", "kilo")
+WHOLE = ("pi", "gemini", "opencode", "kilo", "aider")
 """Agents of which each case is packed; of the others, ``hello``."""
 FILLED = re.compile(
     r"message\.(sections|toolsAdded)\.|(.*\.)?(system_?[pP]rompt|core_system_instructions|checkpoint_system_instructions)"
@@ -158,6 +161,10 @@ KNOWN: dict[str, dict[str, Any]] = {
     "opencode/cancel-tool": {"tokens": {"input": 1700, "cached": 0, "output": 9}},
     # The helper looked for a program that was not installed.
     "opencode/subagent": {"helper": {"failed": 1}},
+    # Its requests have no tools, and the tokens that were served stand nowhere: it writes estimates of its own. The
+    # second request of "edit" asked for the message of the commit.
+    "aider/hello": {"answers": 1},
+    "aider/edit": {"answers": 1, "tool_calls": 1, "files_edited": ["price.py"]},
 }
 """What the table of a case does not say, from its own words."""
 

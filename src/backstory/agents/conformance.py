@@ -19,7 +19,7 @@ import uuid
 from collections import Counter
 from contextlib import closing, suppress
 from difflib import get_close_matches
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path, PurePath, PurePosixPath
 from random import Random
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -39,6 +39,7 @@ from backstory.agents.contract import (
     Streamed,
     UnreadableDatabase,
 )
+from backstory.agents.jsonl import LineReader
 from backstory.conversation.carried import Call, CarriedAnswer, CarriedSession, CarriedTurn, Message, RunCommand
 from backstory.model import (
     KINDS,
@@ -95,6 +96,8 @@ PLACES = ("first_seq", "last_seq", "parent_seq")
 """The values of a turn that say where in its log it stands."""
 VERSION_BYTES_MAX = 100
 """The most bytes that a version costs beside its new elements, if nothing else changed."""
+HISTORY_CUTS = 60
+"""The number of lengths that a file of many sessions is read at."""
 EXITS = (
     Exit(code=0), Exit(code=1), Exit(signal=9), Exit(signal=2, was_cancelled=True), Exit(code=1, was_cancelled=True),
     Exit(code=0, was_seen=False),
@@ -108,12 +111,14 @@ def check(
     sessions: Iterable[Sequence[Path]] = (),
     databases: Iterable[Path] = (),
     folders: Iterable[Path] = (),
+    histories: Iterable[Path] = (),
 ) -> None:
     """Load the agent called ``name`` and test it; raises AssertionError, one fault a line.
 
     ``logs``: recorded logs of it, under names that it knows. ``outputs``: the stdout of runs of it, a file each.
     ``sessions``: the files of each session that lies in several. ``databases``: those that it had open.
     ``folders``: those of its sessions that each read as one log, whole.
+    ``histories``: files to which one session after the other was appended.
     """
     agent = agents.load(name)
     faults = [] if agent.name == name else [f"it is registered as {name!r} and calls itself {agent.name!r}"]
@@ -126,6 +131,7 @@ def check(
         faults += [f"{files[0]}: {fault}" for files in sessions for fault in session_faults(agent, files)]
         faults += [f"{path}: {fault}" for path in databases for fault in live_faults(agent, path)]
         faults += [f"{path}: {fault}" for path in folders for fault in folder_faults(agent, path)]
+        faults += [f"{path}: {fault}" for path in histories for fault in history_faults(agent, path)]
     if faults:
         raise AssertionError(f"{name} does not keep the contract:\n" + "\n".join(faults))
 
@@ -523,9 +529,55 @@ class _Reading(Struct):
 
 def log_faults(agent: Agent, path: Path) -> list[str]:
     """Return the faults of an agent's reading of a recorded log."""
-    data = path.read_bytes()
     if agent.log.roots({}, HOME) and not agent.log.is_log(path):
         return ["log.is_log: is not taken for a log by its name"]
+    return _log_faults(agent, path, path.read_bytes())
+
+
+def history_faults(agent: Agent, path: Path) -> list[str]:
+    """The faults in what an agent's part makes of a file to which one session after the other was appended.
+
+    Each session is bytes of the file, behind those of the one before, and stays the same one, with the same beginning,
+    when more is appended; something is asked in it, and in no other one.
+    """
+    keeper, data, faults = agent.database, path.read_bytes(), list[str]()
+    assert keeper is not None
+
+    def sessions(until: int) -> list[contract.SessionRows]:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder, path.name)
+            copy.write_bytes(data[:until])
+            found = keeper.sessions_without_logs(path, copy)
+            return [each for each in found if isinstance(each, contract.SessionRows)]
+
+    whole = sessions(len(data))
+    if not whole or not data.startswith(b"".join(each.content for each in whole)):
+        faults.append("database.sessions_without_logs: its sessions are not the file's bytes, one behind the other")
+    ends = [number for number, byte in enumerate(data) if byte == ord("\n")]
+    for until in sorted(Random(path.name).sample(ends, min(len(ends), HISTORY_CUTS))):
+        for before, after in zip_longest(sessions(until), whole):
+            if before is None:
+                break
+            if after is None or before.native_id != after.native_id or not after.content.startswith(before.content):
+                faults.append(f"database.sessions_without_logs: {before.native_id} is another one when the file grows")
+                return faults
+    uids = Counter[str]()
+    for each in whole:
+        named = path.with_name(f"{path.name}#{each.native_id}")
+        faults += [f"{each.native_id}: {fault}" for fault in _log_faults(agent, named, each.content)]
+        identity = agent.log.identify(named, each.content[: ids.HEAD_BYTES])
+        if identity is None or identity.native_id != each.native_id:
+            faults.append(f"log.identify: takes the bytes of {each.native_id} for {identity}")
+            continue
+        turns = _read(agent, identity, _records(agent, named, each.content)).turns
+        uids.update(list(turns))
+        if not turns:
+            faults.append(f"database.sessions_without_logs: nothing is asked in {each.native_id}")
+    faults += [f"log.reader: {uid} is a turn of several sessions" for uid, count in uids.items() if count > 1]
+    return faults
+
+
+def _log_faults(agent: Agent, path: Path, data: bytes) -> list[str]:
     identity = agent.log.identify(path, data[: ids.HEAD_BYTES])
     if not isinstance(identity, LogIdentity) or not identity.native_id:
         return [f"log.identify: returns {identity!r} for its own log"]
@@ -712,14 +764,9 @@ def _records(agent: Agent, path: Path, data: bytes) -> list[bytes]:
         return lines
     if (parts := agent.documents.pieces(data)) is not None:
         return _lines_of(documents.grown(b"", parts))
-    end, records, held = agent.documents.record_end(data), list[bytes](), list[bytes]()
-    assert end is not None
-    for line in lines:
-        held.append(line)
-        if end.match(line):
-            records.append(b"\n".join(held))
-            held.clear()
-    return records
+    reader = LineReader(record_end=agent.documents.record_end(data))
+    records = [line for _, _, line in reader.lines(data) if line is not None]
+    return [*records, *filter(None, [reader.unfinished])]
 
 
 def _read(agent: Agent, identity: LogIdentity, lines: Sequence[bytes], cuts: Iterable[int] = ()) -> _Reading:

@@ -132,6 +132,13 @@ class LogReader(Protocol):
         """All that is needed to continue later; small, whatever the log's size."""
 
 
+class RecordBegin(Protocol):
+    """Cuts the lines of one document into records. It is asked for each line in order, from a record's first one on."""
+
+    def begins(self, line: bytes) -> bool:
+        """Return True if a record begins with this line; what it remembers began with that record, too."""
+
+
 class DocumentPart(Protocol):
     """Logs that are one document of JSON over many lines, which the agent writes anew at each change.
 
@@ -151,8 +158,10 @@ class DocumentPart(Protocol):
         None, whatever the document: it is kept as it is, each rewriting as a log of its own, and ``record_end`` cuts.
         """
 
-    def record_end(self, head: bytes) -> re.Pattern[bytes] | None:
-        """Return the pattern of the last line of every record of a document, from its beginning.
+    def record_end(self, head: bytes) -> re.Pattern[bytes] | RecordBegin | None:
+        """Return what cuts a document into records, from its beginning: the pattern of the last line of every record.
+
+        Where a record ends is not always seen in its last line; then it is a new ``RecordBegin``.
 
         None for one that ``pieces`` cuts.
         """
@@ -220,7 +229,7 @@ class SidecarPart(Protocol):
 
 
 class SessionRows(Struct, frozen=True, kw_only=True):
-    """A session of a database, as lines of JSON, one a row: read like a log."""
+    """A session of a database, as lines of JSON, one a row, or its own bytes of a file of many: read like a log."""
 
     native_id: str
     content: bytes
@@ -240,7 +249,12 @@ class UnreadableDatabase(Exception):
 
 
 class DatabasePart(Protocol):
-    """Databases of sessions, which may hold what logs no longer do."""
+    """Databases of sessions, which may hold what logs no longer do; also files to which each session is appended.
+
+    The shape *one file with many sessions*: each is the bytes from its beginning to that of the next one, as they stand
+    there. Together they are the file, but for an end in which nothing is asked yet. A session is known by words at its
+    beginning, so its id stays when the file grows. ``conformance`` has a check.
+    """
 
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
         """Return the places of such databases in a person's home, whether or not they exist."""

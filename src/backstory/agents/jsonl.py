@@ -11,8 +11,10 @@ from backstory.model import encoded
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+    from backstory.agents.contract import RecordBegin
 
 
 T = TypeVar("T")
@@ -132,20 +134,26 @@ Line = tuple[int, int, bytes | None]
 class LineReader:
     """Cuts the bytes it is fed into lines. ``at``: where the line begins that ``carry`` is the beginning of.
 
-    ``record_end``: what the last line of every record matches, in a document whose records are several lines each;
-    such a record counts as one line. ``carried``: the length of a beginning that is too long to be given.
+    ``record_end``: what the last line of every record matches, in a document whose records are several lines each, or
+    what says of each line whether a record begins with it; such a record counts as one line. ``carried``: the length
+    of a beginning that is too long to be given.
     """
 
     def __init__(
-        self, at: int = 0, carry: bytes = b"", *, carried: int = 0, record_end: re.Pattern[bytes] | None = None
-    ) -> None:
+        self, at: int = 0, carry: bytes = b"", *, carried: int = 0,
+        record_end: re.Pattern[bytes] | RecordBegin | None = None,
+    ) -> None:  # fmt: skip
         self.start = at
         """The start of the line that has not ended."""
-        self._record_end = record_end
+        self._record_end: Any = record_end
+        self._begins: Callable[[bytes], bool] | None = getattr(record_end, "begins", None)
         self._pieces = [carry] if carry else []
         self._held = carried or len(carry)
         self._last = carry.rpartition(b"\n")[2] if record_end is not None else b""
         """As much as there is of the last line of a record of several."""
+        if self._begins is not None:
+            for line in carry.split(b"\n")[:-1]:
+                self._begins(line)
 
     @property
     def read_to(self) -> int:
@@ -163,6 +171,11 @@ class LineReader:
         for piece in pieces:
             if self._record_end is not None:
                 last, self._last = self._last + piece, b""
+                if self._begins is not None:
+                    if self._begins(last) and self._held + len(piece) > len(last):
+                        yield self._before(last, piece)
+                    self._hold(piece + b"\n")
+                    continue
                 if self._record_end.match(last) is None:
                     self._hold(piece + b"\n")
                     continue
@@ -178,8 +191,18 @@ class LineReader:
             yield start, self.start, line
         if rest:
             self._hold(rest)
-            if self._record_end is not None and len(self._last) <= LINE_BYTES_MAX:
+            if self._begins is not None or (self._record_end is not None and len(self._last) <= LINE_BYTES_MAX):
                 self._last += rest
+
+    def _before(self, last: bytes, piece: bytes) -> Line:
+        """The record that ends before a line, of which all but this last piece is held."""
+        begun = last[: len(last) - len(piece)]
+        record = self.unfinished
+        if record is not None:
+            record = record[: len(record) - len(begun) - 1]
+        start, self.start = self.start, self.read_to - len(begun)
+        self._pieces, self._held = [begun] if begun else [], len(begun)
+        return start, self.start, record
 
     def _hold(self, piece: bytes) -> None:
         self._held += len(piece)

@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -175,12 +175,22 @@ def _sessions_in(
             yield Unread(path=path, reason=found.reason)
         else:
             yield DatabaseRows(
-                agent=agent, native_id=found.native_id, path=path, relpath=name, mtime_ns=mtime_ns,
-                content=found.content,
+                agent=agent, native_id=found.native_id, path=path, relpath=_relpath(agent, Path(path)),
+                mtime_ns=mtime_ns, content=found.content,
             )  # fmt: skip
     # Without this note the database is read again, so what failed now is tried again.
     if is_whole:
         yield Done(places=files)
+
+
+def is_part(agent: Agent, path: PurePath) -> bool:
+    """Return True if a log is not of rows, but a part of a file as it stands there."""
+    return agent.documents is not None and agent.documents.is_document(path) and ROWS_OF in path.name
+
+
+def _relpath(agent: Agent, path: Path) -> str:
+    """The name of a log of rows. Files of many sessions are all called alike, so their folders belong to it."""
+    return path.relative_to(path.anchor).as_posix() if is_part(agent, path) else path.name
 
 
 def row_log_name(database: str, native_id: str) -> str:

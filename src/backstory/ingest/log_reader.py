@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer as Buffer
 
-    from backstory.agents.contract import Agent
+    from backstory.agents.contract import Agent, RecordBegin
     from backstory.ingest.record_source import NumberedLine
     from backstory.store import FileStamp, Log, Store
 
@@ -338,8 +338,8 @@ class _KeptBytes(io.RawIOBase):
         return len(data)
 
 
-def record_end_of(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[bytes] | None:
-    """Return the pattern of the last line of every record; None if each line is one. Keeps the file's position."""
+def record_end_of(agent: Agent, path: PurePath, file: IO[bytes]) -> re.Pattern[bytes] | RecordBegin | None:
+    """Return what cuts a log into records; None if each line is one. Keeps the file's position."""
     keeper = agent.documents
     if keeper is None or not keeper.is_document(path):
         return None
@@ -384,7 +384,7 @@ class _KeptNumbers:
         return self._seq
 
 
-def _kept_end(store: Store, log: Log) -> re.Pattern[bytes] | None:
+def _kept_end(store: Store, log: Log) -> re.Pattern[bytes] | RecordBegin | None:
     keeper = agents.load(log.agent).documents if log.source_kind == FILE else None
     if keeper is None or not keeper.is_document(PurePath(log.path or log.relpath)):
         return None

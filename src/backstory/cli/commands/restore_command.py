@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backstory import agents
 from backstory.cli import output
 from backstory.cli.options import chosen_sessions, filter_options, json_option, sessions_argument, store_option
 from backstory.cli.trusting import trust_option
 from backstory.errors import BackstoryError, RestoreIncomplete, StoreNotFound
 from backstory.export.restore import Restored, RestoredFile, Restoring
 from backstory.ids import session_keys
-from backstory.ingest.databases import ROWS_OF
+from backstory.ingest.databases import ROWS_OF, is_part
 from backstory.workspace.history.sessions import SessionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Sequence, Set
 
     from backstory.cli.app import App
     from backstory.store import Session, Store
@@ -115,12 +116,14 @@ def _restore(app: App, named: Sequence[tuple[Store, Session]], target: Path, *, 
     restoring = Restoring(stores.values(), target.absolute(), force=force)
     chosen = {(store.path, session.id) for store, session in named}
     wanted = [each for each in restoring.logs if not named or (each[0].path, each[1].session_id) in chosen]
+    of_many = [log for _, log in wanted if ROWS_OF in PurePath(log.path).name]
+    parts = {log.path for log in of_many if is_part(agents.load(log.agent), PurePath(log.path))}
     done = list(restoring.lost)
     with output.progress("Restoring logs") as progress:
         for n, restored in enumerate(restoring.each(wanted)):
             progress(n, len(wanted))
             done.append(restored)
-    _show(done, as_json=as_json)
+    _show(done, as_json=as_json, parts=parts)
 
 
 def _as_json(done: Restored) -> dict[str, Any]:
@@ -135,12 +138,12 @@ def _named(file: dict[str, Any]) -> dict[str, Any]:
     return {"path" if name == "written" else name: value for name, value in file.items()}
 
 
-def _show(done: Sequence[Restored], *, as_json: bool) -> None:
-    """Print what was restored. Raises RestoreIncomplete."""
+def _show(done: Sequence[Restored], *, as_json: bool, parts: Set[str] = frozenset()) -> None:
+    """Print what was restored; ``parts``: the originals that are parts of files. Raises RestoreIncomplete."""
     if as_json:
         output.json({"logs": [_as_json(each) for each in done]})
     else:
-        _print(done)
+        _print(done, parts)
     failures = _failures(done)
     for failure in failures:
         output.talk(output.one_liner(f"Not restored: {failure}"))
@@ -148,7 +151,7 @@ def _show(done: Sequence[Restored], *, as_json: bool) -> None:
         raise RestoreIncomplete(len(failures), sum(1 + len(each.companions) for each in done))
 
 
-def _print(done: Sequence[Restored]) -> None:
+def _print(done: Sequence[Restored], parts: Set[str]) -> None:
     files: list[Restored | RestoredFile] = []
     for each in done:
         files += (each, *each.companions)
@@ -158,9 +161,13 @@ def _print(done: Sequence[Restored]) -> None:
     logs = sum(each.error is None for each in done)
     beside = f" and {output.counted(len(whole) - logs, 'sidecar')}" if len(whole) > logs else ""
     output.talk(f"{output.counted(logs, 'log')}{beside}, {output.size(sum(one.bytes or 0 for one in whole))}.")
-    if rows := sum(ROWS_OF in PurePath(each.original).name for each in done if each.error is None):
+    written = [each.original for each in done if each.error is None and ROWS_OF in PurePath(each.original).name]
+    if rows := sum(each not in parts for each in written):
         said = "the rows that were read, a line of JSON for each"
         output.talk(f"{output.counted(rows, 'session')} of a database: {said}.")
+    if count := len(written) - rows:
+        said = "one behind the other, by their names, they are that file"
+        output.talk(f"{output.counted(count, 'part')} of a file of many sessions: {said}.")
 
 
 def _failures(done: Sequence[Restored]) -> list[str]:

@@ -38,6 +38,7 @@ def new_sources(place: Place, machine: Machine) -> Iterator[NewSource]:
         found, _ = discover([agent], place.environ, machine.user_home)
         sizes = [each.size for each in found]
         databases = agent.database.databases(place.environ, machine.user_home) if agent.database else []
+        databases += agent.database.databases_in(place.folder) if agent.database else []
         databases += agent.live.databases(place.environ, machine.user_home) if agent.live else []
         for database in databases:
             with suppress(OSError):

@@ -188,9 +188,13 @@ class _Databases:
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
         found = [*self._part.databases(environ, home)]
         found += [each for place in self._further for each in place.databases(self._agent, self._part, home)]
-        return [
-            path for path in dict.fromkeys(found) if not any(fnmatch(str(path), pattern) for pattern in self._exclude)
-        ]
+        return [path for path in dict.fromkeys(found) if not self._is_excluded(path)]
+
+    def databases_in(self, place: Path) -> list[Path]:
+        return [path for path in self._part.databases_in(place) if not self._is_excluded(path)]
+
+    def _is_excluded(self, path: Path) -> bool:
+        return any(fnmatch(str(path), pattern) for pattern in self._exclude)
 
 
 def soon_deleted(place: Place, user_home: Path) -> str | None:
