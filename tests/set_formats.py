@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import tempfile
+import textwrap
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,8 +27,18 @@ from tests.support.promises import has_adapter
 from tests.support.reading import cases, log_of, records_of
 from tests.support.recorded import cases_of, home_of
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "formats"
+HEAD = """# The records of {title}
+
+The types of records in recorded logs, and the keys of each, by the versions that write them; no version where a log
+names none. `[text]` are the elements of that type, and `*` is a key that is a path, an id or a name. This page is
+written by `python -m tests.set_formats` from the cases in tests/agents/cases. `backstory doctor formats` lists what a
+store has beyond it.
+"""
 Seen = dict[str, dict[str, list[str]]]
 
 
@@ -73,7 +85,7 @@ def seen(name: str) -> Seen:
     shared = _shared(found)
     for kind, paths in found.items():
         found[kind] = defaultdict(set, {path: of for path, of in paths.items() if not path or path not in shared})
-    whole = {EVERY: shared, **found} if shared else found
+    whole = {EVERY: shared, **found} if len(shared) > 1 else found
     return {kind: _shortened(whole[kind]) for kind in sorted(whole)}
 
 
@@ -108,9 +120,49 @@ def data(name: str) -> str:
     return "{\n" + ",\n".join([*lines, ' "seen": {\n' + ",\n".join(kinds) + "\n }"]) + "\n}\n"
 
 
+def page(name: str) -> str:
+    """The page of an agent: its types of records, and of each the keys by the versions that have them."""
+    form = form_of(name)
+    parts = [HEAD.format(title=agents.load(name).title)]
+    for kind in sorted(form.seen, key=lambda kind: (kind != EVERY, kind)):
+        versions = form.seen[kind].get("", [])
+        by_version: dict[tuple[str, ...], list[str]] = {(): []}
+        for path, of in form.seen[kind].items():
+            if path:
+                by_version.setdefault(tuple(of), []).append(path)
+        head = "Most types" if kind == EVERY else f"`{kind}`" if kind else "Without a type"
+        parts.append(
+            f"## {head}\n\n{_flowing('Versions: ' + ', '.join(versions)) if versions else ''}".rstrip("\n") + "\n"
+        )
+        every = f"- In all{' of them' if versions else ''}: " if len(by_version) > 1 else "- "
+        rows = [
+            (f"- {', '.join(of)}: " if of else every, paths) for of, paths in sorted(by_version.items(), key=_newest)
+        ]
+        parts.append("".join(_flowing(f"{word}{_quoted(paths)}", "  ") for word, paths in rows if paths))
+    for words, paths in (("Known, and in no case", form.known), ("Anybody's keys are below", (*form.free, *form.maps))):
+        if paths:
+            parts.append(f"## {words}\n\n{_flowing(_quoted(sorted(paths)))}")
+    return "\n".join(filter(None, parts))
+
+
+def _newest(row: tuple[tuple[str, ...], list[str]]) -> tuple[bool, list[Any]]:
+    return bool(row[0]), [version_order(each) for each in row[0]]
+
+
+def _quoted(paths: Iterable[str]) -> str:
+    return ", ".join(f"`{path}`" for path in paths)
+
+
+def _flowing(text: str, indent: str = "") -> str:
+    lines = textwrap.wrap(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "".join(f"{line}\n" for line in lines)
+
+
 def main() -> None:
+    PAGES.mkdir(exist_ok=True)
     for name in names():
         (Path(agents.__file__).parent / name / FILE_NAME).write_text(data(name), "utf-8")
+        (PAGES / f"{name}.md").write_text(page(name), "utf-8")
 
 
 if __name__ == "__main__":

@@ -101,6 +101,15 @@ def test_the_keys_of_the_cases_are_those_that_are_listed(name: str) -> None:
     assert KnownKeys(form) is not None
 
 
+@pytest.mark.parametrize("name", set_formats.names())
+def test_the_page_of_an_agent_s_records_is_what_its_cases_have(name: str) -> None:
+    assert (set_formats.PAGES / f"{name}.md").read_text("utf-8") == set_formats.page(name), SET
+
+
+def test_no_page_is_of_an_agent_that_is_gone() -> None:
+    assert {path.stem for path in set_formats.PAGES.iterdir()} == {*set_formats.names()}
+
+
 def test_an_agent_of_another_package_has_its_file_beside_its_log(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
