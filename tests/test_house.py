@@ -32,8 +32,8 @@ SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
     "agents": Budget(
-        17_060,
-        112,
+        17_250,
+        113,
         "a package an agent, the contract that they share, what agents with the same tables or form share; rows that "
         "change while they are read, known keys, a file of many sessions, cut by lines that an answer may quote",
     ),
@@ -50,7 +50,7 @@ ROOMS = {
         "that faces show beside each other",
     ),
     "cli": Budget(
-        18_440,
+        18_455,
         118,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends; drift",
@@ -64,8 +64,8 @@ ROOMS = {
     "exchange": Budget(3_200, 12, "copies, merges, imports; what a row is, the schema says"),
     "export": Budget(2_905, 17, "other programs' logs, restored as their files or folders were, or written"),
     "ingest": Budget(
-        6_750,
-        29,
+        6_850,
+        30,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that live and "
         "may be odd, documents that are written anew, folders that read as one log; drift",
     ),

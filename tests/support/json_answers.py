@@ -265,6 +265,7 @@ def _files(ask: JsonAnswers) -> None:
     strange.write_text("".join(f"{json.dumps(each)}\n" for each in texts), "utf-8")
     ask.plainly("ingest")
     ask("doctor", "formats")
+    ask("doctor", "formats", "mood", "--case", str(root / "case"))
     ask("optimize")
     ask("reindex")
     own, copy = project / ".backstory", root / "other"

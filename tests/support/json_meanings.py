@@ -45,6 +45,7 @@ cache_write_1h: the part of `cache_write` that a cache holds for an hour
 calls: calls of a tool
 calls_without_result: calls whose result never came
 came: uids of imported sessions, by what was done with them
+case: the case that was written; null where there was nothing to write one of
 changed: when an item was written last
 char_len: characters of the whole event
 chars: characters
@@ -163,6 +164,7 @@ items: items of a board
 items_max: the most items of a board
 kept: records that are written as they were
 kept_exchanges: exchanges that stay beside a summary
+kept_words: words of a case that no format has
 key: the name of a setting, or of a commit's trailer; the path of a record's key, `message.content[text].text`
 keys: keys of records that their agent's adapter does not know
 kind: the kind: of an event, a prompt, a point, a check, a record
@@ -255,6 +257,7 @@ reason: why, in a sentence
 reasoning: tokens of thinking
 records: records, each with `seq`
 records_read: records that were read
+records_written: records that were written
 redacted: true if an export was masked
 reduced: what a form has no place for, and how often
 refs: pull requests, issues and commits that are named

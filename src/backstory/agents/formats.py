@@ -22,7 +22,7 @@ from backstory import agents
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 FILE_NAME = "formats.json"
 EVERY = "*"
@@ -72,7 +72,7 @@ class KnownKeys:
 
     def __init__(self, form: Format, *, learns: bool = False) -> None:
         self._form, self._learns = form, learns
-        self._plain = {*form.known, *_decoded(form.decoded)} if not learns else set[str]()
+        self._plain = {*form.known, *decoded_keys(form)} if not learns else set[str]()
         self._free, self._packed, self._maps = set(form.free), set(form.packed), set(form.maps)
         self._kinds: dict[str, KeyNode] = {}
 
@@ -193,10 +193,10 @@ def _elements(values: list[Any]) -> Iterator[dict[str, Any]]:
             yield from (inner for inner in each if type(inner) is dict)
 
 
-def _decoded(names: Iterable[str]) -> set[str]:
+def decoded_keys(form: Format) -> set[str]:
     """The keys of the types that an adapter decodes."""
     found = set[str]()
-    for name in names:
+    for name in form.decoded:
         module, _, kind = name.partition(":")
         _note(inspect.type_info(getattr(import_module(module), kind)), "", found, 0)
     return found

@@ -56,7 +56,7 @@ class Strange(Struct, kw_only=True):
     @property
     def name(self) -> str:
         """The name by which it is listed and chosen."""
-        return self.kind if self.key is None else f"{self.kind}: {self.key}"
+        return self.kind if self.key is None else name_of_key(self.kind, self.key)
 
     @property
     def count(self) -> int:
@@ -76,6 +76,11 @@ class Drift(Struct, kw_only=True):
     """The agents whose adapters do not say which keys they know."""
     errors: list[tuple[str, str]] = field(default_factory=list)
     """Logs that could not be read, each with the reason."""
+
+
+def name_of_key(kind: str, key: str) -> str:
+    """Return the name by which a key of a kind of records is listed."""
+    return f"{kind}: {key}"
 
 
 def drift_of(

@@ -10,20 +10,23 @@ import click
 
 from backstory import agents
 from backstory.cli import CommandGroup, output
-from backstory.cli.options import AGENT, json_option, moment, store_option
+from backstory.cli.options import AGENT, json_option, moment, readable, store_option
 from backstory.errors import StoreNotFound, UnknownAgent
 from backstory.ids import LABEL_LENGTH, session_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from backstory.cli.app import App
+    from backstory.ingest.format_case import WrittenCase
     from backstory.ingest.formats import Drift, Sighting, Strange
     from backstory.store import Store
 
 ROWS_MAX = 200
 """The most rows that are listed; --json has all."""
 REASONS_SHOWN_MAX = KINDS_SHOWN_MAX = 20
+NOTHING = 1
 NO_KIND, NO_VERSION = "(no type)", "–"
 SHOW = "backstory show"
 HEADS = ("agent", "what", "name", "count", "versions", f"first: {SHOW}")
@@ -35,18 +38,26 @@ def command() -> None:
 
 
 @command.command("formats")
+@click.argument("name", metavar="[NAME]", required=False)
 @click.option("--agent", "-a", "only", multiple=True, type=AGENT, help="Look only at this agent's logs (repeatable).")
 @click.option("--since", metavar="TIME", help="Look only at logs that changed since then: 2w, yesterday, 2026-01-31.")
+@click.option("--case", metavar="FOLDER", help="Write a case of the first that is listed: scrubbed, for a test.")
 @json_option
 @store_option
-@click.pass_obj
-def _formats(app: App, only: tuple[str, ...], since: str | None, as_json: bool) -> None:
+@click.pass_context
+def _formats(
+    ctx: click.Context, name: str | None, only: tuple[str, ...], since: str | None, case: str | None, as_json: bool
+) -> None:
     """List the types of records, and the keys in them, that the agents' adapters do not know.
 
     Each has its count, the versions of the agent that wrote it, and the first place, which `show` takes. They come from
     the bytes that are kept, which are all read for it: an agent's new version is seen here before anybody misses
-    something. A key that is no plain word, such as a path, is called *.
+    something. A key that is no plain word, such as a path, is called *. NAME lists only those with this in their names.
+
+    With --case, the record and what tells whose it is are written into a new folder. Texts become filler of the same
+    length, ids, times and paths others; words that no format has are named, so read the case before you share it.
     """
+    app: App = ctx.obj
     changed = moment(since, datetime.now().astimezone())
     if unknown := [name for name in only if name not in agents.names()]:
         raise UnknownAgent(unknown[0], agents.names())
@@ -61,11 +72,47 @@ def _formats(app: App, only: tuple[str, ...], since: str | None, as_json: bool) 
             if (not only or log.agent in only) and (changed is None or (log.modified or 0) >= changed)
         ]
         drift = drift_of(store, logs, progress)
+        if name:
+            drift.strange = [each for each in drift.strange if readable(name).casefold() in each.name.casefold()]
         uids = _uids(store, drift)
+        written = _written(store, drift, app.cwd / readable(case)) if case is not None else None
     if as_json:
-        output.json(_as_json(drift, uids))
+        output.json(_as_json(drift, uids) | ({} if case is None else {"case": _case_as_json(written)}))
     else:
         _tell(drift, uids)
+        if case is not None:
+            _tell_case(written)
+    ctx.exit(NOTHING if case is not None and written is None else 0)
+
+
+def _written(store: Store, drift: Drift, folder: Path) -> tuple[Strange, WrittenCase] | None:
+    """Write a case of the first that is unknown, else of a known type that nobody recorded; None if there is none."""
+    from backstory.ingest.format_case import write_case
+
+    wanted = sorted(drift.strange, key=lambda each: each.is_read)
+    return (wanted[0], write_case(store, wanted[0], folder)) if wanted else None
+
+
+def _tell_case(written: tuple[Strange, WrittenCase] | None) -> None:
+    if written is None:
+        _talk("There is nothing to write a case of.")
+        return
+    strange, case = written
+    output.data(output.one_liner(str(case.path)))
+    records = output.counted(case.records, "record")
+    _talk(f"A case of {strange.agent}, {strange.name or NO_KIND}: {records}, scrubbed. Read it before you share it.")
+    if case.kept:
+        _talk(f"These words stayed, though no format has them: {', '.join(case.kept[:KINDS_SHOWN_MAX])}.")
+
+
+def _case_as_json(written: tuple[Strange, WrittenCase] | None) -> dict[str, Any] | None:
+    if written is None:
+        return None
+    strange, case = written
+    return {
+        "path": str(case.path), "agent": strange.agent, "kind": strange.kind, "key": strange.key,
+        "records_written": case.records, "kept_words": case.kept,
+    }  # fmt: skip
 
 
 def _uids(store: Store, drift: Drift) -> dict[int, str]:
