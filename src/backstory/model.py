@@ -445,6 +445,8 @@ class LogIdentity(Struct, frozen=True, kw_only=True):
     relation: str | None = None
     cwd: str | None = None
     """The folder that the session began in, where only the place of the log says it."""
+    began: int = 0
+    """The begin of the session, ms since 1970, where times have no zone: as if in UTC, so the same on every machine."""
 
 
 class Ref(Struct, frozen=True):

@@ -53,7 +53,11 @@ OF_EACH = [(agent, case) for agent, case in cases_of() if case == "tools" or (ag
 
 @pytest.mark.parametrize(
     ("settings", "is_read"),
-    [("", True), ('agents = ["claude"]', False), ('exclude = ["*/shop*/*", "*-shop-*", "*.db"]', False)],
+    [
+        ("", True),
+        ('agents = ["claude"]', False),
+        ('exclude = ["*/shop*/*", "*-shop-*", "*.db", "*/conversations/*"]', False),
+    ],
     ids=["none", "agents", "exclude"],
 )
 @promise(11, OF_EACH)

@@ -137,7 +137,7 @@ PACKED = {
     "aider-0.86.2": ("aider", ""),
 }  # fmt: skip
 """Recordings by their folder: the agent, and what the names of its cases end with."""
-WHOLE = ("pi", "gemini", "opencode", "kilo", "aider")
+WHOLE = ("pi", "gemini", "opencode", "kilo", "aider", "openhands")
 """Agents of which each case is packed; of the others, ``hello``."""
 FILLED = re.compile(
     r"message\.(sections|toolsAdded)\.|(.*\.)?(system_?[pP]rompt|core_system_instructions|checkpoint_system_instructions)"
@@ -172,7 +172,8 @@ KNOWN: dict[str, dict[str, Any]] = {
 def main(recordings: Path) -> None:
     for name, (agent, ending) in PACKED.items():
         for case in sorted((recordings / name).iterdir()):
-            if agent in WHOLE or case.name == "hello":
+            # One that was refused a session left no home.
+            if (case / "home").is_dir() and (agent in WHOLE or case.name == "hello"):
                 _pack(case, agent, case.name + ending)
 
 
@@ -261,7 +262,9 @@ def _answers(sums: list[int] | None, rows: list[str]) -> dict[str, Any]:
         "tool_calls": len(calls),
         "failed": sum("false-check" in given for _, given in calls),
         "files_edited": sorted(
-            {Path(path).name for name, given in calls if name in ("edit", "replace", "write", "write_file")
+            {Path(path).name for name, given in calls
+             if name in ("edit", "replace", "write", "write_file")
+             or (name == "file_editor" and '"command": "view"' not in given)
              for path in re.findall(r'"(?:path|filePath|file_path)": "([^"]+)"', given)}
         ),
         "tokens": {"input": tokens, "cached": cached, "output": output},

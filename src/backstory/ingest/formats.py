@@ -131,8 +131,9 @@ def _unknown_types(source: RecordSource, line: NumberedLine) -> list[str]:
 
 
 def records_of_line(line: bytes | None) -> list[dict[str, Any]]:
-    """Return the JSON objects on a line."""
-    if line is None:
+    """Return the JSON objects on a line of an agent."""
+    # A line of ours in the log of a folder is no record.
+    if line is None or line.startswith(jsonl.FOLDER_LINE):
         return []
     try:
         found = [_any.decode(line)]

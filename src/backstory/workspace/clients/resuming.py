@@ -125,6 +125,12 @@ class Resuming:
                 root=database.parent, log=database, places=(database,),
             )  # fmt: skip
         root = root_of(self._workspace, self._user_home, agent, Path(kept[-1].path))
+        if agents.load(agent).folders is not None:
+            head = head_of(located, Path(kept[-1].path))
+            return Resumption(
+                located=located, agent=agent, native_id=native_id, original=str(head), folder=folder, root=root,
+                log=head, places=(head,),
+            )  # fmt: skip
         files = MissingFiles(part, root, folder)
         log, places, missing = files.log(located, kept)
         missing += files.beside(store, log, places[0])
@@ -244,6 +250,14 @@ def database_of(located: LocatedSession, rows: Path) -> Path:
     if kind_of(database) != FILE:
         raise CannotResume(located.label, f"{database} is gone, and rows are not put back into a database")
     return database
+
+
+def head_of(located: LocatedSession, head: Path) -> Path:
+    """The head of the folder that a session was read from and its client opens. Raises CannotResume if it is gone."""
+    if not head.exists():
+        restore = f"backstory restore {located.label} --to FOLDER"
+        raise CannotResume(located.label, f"its folder {head.parent} is gone; `{restore}` writes it again")
+    return head
 
 
 def own_logs(located: LocatedSession) -> tuple[str, str, list[Log]]:
