@@ -39,10 +39,10 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        4_710,
+        4_780,
         19,
         "a module a question; what a filter chooses, what lists are sorted by, worked out beforehand; the newest "
-        "looked into one by one",
+        "looked into one by one; rows of files",
     ),
     "chronicle": Budget(
         4_800,
@@ -58,17 +58,19 @@ ROOMS = {
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        7_350,
-        31,
-        "facts of events and their words, titles, prices, projects, secrets with 150 kinds; values held packed",
+        7_440,
+        32,
+        "facts of events and their words, titles, prices, projects, secrets with 150 kinds; values held packed; "
+        "sections of summaries",
     ),
-    "exchange": Budget(3_200, 12, "copies, merges, imports; what a row is, the schema says"),
+    "exchange": Budget(3_240, 12, "copies, merges, imports; what a row is, the schema says; texts of files"),
     "export": Budget(2_905, 17, "other programs' logs, restored as their files or folders were, or written"),
     "ingest": Budget(
-        6_850,
+        6_960,
         30,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that live and "
-        "may be odd, documents that are written anew, folders that read as one log; drift",
+        "may be odd, documents that are written anew, folders that read as one log; drift; "
+        "results in files",
     ),
     "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),
     "nouns": Budget(
@@ -78,12 +80,12 @@ ROOMS = {
     ),
     "projects": Budget(1_870, 10, "git and the one place that starts it, the registry of stores, the move of the home"),
     "runs": Budget(3_250, 13, "a run from its prompt to its stored end, and the reasons for its order"),
-    "search": Budget(770, 3, "hits with their excerpts, and the words that near ones have"),
+    "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        13_200,
-        50,
+        13_640,
+        51,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
-        "before in memory, one filter",
+        "before in memory, one filter; texts of files and of sections",
     ),
     "workspace": Budget(
         12_390,
@@ -114,12 +116,12 @@ LISTED_IN = {"sessions": 4, "logs": 3, "turns": 5}
 FIRST_WORDS_BANNED = {"How", "Of", "So", "That", "What", "When", "Where", "Whether", "Which", "Who", "Whose", "Why"}
 """A docstring begins with a verb or a noun, not with a question or a part of a sentence."""
 CALLED = {
-    "list": 38, "search": 44, "show": 50, "second run": 95, "ingest, nothing new": 82, "an agent's call": 54,
+    "list": 38, "search": 44, "show": 50, "second run": 96, "ingest, nothing new": 82, "an agent's call": 54,
 }  # fmt: skip
 """The modules of ours that a command calls; what an agent is told is masked, with kinds and lines of other modules.
 
 One each is the fields of the filter, which options are made of, and what an ingest works out for sorted lists. An agent
-more is one more for an ingest: the module that says where its logs are.
+more is one more for an ingest: the module that says where its logs are. A copy of a session indexes its files.
 
 On a busy machine a command may call two or three more than otherwise: those that wait, and that leave something out.
 """

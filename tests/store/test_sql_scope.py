@@ -10,6 +10,7 @@ import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from backstory import errors
 from backstory.ask import readonly
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 SECRET = "sk-ant-chinchilla"
 HIDDEN = "chinchilla"
 """Is in every text of the sessions that may not be seen."""
-VIEWS = [each.name for each in readonly.views() if each.name != "search_index"]
+VIEWS = [each.name for each in readonly.views()]
 
 
 def without_hints(text: str) -> str:
@@ -135,10 +136,16 @@ REFUSED = [
     "select * from sqlite_temp_master",
     "select * from temp.sqlite_temp_schema",
     "select * from sqlite_sequence",
-    "select * from search_index where search_index match 'plan'",
-    "select count(*) from search_index",
+    "select * from main.search_index where search_index match 'plan'",
     "select * from search_index_data",
     "select * from search_index_content",
+    "select count(*) from search_index_docsize",
+    "select * from search_index_config",
+    "select * from search_index_idx",
+    "select (select count(*) from search_index_content) from search_index where search_index match 'plan'",
+    "select x.* from search_index f join search_index_content x on x.id = f.rowid where search_index match 'find'",
+    "select * from side_texts",
+    "select * from sidecars",
     "select * from claimed",
     "select * from answers",
     "select * from scope",
@@ -157,7 +164,6 @@ REFUSED = [
     "insert into sessions(uid) values ('x')",
     "with x as (select 1) delete from turns",
     "select load_extension('x')",
-    "select highlight(search_index, 0, '[', ']') from search_index",
 ]
 
 
@@ -173,6 +179,7 @@ FUNCTIONS = [
     "full_field({0}, 1, 0, null, 'content')", "full_field({0}, 1, 0, '{{\"A\":{{}}}}', 'content')",
     "branch_number({0}, (select uid from turns limit 1))", "turn_depth({0}, 'x')", "is_current({0}, 'x', 1)",
     "is_rewound({0}, 'x')", "current_message({0})", "message_above({0}, 'x')", "turn_cost({0}, 2, 'usd')",
+    "row_text({0}, (select min(rowid) from search_index))", "row_text({0}, 1)",
 ]  # fmt: skip
 
 
@@ -188,6 +195,25 @@ def test_no_function_answers_about_another_session(store: Store, scope: SqlScope
     seen = min(scope.session_ids)
     if function.startswith(("event_text", "event_json")):
         assert "capybara" in str(answer(store, scope, f"select {function.format(seen)}"))
+
+
+def test_the_index_has_the_rows_of_the_scope(store: Store, scope: SqlScope) -> None:
+    found = "from search_index where search_index match '{}'"
+    assert answer(store, scope, f"select session_id, text, source_id {found.format('find')} order by 1") == [
+        (1, "Find the capybara", "1:turn:0"), (3, "Find the wombat", "3:turn:0"),
+    ]  # fmt: skip
+    for words in (HIDDEN, f"find AND {HIDDEN}", "chin*", f"find NOT {HIDDEN}"):
+        rows = answer(store, scope, f"select session_id, rank, text {found.format(words)}")
+        assert not any(HIDDEN in str(row) for row in rows)
+        assert {row[0] for row in rows} <= scope.session_ids
+    assert answer(store, scope, f"select count(*) {found.format(HIDDEN)}") == [(0,)]
+    assert answer(store, scope, f"select highlight(search_index, 0, '[', ']') {found.format('find')}") == [(None,)] * 2
+
+
+def test_words_of_the_index_are_masked(store: Store, scope: SqlScope) -> None:
+    masked = structs.replace(scope, mask=lambda text: text.replace("capybara", "***"))
+    sql = "select text from search_index where search_index match 'capybara' order by rowid"
+    assert answer(store, masked, sql)[0] == ("Find the ***",)
 
 
 def test_the_function_of_titles_tells_no_prompt_in_a_scope(store: Store, scope: SqlScope) -> None:

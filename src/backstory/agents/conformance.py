@@ -274,6 +274,9 @@ def _sidecar_faults(sidecars: contract.SidecarPart) -> Iterator[str]:
         is_read: Any = sidecars.is_read(name)
         if not isinstance(is_read, bool):
             yield f"sidecars.is_read: returns {is_read!r} for {name!r}"
+        is_searched: Any = sidecars.is_searched(name)
+        if not isinstance(is_searched, bool):
+            yield f"sidecars.is_searched: returns {is_searched!r} for {name!r}"
         for content in ODD_LINES:
             if (said := sidecars.read(name, content)) != SidecarContent():
                 yield f"sidecars.read: {name!r} with {content[:40]!r} says {said}"

@@ -224,6 +224,9 @@ class SidecarPart(Protocol):
     def read(self, name: str, content: bytes) -> SidecarContent:
         """Return the content of a sidecar; empty if it is not what its name promises."""
 
+    def is_searched(self, name: str) -> bool:
+        """Return True if the text of a sidecar of this name is to be found: one that its session made, or a result."""
+
     def spilled_to(self, result: ToolResult) -> str | None:
         """The end of a sidecar's name, when a result is stored there and the log has only its beginning."""
 

@@ -201,10 +201,6 @@ TOLD_BY_PROMPT_HITS_MAX = 50_000
 _JOINED = "search_index f join search_index_content c on c.id = f.rowid"
 
 
-_IS_THERE = "(e.id is not null or (c.id < 0 and exists (select 1 from compactions where id = -c.id and undone = 0)))"
-"""True if a hit ``c`` is of an event ``e`` that is there, or of a summary, whose row is below those of events."""
-
-
 _OF_REMOVED = (
     "select c.id from turns t cross join compactions c on c.session_id = t.session_id "
     "and c.after_seq between t.first_seq and t.last_seq where t.removed is not null"
@@ -330,6 +326,14 @@ class Reach:
     # events -----------------------------------------------------------------------------------------------------
 
     @cached_property
+    def _others(self) -> tuple[str, str]:
+        """The rows of a session that are no events', and the condition that what such a row is of is there."""
+        # A store of an earlier version, which is read as it is, has rows of summaries only.
+        if self._db.execute("select exists (select 1 from sqlite_schema where name = 'side_texts')").get:
+            return schema.OTHER_ROWS, schema.IS_THERE
+        return schema.SUMMARY_ROWS, schema.SUMMARY_IS_THERE
+
+    @cached_property
     def _timed(self) -> str:
         """The session ``t`` of a hit ``c``, joined if times are asked for."""
         is_timed = self._wanted.since is not None or self._wanted.until is not None
@@ -390,7 +394,7 @@ class Reach:
         ``between``: the least and the greatest event id; ``of``: the sessions; ``among``: the events.
         """
         conditions, values = self._of_event()
-        conditions[:0] = ["search_index match ?", _IS_THERE]
+        conditions[:0] = ["search_index match ?", f"(e.id is not null or (c.id < 0 and {self._others[1]}))"]
         values.insert(0, expression)
         if between is not None:
             conditions.append("f.rowid between ? and ?")
@@ -413,7 +417,7 @@ class Reach:
         return rows[::-1] if newest >= 0 else rows
 
     def texts(self, session_id: int, newest: int) -> list[Row]:
-        """A session's summaries, and so many of its newest events that have a text, in the order of their ids."""
+        """A session's summaries and files, and so many of its newest events with a text, in the order of their ids."""
         conditions, values = self._of_event()
         found: list[tuple[Any, ...]] = self._db.execute(
             "select c.id, c.c1, c.c4, 0.0 from events e cross join search_index_content c on c.id = e.id"
@@ -421,12 +425,12 @@ class Reach:
             "order by c.id desc limit ?",
             (session_id, *values, newest),
         ).fetchall()
-        summaries: list[tuple[Any, ...]] = self._db.execute(
-            "select c.id, c.c1, c.c4, 0.0 from compactions k cross join search_index_content c on c.id = -k.id"
-            f"{self._timed} {_where(['k.session_id = ?', 'k.undone = 0', *conditions])}",
+        others: list[tuple[Any, ...]] = self._db.execute(
+            f"with k(id) as ({self._others[0]}) select c.id, c.c1, c.c4, 0.0 from k "
+            f"cross join search_index_content c on c.id = k.id{self._timed} {_where([self._others[1], *conditions])}",
             (session_id, *values),
         ).fetchall()
-        return [Row(*each) for each in (*summaries, *reversed(found))]
+        return [Row(*each) for each in (*others, *reversed(found))]
 
     # what they hold ---------------------------------------------------------------------------------------------
 

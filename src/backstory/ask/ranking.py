@@ -19,7 +19,7 @@ from backstory.derive import word_forms
 from backstory.derive.index_text import Scope
 from backstory.lazy import lazy_regex
 from backstory.model import Relation
-from backstory.store import codec
+from backstory.store import codec, schema
 from backstory.store.intake import written
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ SCOPE_WEIGHT: dict[str, float] = {
     Scope.THINKING: 0.8,
     Scope.TOOL_INPUT: 0.9,
     Scope.TOOL_OUTPUT: 0.6,
+    Scope.FILE: 0.7,
 }
 _WEIGHT_OF = {str(scope): weight for scope, weight in SCOPE_WEIGHT.items()}
 RELEVANCE = "relevance"
@@ -331,6 +332,8 @@ class Ranker:
 
     def is_original(self, row: Row) -> bool:
         """Return True if a hit is not in a copy of a turn that an older session, which is wanted too, has itself."""
+        if row.event_id < schema.FILE_ROWS:
+            return True
         if row.event_id < 0:
             return not self._reach.places(self._older_with_summary(-row.event_id))
         found: Any = self._db.execute(

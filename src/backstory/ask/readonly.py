@@ -97,19 +97,6 @@ class View(Struct, frozen=True):
     columns: dict[str, str]
 
 
-SEARCH_INDEX = View(
-    "search_index",
-    "The full-text index, for MATCH, rank and bm25(search_index): one row per event with words, and per summary.",
-    {
-        "rowid": "events.id; of a summary -compactions.id",
-        "content": "what MATCH looks in; reads as NULL, the words are event_text(session_id, source_id)",
-        "session_id": "sessions.id; also of sessions that are not shown, so join sessions",
-        "source_type": "NULL: an event; summary: one that stands for all up to source_id",
-        "source_id": "number of the record: @N",
-        "scope": "prompt, command, answer, thinking, tool_input, tool_output, system",
-        "rank": "how good a hit is, the least is the best",
-    },
-)
 FUNCTIONS = {
     "event_text(session_id, seq[, part])": "the words of an event, in the compact form",
     "event_json(session_id, seq[, part])": "the compact form of an event, as JSON",
@@ -119,13 +106,15 @@ FUNCTIONS = {
 
 @cache
 def _views_sql() -> str:
-    return Path(__file__).with_name("views.sql").read_text("utf-8")
+    sql = Path(__file__).with_name("views.sql").read_text("utf-8")
+    for name in ("FILE_ROWS", "SECTION_ROWS", "SECTIONS_MAX"):
+        sql = sql.replace(name, str(getattr(schema, name)))
+    return sql
 
 
 def views() -> list[View]:
     """All that can be asked, with a word on each column."""
-    found = [View(name, said, dict(_COLUMN.findall(body))) for name, said, body in _VIEW.findall(_views_sql())]
-    return [*found, SEARCH_INDEX]
+    return [View(name, said, dict(_COLUMN.findall(body))) for name, said, body in _VIEW.findall(_views_sql())]
 
 
 def execute(
@@ -162,7 +151,7 @@ def execute(
         explained, bounded = _explained(refused, value_bytes_max, heap_bytes), sqlite_memory.bounded(heap_bytes)
         with _interrupted(db, began + timeout_s, is_cancelled), connection.translated(path), explained, bounded:
             gives_first = value_bytes_max > VALUE_BYTES_MAX
-            stopped_by = _step(db, sql, parameters, limit, columns, rows, gives_first=gives_first)
+            stopped_by = _step(db, sql, parameters, limit, columns, rows, guard, gives_first=gives_first)
     except apsw.InterruptError as late:
         if not rows:
             raise errors.SqlTooSlow(timeout_s) from late
@@ -195,6 +184,7 @@ def _step(
     limit: int,
     columns: list[str],
     rows: list[tuple[Any, ...]],
+    guard: Guard | None,
     *,
     gives_first: bool,
 ) -> str | None:
@@ -203,6 +193,8 @@ def _step(
 
     def note_columns(cursor: apsw.Cursor, _sql: str, _values: Any) -> bool:
         columns.extend(each[0] for each in cursor.get_description())
+        if guard is not None:
+            guard.is_asked = True
         return True
 
     # The columns of a statement without a row are known only here.
@@ -308,11 +300,8 @@ def _only_let_read(db: apsw.Connection, guard: Guard | None) -> list[str]:
     refused: list[str] = []
 
     def authorize(action: int, first: str | None, second: str | None, schema: str | None, by: str | None) -> int:
-        if (
-            guard is not None
-            and action == apsw.SQLITE_READ
-            and not guard.may_read(first or "", second or "", schema, by)
-        ):
+        is_guarded = guard is not None and action == apsw.SQLITE_READ
+        if guard is not None and is_guarded and not guard.may_read(first or "", second or "", schema, by):
             refused.append(f"reading {first}, which is none of the views,")
             return apsw.SQLITE_DENY
         if action == apsw.SQLITE_FUNCTION and (second or "").lower() in _DANGEROUS | _UNBOUNDED:

@@ -24,7 +24,7 @@ from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
 from backstory.store import codec, schema
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import branches
+from backstory.store.tables import branches, side_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -131,6 +131,7 @@ class _OfEvents:
         for count in (2, 3):
             add("event_full", self._full, count)
         add("event_field", self._field, 2)
+        add("row_text", self._row_text, 2)
         add("full_field", self._full_field, 5)
 
     def _by_place(self, of_data: Callable[[Any], str | None]) -> Callable[..., str | None]:
@@ -165,6 +166,16 @@ class _OfEvents:
         with _readable():
             searched = searchable(event_from_json(self._unpacked(data)))
         return searched[1] if searched else None
+
+    def _row_text(self, session_id: Any, row_id: Any) -> str | None:
+        """The words of a row of the index, if it is of this session."""
+        if not isinstance(session_id, int) or not isinstance(row_id, int):
+            return None
+        if row_id >= 0:
+            asked = "select data from main.events where id = ? and session_id = ?"
+            return self._text(self._db.execute(asked, (row_id, session_id)).get)
+        others = f"with k(id) as ({schema.OTHER_ROWS}) select 1 from k where id = ?2"
+        return side_texts.text_of(self._db, row_id) if self._db.execute(others, (session_id, row_id)).get else None
 
     def _field(self, data: Any, name: Any) -> Any:
         """A field of an event; ``command`` of a call is the script in its input."""

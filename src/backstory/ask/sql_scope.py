@@ -31,14 +31,17 @@ _ENDS_IN_MAIN = lazy_regex(r"(?<![\w$])main\s*\Z", re.IGNORECASE)
 _COMMENT = lazy_regex(r"--[^\n]*")
 _OWN = lazy_regex(r"\btemp\.(\w+)")
 OF_SESSIONS = frozenset({
-    "branches", "checkpoints", "compactions", "events", "logs", "session_files", "session_refs", "turns",
+    "branches", "checkpoints", "compactions", "events", "logs", "search_index", "session_files", "session_refs",
+    "side_texts", "turns",
 })  # fmt: skip
 """Tables with a row's session in ``session_id``. Of what others have only rows are read that one of these names."""
 OF_SESSION = frozenset({
     "branch_number", "event_full", "event_json", "event_text", "full_field", "is_current", "is_rewound",
-    "message_above", "turn_cost", "turn_depth",
+    "message_above", "row_text", "turn_cost", "turn_depth",
 })  # fmt: skip
 """Functions whose first argument of several is a session."""
+INDEX = "search_index"
+"""The index, whose columns are matched and ranked as they are: what it holds of a row are words of ours and numbers."""
 OF_SESSION_ALONE = frozenset({"current_message"})
 TABLE_FUNCTIONS = frozenset({"json_each", "json_tree", "generate_series"})
 """Tables that are made of their arguments."""
@@ -88,6 +91,8 @@ class Guard:
         self._end = f"_{secrets.token_hex(12)}"
         self._shown = set[str]()
         self._trusted = 0
+        self.is_asked = False
+        """True once the statement was understood: from then on only the index reads, for what was asked of it."""
 
     def views(self, db: apsw.Connection, helpers: str, sql: str) -> str:
         """SQL that makes views of the scope, from SQL that makes the views of everything.
@@ -104,12 +109,18 @@ class Guard:
         add: Callable[..., None] = db.create_scalar_function
         add(f"masked{self._end}", self._masked, 1, deterministic=True)
         db.execute(f"create temp table scope{self._end}(id integer primary key)")
+        # The index reads its settings when it is first named, which must not be in a statement of the asker's.
+        db.execute(f"select 1 from main.{INDEX} where {INDEX} match 'x' limit 0").fetchall()
         # One text, because binding many values takes longer.
         ids = ",".join(map(str, sorted(self.scope.session_ids)))
         db.execute(f"insert into scope{self._end} select value from json_each(?)", (f"[{ids}]",))
 
     def _table_view(self, db: apsw.Connection, table: str) -> str:
         plain = schema.plain_texts(table)
+        if table == INDEX:
+            names = ", ".join(str(name) for _, name, *_ in db.execute(f"pragma main.table_xinfo({table})"))
+            rows = f"select rowid, {names} from main.{table}{self._where(table)}"
+            return f"create temp view {table}_of{self._end} as {rows};"
         columns = ", ".join(
             f"masked{self._end}({name}) as {name}" if name not in plain and may_be_text(kind) else name
             for _, name, kind, *_ in db.execute(f"pragma main.table_xinfo({table})")
@@ -169,6 +180,8 @@ class Guard:
             return True
         if schema == "temp":
             return table in self._shown
+        if self.is_asked and table.startswith(f"{INDEX}_"):
+            return True
         if not column and by is None:
             # Of a table that only counts SQLite does not say by which view. One that a view's name hides cannot be
             # meant by its own, because ``main.`` is refused.

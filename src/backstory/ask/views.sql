@@ -365,6 +365,53 @@ select e.id, e.session_id, e.seq, e.part,
 from main.events e
 where e.session_id not in (select id from temp.claimed);
 
+-- search_index: The full-text index, for MATCH, rank and bm25(search_index): a row per event with words, per summary, per section of a checkpoint and per file.
+create temp view search_index(
+  rowid,              -- events.id; of what is no event a number below 0, of a summary -compactions.id
+  content,            -- what MATCH looks in; reads as NULL, the words are in text
+  session_id,         -- sessions.id
+  source_type,        -- turn; checkpoint_overview, _history, _work_done, _technical, _files, _next_steps; workspace_artifact: a file
+  source_id,          -- session_id:turn:turn_index, session_id:ckpt:checkpoint_number:source_type, session_id:workspace:path of the file
+  scope,              -- prompt, command, answer, thinking, tool_input, tool_output, system, file
+  seq,                -- number of the record: @N; NULL where no record says it
+  file,               -- of a file its name, from the folder of its session; else NULL
+  text,               -- the words, of an event in its compact form
+  search_index,       -- what MATCH takes: where search_index match 'words'
+  rank                -- how good a hit is, the least is the best; only with MATCH
+) as
+select f.rowid, f.content, f.session_id,
+  case when f.rowid < 0 then iif(f.source_type = 'summary', 'checkpoint_overview', f.source_type)
+    when exists (select 1 from main.checkpoints c join main.events e on e.id = f.rowid and e.kind = 'Compacted'
+      where c.session_id = f.session_id and c.seq = e.seq) then 'checkpoint_overview' else 'turn' end,
+  f.session_id || case
+    when f.rowid >= 0 then coalesce((select ':ckpt:' || c.checkpoint_number || ':checkpoint_overview'
+      from main.checkpoints c join main.events e on e.id = f.rowid and e.kind = 'Compacted'
+      where c.session_id = f.session_id and c.seq = e.seq),
+      ':turn:' || coalesce((select (select count(*) from main.turns b
+        where b.session_id = t.session_id and (b.first_seq, b.id) < (t.first_seq, t.id))
+        from main.events e join main.turns t on t.id = e.turn_id where e.id = f.rowid), 0))
+    when f.source_type = 'summary' then ':ckpt:' || (
+      coalesce((select max(checkpoint_number) from main.checkpoints where session_id = f.session_id), 0)
+      + (select count(*) from main.compactions where session_id = f.session_id and id <= -f.rowid))
+      || ':checkpoint_overview'
+    when f.source_type = 'workspace_artifact' then ':workspace:' || (
+      select rtrim(l.path, replace(l.path, '/', '')) || c.name from main.sidecars c join main.logs l on l.id = c.log_id
+      where c.id = FILE_ROWS - f.rowid)
+    else ':ckpt:' || (select checkpoint_number from main.checkpoints where id = (SECTION_ROWS - f.rowid) / SECTIONS_MAX)
+      || ':' || f.source_type end,
+  f.scope,
+  iif(f.rowid > FILE_ROWS, f.source_id,
+    (select seq from main.checkpoints where id = (SECTION_ROWS - f.rowid) / SECTIONS_MAX)),
+  (select name from main.sidecars where id = FILE_ROWS - f.rowid and f.rowid > SECTION_ROWS),
+  row_text(f.session_id, f.rowid), f.search_index, f.rank
+from main.search_index f
+where f.session_id not in (select id from temp.claimed) and case
+  when f.rowid >= 0 then exists (select 1 from main.events where id = f.rowid)
+  when f.rowid > FILE_ROWS then exists (select 1 from main.compactions where id = -f.rowid and undone = 0)
+  when f.rowid > SECTION_ROWS then exists (
+    select 1 from main.side_texts where sidecar_id = FILE_ROWS - f.rowid and event_id is null)
+  else exists (select 1 from main.checkpoints where id = (SECTION_ROWS - f.rowid) / SECTIONS_MAX) end;
+
 -- messages: ah's shape of a conversation: a row per prompt, answer, call and result of branches that were not removed.
 create temp view messages(
   id,                 -- events.id

@@ -27,6 +27,7 @@ from backstory.chronicle.progress import (
 )
 from backstory.chronicle.report import Cell, Report, ReportRow, Section, Tone, facts, row, rows
 from backstory.derive.check_programs import DeedKind
+from backstory.derive.checkpoints import SECTIONS
 from backstory.derive.naming import NO_PROMPT
 from backstory.derive.pricing import cost_as_json
 from backstory.ids import session_keys
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.reader import Reader
 
-SECTIONS = ("overview", "history", "work_done", "technical_details", "important_files", "next_steps")
 NOTHING_TYPED = "(nothing was typed)"
 SHORT_CHARS = 120
 _KEPT = (DeedKind.COMMIT, DeedKind.PULL_REQUEST)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import model
+from backstory.derive.checkpoints import overview_of
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
@@ -37,15 +38,20 @@ class Scope(StrEnum):
     TOOL_INPUT = "tool_input"
     TOOL_OUTPUT = "tool_output"
     SYSTEM = "system"
+    FILE = "file"
+    """A file beside the log: one that the session made, such as its plan."""
 
 
 NAMING_SCOPES = frozenset({Scope.PROMPT, Scope.ANSWER, Scope.TOOL_INPUT})
 """Scopes in which identifiers are found by their parts; tools print much, and name most things in passing."""
 
 
-def searchable(event: model.Event) -> tuple[str, str] | None:
-    """The scope of an event and its text, or None where there is nothing to find."""
-    searched = _SEARCHED.get(type(event))
+def searchable(event: model.Event, *, in_index: bool = False) -> tuple[str, str] | None:
+    """The scope of an event and its text, or None where there is nothing to find.
+
+    ``in_index``: without the sections of a summary that have rows of their own there.
+    """
+    searched = (_INDEXED if in_index else _SEARCHED).get(type(event))
     if searched is None:
         return None
     scope, text_of = searched
@@ -186,6 +192,7 @@ _TEXTS: dict[type[model.Event], tuple[Scope, Callable[[Any], str]]] = {
 }
 # Looked up by type, and without asking an enumeration for its value, because this is done for every event that is read.
 _SEARCHED = {kind: (scope.value, text_of) for kind, (scope, text_of) in _TEXTS.items()}
+_INDEXED = _SEARCHED | {model.Compacted: (Scope.SYSTEM.value, lambda event: overview_of(event.summary))}
 _MEASURED: dict[type[model.Event], Callable[[Any], int]] = {
     model.UserMessage: lambda event: len(event.content),
     model.AssistantText: lambda event: len(event.text),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from backstory.exchange import merge_logs, merge_turns
 from backstory.exchange.copying import names
+from backstory.lazy import lazy_module
 from backstory.store import schema
 from backstory.store.intake import coverage, derived_tables
 from backstory.store.schema import fetch, fetch_one
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.exchange.merge_turns import Sides
+    from backstory.store.tables import side_texts
     from backstory.store.tables.plan import Decisions, Leaf, SessionState, Value
+else:
+    side_texts = lazy_module("backstory.store.tables.side_texts")
 
 STALE = -1
 """In place of the version that derived a log: it is to be derived anew, what the other store derived is not enough."""
@@ -258,6 +262,7 @@ def copy_derived(db: apsw.Connection, sides: Sides, *, is_stale: bool) -> None:
         _note_shifts(db, sides)
         for sql in _DERIVED:
             db.execute(sql.replace("SOURCE", source), {"old": old, "new": new})
+        side_texts.copy(db, source, old, new)
         db.execute("delete from temp.shifts")
     db.execute("update logs set derived = ? where session_id = ?", (derived_tables.VERSION, new))
 

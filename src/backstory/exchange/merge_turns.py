@@ -344,7 +344,7 @@ def copy_events(
             place = (ours, position, length) if ours is not None else (None, None, None)
             copied.append((seq + shift, parts.of(seq, part), turn_id, at, kind, data, char_len, *place))
             event = event_from_json(codec.unpack_event(db, codecs, data))
-            scope, text = index_text.searchable(event) or (None, "")
+            scope, text = index_text.searchable(event, in_index=True) or (None, "")
             texts.append((scope, index_text.index_text(text, scope) if scope is not None else ""))
             budget.spend(len(data))
         first_id = event_rows.insert(db, sides.new, copied)

@@ -15,6 +15,7 @@ from backstory.derive import index_text
 from backstory.derive.naming import repository_name
 from backstory.errors import SessionDiverged, SessionNotFound, StoreDamaged
 from backstory.exchange.copying import copy_rows
+from backstory.lazy import lazy_module
 from backstory.model import Parts, Relation, event_from_json
 from backstory.store import codec, schema
 from backstory.store.intake import claims, coverage, derived_tables, written
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from backstory.conversation.tree import Point
     from backstory.store.codec import EventCodec
     from backstory.store.moves import Moves
+    from backstory.store.tables import side_texts
+else:
+    side_texts = lazy_module("backstory.store.tables.side_texts")
 
 EVENTS_AT_ONCE = 2_000
 
@@ -319,7 +323,8 @@ def _copy_events(
         )  # fmt: skip
         texts: list[tuple[int, int, str | None, str]] = []
         for n, row in enumerate(rows):
-            scope, text = index_text.searchable(event_from_json(codec.unpack_event(db, codecs, row[5]))) or (None, "")
+            event = event_from_json(codec.unpack_event(db, codecs, row[5]))
+            scope, text = index_text.searchable(event, in_index=True) or (None, "")
             if scope is not None:
                 texts.append((first_id + n, int(row[0]), scope, index_text.index_text(text, scope)))
         event_rows.index_texts(db, new, texts)
@@ -342,6 +347,7 @@ def _copy_derived(db: apsw.Connection, source: str, old: int, new: int, *, is_co
     for table in ("session_files", "session_refs"):
         copy_rows(db, source, table, of, {"session_id": ":new", "turn_id": turn_of}, ids_)
     copy_rows(db, source, "checkpoints", of, {"session_id": ":new"}, ids_)
+    side_texts.copy(db, source, old, new)
     db.execute(
         "insert into file_touches(file_id, seq, part, action, to_path) select n.id, t.seq, t.part, t.action, t.to_path "
         f"from {source}.session_files o join {source}.file_touches t on t.file_id = o.id "

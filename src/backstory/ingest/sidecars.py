@@ -15,7 +15,8 @@ from msgspec import Struct, field
 from backstory import agents
 from backstory.errors import in_words, is_for_one_only
 from backstory.ingest.log_reader import state_of
-from backstory.model import LogIdentity, SessionFacts
+from backstory.lazy import lazy_module
+from backstory.model import OWN_PARTS_FROM, LogIdentity, SessionFacts, ToolResult
 from backstory.projects.git import project_key, worktree_root
 from backstory.store import FileStamp
 from backstory.store.tables import logs, sidecars
@@ -26,8 +27,16 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
     from backstory.agents.contract import SidecarContent, SidecarPart
+    from backstory.ingest import record_source
     from backstory.ingest.discover import Candidate, SidecarFile
     from backstory.store import Log, Store
+    from backstory.store.tables import side_texts
+    from backstory.store.tables.side_texts import SideText
+    from backstory.store.tables.sidecars import StoredSidecar
+else:
+    # Few logs have results beside them.
+    record_source = lazy_module("backstory.ingest.record_source")
+    side_texts = lazy_module("backstory.store.tables.side_texts")
 
 SIDECAR_BYTES_MAX = 8 * 1024 * 1024
 BINARY_BYTES_MAX = 2 * 1024 * 1024
@@ -94,8 +103,19 @@ def reapply_sidecars(store: Store, log: Log) -> None:
     if log.kind != FILE:
         return
     keeper = agents.load(log.agent).sidecars
-    if keeper is not None and (contents := _readable_contents(store, keeper, log.id)):
-        store.write(sidecars.write_all, [SidecarBatch(log_id=log.id, facts=_facts_of(store, log, keeper, contents))])
+    if keeper is None:
+        return
+    found = store.ask(sidecars.around, log.id)
+    if not found:
+        return
+    contents = _readable(store, keeper, [each for of, each in found if of == log.id])
+    facts = _facts_of(store, log, keeper, contents) if contents else None
+    batches = [SidecarBatch(log_id=log.id, facts=facts)]
+    # Results of a subagent lie beside its parent's log.
+    for of in dict.fromkeys(of for of, _ in found):
+        texts = _texts_of(store, keeper, of, [each.name for other, each in found if other == of])
+        batches.append(SidecarBatch(log_id=of, texts=texts))
+    store.write(sidecars.write_all, batches)
 
 
 class _Gathering:
@@ -115,6 +135,7 @@ class _Gathering:
         if keeper is None or not (each.sidecars or log_id in self._logs_with_sidecars):
             return
         changed: dict[str, bytes] = {}
+        searched: list[str] = []
         for file in each.sidecars:
             # If a session is in several places, the first file counts.
             if (log_id, file.name) in self._met:
@@ -124,8 +145,16 @@ class _Gathering:
                 content = self._take(each, log_id, file)
                 if content is not None and keeper.is_read(file.name):
                     changed[file.name] = content
+                if content is not None and keeper.is_searched(file.name):
+                    searched.append(file.name)
         if changed or was_read:
             self._add_facts(keeper, log_id, changed)
+        if was_read:
+            # What had no result yet may have one now.
+            searched += self._store.ask(side_texts.unlinked, log_id)
+        if searched:
+            texts = _texts_of(self._store, keeper, log_id, searched)
+            self._add(each.path, SidecarBatch(log_id=log_id, texts=texts), 0)
 
     def flush(self) -> None:
         """Write what is pending."""
@@ -220,11 +249,39 @@ class _Gathering:
 
 def _readable_contents(store: Store, keeper: SidecarPart, log_id: int) -> dict[str, bytes]:
     """Return the stored sidecars of a log that may have facts, by name."""
-    return {
-        each.name: store.ask(sidecars.read, each.id)
-        for each in store.ask(sidecars.of_log, log_id)
-        if keeper.is_read(each.name)
-    }
+    return _readable(store, keeper, store.ask(sidecars.of_log, log_id))
+
+
+def _readable(store: Store, keeper: SidecarPart, stored: Iterable[StoredSidecar]) -> dict[str, bytes]:
+    return {each.name: store.ask(sidecars.read, each.id) for each in stored if keeper.is_read(each.name)}
+
+
+def _texts_of(store: Store, keeper: SidecarPart, log_id: int, names: Iterable[str]) -> list[SideText]:
+    """The texts of a log's sidecars that are to be found, each with the result that it is the whole of."""
+    return [
+        side_texts.SideText(name=name, event_id=_result_in(store, keeper, log_id, name))
+        for name in dict.fromkeys(names)
+        if keeper.is_searched(name)
+    ]
+
+
+def _result_in(store: Store, keeper: SidecarPart, log_id: int, name: str) -> int | None:
+    """The result whose log has only its beginning, and which this sidecar holds as a whole."""
+    for event_id in store.ask(side_texts.mentions, log_id, name.rpartition("/")[2]):
+        stored = store.event(event_id)
+        log = store.log(stored.log_id) if stored is not None and stored.log_id is not None else None
+        if stored is None or log is None or stored.position is None or stored.length is None:
+            continue
+        record = store.read_log(log.id, stored.position, stored.length)
+        source = record_source.record_source(log.source_kind, log.agent, LogIdentity(native_id=log.native_id))
+        for part, event in source.read(record, stored.seq).events:
+            # A reader that has seen nothing else numbers a record's own events from 0.
+            if not isinstance(event, ToolResult) or stored.part not in (part, part + OWN_PARTS_FROM):
+                continue
+            ending = keeper.spilled_to(event)
+            if ending is not None and name.endswith(ending):
+                return event_id
+    return None
 
 
 def _facts_of(store: Store, log: Log, keeper: SidecarPart, contents: Mapping[str, bytes]) -> SidecarFacts:

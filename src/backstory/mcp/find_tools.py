@@ -185,7 +185,7 @@ def _hit(hit: Excerpt, labels: dict[str, str], answer: ToolAnswer, excerpt: str)
         "label": labels[session.uid],
         "seq": hit.stored.seq,
         "from": answer.shown(" · ".join(filter(None, facts))),
-        "text": answer.shown(f"{hit.scope}: {excerpt}"),
+        "text": answer.shown(f"{hit.file or hit.scope}: {excerpt}"),
     }
 
 

@@ -18,7 +18,7 @@ from backstory.ask.search import BY_SCORE
 from backstory.conversation.compact import uncut_event
 from backstory.derive.index_text import char_len, index_text, searchable
 from backstory.errors import BadPattern, SessionNotFound
-from backstory.lazy import lazy_regex
+from backstory.lazy import lazy_module, lazy_regex
 from backstory.search.snippet import AROUND_CHARS, PLACES_MAX, excerpt_of, fold, looks_of, snippet, words_in
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from backstory.export.full_form import FullForms
     from backstory.model import Event
     from backstory.store import Filter, SearchResult, Session, Store, StoredEvent
+    from backstory.store.tables import side_texts
+else:
+    side_texts = lazy_module("backstory.store.tables.side_texts")
 
 LITERAL_SESSIONS = 30
 """For a query with signs in it, the number of best sessions searched for it as typed,"""
@@ -65,6 +68,8 @@ class Excerpt(Struct, frozen=True, kw_only=True):
     copied: bool = False
     events: int = 0
     words: tuple[str, ...] = ()
+    file: str | None = None
+    """The name of a file beside the session's log, if it is one."""
 
 
 class Findings(Struct, frozen=True, kw_only=True):
@@ -253,7 +258,7 @@ def _excerpt(
         return None
     return Excerpt(
         session=session, shown=shown or session, stored=stored, scope=hit.scope, score=hit.score, snippet=line[0],
-        marks=line[1], near=hit.near, copied=hit.copied, events=hit.events, words=words,
+        marks=line[1], near=hit.near, copied=hit.copied, events=hit.events, words=words, file=sessions.file_of(stored),
     )  # fmt: skip
 
 
@@ -392,6 +397,10 @@ class _Sessions:
     def read(self, session_ids: Collection[int]) -> None:
         """Read these at once, which is far quicker than each by itself."""
         self._known |= {session.id: session for session in self._store.several_sessions(list(session_ids))}
+
+    def file_of(self, stored: StoredEvent) -> str | None:
+        """The name of the file that was found, if it is one."""
+        return self._store.ask(side_texts.name, stored.id) if stored.id < 0 else None
 
     def get(self, session_id: int) -> Session | None:
         """The session, if it is still there."""

@@ -13,10 +13,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from backstory.lazy import lazy_module
 from backstory.model import Complete
+from backstory.store import schema
 from backstory.store.database import Database, checked, id_of
 from backstory.store.file import connection, maintenance
-from backstory.store.tables import branches, compactions, decisions, events, logs, plan, session_filter, sessions, turns
+from backstory.store.tables import (
+    branches,
+    compactions,
+    decisions,
+    events,
+    logs,
+    plan,
+    session_filter,
+    sessions,
+    turns,
+)
 from backstory.store.tables.session_filter import ListFilter
 from backstory.store.tables.sessions import Cursor, Part, Session, Workplace
 
@@ -35,13 +47,14 @@ if TYPE_CHECKING:
     from backstory.store.intake.append import Written
     from backstory.store.intake.batches import RecordBatch
     from backstory.store.intake.own_log import OwnLog
-    from backstory.store.tables import runs
+    from backstory.store.tables import runs, side_texts
     from backstory.store.tables.branches import BranchName, TreePosition, TreeTurn
     from backstory.store.tables.events import StoredEvent
     from backstory.store.tables.logs import FileStamp, Log, UnpackedChunks
     from backstory.store.tables.runs import Orphan, RunStart
     from backstory.store.tables.session_filter import Filter
-
+else:
+    side_texts = lazy_module("backstory.store.tables.side_texts")
 
 __all__ = [
     "BranchName",
@@ -293,7 +306,9 @@ class Store(Database):
         return self.ask(events.of_session, id_of(session), after=after, limit=limit)
 
     def event(self, event_id: int) -> StoredEvent | None:
-        """The event with this id; below 0, the summary that a search found under it."""
+        """The event with this id; below 0, the summary, file or section that a search found under it."""
+        if event_id < schema.FILE_ROWS:
+            return self.ask(side_texts.as_event, event_id)
         if event_id < 0:
             return self.ask(compactions.as_event, -event_id)
         return self.ask(events.get, event_id)

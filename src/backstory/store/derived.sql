@@ -81,6 +81,13 @@ create table if not exists checkpoints(
   unique (session_id, checkpoint_number)
 );
 
+create table if not exists side_texts(
+  sidecar_id integer primary key references sidecars(id) on delete cascade,   -- a file beside a log whose text is found
+  session_id integer not null references sessions(id) on delete cascade,      -- the session that it is found under
+  event_id   integer                     -- events.id of the result that it is the whole of; NULL: it is found as a file
+);
+create index if not exists idx_side_texts_session on side_texts(session_id);
+
 create table if not exists record_ids(
   id     integer primary key,
   log_id integer not null references logs(id) on delete cascade,
@@ -121,6 +128,7 @@ create table if not exists list_keys(
 create index if not exists idx_list_keys_open on list_keys(session_id) where heading is null;
 
 -- A summary of compactions is a row, too: below those of events, with rowid = -compactions.id and source_type 'summary'.
+-- Below these are the rows of side_texts that are files, and of the sections of checkpoints: see docs/file-format.md.
 -- The column came with version 11. What changes a path and knows no hash leaves none that is wrong.
 create index if not exists idx_logs_path_hash on logs(path_hash) where size is not null;
 create trigger if not exists path_changed after update of path on logs
@@ -131,9 +139,9 @@ end;
 create virtual table if not exists search_index using fts5(
   content,                               -- the searchable text of one event; rowid = events.id
   session_id unindexed,                  -- sessions.id
-  source_type unindexed,                 -- NULL: an event
+  source_type unindexed,                 -- NULL: an event; summary | workspace_artifact | checkpoint_history ...
   source_id unindexed,                   -- the record's number in the session
-  scope unindexed,                       -- prompt | command | answer | thinking | tool_input | tool_output | system
+  scope unindexed,                       -- prompt | command | answer | thinking | tool_input | tool_output | system | file
   content='', contentless_delete=1, contentless_unindexed=1,
   tokenize="unicode61 remove_diacritics 2"
 );
@@ -143,6 +151,10 @@ create trigger if not exists session_gone_derived after delete on sessions begin
   delete from session_files where session_id = old.id;
   delete from session_refs where session_id = old.id;
   delete from checkpoints where session_id = old.id;
+  delete from side_texts where session_id = old.id;
+end;
+create trigger if not exists sidecar_gone after delete on sidecars begin
+  delete from side_texts where sidecar_id = old.id;
 end;
 create trigger if not exists turn_gone_written after delete on turns begin
   delete from written_turns where turn_id = old.id;

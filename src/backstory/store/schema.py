@@ -130,6 +130,33 @@ def plain_texts(table: str) -> frozenset[str]:
     return frozenset(each.name for each in _declared().get(table, ()) if each.is_plain)
 
 
+# rows of the search index ---------------------------------------------------------------------------------------------
+
+
+FILE_ROWS = -(1 << 40)
+"""The row of a file's text is so many below 0, and its sidecar's id further; rows of summaries lie above."""
+SECTION_ROWS = -(1 << 41)
+"""The rows of a checkpoint's sections, likewise: its id times SECTIONS_MAX, and the number of the section."""
+SECTIONS_MAX = 8
+SECTIONS = "json_each('[0,1,2,3,4,5]')"
+SUMMARY_ROWS = "select -id from compactions where session_id = ?1"
+OTHER_ROWS = (
+    f"{SUMMARY_ROWS} union all "
+    f"select {FILE_ROWS} - sidecar_id from side_texts where session_id = ?1 and event_id is null union all "
+    f"select {SECTION_ROWS} - c.id * {SECTIONS_MAX} - n.value from checkpoints c, {SECTIONS} n "
+    "where c.session_id = ?1"
+)
+"""The rows of a session that are not events': of its summaries, its files, the sections of its checkpoints."""
+SUMMARY_IS_THERE = "exists (select 1 from compactions where id = -c.id and undone = 0)"
+IS_THERE = (
+    f"case when c.id > {FILE_ROWS} then {SUMMARY_IS_THERE} "
+    f"when c.id > {SECTION_ROWS} then exists (select 1 from side_texts where sidecar_id = {FILE_ROWS} - c.id "
+    "and event_id is null) "
+    f"else exists (select 1 from checkpoints where id = ({SECTION_ROWS} - c.id) / {SECTIONS_MAX}) end"
+)
+"""The condition that what a row ``c`` below 0 is of is there."""
+
+
 # rows with types ------------------------------------------------------------------------------------------------------
 
 

@@ -54,6 +54,9 @@ class Sidecars:
             described = ""
         return SidecarContent(title=described.strip() or None)
 
+    def is_searched(self, name: str) -> bool:
+        return "/tool-results/" in name
+
     def spilled_to(self, result: ToolResult) -> str | None:
         found = _PERSISTED_OUTPUT.match(result.content)
         return f"/tool-results/{found.group(1)}" if found else None

@@ -13,6 +13,7 @@ import msgspec
 from backstory import ids
 from backstory.agents.contract import SessionRows, UnreadableDatabase, UnreadRows
 from backstory.agents.foreign import TooLarge, left_out, opened
+from backstory.derive.checkpoints import SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from backstory.agents.foreign import ForeignDatabase, Row
 
 VERSION_MAX = 8
-SECTIONS = ("overview", "history", "work_done", "technical_details", "important_files", "next_steps")
 _TABLES = {
     "turns": "turn_index",
     "session_files": "turn_index",

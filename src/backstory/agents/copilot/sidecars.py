@@ -68,6 +68,9 @@ class Sidecars:
             return SidecarContent()
         return SidecarContent(checkpoint=(int(found.group(1)), text))
 
+    def is_searched(self, name: str) -> bool:
+        return is_made(name)
+
     def spilled_to(self, result: ToolResult) -> str | None:
         return None
 

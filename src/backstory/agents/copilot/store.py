@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.agents.copilot.rows import SECTIONS
+from backstory.derive.checkpoints import SECTIONS, SOURCE_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,15 +63,6 @@ create index idx_turns_session on turns(session_id);
 create index idx_checkpoints_session on checkpoints(session_id);
 create index idx_dynamic_context_repo_branch on dynamic_context_items(repository, branch);
 """
-_SECTION_TYPES = {
-    "overview": "checkpoint_overview",
-    "history": "checkpoint_history",
-    "work_done": "checkpoint_work_done",
-    "technical_details": "checkpoint_technical",
-    "important_files": "checkpoint_files",
-    "next_steps": "checkpoint_next_steps",
-}
-"""The names that the index has for a checkpoint's sections."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -151,8 +142,7 @@ class SessionStore:
             f"on conflict(session_id, checkpoint_number) do update set {kept}",
             (native_id, number, title, *texts, at),
         )
-        for name, text in zip(SECTIONS, texts, strict=True):
-            kind = _SECTION_TYPES[name]
+        for kind, text in zip(SOURCE_TYPES, texts, strict=True):
             if text:
                 self._index(f"{native_id}:ckpt:{number}:{kind}", native_id, kind, text)
 

@@ -37,6 +37,9 @@ class Sidecars:
     def read(self, name: str, content: bytes) -> SidecarContent:
         return SidecarContent()
 
+    def is_searched(self, name: str) -> bool:
+        return True
+
     def spilled_to(self, result: ToolResult) -> str | None:
         said, _, path = result.content.partition("\n")[0].partition(_IN_FILE)
         _, outputs, name = path.replace("\\", "/").rpartition(f"/{_OUTPUTS}/")

@@ -12,6 +12,8 @@ Each hit has:
 - ``near``: it has what was asked for in another way only: other forms of the words, the parts of an identifier, the
   words in different events; ``words``: those of them that such a hit has, [] if it has all; ``copy``: it is in a copy
   of a turn that an older session, which was found too, has itself;
+- ``file``: of a file that the session made, such as its plan, the name; ``seq`` is then the record that last wrote it,
+  else the session's last;
 - ``at``, ``seq``, ``part``, ``kind``, ``scope`` of the event, and its ``score``: of this search only. Hits are in their
   order: by score, where signs were typed those that have them first, for ``--regex`` the newest sessions first; those
   that are near after the others, but for other forms of the words in a prompt: these come before sessions in which
@@ -354,7 +356,12 @@ def _kinds(hits: Sequence[Excerpt]) -> list[str]:
     """Return the kind of each hit: whose words, and the marks that not all of the session's hits share."""
     shared = _shared_marks(hits)
     own = [[mark for mark in _marks(each) if mark not in shared] for each in hits]
-    return [", ".join([each.scope.replace("_", " "), *more]) for each, more in zip(hits, own, strict=True)]
+    return [", ".join([_where(each), *more]) for each, more in zip(hits, own, strict=True)]
+
+
+def _where(hit: Excerpt) -> str:
+    """Return whose words they are; of a file its name."""
+    return hit.scope.replace("_", " ") if hit.file is None else output.one_liner(hit.file)
 
 
 def _hit_lines(hit: Excerpt, kind: str, numbers: int) -> Iterator[str]:

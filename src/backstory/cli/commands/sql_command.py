@@ -63,7 +63,7 @@ from tool_calls where not is_copy group by tool_name order by failed desc limit 
 select date(timestamp, 'localtime') as day, count(*) as prompts, count(distinct session_id) as sessions
 from turns where not is_copy group by day order by day desc limit 14""",
     "Messages about a topic": """\
-select s.summary, f.scope, event_text(f.session_id, f.source_id) as words
+select s.summary, f.scope, f.source_id, f.text as words
 from search_index f join sessions s on s.id = f.session_id
 where search_index match 'deadlock' order by rank limit 10""",
 }

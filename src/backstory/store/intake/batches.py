@@ -58,7 +58,7 @@ def packed(
     event: Event, seq: int, part: int, turn_uid: str | None, at: int | None, position: int | None, length: int | None
 ) -> NewEvent:
     """An event made ready for the store."""
-    scope, text = index_text.searchable(event) or (None, "")
+    scope, text = index_text.searchable(event, in_index=True) or (None, "")
     return NewEvent(
         seq, part, turn_uid, at, event.kind, codec.shipped_codec().pack(event_to_json(compact_event(event))),
         index_text.char_len(event), position, length, scope, index_text.index_text(text, scope),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from backstory.store import schema
 from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
@@ -178,9 +179,8 @@ def clear(db: apsw.Connection, session_id: int) -> None:
     """Remove every row that was derived from a session."""
     events = "(select id from events where session_id = ?)"
     db.execute(f"delete from search_index where rowid in {events}", (session_id,))
-    # Summaries have their rows below those of events.
-    summaries = "(select -id from compactions where session_id = ?)"
-    db.execute(f"delete from search_index where rowid in {summaries}", (session_id,))
+    others = db.execute(schema.OTHER_ROWS, (session_id,)).fetchall()
+    db.executemany("delete from search_index where rowid = ?", others)
     db.execute(f"delete from call_results where call_id in {events}", (session_id,))
     for table in ("session_files", "session_refs", "checkpoints"):
         db.execute(f"delete from {table} where session_id = ?", (session_id,))

@@ -5,12 +5,12 @@ Times, turns and places are those of the events. A row says what came first; wri
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from backstory.lazy import lazy_regex
+from backstory.derive.checkpoints import SECTIONS, texts_of, title_of
+from backstory.lazy import lazy_module
 from backstory.store import schema
 from backstory.store.intake import coverage
 from backstory.store.schema import fetch, fetch_by
@@ -22,19 +22,18 @@ if TYPE_CHECKING:
 
     from backstory.derive.facts import DerivedFacts, FoundCheckpoint, FoundResult, FoundTouch
     from backstory.model import FoundRef
+    from backstory.store.tables import event_rows, side_texts
+else:
+    event_rows = lazy_module("backstory.store.tables.event_rows")
+    side_texts = lazy_module("backstory.store.tables.side_texts")
 
-TABLES_VERSION = 13
+TABLES_VERSION = 14
 """Raised with derived.sql, also by a table for which no log is read again."""
-VERSION = 12
+VERSION = 13
 """Raised with what is put into these tables; logs that were derived before it are derived anew."""
 ACTIONS = "read edit delete rename create"
 """The actions on a file; of several a later word here counts."""
 PATHS_AT_ONCE = 500
-Texts = tuple[str | None, ...]
-"""The texts of a checkpoint, in the order of SECTIONS."""
-SECTIONS = ("overview", "history", "work_done", "technical_details", "important_files", "next_steps")
-_SECTION = lazy_regex(rf"<({'|'.join(SECTIONS)})>(.*?)</\1>", re.DOTALL)
-_TITLE = lazy_regex(r"<checkpoint_title>(.*?)</checkpoint_title>", re.DOTALL)
 
 
 def write(
@@ -60,6 +59,8 @@ def write(
         _write_refs(db, session_id, found.refs, turn_ids)
     for checkpoint in found.checkpoints:
         _write_checkpoint(db, session_id, checkpoint)
+    if found.checkpoints:
+        side_texts.index_sections(db, session_id)
 
 
 class StoredRef(Struct, frozen=True):
@@ -117,6 +118,7 @@ def clear(db: apsw.Connection, session_id: int) -> None:
     """Remove all that is derived from a session's events."""
     for table in ("session_files", "session_refs"):
         db.execute(f"delete from {table} where session_id = ?", (session_id,))
+    event_rows.delete_sections(db, "session_id = ? and seq is not null", (session_id,))
     # The others were made from files beside the log, which deriving does not read again.
     db.execute("delete from checkpoints where session_id = ? and seq is not null", (session_id,))
     # Where a session of ours was is known from its runs, not from its records; nor do imported events say it.
@@ -138,15 +140,6 @@ def note_branches(db: apsw.Connection, session_id: int, names: list[str]) -> Non
         "insert or ignore into session_branches(session_id, branch) values (?, ?)",
         [(session_id, name) for name in names],
     )
-
-
-def texts_of(checkpoint: str) -> Texts:
-    """The texts of a checkpoint's sections, in the order of SECTIONS; without any, all of it is the overview."""
-    sections = {name: text.strip() for name, text in _SECTION.findall(checkpoint)}
-    # Only some agents write their summaries in sections.
-    if not any(sections.values()):
-        sections = {"overview": checkpoint.strip()}
-    return tuple(sections.get(name) or None for name in SECTIONS)
 
 
 def _write_results(
@@ -270,8 +263,7 @@ def _write_checkpoint(db: apsw.Connection, session_id: int, checkpoint: FoundChe
         (session_id, where.seq),
     ).get
     columns = ("title", *SECTIONS)
-    title = _TITLE.search(checkpoint.summary)
-    values = [title.group(1).strip() if title else None, *texts_of(checkpoint.summary)]
+    values = [title_of(checkpoint.summary), *texts_of(checkpoint.summary)]
     updates = ", ".join(f"{name} = coalesce(excluded.{name}, {name})" for name in ("seq", "created_at", *columns))
     db.execute(
         f"insert into checkpoints(session_id, checkpoint_number, seq, created_at, {', '.join(columns)}) "

@@ -58,6 +58,7 @@ def drop_logs(db: apsw.Connection, log_ids: Sequence[int], in_favour_of: int) ->
         event_rows.delete_events(db, "session_id = ? and log_id = ?", (session, log_id))
         # Before the row goes: sidecars go with their log.
         sidecars.move(db, log_id, in_favour_of)
+        event_rows.delete_files(db, "log_id = ?", (log_id,))
         db.execute("delete from logs where id = ?", (log_id,))
     lent.settle(db)
 
@@ -83,6 +84,7 @@ def drop_reported(db: apsw.Connection, log_id: int) -> None:
     """Remove a log that was made of what another one reports; if it was its session's only one, with all its events."""
     session_id = db.execute("select session_id from logs where id = ?", (log_id,)).get
     event_rows.delete_events(db, "session_id = ? and log_id = ?", (session_id, log_id))
+    event_rows.delete_files(db, "log_id = ?", (log_id,))
     db.execute("delete from logs where id = ?", (log_id,))
     if not db.execute("select exists (select 1 from logs where session_id = ?)", (session_id,)).get:
         clear(db, session_id)

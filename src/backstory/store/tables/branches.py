@@ -430,13 +430,11 @@ def prune(db: apsw.Connection, session_id: int, only: Collection[str] | None = N
             "(select id from session_files where session_id = ?)",
             (turn.first_seq, turn.last_seq, session_id),
         )
-        for table in ("session_refs", "checkpoints"):
-            db.execute(
-                f"delete from {table} where session_id = ? and seq between ? and ?",
-                (session_id, turn.first_seq, turn.last_seq),
-            )
-        summaries = "session_id = ? and after_seq between ? and ?"
         covered = (session_id, turn.first_seq, turn.last_seq)
+        event_rows.delete_sections(db, "session_id = ? and seq between ? and ?", covered)
+        for table in ("session_refs", "checkpoints"):
+            db.execute(f"delete from {table} where session_id = ? and seq between ? and ?", covered)
+        summaries = "session_id = ? and after_seq between ? and ?"
         event_rows.delete_summaries(db, summaries, covered)
         db.execute(f"delete from compactions where {summaries}", covered)
         db.execute("delete from logs where session_id = ? and turn_uid = ?", (session_id, turn.uid))

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from backstory.derive.index_text import Scope, index_text
 from backstory.model import Parts
+from backstory.store import schema
 from backstory.store.intake import coverage
 from backstory.store.schema import fetch
 
@@ -53,14 +54,33 @@ def delete_events(db: apsw.Connection, where: str, values: tuple[object, ...]) -
 
 
 def delete_of_session(db: apsw.Connection, session_id: int) -> None:
-    """Delete the events of a session, and what the index holds of them and of its summaries."""
+    """Delete the events of a session, and all that the index holds of it."""
     delete_events(db, "session_id = ?", (session_id,))
-    delete_summaries(db, "session_id = ?", (session_id,))
+    delete_other_rows(db, session_id)
+
+
+def delete_other_rows(db: apsw.Connection, session_id: int) -> None:
+    """Delete what the index holds of a session beside its events."""
+    rows = db.execute(schema.OTHER_ROWS, (session_id,)).fetchall()
+    db.executemany("delete from search_index where rowid = ?", rows)
 
 
 def delete_summaries(db: apsw.Connection, where: str, values: tuple[object, ...]) -> None:
     """Delete what the index holds of summaries; ``where`` is a condition on compactions."""
     rows = db.execute(f"select -id from compactions where {where}", values).fetchall()
+    db.executemany("delete from search_index where rowid = ?", rows)
+
+
+def delete_sections(db: apsw.Connection, where: str, values: tuple[object, ...]) -> None:
+    """Delete what the index holds of checkpoints, before they go; ``where`` is a condition on checkpoints."""
+    row = f"{schema.SECTION_ROWS} - checkpoints.id * {schema.SECTIONS_MAX} - n.value"
+    rows = db.execute(f"select {row} from checkpoints, {schema.SECTIONS} n where {where}", values).fetchall()
+    db.executemany("delete from search_index where rowid = ?", rows)
+
+
+def delete_files(db: apsw.Connection, where: str, values: tuple[object, ...]) -> None:
+    """Delete what the index holds of files beside logs, before they go; ``where`` is a condition on sidecars."""
+    rows = db.execute(f"select {schema.FILE_ROWS} - id from sidecars where {where}", values).fetchall()
     db.executemany("delete from search_index where rowid = ?", rows)
 
 
@@ -71,12 +91,20 @@ def index_summaries(db: apsw.Connection, session_id: int, texts: list[tuple[int,
     """
     if not texts or not coverage.is_indexed(db, session_id):
         return
-    db.executemany(
-        "insert into search_index(rowid, content, session_id, source_type, source_id, scope) values (?, ?, ?, ?, ?, ?)",
+    insert_index_rows(
+        db,
         [
             (-row_id, index_text(text, Scope.SYSTEM), session_id, SUMMARY, after_seq, Scope.SYSTEM)
             for row_id, after_seq, text in texts
         ],
+    )
+
+
+def insert_index_rows(db: apsw.Connection, rows: list[tuple[object, ...]]) -> None:
+    """Put rows into the index: the rowid, the text, the session, the source's type and id, the scope."""
+    db.executemany(
+        "insert into search_index(rowid, content, session_id, source_type, source_id, scope) values (?, ?, ?, ?, ?, ?)",
+        rows,
     )
 
 

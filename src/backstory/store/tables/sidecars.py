@@ -11,16 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from backstory.derive.checkpoints import SECTIONS, Texts, texts_of
+from backstory.lazy import lazy_module
 from backstory.model import SessionFacts
 from backstory.store import codec, schema
 from backstory.store.intake import coverage
-from backstory.store.intake.derived_tables import SECTIONS, Texts, texts_of
 from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     import apsw
+
+    from backstory.store.tables import event_rows, side_texts
+    from backstory.store.tables.side_texts import SideText
+else:
+    event_rows = lazy_module("backstory.store.tables.event_rows")
+    side_texts = lazy_module("backstory.store.tables.side_texts")
 
 TOO_LARGE = "too_large"
 """The reason why a sidecar was not stored; see log_places."""
@@ -66,6 +73,8 @@ class SidecarBatch(Struct, frozen=True, kw_only=True):
 
     log_id: int
     sidecars: list[Sidecar] = field(default_factory=list)
+    texts: list[SideText] = field(default_factory=list)
+    """Those of the log whose text is to be found; the others that changed are not."""
     facts: SidecarFacts | None = None
 
 
@@ -90,6 +99,21 @@ def of_log(db: apsw.Connection, log_id: int) -> list[StoredSidecar]:
     """Return the sidecars of a log, ordered by name."""
     asked = "select id, name, size, mtime_ns, sha256 from sidecars where log_id = ? order by name"
     return fetch(db, StoredSidecar, asked, (log_id,))
+
+
+def around(db: apsw.Connection, log_id: int) -> list[tuple[int, StoredSidecar]]:
+    """The sidecars of a log, and those beside other logs that are results of its session, each with its log's id."""
+    rows: list[Any] = db.execute(
+        "select log_id, id, name, size, mtime_ns, sha256 from sidecars where log_id = ?1 union all "
+        "select c.log_id, c.id, c.name, c.size, c.mtime_ns, c.sha256 from side_texts t "
+        "join sidecars c on c.id = t.sidecar_id and c.log_id <> ?1 "
+        "where t.session_id = (select session_id from logs where id = ?1) and t.event_id is not null order by 1, 3",
+        (log_id,),
+    ).fetchall()
+    return [
+        (of, StoredSidecar(id=id_, name=name, size=size, mtime_ns=mtime, digest=digest))
+        for of, id_, name, size, mtime, digest in rows
+    ]
 
 
 def read(db: apsw.Connection, sidecar_id: int) -> bytes:
@@ -124,11 +148,10 @@ def write(db: apsw.Connection, batch: SidecarBatch) -> None:
     session_id, path = found
     for each in batch.sidecars:
         # A rewritten log takes over its sidecars.
-        db.execute(
-            "delete from sidecars where name = ? and log_id in (select id from logs where session_id = ? "
-            "and path = ? and id <> ?)",
-            (each.name, session_id, path, batch.log_id),
-        )
+        other = "name = ? and log_id in (select id from logs where session_id = ? and path = ? and id <> ?)"
+        values = (each.name, session_id, path, batch.log_id)
+        event_rows.delete_files(db, other, values)
+        db.execute(f"delete from sidecars where {other}", values)
         db.execute(
             "insert into sidecars(log_id, name, size, mtime_ns, sha256, data) values (?, ?, ?, ?, ?, ?) "
             "on conflict(log_id, name) do update set size = excluded.size, mtime_ns = excluded.mtime_ns, "
@@ -137,6 +160,8 @@ def write(db: apsw.Connection, batch: SidecarBatch) -> None:
         )
     if batch.facts is not None:
         _apply_facts(db, session_id, batch.facts)
+    # Behind the facts: these say of which repository the session is, and so whether it is indexed.
+    side_texts.put(db, batch.log_id, batch.texts)
 
 
 def move(db: apsw.Connection, log_id: int, to_log: int) -> None:
@@ -171,6 +196,7 @@ def _merge_checkpoints(db: apsw.Connection, session_id: int, facts: SidecarFacts
     Such a checkpoint gets the number and the title of its file. Others keep their number if it is free, and else get
     the next one.
     """
+    event_rows.delete_sections(db, "session_id = ?", (session_id,))
     db.execute("delete from checkpoints where session_id = ? and seq is null", (session_id,))
     columns = ", ".join(SECTIONS)
     rows: list[tuple[Any, ...]] = db.execute(
@@ -202,6 +228,7 @@ def _merge_checkpoints(db: apsw.Connection, session_id: int, facts: SidecarFacts
             if number not in same
         ],
     )
+    side_texts.index_sections(db, session_id)
 
 
 def _pairs(in_files: dict[int, Texts], in_log: dict[int, Texts]) -> dict[int, int]:

@@ -255,6 +255,7 @@ def hit_as_json(found: Excerpt, labels: dict[str, str]) -> dict[str, Any]:
         "seq": found.stored.seq,
         "part": found.stored.part,
         "kind": found.stored.kind,
+        "file": found.file,
         "scope": found.scope,
         "near": found.near,
         "words": found.words,
