@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,20 @@ def installed(tmp_path: Path) -> Path:
     about = site / "example_agent-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: example-agent\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[backstory.agents]\nexample = example_agent\n")
+    points = tomllib.loads(block("toml"))["project"]["entry-points"]
+    lines = (
+        f"[{group}]\n" + "".join(f"{name} = {of}\n" for name, of in each.items()) for group, each in points.items()
+    )
+    (about / "entry_points.txt").write_text("".join(lines))
     return site
+
+
+def block(language: str) -> str:
+    """A block of what CONTRIBUTING.md tells the author of such a package to write."""
+    part = CONTRIBUTING.read_text("utf-8").partition("### In a package of your own")[2]
+    found = re.search(rf"```{language}\n(.*?)```", part, re.DOTALL)
+    assert found is not None
+    return found.group(1)
 
 
 def run(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -54,13 +67,28 @@ def test_its_logs_are_read_and_shown(installed: Path) -> None:
 
 
 def test_its_own_tests_can_ask_whether_it_keeps_the_contract(installed: Path) -> None:
-    recorded = installed / "example_agent" / "recorded.jsonl"
-    code = (
-        "import pathlib, sys; from backstory.agents.conformance import check; "
-        "check('example', logs=[pathlib.Path(sys.argv[1])])"
-    )
-    done = run(installed, "-c", code, str(recorded))
+    test = installed / "example_agent" / "test_example.py"
+    test.write_text(f"{block('python')}\n\ntest_it_keeps_the_contract()\n", "utf-8")
+    done = run(installed, str(test))
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_its_own_tests_fail_where_it_does_not_keep_the_contract(installed: Path) -> None:
+    module = installed / "example_agent" / "__init__.py"
+    module.write_text(module.read_text("utf-8").replace("return record.id if record else None", "return 'a'"), "utf-8")
+    test = installed / "example_agent" / "test_example.py"
+    test.write_text(f"{block('python')}\n\ntest_it_keeps_the_contract()\n", "utf-8")
+    assert "log.native_id_of: two records are called 'a'" in run(installed, str(test)).stderr
+
+
+def test_keys_that_it_does_not_decode_are_found(installed: Path) -> None:
+    (installed / "example_agent" / "formats.json").write_text('{"kind": ["role"], "decoded": ["example_agent:Record"]}')
+    log = installed.parent / ".example" / "birds.jsonl"
+    log.parent.mkdir()
+    lines = (FOLDER / "recorded.jsonl").read_text("utf-8")
+    log.write_text(lines.replace('"at"', '"mood": 1, "at"', 1), "utf-8")
+    run(installed, "-m", "backstory", "ingest")
+    assert "user: mood" in run(installed, "-m", "backstory", "doctor", "formats").stdout
 
 
 def test_an_agent_made_for_another_version_is_named_and_costs_no_traceback(installed: Path) -> None:

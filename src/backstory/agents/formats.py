@@ -90,8 +90,8 @@ class KnownKeys:
         return str(found)[:WORD_CHARS_MAX] if isinstance(found, str | int) and found != "" else None
 
     def has_case(self, kind: str) -> bool:
-        """Return True if a recorded case has a record of this kind."""
-        return kind in self._form.seen
+        """Return True if a recorded case has a record of this kind, or if no case is listed at all."""
+        return kind in self._form.seen or not self._form.seen
 
     def unknown(self, kind: str, record: dict[str, Any]) -> Iterator[KeyNode]:
         """The keys of a record that are not known; with ``learns`` all of them."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +18,6 @@ from backstory.ids import LABEL_LENGTH, session_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from backstory.cli.app import App
     from backstory.ingest.format_case import WrittenCase
@@ -75,7 +76,7 @@ def _formats(
         if name:
             drift.strange = [each for each in drift.strange if readable(name).casefold() in each.name.casefold()]
         uids = _uids(store, drift)
-        written = _written(store, drift, app.cwd / readable(case)) if case is not None else None
+        written = _written(store, drift, Path(os.path.normpath(app.cwd / readable(case)))) if case is not None else None
     if as_json:
         output.json(_as_json(drift, uids) | ({} if case is None else {"case": _case_as_json(written)}))
     else:
