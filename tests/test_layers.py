@@ -37,7 +37,7 @@ ROOMS = {
     "ingest": "work", "runs": "work", "search": "work", "export": "work",
     "workspace": "workspace",
     "chronicle": "reports",
-    "cli": "faces", "mcp": "faces",
+    "cli": "faces", "mcp": "faces", "web": "faces",
 }  # fmt: skip
 FACADE = SOURCE / "store" / "__init__.py"
 """The API promises two questions as methods of the store, which are imported when they are asked."""
@@ -60,9 +60,10 @@ IMPURE = {"os", "io", "pathlib", "time", "random", "socket", "subprocess"}
 HOMES: dict[str, str | tuple[str, ...]] = {
     "apsw": ("store/", "ask/", "exchange/", "agents/foreign.py", "sqlite_memory.py"), "click": "cli/",
     "zstandard": ("store/codec.py", "agents/azureal/cells.py"),
-    "rich": "cli/", "textual": "cli/tui/", "markdown_it": "cli/tui/",
+    "rich": "cli/", "textual": "cli/tui/", "markdown_it": ("cli/tui/", "web/"),
     "tomlkit": "config.py", "platformdirs": "workspace/opening.py", "watchfiles": "ingest/watch.py",
     "psutil": ("runs/process.py", "store/file/waiting.py"),
+    "starlette": "web/", "uvicorn": "web/", "jinja2": "web/", "markupsafe": "web/",
     "mcp": "mcp/", "mcp_types": "mcp/", "anyio": "mcp/",
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -154,6 +154,31 @@ class ScreenNotInstalled(BackstoryError):
         super().__init__(f"The screen needs one more package. Add it with: {adding('textual>=8.2')}")
 
 
+class PagesNotInstalled(BackstoryError):
+    """The packages of the extra ``web`` are missing."""
+
+    exit_code = 69
+
+    def __init__(self) -> None:
+        needed = "' '".join(["starlette>=1.0", "uvicorn>=0.30", "jinja2>=3.1", "markdown-it-py>=3"])
+        super().__init__(f"The pages need more packages. Add them with: {adding(needed)}")
+
+
+PORT_END, FREE_PORT = 65_536, 8_765
+"""The number behind the last port, and one to try where no port follows."""
+
+
+class NoPort(BackstoryError):
+    """No port is free for the pages. ``first``: the first that was tried; ``tried``: how many."""
+
+    exit_code = 69
+
+    def __init__(self, first: int, tried: int) -> None:
+        which = f"Port {first} is" if tried == 1 else f"The ports from {first} to {first + tried - 1} are"
+        other = first + tried if first + tried < PORT_END else FREE_PORT
+        super().__init__(f"{which} taken, so no pages are served. Choose another one: ", Next("web", port=str(other)))
+
+
 class NoScreen(BackstoryError):
     """There is no terminal that the screen can be painted on. ``size``: of one that is too small, and the least."""
 

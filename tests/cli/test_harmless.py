@@ -344,6 +344,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "skill show": [()],
     "skill install": [("claude",), ("codex", "--json"), ("copilot", "--scope", "project"), (EVIL_NAME,)],
     "skill uninstall": [("claude",), (EVIL_NAME,)],
+    "web": [],  # it ends when a person ends it; tests/web read what it serves
     "tui": [],  # it ends when a person leaves it; tests/tui read what it paints
     "uninstall": [(), ("--json",), (EVIL_NAME,)],
     "completion": [("bash",), (EVIL_NAME,)],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backstory.cli.views.moments import METER_LEAST, OUTCOMES, meter_words, outcome_mark
-from backstory.workspace.runs.running import Meter
+from backstory.derive.moments import OUTCOMES, outcome_mark
+from backstory.workspace.runs.running import METER_LEAST, Meter, meter_words
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from backstory.bounds import TIME_MAX_MS
-from backstory.cli.views.moments import heading_of, when, when_below_heading
+from backstory.derive.moments import heading_of, when, when_below_heading
 from tests.support.every import every
 
 if TYPE_CHECKING:

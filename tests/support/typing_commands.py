@@ -26,9 +26,10 @@ from tests.support.machines import case, place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
 ROOT = Path(__file__).parent.parent.parent
-ENDLESS, ENDLESS_S = {"--watch", "--follow"}, 0.2
+ENDLESS, ENDLESS_S = {"--watch", "--follow", "web"}, 0.2
 NAMESPACE = ("unshare", "-rn", "--")
 ASKS = {
     "socket.connect",
@@ -86,6 +87,9 @@ class Machine:
     def type(self, words: Sequence[str]) -> str | None:
         """Run a command; return why it could not be typed, if so."""
         if ENDLESS & {*words}:
+            # A command before may have left a handler of its own.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGALRM, _serve_no_more if words[0] == "web" else signal.default_int_handler)
             signal.setitimer(signal.ITIMER_REAL, ENDLESS_S)
         try:
             with Path(os.devnull).open("rb") as nothing:
@@ -97,11 +101,15 @@ class Machine:
         return done.output.strip().rpartition("\n")[2] if done.exit_code == click.UsageError.exit_code else None
 
 
+def _serve_no_more(_number: int, _frame: FrameType | None) -> None:
+    """Press Ctrl-C, for which what serves has a handler of its own."""
+    signal.raise_signal(signal.SIGINT)
+
+
 def main() -> None:
     """Print what became of each command."""
     asked: list[str] = []
     sys.addaudithook(lambda event, given: asked.append(f"{event}{given[1:]}") if event in ASKS else None)
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
     machine, typed = Machine(Path(sys.argv[1])), list[Any]()
     for words in json.load(sys.stdin):
         asked.clear()

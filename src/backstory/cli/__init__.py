@@ -30,6 +30,7 @@ GROUPS = {
         "list": "List sessions, newest first (--all: every project).",
         "show": "Read a session (@12: a record, -f: follow, --md: share).",
         "tui": "Open the screen: read, search and resume by keys.",
+        "web": "Read history in the browser: only yours, only here.",
         "stats": "Sum up turns, tokens, cost and time (--by day, model …).",
         "report": "Report from history: standup, recap, blame, cost, tips …",
         "sql": "Query the store with read-only SQL.",

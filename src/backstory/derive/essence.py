@@ -137,6 +137,17 @@ def is_path(call: ToolCall) -> bool:
     return bool(call.file_path) and essence(call).startswith(call.file_path or "")
 
 
+def call_words_in(call: ToolCall, folder: str) -> str:
+    """Return the subject of a call; for a path in this folder the part below it."""
+    words = without_terminal_codes(essence(call))
+    return path_in(words, folder) if is_path(call) else words
+
+
+def path_in(path: str, folder: str) -> str:
+    """Return a path, or of one in this folder the part below it."""
+    return path.removeprefix(f"{folder.rstrip('/')}/") if folder.strip("/") else path
+
+
 def changed_lines(call: ToolCall) -> Iterator[tuple[str, str]]:
     """The lines that an edit takes away (``-``) and puts there (``+``), in order, without those that stay.
 

@@ -38,6 +38,8 @@ list --all --sort cost
 list --since 'last week' -a AGENT
 tui
 tui --all
+web
+web --open
 show S3 @12
 show S3 --md --redact > session.md
 stats --by model --since monday

@@ -24,12 +24,13 @@ from backstory.cli.options import (
     why_no_sessions,
 )
 from backstory.cli.output import fact_lines
-from backstory.cli.views import moments
-from backstory.cli.views.moments import OUTCOMES, RUNNING, meter_words
+from backstory.derive import moments
+from backstory.derive.moments import OUTCOMES, RUNNING
 from backstory.derive.naming import NO_PROMPT
 from backstory.store.tables.sessions import Sort
 from backstory.workspace.history import sessions
 from backstory.workspace.history.sessions import Page, SessionFilter
+from backstory.workspace.runs.running import meter_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from backstory.cli.lazy_family import LazyFamily
 from backstory.cli.options import find, json_option, session_argument, store_option
 from backstory.cli.prompt_input import PromptInput, input_options
 from backstory.cli.trusting import may_act, trust_option
-from backstory.cli.views.moments import when
+from backstory.derive.moments import when
 from backstory.errors import SessionNotFound
 from backstory.workspace.runs import prompt_queue
 

@@ -50,7 +50,7 @@ from backstory.cli.options import (
     why_no_sessions,
 )
 from backstory.cli.output import fact_lines, spans
-from backstory.cli.views import moments
+from backstory.derive import moments
 from backstory.derive.naming import NO_PROMPT
 from backstory.workspace.history import searching
 from backstory.workspace.history.searching import Mode, SearchQuery, nothing_found

@@ -19,7 +19,6 @@ from backstory.cli.views.event_view import (
     turn_line,
     unknown_line,
 )
-from backstory.cli.views.moments import METER_LEAST, meter_words
 from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import results_below_calls, with_answers, with_interruptions
 from backstory.errors import TurnNotFound
@@ -29,6 +28,7 @@ from backstory.workspace.history import entries, sessions
 from backstory.workspace.history import transcript as transcripts
 from backstory.workspace.history.entries import ShownResult, paired
 from backstory.workspace.history.targets import RECORD, SEQ_MAX, resolve_target
+from backstory.workspace.runs.running import METER_LEAST, meter_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -38,7 +38,7 @@ from backstory.cli.picker.state import (
     TextQuestion,
 )
 from backstory.cli.picker.terminal import open_terminal
-from backstory.cli.views.moments import OUTCOMES, RUNNING, when
+from backstory.derive.moments import OUTCOMES, RUNNING, when
 from backstory.derive.naming import NO_PROMPT
 from backstory.errors import BackstoryError, Cancelled, StoreBusy, StoreNotFound
 from backstory.lazy import lazy_regex

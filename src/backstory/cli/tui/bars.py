@@ -11,10 +11,11 @@ from textual.widget import Widget
 from backstory.cli import output
 from backstory.cli.tui import actions
 from backstory.cli.tui.strips import strip_of
-from backstory.cli.views.moments import OUTCOMES, RUNNING, meter_words
+from backstory.derive.moments import OUTCOMES, RUNNING
 from backstory.derive.naming import NO_PROMPT, short_model
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.history.stats import StatsQuery
+from backstory.workspace.runs.running import meter_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

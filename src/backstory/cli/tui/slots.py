@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from backstory.cli import output
 from backstory.cli.tui.strips import strip_of
-from backstory.cli.views.moments import OUTCOMES, RUNNING
+from backstory.derive.moments import OUTCOMES, RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

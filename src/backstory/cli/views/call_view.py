@@ -10,10 +10,11 @@ from backstory.cli import output
 from backstory.cli.output import GUTTER, MARGIN, TEXT_COLUMNS_LEAST, UNLIMITED, flowing, page_columns, room_beside
 from backstory.derive.essence import (
     call_facts,
+    call_words_in,
     changed_lines,
-    essence,
     is_path,
     is_said_by_facts,
+    path_in,
     result_body,
     result_facts,
     without_terminal_codes,
@@ -88,17 +89,6 @@ def call_words(call: ToolCall, room: int, folder: str = "") -> str:
     that.
     """
     return _fitting(call, call_words_in(call, folder), room)
-
-
-def call_words_in(call: ToolCall, folder: str) -> str:
-    """Return the subject of a call; for a path in this folder the part below it."""
-    words = without_terminal_codes(essence(call))
-    return path_in(words, folder) if is_path(call) else words
-
-
-def path_in(path: str, folder: str) -> str:
-    """Return a path, or of one in this folder the part below it."""
-    return path.removeprefix(f"{folder.rstrip('/')}/") if folder.strip("/") else path
 
 
 def begun(text: str, *, full: bool) -> tuple[str, list[str]]:

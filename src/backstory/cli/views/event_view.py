@@ -10,13 +10,14 @@ from backstory.bounds import short
 from backstory.cli import output
 from backstory.cli.output import GUTTER, MARGIN, flowing, flowing_facts, page_columns, room_beside
 from backstory.cli.views.call_view import RESULT_LINES, begun, call_lines, call_words, number, result_lines
-from backstory.cli.views.moments import meter_words, moment, outcome_mark, stretch
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import EventWords, every_value, noted, why, without_terminal_codes, words_of
+from backstory.derive.moments import moment, outcome_mark, stretch
 from backstory.derive.naming import NO_PROMPT, short_model
 from backstory.ids import may_be_written
 from backstory.model import Relation
 from backstory.workspace.history.sessions import is_resumable
+from backstory.workspace.runs.running import meter_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

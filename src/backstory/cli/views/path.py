@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from backstory.cli import output
-from backstory.cli.views.call_view import path_in
+from backstory.derive.essence import path_in
 from backstory.workspace.history import records, targets
 from backstory.workspace.history.records import Role
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from backstory import model
 from backstory.cli import output
 from backstory.cli.views.call_view import call_words
-from backstory.cli.views.moments import METER_LEAST, OUTCOMES, meter_words
 from backstory.cli.views.summary_view import compacted_line, compacting_line
 from backstory.conversation.compact import without_wrapping
 from backstory.derive.essence import why, without_terminal_codes
+from backstory.derive.moments import OUTCOMES
 from backstory.model import Permissions, Tool
 from backstory.workspace.runs.run_events import (
     Compacting,
@@ -30,6 +30,7 @@ from backstory.workspace.runs.run_events import (
     SummaryMade,
     as_json,
 )
+from backstory.workspace.runs.running import METER_LEAST, meter_words
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

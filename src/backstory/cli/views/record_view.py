@@ -15,8 +15,8 @@ from backstory.cli import output
 from backstory.cli.output import GUTTER, MARGIN, UNLIMITED, flowing_facts, page_columns, parts, room_beside
 from backstory.cli.views.call_view import call_words
 from backstory.cli.views.event_view import event_lines
-from backstory.cli.views.moments import stretch
 from backstory.derive.essence import essence, every_value, without_terminal_codes, words_of
+from backstory.derive.moments import stretch
 from backstory.search.snippet import places_of, readable_text
 from backstory.store.tables import turns as stored_turns
 from backstory.workspace.history.transcript import shown_summaries

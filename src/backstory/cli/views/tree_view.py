@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from backstory.cli import output
 from backstory.cli.views import path
-from backstory.cli.views.call_view import path_in
+from backstory.derive.essence import path_in
 from backstory.workspace.history.targets import NUMBER, RECORD
 
 if TYPE_CHECKING:

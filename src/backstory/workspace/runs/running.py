@@ -137,6 +137,12 @@ CONTEXT_WINDOW_MIN = 8_000
 """No coding agent works with fewer tokens: where a log names such a number, it is something else."""
 
 
+METER = ((90, "red"), (60, "yellow"), (0, "green"))
+"""From how many percent of its limit on a context has which colour."""
+METER_LEAST = 10
+"""A smaller share is not worth a word beside a run."""
+
+
 class Meter(Struct, frozen=True, kw_only=True):
     """Characters of a context since the last summary, and from how many on it is summarised."""
 
@@ -158,6 +164,13 @@ def meter_of(session: Session) -> Meter | None:
     if session.context_chars is None or not session.context_limit:
         return None
     return Meter(used=session.context_chars, limit=session.context_limit)
+
+
+def meter_words(meter: Meter | None, least: int = 0) -> tuple[str, str]:
+    """Return a context's fill, and its colour; two '' if it is unknown or below ``least`` percent."""
+    if meter is None or meter.percent < least:
+        return "", ""
+    return f"{meter.percent} %", next(colour for floor, colour in METER if meter.percent >= floor)
 
 
 def summarised_from(place: Place, asking: Asking, session_id: int, agent: str, model: str | None) -> int:

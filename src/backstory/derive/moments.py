@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from datetime import date, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from backstory import bounds
-from backstory.cli.output import NO_TIME, UNKNOWN
+from backstory.bounds import NO_TIME, UNKNOWN
 from backstory.model import STOPPED_TO_COMPACT
-
-if TYPE_CHECKING:
-    from backstory.workspace.runs.running import Meter
-
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 DAYS_NAMED = 7
@@ -123,10 +118,6 @@ def _local(ms: int | None) -> datetime | None:
 # signs before sessions and turns --------------------------------------------------------------------------------------
 
 
-METER = ((90, "red"), (60, "yellow"), (0, "green"))
-"""From how many percent of its limit on a context has which colour."""
-METER_LEAST = 10
-"""A smaller share is not worth a word beside a run."""
 RUNNING = "running"
 """In place of how its last turn ended, for a session that is running."""
 OUTCOMES = {
@@ -142,10 +133,3 @@ OUTCOMES = {
 def outcome_mark(outcome: str | None, stop_reason: str | None = None) -> tuple[str, str]:
     """The sign of how a turn ended, and its colour; none while it is open, and none if it goes on after a summary."""
     return ("", "") if stop_reason == STOPPED_TO_COMPACT else OUTCOMES.get(outcome or "", ("", ""))
-
-
-def meter_words(meter: Meter | None, least: int = 0) -> tuple[str, str]:
-    """Return a context's fill, and its colour; two '' if it is unknown or below ``least`` percent."""
-    if meter is None or meter.percent < least:
-        return "", ""
-    return f"{meter.percent} %", next(colour for floor, colour in METER if meter.percent >= floor)

@@ -1,0 +1,1 @@
+"""Pages: history in the browser of the person who started it, and of nobody else."""

@@ -1,0 +1,115 @@
+"""The sessions as a page has them: a form from the fields of every question, rows, and addresses of the next ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlencode
+
+from msgspec import Struct
+
+from backstory.bounds import duration
+from backstory.derive.moments import OUTCOMES, RUNNING, when
+from backstory.derive.naming import NO_PROMPT
+from backstory.web.markup import plain
+from backstory.workspace import questions
+from backstory.workspace.history.sessions import Page, SessionFilter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from backstory.workspace.history.sessions import ListedSession
+    from backstory.workspace.reader import Reader
+
+ROWS = 50
+AFTER = "after"
+
+
+class FormField(NamedTuple):
+    """A field of the filter with what was typed."""
+
+    name: str
+    hint: str
+    value: str
+    choices: tuple[str, ...]
+
+
+class SessionRow(Struct, frozen=True, kw_only=True):
+    """A session in the list. ``mark`` and ``state``: how its last turn ended, as a sign and in a word."""
+
+    uid: str
+    heading: str
+    mark: str
+    state: str
+    agents: str
+    project: str
+    branch: str
+    turns: int
+    active: str
+    lasted: str
+    cost: str
+    label: str
+
+
+class List(Struct, frozen=True, kw_only=True):
+    """A part of the list. ``more``: the address of the next part; '' if there is none."""
+
+    rows: tuple[SessionRow, ...]
+    total: int | None
+    more: str
+
+
+def form(typed: Mapping[str, str], *, of_events: bool = False) -> list[FormField]:
+    """The fields that choose sessions, or for a search also those that choose events, with what was typed."""
+    return [
+        FormField(each.name, each.hint, typed.get(each.name, ""), each.choices)
+        for each in questions.fields(of_events=of_events)
+    ]
+
+
+def chips(typed: Mapping[str, str], path: str) -> list[tuple[str, str]]:
+    """The fields that were filled, and the address of the page without each."""
+    asked = {name: value for name, value in typed.items() if value and name != AFTER}
+    known = {each.name for each in questions.fields(of_events=True)}
+    return [
+        (f"{name}: {plain(value)}", address(path, {each: text for each, text in asked.items() if each != name}))
+        for name, value in asked.items()
+        if name in known
+    ]
+
+
+def address(path: str, asked: Mapping[str, str]) -> str:
+    """A path with what is asked."""
+    return f"{path}?{urlencode(asked)}" if asked else path
+
+
+def listed(reader: Reader, typed: Mapping[str, str], home: Path, now: int, today: datetime) -> List:
+    """Read a part of the list. Raises BadTime, UnknownValue, CursorUnknown."""
+    after = typed.get(AFTER) or None
+    wanted = SessionFilter(**questions.read(typed, home=home, now=today), everywhere=True)
+    page = reader.sessions(wanted, Page(limit=ROWS, after=after, counts=after is None))
+    asked = {name: value for name, value in typed.items() if value and name != AFTER}
+    more = address("/sessions", {**asked, AFTER: page.end}) if page.has_more and page.end else ""
+    return List(
+        rows=tuple(row(each, now) for each in page.sessions), total=page.total if after is None else None, more=more
+    )
+
+
+def row(session: ListedSession, now: int) -> SessionRow:
+    """A session in the list."""
+    state = RUNNING if session.is_running else session.outcome or ""
+    return SessionRow(
+        uid=session.uid,
+        heading=plain(f"{session.origin_mark}{session.heading}") or NO_PROMPT,
+        mark=OUTCOMES.get(state, ("", ""))[0],
+        state=state,
+        agents=plain(", ".join(session.agents)),
+        project=plain(session.project_name),
+        branch=plain(session.branch or ""),
+        turns=session.turns,
+        active=when(session.last_active, now),
+        lasted=duration(session.duration_ms),
+        cost=session.cost.known,
+        label=session.label,
+    )

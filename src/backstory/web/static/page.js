@@ -1,0 +1,106 @@
+"use strict";
+// Everything here only loads what a link on the page leads to; without it the links do the same.
+(() => {
+  const LINE_PX = 24;
+  const AHEAD = "1200px";
+  const PAUSE_MS = 120;
+
+  async function fetched(address, signal) {
+    const answer = await fetch(address, { signal, credentials: "same-origin" });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(text);
+    return text;
+  }
+
+  function nodes(html) {
+    const holder = document.createElement("template");
+    holder.innerHTML = html;
+    return holder.content;
+  }
+
+  const seen = new IntersectionObserver((entries) => {
+    for (const each of entries) if (each.isIntersecting) { seen.unobserve(each.target); load(each.target); }
+  }, { rootMargin: AHEAD });
+
+  async function load(place) {
+    try {
+      if (place.dataset.block) {
+        place.replaceChildren(nodes(await fetched(place.dataset.block)));
+        place.style.minHeight = "";
+        delete place.dataset.block;
+      } else {
+        const rows = nodes(`<table><tbody>${await fetched(place.querySelector("a").href)}</tbody></table>`);
+        place.replaceWith(...rows.querySelectorAll("tr"));
+        watch();
+      }
+    } catch (why) {
+      place.querySelector("a")?.append(` (${why.message})`);
+    }
+  }
+
+  function watch() {
+    for (const each of document.querySelectorAll("[data-block]")) {
+      each.style.minHeight = `${Number(each.dataset.lines) * LINE_PX}px`;
+      seen.observe(each);
+    }
+    for (const each of document.querySelectorAll("[data-more]")) seen.observe(each.closest("tr"));
+  }
+
+  function goToPlace() {
+    const place = document.querySelector(".session")?.dataset.place;
+    if (place === undefined || location.hash) return;
+    const there = place ? document.getElementById(`r${place}`) || document.getElementById(`b${place}`)
+      : document.querySelector(".entries")?.lastElementChild;
+    if (!there) return;
+    if (place) there.classList.add("here");
+    for (let each = there; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
+    there.scrollIntoView({ block: place ? "start" : "end" });
+  }
+
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest?.("a[data-whole]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    try {
+      link.parentElement.replaceWith(nodes(await fetched(link.href)));
+    } catch (why) {
+      link.append(` (${why.message})`);
+    }
+  });
+
+  document.addEventListener("keydown", (event) => {
+    const field = document.querySelector(".query input[name=q]") || document.querySelector(".find input");
+    const writes = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "");
+    if (((event.ctrlKey || event.metaKey) && event.key === "k") || (event.key === "/" && !writes)) {
+      event.preventDefault();
+      field?.focus();
+      field?.select();
+    }
+  });
+
+  function searchAsTyped(form) {
+    const hits = document.querySelector(".hits");
+    let last, timer;
+    form.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(async () => {
+        last?.abort();
+        const mine = last = new AbortController();
+        const asked = new URLSearchParams(new FormData(form));
+        try {
+          const html = await fetched(`${form.dataset.live}?${asked}&part=1`, mine.signal);
+          if (mine !== last) return;
+          hits.replaceChildren(nodes(html));
+          history.replaceState(null, "", `${form.dataset.live}?${asked}`);
+        } catch (why) {
+          if (why.name !== "AbortError") hits.textContent = why.message;
+        }
+      }, PAUSE_MS);
+    });
+  }
+
+  const form = document.querySelector("form[data-live]");
+  if (form) searchAsTyped(form);
+  watch();
+  goToPlace();
+})();

@@ -1,0 +1,93 @@
+"""The pages for tests: served on a port of this machine, and a visitor that asks for them as a browser does."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from backstory.cli.app import App
+from backstory.web.serving import listening, server_of
+from tests.support.going import until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+
+class Answer(Struct, frozen=True):
+    """An answer: its status, its headers in small letters, its text."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def words(self) -> str:
+        """What a person reads of it, words apart by one space."""
+        found = Elements()
+        found.feed(self.text)
+        return " ".join(" ".join(found.texts).split())
+
+
+class Elements(HTMLParser):
+    """Every element of a page with its attributes, and every text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+class Visitor:
+    """Asks for pages. ``address``: the printed one; ``cookie``: what it was given, once it was there."""
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        self.address, self.host, self.opening = address, parts.netloc, f"{parts.path}?{parts.query}"
+        self.cookie = ""
+
+    def enter(self) -> Answer:
+        """Open the printed address, and keep the cookie."""
+        answer = self.get(self.opening)
+        self.cookie = answer.headers["set-cookie"].partition(";")[0]
+        return answer
+
+    def get(self, path: str, *, method: str = "GET", headers: Mapping[str, str] | None = None) -> Answer:
+        """Ask for a path."""
+        connection = http.client.HTTPConnection(self.host, timeout=60)
+        own = {"Cookie": self.cookie} if self.cookie else {}
+        try:
+            connection.request(method, path, headers=own | dict(headers or {}))
+            answer = connection.getresponse()
+            names = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, names, answer.read().decode())
+        finally:
+            connection.close()
+
+
+@contextmanager
+def served(environ: Mapping[str, str], cwd: Path) -> Iterator[Visitor]:
+    """Serve the pages of a home folder; the visitor was not there yet."""
+    app = App(environ, cwd)
+    with listening(0, 1) as sock:
+        address, server = server_of(app.new_workspace, app.user_home, sock)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
+        thread.start()
+        try:
+            until(lambda: server.started)
+            yield Visitor(address)
+        finally:
+            server.should_exit = True
+            thread.join()

@@ -1,0 +1,1 @@
+"""The screen, by a pilot that types."""

@@ -1,0 +1,43 @@
+"""A machine with a month of work, and its pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.pages import served
+from tests.support.shell import Shell
+from tests.support.work_habits import put_habits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.pages import Visitor
+
+
+@pytest.fixture(scope="package")
+def month(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """Only for tests that change nothing."""
+    home = tmp_path_factory.mktemp("pages") / "home"
+    home.mkdir()
+    put_habits(home)
+    shell = Shell(home)
+    assert shell("ingest").code == 0
+    return shell
+
+
+@pytest.fixture(scope="package")
+def pages(month: Shell) -> Iterator[Visitor]:
+    """The pages of that machine, to which the visitor was let in."""
+    with served(month.environ, month.cwd) as visitor:
+        visitor.enter()
+        yield visitor
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Shell:
+    home = tmp_path / "home"
+    home.mkdir()
+    return Shell(home)

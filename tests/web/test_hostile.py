@@ -1,0 +1,153 @@
+"""History is made by others: nothing of it becomes a part of the page but text, and links that a person may follow."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backstory import AssistantText, Compacted, Thinking, ToolCall, ToolResult, UserMessage, open_store
+from backstory.model import Error, Hook, Plan
+from backstory.web.markup import markdown, marked, plain
+from tests.support.pages import Elements, Visitor, served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+MARK = "fired"
+"""What an attack would call, or load."""
+ATTACKS: list[str] = json.loads(Path(__file__).with_name("attacks.json").read_text())
+TAGS = frozenset({
+    "a", "article", "aside", "b", "blockquote", "body", "br", "button", "code", "dd", "details", "div", "dl", "dt",
+    "em", "form", "h1", "h2", "h3", "h4", "h5", "h6", "head", "header", "hr", "html", "input", "label", "li",
+    "link", "main", "mark", "meta", "nav", "ol", "option", "p", "pre", "rect", "s", "script", "section", "select",
+    "span", "strong", "summary", "svg", "table", "tbody", "td", "th", "thead", "title", "tr", "ul",
+})  # fmt: skip
+ATTRIBUTES = frozenset({
+    "action", "aria-current", "aria-hidden", "aria-label", "aria-live", "autocomplete", "autofocus", "charset",
+    "class", "colspan", "content", "data-block", "data-lines", "data-live", "data-more", "data-place", "data-whole",
+    "defer", "height", "hidden", "href", "id", "lang", "name", "open", "placeholder", "preserveaspectratio", "rel",
+    "role", "scope", "selected", "src", "start", "style", "target", "title", "type", "value", "viewbox", "width",
+})  # fmt: skip
+OWN = re.compile(r"/(?!/)[\w./?=&%+:~-]*")
+FOLLOWED = re.compile(r"https?://|mailto:|#|data:,$")
+
+
+def wrong(page: str) -> list[object]:
+    """Whatever of a page is not what our templates and Markdown are made of."""
+    found = Elements()
+    found.feed(page)
+    bad: list[object] = []
+    for tag, attributes in found.found:
+        bad += [tag] if tag not in TAGS else []
+        bad += [(tag, name) for name in attributes if name not in ATTRIBUTES]
+        address = attributes.get("href") or attributes.get("src") or attributes.get("action") or "/"
+        is_ours = OWN.fullmatch(address) is not None
+        if not is_ours and not (tag in ("a", "link") and FOLLOWED.match(address)):
+            bad.append((tag, address))
+        if tag == "script" and attributes != {"src": "/static/page.js", "defer": None}:
+            bad.append((tag, attributes))
+        if "style" in attributes and not re.fullmatch(r"text-align:(left|right|center)", attributes["style"] or ""):
+            bad.append((tag, attributes))
+    return bad
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
+    """The pages of a machine on which every text attacks."""
+    from tests.support.shell import Shell
+
+    home = tmp_path_factory.mktemp("hostile") / "home"
+    home.mkdir()
+    shell = Shell(home)
+    shell.store.parent.mkdir(parents=True)
+    with open_store(shell.store) as store:
+        for attack in ATTACKS:
+            session = store.create_session()
+            store.rename(session, f"{attack} name")
+            store.append_events(
+                session,
+                [
+                    UserMessage(content=attack), Thinking(text=attack), AssistantText(text=attack),
+                    ToolCall(tool_name=attack, tool_use_id="1", input={"command": attack, attack: attack}),
+                    ToolResult(tool_use_id="1", tool_name=attack, content=attack, is_error=True),
+                    ToolCall(
+                        tool_name="Edit", tool_use_id="2", tool="EDIT", file_path=attack,
+                        input={"file_path": attack, "old_string": "a", "new_string": attack},
+                    ),
+                    Plan(name=attack, content=attack), Error(message=attack), Hook(name=attack, output=attack),
+                    Compacted(summary=attack),
+                ],
+            )  # fmt: skip
+    with served(shell.environ, shell.cwd) as visitor:
+        visitor.enter()
+        yield visitor
+
+
+def test_no_attack_is_more_than_text_on_a_session(hostile: Visitor) -> None:
+    found = dict.fromkeys(re.findall(r'href="(/s/\w+)"', whole_list(hostile)))
+    assert len(found) == len(ATTACKS)
+    for path in found:
+        page = hostile.get(path).text
+        assert MARK in page or "passwd" in page
+        assert wrong(page) == [], path
+        places = re.findall(r'href="(/s/\w+/[\d.]+/whole)"', page)
+        for each in dict.fromkeys(places):
+            assert wrong(hostile.get(each).text) == []
+
+
+def whole_list(visitor: Visitor) -> str:
+    text, path = "", "/sessions"
+    while path:
+        part = visitor.get(path).text
+        text += part
+        more = re.search(r'href="([^"]+)" data-more', part)
+        path = more[1].replace("&amp;", "&") if more else ""
+    return text
+
+
+def test_no_attack_is_more_than_text_in_lists_and_hits(hostile: Visitor) -> None:
+    assert wrong(whole_list(hostile)) == []
+    found = hostile.get(f"/search?q={MARK}").text
+    assert "<mark>" in found
+    assert wrong(found) == []
+
+
+@pytest.mark.parametrize("report", ["standup", "costs", "activity", "tips"])
+def test_no_attack_is_more_than_text_in_a_report(hostile: Visitor, report: str) -> None:
+    assert wrong(hostile.get(f"/reports/{report}?period=3").text) == []
+
+
+def test_no_attack_is_more_than_text_in_what_is_typed(hostile: Visitor) -> None:
+    for attack in ATTACKS:
+        for path in ("/search", "/sessions"):
+            asked = urlencode({"q": attack, "grep": attack, "branch": attack})
+            assert wrong(hostile.get(f"{path}?{asked}").text) == []
+
+
+@given(st.text(max_size=200))
+def test_markdown_of_any_text_has_only_elements_that_do_nothing(text: str) -> None:
+    assert wrong(str(markdown(text))) == []
+
+
+@given(st.text(max_size=60), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=5))
+def test_marks_anywhere_lose_and_add_nothing(text: str, marks: list[tuple[int, int]]) -> None:
+    found = Elements()
+    found.feed(str(marked(text, [(start, max(start, end)) for start, end in marks])))
+    assert {tag for tag, _ in found.found} <= {"mark"}
+    assert "".join(found.texts).replace("\r", "") == plain(text).replace("\r", "")
+
+
+def test_a_deep_text_is_drawn_in_bounds() -> None:
+    assert wrong(str(markdown(">" * 5_000 + "x" + "[" * 5_000 + "](" * 5_000))) == []
+
+
+def test_letters_that_turn_the_reading_are_shown_as_escapes() -> None:
+    assert str(markdown("a\u202eb")) == "<p>a\\u202eb</p>\n"
