@@ -67,6 +67,18 @@ def test_a_record_of_several_lines_begins_where_its_document_says() -> None:
     assert (reader.start, reader.unfinished, reader.read_to) == (12, b"{5\n", 15)
 
 
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_record_of_several_lines_over_the_limit_is_never_held(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(jsonl, "LINE_BYTES_MAX", 5)
+    data = b"{1234\n{2345\n6\n{1\n2\n{4567\n8\n"
+    reader = LineReader(record_end=Headed())
+    found = read(reader, [data[at : at + size] for at in range(0, len(data), size)])
+    assert found == [(0, 6, b"{1234"), (6, 14, None), (14, 19, b"{1\n2")]
+    assert (reader.start, reader.unfinished, reader.read_to) == (19, None, len(data))
+    goes_on = LineReader(reader.start, carried=reader.read_to - reader.start, record_end=Headed())
+    assert read(goes_on, [b"9\n{", b"1\n"]) == [(19, len(data) + 2, None)]
+
+
 def test_a_record_of_several_lines_ends_where_its_document_says() -> None:
     reader = LineReader(record_end=re.compile(rb"}"))
     assert read(reader, [b"{\n1\n", b"}\n{\n", b"}", b"\n["]) == [(0, 6, b"{\n1\n}"), (6, 10, b"{\n}")]

@@ -151,9 +151,12 @@ class LineReader:
         self._held = carried or len(carry)
         self._last = carry.rpartition(b"\n")[2] if record_end is not None else b""
         """As much as there is of the last line of a record of several."""
+        self._asked = self._held - len(carry)
+        """The length of what ``begins`` was asked about, of a record that has not ended."""
         if self._begins is not None:
             for line in carry.split(b"\n")[:-1]:
                 self._begins(line)
+                self._asked += len(line) + 1
 
     @property
     def read_to(self) -> int:
@@ -167,15 +170,13 @@ class LineReader:
 
     def lines(self, block: bytes) -> Iterator[Line]:
         """The lines that the next bytes finish."""
+        if self._begins is not None:
+            yield from self._records(self._begins, block)
+            return
         *pieces, rest = block.split(b"\n")
         for piece in pieces:
             if self._record_end is not None:
                 last, self._last = self._last + piece, b""
-                if self._begins is not None:
-                    if self._begins(last) and self._held + len(piece) > len(last):
-                        yield self._before(last, piece)
-                    self._hold(piece + b"\n")
-                    continue
                 if self._record_end.match(last) is None:
                     self._hold(piece + b"\n")
                     continue
@@ -191,18 +192,28 @@ class LineReader:
             yield start, self.start, line
         if rest:
             self._hold(rest)
-            if self._begins is not None or (self._record_end is not None and len(self._last) <= LINE_BYTES_MAX):
+            if self._record_end is not None and len(self._last) <= LINE_BYTES_MAX:
                 self._last += rest
 
-    def _before(self, last: bytes, piece: bytes) -> Line:
-        """The record that ends before a line, of which all but this last piece is held."""
-        begun = last[: len(last) - len(piece)]
-        record = self.unfinished
-        if record is not None:
-            record = record[: len(record) - len(begun) - 1]
-        start, self.start = self.start, self.read_to - len(begun)
-        self._pieces, self._held = [begun] if begun else [], len(begun)
-        return start, self.start, record
+    def _records(self, begins: Callable[[bytes], bool], block: bytes) -> Iterator[Line]:
+        """The records that end before a line of the next bytes, or of what is held, with which another one begins."""
+        if b"\n" not in block:
+            self._pieces.append(block)
+            self._held += len(block)
+            return
+        # Of a record that is too long, only its last line is held.
+        dropped = self._held - sum(map(len, self._pieces))
+        data = b"".join((*self._pieces, block))
+        begin, at = 0, self._asked - dropped
+        for line in data[at:].split(b"\n")[:-1]:
+            if begins(line) and at + dropped > begin:
+                start, self.start = self.start, self.start + at - begin + dropped
+                is_whole = not dropped and at - begin <= LINE_BYTES_MAX + 1
+                yield start, self.start, data[begin : at - 1] if is_whole else None
+                begin, dropped = at, 0
+            at += len(line) + 1
+        self._held, self._asked = len(data) - begin + dropped, at - begin + dropped
+        self._pieces = [data[at if self._asked > LINE_BYTES_MAX + 1 else begin :]]
 
     def _hold(self, piece: bytes) -> None:
         self._held += len(piece)

@@ -25,7 +25,7 @@ def edits_in(answer: str) -> Edits:
         return found
     before, path, fence, body = "", "", "", list[str]()
     for line in answer.splitlines(keepends=True):
-        marks = _FENCE.match(line)
+        marks = _FENCE.match(line) if "```" in line or "~~~" in line else None
         if not fence:
             if marks is not None:
                 fence, path, body = marks[1], before.strip().strip("*#`: "), []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import field
 
 from backstory.agents.aider.edits import Edits, edits_in
-from backstory.agents.aider.runs import NAME, OWN, PROMPT, STARTED, is_hard, is_prompt, local_ms
+from backstory.agents.aider.runs import NAME, OWN, PROMPT, STARTED, is_hard, is_prompt, local_ms, messages_in
 from backstory.agents.turn_fold import TurnFold, TurnState
 from backstory.lazy import lazy_regex
 from backstory.model import (
@@ -62,7 +62,9 @@ class Reader(TurnFold[State]):
         elif line.startswith(PROMPT) and is_hard(line.partition(b"\n")[0]):
             events = self._typed(text, seq)
         elif line.startswith(OWN) and is_hard(line.rstrip(b"\r\n")):
-            events = self._told(text, seq)
+            events = [
+                event for n, said in enumerate(messages_in(text)) for event in self._told(said, f"edit-{seq}-{n}")
+            ]
         else:
             events = self._answered(text)
         return Parsed(self._state.started, list(enumerate(events)), self._turn_at(seq))
@@ -93,8 +95,8 @@ class Reader(TurnFold[State]):
         state.edits = edits_in(said)
         return [AssistantText(text=said)]
 
-    def _told(self, text: str, seq: int) -> list[Event]:
-        state, said = self._state, text.removeprefix("> ").strip()
+    def _told(self, said: str, call_id: str) -> list[Event]:
+        state = self._state
         turn = state.turn
         if found := _VERSION.fullmatch(said):
             state.session.agent_version = found[1]
@@ -106,7 +108,7 @@ class Reader(TurnFold[State]):
             # What it says of itself before it is asked anything.
             return []
         if found := _APPLIED.fullmatch(said):
-            return self._applied(found[1], seq)
+            return self._applied(found[1], call_id)
         if said.startswith("Tokens: "):
             self._answer_ended(turn)
         elif said.startswith("^C"):
@@ -122,9 +124,9 @@ class Reader(TurnFold[State]):
             turn.outcome = Outcome.COMPLETED
         self._state.has_answer = False
 
-    def _applied(self, path: str, seq: int) -> list[Event]:
+    def _applied(self, path: str, call_id: str) -> list[Event]:
         """An edit of the answer before, which the program made in a file."""
-        calls, call_id, change = self._state.calls, f"edit-{seq}", self._state.edits.pop(path, {})
+        calls, change = self._state.calls, self._state.edits.pop(path, {})
         tool = Tool.WRITE if "content" in change else Tool.EDIT
         call = calls.open(call_id, "edit", tool, path, {"path": path, **change})
         return [call, calls.close(call_id).result(call_id, f"Applied edit to {path}", is_error=False)]

@@ -23,6 +23,8 @@ NAME = "aider"
 FILE = ".aider.chat.history.md"
 STARTED = b"# aider chat started at "
 PROMPT, OWN = b"#### ", b"> "
+_HASH, _QUOTE = b"#>"
+_MARKS = b"#>`~ "
 HARD_BREAKS = (b"  ", b"  \r")
 ASKING = frozenset({"ask", "architect", "chat-mode", "code", "context", "help"})
 """Commands that send the words behind them to the model."""
@@ -117,35 +119,39 @@ class RecordBegin:
         """With which the record begins: STARTED, PROMPT, OWN, or nothing for an answer."""
         self._is_open = False
         """True if words of the program go on behind their first line."""
+        self._is_answer = False
         self._was_blank = True
         self._fence = b""
 
     def begins(self, line: bytes) -> bool:
+        if not line or line.isspace():
+            self._was_blank = True
+            return False
         was_blank, self._was_blank = self._was_blank, False
-        mark = line[:1]
-        if mark == b"#" and not self._fence:
-            if line.startswith(PROMPT) and is_hard(line):
+        mark = line[0]
+        if mark not in _MARKS and self._is_answer:
+            # Nearly every line is one of an answer.
+            return False
+        if mark == _HASH and not self._fence:
+            if line.startswith(PROMPT) and line.endswith(HARD_BREAKS):
                 is_same = self._kind == PROMPT and not was_blank
                 return not is_same and self._begin(PROMPT)
             if line.startswith(STARTED):
                 return self._begin(STARTED)
-        elif mark == b">" and self._is_own(line, was_blank):
-            return self._begin(OWN, is_open=not is_hard(line))
-        if not line.strip():
-            self._was_blank = True
-            return False
+        elif mark == _QUOTE and self._is_own(line, was_blank):
+            # What it says in one go is one record.
+            is_same = self._kind == OWN and not was_blank
+            return self._begin(OWN, is_open=not is_hard(line)) and not is_same
         if self._is_open:
             self._is_open = not is_hard(line)
             return False
-        is_begun = (self._kind != b"" or not self._has_begun) and self._begin(b"")
-        if (mark in b"`~ ") and (fence := _FENCE.match(line)):
+        is_begun = not self._is_answer and self._begin(b"")
+        if (b"```" in line or b"~~~" in line) and (fence := _FENCE.match(line)):
             self._take_fence(fence[1], fence[2])
         return is_begun
 
-    _has_begun = False
-
     def _begin(self, kind: bytes, *, is_open: bool = False) -> bool:
-        self._kind, self._is_open, self._fence, self._has_begun = kind, is_open, b"", True
+        self._kind, self._is_open, self._fence, self._is_answer = kind, is_open, b"", not kind
         return True
 
     def _is_own(self, line: bytes, was_blank: bool) -> bool:
@@ -168,3 +174,29 @@ class RecordBegin:
 def is_hard(line: bytes) -> bool:
     """Return True if a line ends as those of the program do."""
     return line.endswith(HARD_BREAKS)
+
+
+def messages_in(record: str) -> Iterator[str]:
+    """The words of the program in a record, message by message: each ends with its hard line.
+
+    >>> list(messages_in("> Applied edit to a.py  \n> Commit 22bf711 Add\n\nmore  \n"))
+    ['Applied edit to a.py', 'Commit 22bf711 Add\n\nmore']
+    """
+    held = list[str]()
+    for line in record.split("\n"):
+        line = line.removesuffix("\r")
+        ends = line.endswith("  ")
+        if held and ends and line.startswith("> "):
+            yield _message(held)
+            held.clear()
+        if held or line.strip():
+            held.append(line)
+        if ends:
+            yield _message(held)
+            held.clear()
+    if held:
+        yield _message(held)
+
+
+def _message(lines: list[str]) -> str:
+    return "\n".join(lines).removeprefix("> ").strip()
