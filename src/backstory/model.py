@@ -445,7 +445,7 @@ class LogIdentity(Struct, frozen=True, kw_only=True):
     relation: str | None = None
     cwd: str | None = None
     """The folder that the session began in, where only the place of the log says it."""
-    began: int = 0
+    began: int | None = None
     """The begin of the session, ms since 1970, where times have no zone: as if in UTC, so the same on every machine."""
 
 

@@ -52,7 +52,7 @@ class Logs:
             return None
         found = _BEGAN.match(first)
         began = ids.parse_time_ms(f"{found[1].decode()}Z") if found else None
-        return LogIdentity(native_id=path.parent.name, began=began or 0)
+        return LogIdentity(native_id=path.parent.name, began=began)
 
     def reader(
         self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]
