@@ -51,10 +51,10 @@ ROOMS = {
         "that faces show beside each other",
     ),
     "cli": Budget(
-        18_355,
+        18_395,
         118,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
-        "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends; drift",
+        "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory; drift",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(

@@ -212,6 +212,13 @@ def test_a_title_that_names_what_was_worked_on_follows_calls_that_come_later(
     assert (check(store), titled(store, "app.py")) == (1, [session.uid])
 
 
+def test_a_store_that_owns_no_session_is_known_as_such_without_a_look_at_all_of_them(place: Place) -> None:
+    plan = "explain query plan select 1 from sessions where owner is not null"
+    place.talk(place.home_store, "one")
+    (step,) = place.home_store.ask(lambda db: db.execute(plan).fetchall())
+    assert "idx_sessions_owned" in str(step)
+
+
 # stores of earlier versions -------------------------------------------------------------------------------------------
 
 

@@ -38,5 +38,5 @@ class Watched(Terminal):
         end = time.monotonic() + DEADLINE_S
         while not all(word in self.came for word in words):
             ready, _, _ = select.select([self._ours], [], [], max(end - time.monotonic(), 0))
-            assert ready, f"{words} in …{self.came[-900:]}"
+            assert ready, f"{words} in …{self.came[-5000:]}"
             self._seen += os.read(self._ours, 65536)

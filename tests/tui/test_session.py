@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from textual import events
 
 from backstory.cli.tui.session_feed import SessionFeed
 from backstory.cli.tui.session_screen import SessionScreen
+from backstory.workspace.history.blocks import Content
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lines
 from tests.support.piloted import Opens, Piloted, piloted, screen
 from tests.support.session_screens import SESSION, SessionMachine
@@ -116,6 +118,21 @@ def test_arrows_choose_entries_one_by_one(opens: Opens) -> None:
             await seen.until(lambda: opened.pane.current == (16, 0))
             await seen.press("down")
             await seen.until(lambda: opened.pane.current == (17, 0))
+
+    piloted(test)
+
+
+def test_arrows_that_come_before_the_entries_are_drawn_choose_them_all_the_same(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            pane = (await counting(seen)).pane
+            assert pane.content is not None
+            # It is read anew, as when a run ends or a summary is stored.
+            pane.show(pane.content)
+            pane.action_step(-1)
+            pane.action_step(-1)
+            assert pane.current is None
+            await seen.until(lambda: pane.current == (17, 0))
 
     piloted(test)
 
@@ -229,6 +246,22 @@ def test_looking_at_an_earlier_prompt_loses_nothing_that_was_typed(opens: Opens)
             await seen.until_seen("▊ Wie viel")
             await seen.press("escape", "p")
             await seen.until_seen("▊ typed")
+
+    piloted(test)
+
+
+def test_what_a_session_shows_is_let_go_of_when_it_is_closed(opens: Opens) -> None:
+    def shown() -> int:
+        gc.collect()
+        return sum(isinstance(each, Content) for each in gc.get_objects())
+
+    async def test() -> None:
+        async with opens() as seen:
+            await counting(seen)
+            assert shown()
+            await seen.press("s")
+            await seen.until_seen("8 sessions")
+            await seen.until(lambda: not shown())
 
     piloted(test)
 

@@ -131,6 +131,8 @@ create index if not exists idx_list_keys_open on list_keys(session_id) where hea
 -- Below these are the rows of side_texts that are files, and of the sections of checkpoints: see docs/file-format.md.
 -- The column came with version 11. What changes a path and knows no hash leaves none that is wrong.
 create index if not exists idx_logs_path_hash on logs(path_hash) where size is not null;
+-- It came with version 15. A home store mostly has none, which a list would look for in all of its sessions.
+create index if not exists idx_sessions_owned on sessions(owner) where owner is not null;
 create trigger if not exists path_changed after update of path on logs
 when new.path is not old.path and new.path_hash is old.path_hash begin
   update logs set path_hash = null where id = new.id;

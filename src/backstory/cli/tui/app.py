@@ -54,8 +54,10 @@ HELP_COLUMNS, HELP_EDGES = 70, 7
 """The width of the help, and of its frame with the bar and a column before it."""
 STOPS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """The signals at which a person leaves."""
-PAGES_BYTES = 24 << 20
+PAGES_BYTES = 8 << 20
 """The pages of stores that all threads keep together."""
+ARENAS_AT_MOST = -8
+"""The number of glibc's option."""
 KEPT_THEME = ScreenSettings.theme.key
 TIDIED_AFTER_S = 1.0
 """A screen and what it shows hold each other, so Python would find them when many more values were made."""
@@ -68,6 +70,7 @@ def run_screen(app: CommandApp, wanted: SessionFilter) -> None:
     # What is there by now stays: looks for what is left over need not look at it.
     gc.freeze()
     share_pages(PAGES_BYTES)
+    _share_memory()
     screen.run()
     if screen._exception is not None:
         raise screen._exception
@@ -79,6 +82,12 @@ def _driver() -> type[Driver] | None:
     from backstory.cli.tui.keyboard import KeyboardDriver  # it needs a system with ``termios``
 
     return KeyboardDriver
+
+
+def _share_memory() -> None:
+    """Have all threads take memory from one place: each would keep what it once needed, where its library does so."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(ARENAS_AT_MOST, 1)
 
 
 def _tidy() -> None:
@@ -159,10 +168,13 @@ class Backstory(App[None]):
 
     def pop_screen(self) -> AwaitComplete:
         """Go back to the screen before; the memory of what was shown is taken back when no key comes for a moment."""
+        self._tidy_soon()
+        return super().pop_screen()
+
+    def _tidy_soon(self) -> None:
         if self._tidying is not None:
             self._tidying.stop()
         self._tidying = self.set_timer(TIDIED_AFTER_S, _tidy)
-        return super().pop_screen()
 
     def on_sessions_screen_chosen(self, chosen: SessionsScreen.Chosen) -> None:
         """Open a session."""
@@ -179,6 +191,7 @@ class Backstory(App[None]):
             # A session takes the place of another one, so Esc leads to the list.
             self.pop_screen()
         self.push_screen(SessionScreen(self._of, uid, seq))
+        self._tidy_soon()
         if uid is not None:
             self._first.mark_read(uid)
 

@@ -69,6 +69,8 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         """True while the end is in view: what comes is followed."""
         self._goal: Key | None = None
         """The entry that has to be seen as soon as it is drawn."""
+        self._steps = 0
+        """Steps that keys asked for before the entries to choose from were drawn; below 0: back."""
         self.current: Key | None = None
 
     # what is shown --------------------------------------------------------------------------------------------------
@@ -242,14 +244,15 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         content, missing = self._content, self._missing()
         if content is not None and missing:
             order = missing[::-1] if self._sticks else missing
-            work = partial(self._read, content, order, self._view)
+            work = partial(self._read, order, self._view)
             self.run_worker(work, thread=True, group="blocks", exclusive=True, exit_on_error=False)
 
-    def _read(self, content: Content, sections: Sequence[int], view: SessionView) -> None:
+    def _read(self, sections: Sequence[int], view: SessionView) -> None:
         """Draw sections, in a thread of its own."""
-        worker = get_current_worker()
+        # Not an argument: a closed screen may be kept for long by its last work, and what it showed is large.
+        worker, content = get_current_worker(), self._content
         for section in sections:
-            if worker.is_cancelled:
+            if worker.is_cancelled or content is None:
                 return
             try:
                 lines = blocks.drawn(self._reader, content, section - 1, view)
@@ -271,6 +274,10 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
             self._first = ()
         self._keeping_place(lambda: self._set_height(section, len(lines)))
         self._want()
+        if self._steps and not self._missing():
+            steps, self._steps = self._steps, 0
+            for _ in range(abs(steps)):
+                self.action_step(1 if steps > 0 else -1)
 
     # drawing --------------------------------------------------------------------------------------------------------
 
@@ -333,13 +340,16 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
 
     def action_ends(self, end: str) -> None:
         """Go to the beginning ("start"), or to the end ("end") and follow what comes."""
-        self._goal, self._sticks = None, end == "end"
+        self._goal, self._sticks, self._steps = None, end == "end", 0
         self._scroll(self._tops[-1] if self._sticks else 0)
         self._want()
 
     def action_step(self, by: int) -> None:
         """Choose the next entry that is drawn, or the one before."""
         key = self._next_key(by)
+        if key is None and self._missing():
+            self._steps += by
+            return
         if key is None:
             self.scroll_relative(y=by, animate=False, immediate=True)
             return

@@ -27,7 +27,7 @@ else:
     event_rows = lazy_module("backstory.store.tables.event_rows")
     side_texts = lazy_module("backstory.store.tables.side_texts")
 
-TABLES_VERSION = 14
+TABLES_VERSION = 15
 """Raised with derived.sql, also by a table for which no log is read again."""
 VERSION = 13
 """Raised with what is put into these tables; logs that were derived before it are derived anew."""
