@@ -13,7 +13,7 @@ from backstory.agents.aider import runs
 from backstory.ingest.ingest import ingest
 from backstory.model import AssistantText, Command, Error, ToolCall, UserMessage
 from tests.support.clock import NOW
-from tests.support.machines import Machine, claude_line, claude_log, lies, lines, restored
+from tests.support.machines import Machine, claude_line, claude_log, lies, lines, looked_up, restored
 from tests.support.promises import keeps, promise
 from tests.support.recorded import cases_of, count_of, home_of
 
@@ -221,6 +221,14 @@ def test_an_edit_has_the_lines_that_the_answer_gave_it(agent: str, case: str, ma
     (call,) = [each for each in events(machine) if isinstance(each, ToolCall)]
     change = {"old_string": "    return net\n", "new_string": "    return round(net * (1 + VAT), 2)\n"}
     assert call.input == {"path": "price.py", "edits": [change]}
+
+
+def test_a_commit_that_it_made_is_a_ref_of_the_session(machine: Machine, tmp_path: Path) -> None:
+    home_of(tmp_path, NAME, "edit")
+    read(machine)
+    machine.store.close()
+    found = looked_up(machine.store_path, "select ref_type, ref_value from session_refs")
+    assert found == [("commit", "22bf711")]
 
 
 @pytest.mark.parametrize("case", ["hello", "edit"])

@@ -16,24 +16,30 @@ from backstory.agents.turn_fold import TurnFold, TurnState
 from backstory.lazy import lazy_regex
 from backstory.model import (
     AssistantText,
+    At,
     Command,
     Error,
     Event,
+    FoundRef,
     Hook,
     Init,
     ModelSwitch,
     Outcome,
     Parsed,
+    Ref,
     Tool,
     UserMessage,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from backstory.model import LogIdentity, Turn
 
 _VERSION = lazy_regex(r"Aider v(\S+)")
 _MODEL = lazy_regex(r"(?:Main m|M)odel: (\S+) with ")
 _APPLIED = lazy_regex(r"Applied edit to (.+)")
+_COMMIT = lazy_regex(r"Commit ([0-9a-f]{7,40}) ")
 _FAILURE = lazy_regex(r"litellm\.\w+|\w+(?:Error|Exception): ")
 
 
@@ -67,7 +73,15 @@ class Reader(TurnFold[State]):
             ]
         else:
             events = self._answered(text)
-        return Parsed(self._state.started, list(enumerate(events)), self._turn_at(seq))
+        turn, numbered = self._turn_at(seq), list(enumerate(events))
+        return Parsed(self._state.started, numbered, turn, refs=list(self._commits(numbered, seq)))
+
+    def _commits(self, events: list[tuple[int, Event]], seq: int) -> Iterator[FoundRef]:
+        """The commits that the program says it made."""
+        turn, at = self._state.turn, self._state.started
+        for part, event in events:
+            if isinstance(event, Hook) and (found := _COMMIT.match(event.output)) and turn is not None:
+                yield FoundRef(At(seq, part, turn.uid, at), Ref("commit", found[1]))
 
     def _begun(self, text: str) -> list[Event]:
         state = self._state
