@@ -66,11 +66,11 @@ ROOMS = {
     "exchange": Budget(3_240, 12, "copies, merges, imports; what a row is, the schema says; texts of files"),
     "export": Budget(2_905, 17, "other programs' logs, restored as their files or folders were, or written"),
     "ingest": Budget(
-        6_960,
+        7_000,
         30,
-        "from files to batches; subagents that a log reports are read along, or lent later; databases that live and "
-        "may be odd, documents that are written anew, folders that read as one log; drift; "
-        "results in files",
+        "from files to batches; subagents that a log reports are read along, or lent later; databases that "
+        "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
+        "log; drift; results in files",
     ),
     "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),
     "nouns": Budget(
@@ -88,10 +88,10 @@ ROOMS = {
         "before in memory, one filter; texts of files and of sections",
     ),
     "workspace": Budget(
-        12_400,
+        12_430,
         63,
-        "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages with "
-        "cursors; leaving; new agents; a folder that is resumed",
+        "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages "
+        "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed",
     ),
     "web": Budget(1_060, 9, "pages: who may see them, how they are served, and a module for each kind"),
 }

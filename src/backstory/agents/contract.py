@@ -245,6 +245,8 @@ class UnreadRows(Struct, frozen=True, kw_only=True):
     reason: str
     is_final: bool = False
     """True if the database says no more until it changes: it is not read again before."""
+    is_large: bool = False
+    """True if there was no room for them."""
 
 
 class UnreadableDatabase(Exception):

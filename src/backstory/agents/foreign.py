@@ -73,8 +73,8 @@ class ForeignDatabase:
     left_out: int
     """The number of values since the last ``begin_session`` that were too large."""
 
-    def __init__(self, db: apsw.Connection, text: Callable[[bytes], Any]) -> None:
-        self._db, self._text = db, text
+    def __init__(self, db: apsw.Connection, text: Callable[[bytes], Any], limit: int) -> None:
+        self._db, self._text, self._limit = db, text, limit
         self._columns: dict[str, tuple[str, ...]] = {}
         self._selected: dict[str, str] = {}
         self._spent = self._began = 0.0
@@ -85,7 +85,7 @@ class ForeignDatabase:
 
     def begin_session(self) -> None:
         """Begin another session, with limits of its own."""
-        self._room = SESSION_BYTES_MAX
+        self._room = self._limit
         self.left_out = 0
 
     @property
@@ -159,7 +159,7 @@ class ForeignDatabase:
                     lengths = (len(cell) if isinstance(cell, str | bytes) else 0 for cell in row)
                     self._room -= CELL_BYTES * len(row) + sum(lengths)
                     if self._room < 0:
-                        raise TooLarge(f"it is larger than {SESSION_BYTES_MAX >> 20} MB")
+                        raise TooLarge(f"it is larger than {self._limit >> 20} MB")
                     found.append(row)
         finally:
             self._spent += time.thread_time() - self._began
@@ -187,32 +187,35 @@ def _typed_expression(of: str) -> str:
 
 @contextmanager
 def opened(
-    copy: Path, text: Callable[[bytes], Any], *, only: frozenset[str] | None = None
+    copy: Path, text: Callable[[bytes], Any], *, only: frozenset[str] | None = None, limit: int = SESSION_BYTES_MAX
 ) -> Iterator[ForeignDatabase]:
     """A copy of a database, for reading. ``text`` makes values of bytes that were stored as text.
 
-    ``only``: the tables that may be read, of which all may if it is None. Raises UnreadableDatabase.
+    ``only``: the tables that may be read, of which all may if it is None; ``limit``: see SESSION_BYTES_MAX. Raises
+    UnreadableDatabase.
     """
     with in_words():
         _settle(copy)
-        with _reading(str(copy), apsw.SQLITE_OPEN_READONLY, text, only) as db:
+        with _reading(str(copy), apsw.SQLITE_OPEN_READONLY, text, only, limit) as db:
             yield db
 
 
 @contextmanager
-def opened_in_place(database: Path, text: Callable[[bytes], Any], *, only: frozenset[str]) -> Iterator[ForeignDatabase]:
+def opened_in_place(
+    database: Path, text: Callable[[bytes], Any], *, only: frozenset[str], limit: int = SESSION_BYTES_MAX
+) -> Iterator[ForeignDatabase]:
     """A database that its program has open, for reading where it lies. Raises UnreadableDatabase.
 
     Its shared memory has to lie beside it: it is only read, too, so that no file is made or changed.
     """
     name = f"{database.absolute().as_uri()}?mode=ro&readonly_shm=1"
-    with in_words(), _reading(name, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, text, only) as db:
+    with in_words(), _reading(name, apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, text, only, limit) as db:
         yield db
 
 
 @contextmanager
 def _reading(
-    name: str, flags: int, text: Callable[[bytes], Any], only: frozenset[str] | None
+    name: str, flags: int, text: Callable[[bytes], Any], only: frozenset[str] | None, limit: int
 ) -> Iterator[ForeignDatabase]:
     db = apsw.Connection(name, flags=flags)
     try:
@@ -220,7 +223,7 @@ def _reading(
         if only is not None:
             db.authorizer = _of_these(only)
         db.execute("begin")
-        yield ForeignDatabase(db, text)
+        yield ForeignDatabase(db, text, limit)
     finally:
         db.close(True)
 

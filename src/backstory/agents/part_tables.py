@@ -54,14 +54,10 @@ class PartDatabases:
     def databases(self, environ: Mapping[str, str], home: Path) -> list[Path]:
         data = environ.get("XDG_DATA_HOME")
         folder = (home / ".local" / "share" if not data else home / data) / self._name
-        # Most people have no such folder, so it is asked for once.
-        try:
-            found = {each for each in folder.iterdir() if self._is_one(each.name)}
-        except (FileNotFoundError, NotADirectoryError):
-            found = set()
-        except OSError:
-            # To read it says why its folder cannot be looked into.
-            found = {folder / f"{self._name}.db"}
+        # It is named where it is not there, too: it may come, or say why its folder cannot be looked into.
+        found = {folder / f"{self._name}.db"}
+        with suppress(OSError):
+            found.update(each for each in folder.iterdir() if self._is_one(each.name))
         if (named := environ.get(self._variable)) and named != ":memory:":
             found.add(folder / named)
         return sorted(found)
@@ -162,7 +158,7 @@ def _session(
     try:
         lines, odd = _lines(db, native_id, origin)
     except TooLarge as refused:
-        yield UnreadRows(native_id=native_id, reason=str(refused), is_final=True)
+        yield UnreadRows(native_id=native_id, reason=str(refused), is_final=True, is_large=True)
         return
     if len(lines) == 1 and "session_id" in db.columns(LATER) and _is_later(db, native_id):
         yield UnreadRows(native_id=native_id, reason=f"its messages stand in {LATER}, which is of a later version")

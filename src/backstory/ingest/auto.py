@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from backstory.ingest.discover import Candidate
 from backstory.ingest.folders import are_as_noted, new_bytes, session_folder
-from backstory.ingest.ingest import ingest_briefly
+from backstory.ingest.ingest import ingest_briefly, ingest_rows_briefly
 from backstory.ingest.log_reader import Pace
 from backstory.ingest.news import OF_SESSION
 from backstory.ingest.sources import is_as_noted
@@ -50,6 +50,13 @@ class TakenIn(Struct, frozen=True, kw_only=True):
     has_stored: bool = False
     left: int = 0
     unread: Sequence[str] = ()
+
+    def joined(self, other: TakenIn) -> TakenIn:
+        """Return both together."""
+        return TakenIn(
+            has_stored=self.has_stored or other.has_stored, left=self.left + other.left,
+            unread=[*self.unread, *other.unread],
+        )  # fmt: skip
 
 
 def new_logs(store: Store, agents: Sequence[Agent], news: News, environ: Mapping[str, str], home: Path) -> Selected:
@@ -111,6 +118,15 @@ def take_in(
         left=len(logs.later) + left,
         unread=[*unread, *(each.path for each in logs.later)],
     )
+
+
+def take_in_rows(store: Store, databases: Mapping[str, Agent], budget: TimeBudget) -> TakenIn:
+    """Read what is new in databases (by path) until the time is up; ``unread`` has those of which not all was read."""
+    pace = Pace(slice_bytes=SLICE_BYTES, block_bytes=SLICE_BYTES, is_over=budget.is_over)
+    report = ingest_rows_briefly(store, databases, pace, NEW_BYTES_MAX)
+    left = dict.fromkeys(report.left)
+    unread = [path for path in databases if any(each == path or each.startswith(f"{path}#") for each in left)]
+    return TakenIn(has_stored=report.total("bytes_read") > 0, left=len(left), unread=unread)
 
 
 def _read(store: Store, logs: list[Candidate], budget: TimeBudget, running: Set[tuple[str, str]]) -> tuple[bool, int]:

@@ -21,7 +21,7 @@ from backstory.ingest import folders, unread
 from backstory.ingest.databases import READ, ROWS_OF, DatabaseRows, Done, Unread, sessions_without_logs
 from backstory.ingest.discover import Candidate, stream_logs
 from backstory.ingest.folders import are_as_noted
-from backstory.ingest.live_databases import ASIDE, changed_sessions, with_new_rows
+from backstory.ingest.live_databases import ASIDE, Known, Moment, changed_of, changed_sessions, with_new_rows
 from backstory.ingest.log_reader import (
     Pace,
     Source,
@@ -132,6 +132,13 @@ def ingest_briefly(
     """
     work = _Ingest(store, running, lambda done, total: None, pace=pace)
     work.run(changed)
+    return work.report
+
+
+def ingest_rows_briefly(store: Store, databases: Mapping[str, Agent], pace: Pace, bytes_max: int) -> IngestReport:
+    """Read what is new in databases that are open, or small, as far as there is time; ``report.left`` has the rest."""
+    work = _Ingest(store, frozenset(), lambda done, total: None, pace=pace)
+    work.read_rows_briefly(databases, Moment(bytes_max=bytes_max, is_over=pace.is_over))
     return work.report
 
 
@@ -283,16 +290,35 @@ class _Ingest(IngestNotes):
         self, agents: Sequence[Agent], environ: Mapping[str, str], home: Path, places: Sequence[Path]
     ) -> None:
         """Read sessions that only a database still holds, each as a log of its rows."""
-        read: list[str] = []
+        known = self._known_databases()
+        live = changed_sessions(agents, environ, home, known, self.report.databases)
+        self._take_rows(chain(live, sessions_without_logs(agents, environ, home, known.seen, places)))
+        # What another process took meanwhile is read again when the database changes.
+        self.report.errors += [Problem(each.path, append.STALE) for each in self._again]
+
+    def read_rows_briefly(self, databases: Mapping[str, Agent], moment: Moment) -> None:
+        """Read what is new in these databases, as far as a moment allows."""
+        known = self._known_databases()
+        self._take_rows(
+            chain.from_iterable(changed_of(agent, Path(path), known, moment) for path, agent in databases.items())
+        )
+        self.report.left += [each.path for each in self._again]
+
+    def _known_databases(self) -> Known:
         seen = self.store.ask_or({}, logs.file_stamps, READ)
-        live = changed_sessions(agents, environ, home, seen, self._stamps_of, self.store.path.with_name(ASIDE))
-        for each in chain(live, sessions_without_logs(agents, environ, home, seen, places)):
+        return Known(seen=seen, stamps_of=self._stamps_of, aside=self.store.path.with_name(ASIDE))
+
+    def _take_rows(self, found: Iterable[DatabaseRows | Unread | Done]) -> None:
+        read: list[str] = []
+        for each in found:
             match each:
                 case DatabaseRows():
                     self._alone(each.path, lambda rows=each: self._read_rows(rows))  # type: ignore[misc]
                     read.append(each.path)
                 case Unread():
                     self.report.errors.append(Problem(each.path, each.reason))
+                    if self._is_brief and not each.is_final:
+                        self.report.left.append(each.path)
                 case Done():
                     self._flush()
                     if not self._failed.intersection(read):
@@ -300,8 +326,6 @@ class _Ingest(IngestNotes):
                         self._new_places += each.places
                     read.clear()
         self._flush()
-        # What another process took meanwhile is read again when the database changes.
-        self.report.errors += [Problem(each.path, append.STALE) for each in self._again]
         if self.store.exists:
             self._remember()
         self._sum_up()

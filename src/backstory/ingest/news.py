@@ -58,8 +58,10 @@ class News(Struct, kw_only=True):
 
     files: dict[str, str] = field(default_factory=dict)
     """Files that the store does not know, or knows otherwise, each with the agent whose folder it is in."""
+    databases: dict[str, str] = field(default_factory=dict)
+    """Databases whose files changed, each with its agent."""
     folders: Folders = field(default_factory=dict)
-    """The folders that were looked through, with their mtimes."""
+    """The folders that were looked through, with their mtimes, and the files of these databases."""
     is_whole: bool = True
     """True if there was time to look at everything."""
 
@@ -120,6 +122,12 @@ class _Looking:
             path, before = todo.pop()
             try:
                 new = self._one(agent, path, budget)
+            except NotADirectoryError:
+                # Files of databases are noted among the folders.
+                if self._is_wanted(agent, database := path.removesuffix("-wal")):
+                    self._news.databases[database] = agent
+                    done[path] = before
+                continue
             except OSError:
                 continue
             if new is None:
@@ -257,9 +265,9 @@ def renew(home: Path) -> None:
 
 
 def note(home: Path, store: Store, folders: Mapping[str, Mapping[str, int]], unread: Iterable[str] = ()) -> None:
-    """Note the folders that were looked through. Those of files that are still ``unread`` are looked through again."""
+    """Note the folders that were looked through. Files that are still ``unread``, and theirs, are looked at again."""
     latest = time.time_ns() - TICK_NS
-    again = {os.path.dirname(path) for path in unread}  # noqa: PTH120
+    again = {each for path in unread for each in (os.path.dirname(path), path, f"{path}-wal")}  # noqa: PTH120
     noted: Folders = {}
     for agent, each in folders.items():
         now = {path: UNSURE if path in again or mtime > latest else mtime for path, mtime in each.items()}

@@ -60,6 +60,8 @@ class IngestReport(Struct, kw_only=True):
     not_understood: list[Problem] = field(default_factory=list)
     """Files that are kept, now or before, though nobody understands them or not all of them can be read."""
 
+    databases: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The files of databases that agents have open, with their mtimes (ns) before they were looked at, by agent."""
     left: list[str] = field(default_factory=list)
     """Logs that there was no time to read to their end."""
     postponed: list[str] = field(default_factory=list)

@@ -177,6 +177,8 @@ def _note_folders(workspace: Place, machine: Machine, done: IngestReport) -> Non
     folders |= {each.agent: {} for each in done.looked}
     for each in done.looked:
         folders[each.agent] |= each.folders
+    for agent, files in done.databases.items():
+        folders.setdefault(agent, {}).update(files)
     try:
         news.note(workspace.home, home, folders, done.postponed)
     except (BackstoryError, OSError) as refused:

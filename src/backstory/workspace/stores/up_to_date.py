@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from backstory.agents.contract import Agent, LogRoot
+    from backstory.agents.contract import Agent, LiveDatabasePart, LogRoot
     from backstory.agents.further import FurtherPlace
     from backstory.config import Config
     from backstory.ingest.auto import Selected, TakenIn
@@ -255,20 +255,21 @@ class _Updating:
         if folders is None:
             return Update(remarks=(UNKNOWN,), is_behind=True)
         found = news.look(self._store, folders, self._wanted(), self._budget)
-        if found.files and not self._store.is_writable:
+        if (found.files or found.databases) and not self._store.is_writable:
             return Update(remarks=(READ_ONLY.format(self._store.path),), is_behind=True)
         taken: TakenIn | None = None
-        if found.files:
+        if found.files or found.databases:
             # What reads and derives is imported only now: mostly nothing is new.
             from backstory.ingest.auto import new_logs
 
-            chosen = chosen_agents(self._workspace.config, sorted(set(found.files.values())))
+            chosen = chosen_agents(self._workspace.config, sorted({*found.files.values(), *found.databases.values()}))
             logs = new_logs(self._store, chosen, found, self._workspace.environ, self._user_home)
-            if logs.now or logs.later:
+            databases = {path: each for each in chosen for path, name in found.databases.items() if each.name == name}
+            if logs.now or logs.later or databases:
                 known = {
                     name: folders.get(name, {}) | found.folders.get(name, {}) for name in {*folders, *found.folders}
                 }
-                taken = self._take_in(logs, known, self._budget)
+                taken = self._take_in(logs, known, self._budget, databases)
                 if taken is None:
                     return Update(is_behind=True)
         if taken is not None and (left := taken.left):
@@ -285,9 +286,11 @@ class _Updating:
 
         return lambda agent, path: (not agents or agent in agents) and not any(fnmatch(path, each) for each in exclude)
 
-    def _take_in(self, logs: Selected, known: Folders, budget: TimeBudget) -> TakenIn | None:
-        """Read logs, and note the folders that are ``known`` then; None where another process ingests."""
-        from backstory.ingest.auto import take_in
+    def _take_in(
+        self, logs: Selected, known: Folders, budget: TimeBudget, databases: Mapping[str, Agent]
+    ) -> TakenIn | None:
+        """Read logs and databases, and note the folders that are ``known`` then; None where another process ingests."""
+        from backstory.ingest.auto import take_in, take_in_rows
         from backstory.ingest.lock import ingest_lock
 
         with ingest_lock(self._home) as is_free:
@@ -296,7 +299,9 @@ class _Updating:
             with open_store(self._store.path, shared=True, now=self._workspace.now) as store:
                 store.is_patient, store.index_rule = False, self._store.index_rule
                 taken = take_in(store, logs, budget, running=self._running())
-                if taken.has_stored:
+                if databases:
+                    taken = taken.joined(take_in_rows(store, databases, budget))
+                if taken.has_stored or databases:
                     news.note(self._home, store, known, taken.unread)
         project = self._workspace.project_store
         if taken.has_stored and project.exists and not project.is_elsewhere:
@@ -322,45 +327,67 @@ class _Updating:
         budget = news.TimeBudget(CPU_S, LOOK_S)
         found = [*stream_logs(chosen, self._workspace.environ, self._user_home, looked, budget.is_over)]
         is_whole, logs = all(each.is_whole for each in looked), new_ones(self._store, found)
+        databases = {str(path): each for each in chosen if each.live for path in self._databases(each.live)}
         new = [*logs.now, *logs.later]
         if not new and not is_whole:
             return Update(remarks=(f"There may be logs that are not imported yet: {MORE}",), is_behind=True)
         if not is_automatic or logs.later or not is_whole:
-            waiting = f"{'' if is_whole else 'At least '}{_counted(new)} {_are(new)} not imported yet: {MORE}"
-            return Update(remarks=(waiting,) if new else (), is_behind=bool(new))
+            waiting = f"{'' if is_whole else 'At least '}{_counted(new, databases)} not imported yet: {MORE}"
+            return Update(remarks=(waiting,) if new or databases else (), is_behind=bool(new or databases))
         known: Folders = {}
         for each in looked:
             known.setdefault(each.agent, {}).update(each.folders)
+        for path, agent in databases.items():
+            known.setdefault(agent.name, {}).update({path: news.UNSURE, f"{path}-wal": news.UNSURE})
         try:
-            return self._take_in_first(logs, known)
+            return self._take_in_first(logs, known, databases)
         except (BackstoryError, OSError) as refused:
-            if not new:
+            if not new and not databases:
                 return Update()
-            return Update(remarks=(f"{_counted(new)} {_are(new)} not imported: {in_words(refused)}",), is_behind=True)
+            return Update(remarks=(f"{_counted(new, databases)} not imported: {in_words(refused)}",), is_behind=True)
 
-    def _take_in_first(self, logs: Selected, known: Folders) -> Update:
-        if not logs.now:
+    def _databases(self, live: LiveDatabasePart) -> list[Path]:
+        found = live.databases(self._workspace.environ, self._user_home)
+        return [each for each in found if news.mtime_of(str(each)) != news.MISSING]
+
+    def _take_in_first(self, logs: Selected, known: Folders, databases: Mapping[str, Agent]) -> Update:
+        if not logs.now and not databases:
             # Runs may have made a store where no agent has a log. Then the next command looks at the folders alone.
             if self._store.exists and self._store.is_writable:
                 news.note(self._home, self._store, known)
             return Update()
         make_private_folder(self._home)
-        taken = self._take_in(logs, known, news.TimeBudget(CPU_S))
+        taken = self._take_in(logs, known, news.TimeBudget(CPU_S), databases)
         if taken is None:
-            remark = f"{_counted(logs.now)} {_are(logs.now)} not imported yet: another process ingests."
+            remark = f"{_counted(logs.now, databases)} not imported yet: another process ingests."
             return Update(remarks=(remark,), is_behind=True)
         read = [each for each in logs.now if each.path not in {*taken.unread}]
-        left = f"; {taken.left:,} of {len(logs.now):,} are left: {MORE}" if taken.left else ""
-        said = f"Imported {_counted(read)} into {self._store.path}{left}. {BY_HAND}"
-        return Update(remarks=(said,) if read else (), is_behind=bool(taken.unread))
+        whole = {path: each for path, each in databases.items() if path not in taken.unread and taken.has_stored}
+        of = len(logs.now) + len(databases)
+        left = f"; {taken.left:,} of {of:,} are left: {MORE}" if taken.left else ""
+        said = f"Imported {_what(read, whole)} into {self._store.path}{left}. {BY_HAND}"
+        return Update(remarks=(said,) if read or whole else (), is_behind=bool(taken.unread))
 
 
-def _counted(logs: Sequence[Candidate]) -> str:
+def _counted(logs: Sequence[Candidate], databases: Mapping[str, Agent]) -> str:
+    """Logs and databases, and the verb that follows them."""
+    return f"{_what(logs, databases)} {'is' if len(logs) + len(databases) == 1 else 'are'}"
+
+
+def _what(logs: Sequence[Candidate], databases: Mapping[str, Agent]) -> str:
+    """Logs in words: how many, how large, whose; and databases of sessions."""
+    return " and ".join(
+        [*([_logs(logs)] if logs or not databases else []), *([_named(databases)] if databases else [])]
+    )
+
+
+def _named(databases: Mapping[str, Agent]) -> str:
+    names = ", ".join(sorted({each.name for each in databases.values()}))
+    return f"{counted(len(databases), 'database')} of {names}"
+
+
+def _logs(logs: Sequence[Candidate]) -> str:
     """Logs in words: how many, how large, whose."""
     size, names = sum(each.size for each in logs), ", ".join(sorted({each.agent.name for each in logs}))
     amount = f"{size / 1e6:,.0f} MB" if size >= 1_000_000 else f"{max(size / 1e3, 1):,.0f} KB"
     return f"{len(logs):,} {'log' if len(logs) == 1 else 'logs'} ({amount}) of {names}"
-
-
-def _are(logs: Sequence[Candidate]) -> str:
-    return "is" if len(logs) == 1 else "are"
