@@ -446,7 +446,8 @@ class LogIdentity(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     """The folder that the session began in, where only the place of the log says it."""
     began: int | None = None
-    """The begin of the session, ms since 1970, where times have no zone: as if in UTC, so the same on every machine."""
+    """The begin of the session, ms since 1970, if no ``timestamp`` says it; of a time without a zone as if it were in
+    UTC, so the same on every machine."""
 
 
 class Ref(Struct, frozen=True):

@@ -269,12 +269,17 @@ def test_events_are_in_the_order_of_their_numbers() -> None:
     assert (found.names, found.missing) == ([names[1], "base_state.json", names[0], names[2]], None)
 
 
-def test_a_session_is_resumed_by_its_id_and_one_whose_folder_is_gone_is_not(tmp_path: Path) -> None:
+def test_a_session_is_resumed_by_its_id_and_a_folder_that_is_gone_is_put_back(tmp_path: Path) -> None:
     shell = Shell(home_of(tmp_path, NAME, "tools"))
     shell("ingest")
     (uid,) = [each["uid"] for each in shell("list", "--all", "--json").json()["sessions"]]
     printed = shell("resume", uid, "--cwd", str(shell.cwd), "--print").out
     assert printed.endswith("openhands --resume 1625cfd2c2734c4fa6f8ff01915e0b2e\n")
+    before = files_below(shell.home / ".openhands")
     shutil.rmtree(shell.home / ".openhands")
-    refused = shell("resume", uid, "--cwd", str(shell.cwd), "--print")
-    assert "is gone; `backstory restore" in refused.err
+    assert "backstory restore --in-place" in shell("resume", uid, "--cwd", str(shell.cwd), "--print").err
+    shell("restore", "--in-place", "--cwd", str(shell.cwd), uid)
+    # A lock is kept from no folder.
+    assert files_below(shell.home / ".openhands") == {
+        name: each for name, each in before.items() if ".lock" not in name
+    }

@@ -53,6 +53,9 @@ EXCUSED: dict[tuple[str, int], str] = {
     ("pi", 3): "one file a session",
     ("pi", 7): "it has no subagents",
     ("pi", 8): "it has no database",
+    ("vibe", 2): "only its client for editors copies a session, and there is no recording of one",
+    ("vibe", 7): "no recorded session called a helper",
+    ("vibe", 8): "it has no database",
 }
 """Why a promise has no test for an agent."""
 KEPT: dict[tuple[str, int], list[str]] = {}

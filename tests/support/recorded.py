@@ -137,7 +137,7 @@ PACKED = {
     "aider-0.86.2": ("aider", ""),
 }  # fmt: skip
 """Recordings by their folder: the agent, and what the names of its cases end with."""
-WHOLE = ("pi", "gemini", "opencode", "kilo", "aider", "openhands")
+WHOLE = ("pi", "gemini", "opencode", "kilo", "aider", "openhands", "vibe")
 """Agents of which each case is packed; of the others, ``hello``."""
 FILLED = re.compile(
     r"message\.(sections|toolsAdded)\.|(.*\.)?(system_?[pP]rompt|core_system_instructions|checkpoint_system_instructions)"
@@ -159,6 +159,10 @@ KNOWN: dict[str, dict[str, Any]] = {
     "opencode/fork": {"sessions": 2},
     # What the interrupted answer used stands nowhere in its database.
     "opencode/cancel-tool": {"tokens": {"input": 1700, "cached": 0, "output": 9}},
+    # What was said of an answer that was broken off is kept, too.
+    "vibe/cancel": {"answers": 2},
+    # The summary is no answer.
+    "vibe/compact": {"answers": 2},
     # The helper looked for a program that was not installed.
     "opencode/subagent": {"helper": {"failed": 1}},
     # Its requests have no tools, and the tokens that were served stand nowhere: it writes estimates of its own. The

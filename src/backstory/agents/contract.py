@@ -351,7 +351,10 @@ class FolderPart(Protocol):
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """Names of further files there that may change while the head does not; an import looks at them, too."""
+        """Names of further files there that may change while the head does not; an import looks at them, too.
+
+        One that ends in a slash is a folder, and stands for the files in it.
+        """
 
     def folder_of(self, below: PurePath) -> PurePath | None:
         """The session's folder that a path is, or lies in, by its name alone; both are below the folder of a root."""

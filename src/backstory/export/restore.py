@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from msgspec import Struct, field, structs
 
-from backstory import agents
 from backstory.errors import BackstoryError, CannotWrite, FileInTheWay, NoFileToReplace
 from backstory.export.files import (
     FILE,
@@ -142,7 +141,7 @@ class Restoring:
         wishes = [wish for found in beside.values() if isinstance(found, list) for _, wish in found]
         places = named_apart((wish for wish in wishes if isinstance(wish, File)), self._places.values())
         for store, log in wanted:
-            if _is_folder(log):
+            if is_of_folder(log):
                 yield self._write_folder(store, log)
                 continue
             written = _attempt(self._write_log, store, log)
@@ -254,20 +253,9 @@ def _session_uid(store: Store, log: Log) -> str:
     return "" if isinstance(found, Exception) else found.uid
 
 
-def _is_folder(log: Log) -> bool:
-    """Return True if a log is a folder, whose files are written."""
-    try:
-        return log.kind.removeprefix(COPY) == logs.FILE and is_of_folder(agents.load(log.agent), log.relpath)
-    except BackstoryError:
-        # Of an agent that is not known here the bytes are written as they are kept.
-        return False
-
-
 def _wish(store: Store, log: Log) -> File:
     """Return the place of a log below its agent's own folder; raises NotAPlace."""
     below = inside(log.relpath) or inside(f"{_session_uid(store, log) or log.id}.jsonl")
-    if _is_folder(log):
-        below = below[:-1]
     content = (log.first_hash, log.tail_hash, log.read_to, log.generation)
     return File((*inside(log.agent), *below), content, log.generation)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, field
 
-from backstory.ingest.folders import NEVER_KEPT, session_folder, watched_of
+from backstory.ingest.folders import NEVER_KEPT, folder_relpath, session_folder, watched_of
 from backstory.ingest.news import OF_SESSION, mtime_of
 
 if TYPE_CHECKING:
@@ -196,7 +196,8 @@ class _Walk:
             return
         each = self._candidate(head, status)
         watched = watched_of(self._agent, folder)
-        self._held.append(msgspec.structs.replace(each, folder=folder, watched=watched))
+        relpath = folder_relpath(each.relpath)
+        self._held.append(msgspec.structs.replace(each, relpath=relpath, folder=folder, watched=watched))
 
     def _pass_over(self, path: str, reason: str) -> None:
         self._report.passed_over.append((shown(path), reason))

@@ -53,9 +53,14 @@ def session_folder(agent: Agent, place: LogRoot, path: str) -> str | None:
     return None if found is None else f"{below}{found}"
 
 
-def is_of_folder(agent: Agent, relpath: str) -> bool:
-    """Return True if a log of this agent with this path is a folder's."""
-    return agent.folders is not None and PurePath(relpath).name == agent.folders.head
+def folder_relpath(head: str) -> str:
+    """The path of a folder's log below its agent's own folder; the slash at its end says that it is no file's."""
+    return f"{PurePath(head).parent.as_posix()}/"
+
+
+def is_of_folder(log: Log) -> bool:
+    """Return True if a log is a folder that reads as one."""
+    return log.source_kind == logs.FILE and log.relpath.endswith("/")
 
 
 def watched_of(agent: Agent, folder: str) -> tuple[FileStamp, ...]:
@@ -65,16 +70,23 @@ def watched_of(agent: Agent, folder: str) -> tuple[FileStamp, ...]:
     for name in agent.folders.watched:
         path = f"{folder}{os.sep}{name}"
         try:
-            status = os.lstat(path)
+            every = _marks_in(path) if name.endswith("/") else [os.lstat(path)]
         except OSError:
             continue
+        # Of the files in a folder one stamp is noted: their number, all their bytes, and when the last one changed.
         found.append(
             FileStamp(
-                path=path, agent=agent.name, log_id=None, device=status.st_dev, inode=status.st_ino,
-                size=status.st_size, mtime_ns=status.st_mtime_ns, reason=WATCHED,
+                path=path, agent=agent.name, log_id=None, device=len(every),
+                inode=max((each.st_ino for each in every), default=0), size=sum(each.st_size for each in every),
+                mtime_ns=max((each.st_mtime_ns for each in every), default=0), reason=WATCHED,
             )
         )  # fmt: skip
     return tuple(found)
+
+
+def _marks_in(folder: str) -> list[os.stat_result]:
+    with os.scandir(folder) as entries:
+        return [entry.stat(follow_symlinks=False) for entry in entries]
 
 
 WATCHED = "watched"

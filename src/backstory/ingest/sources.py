@@ -42,7 +42,7 @@ class Reading(Struct, kw_only=True):
 
 def source_of(each: Candidate, identity: LogIdentity, head: bytes, log: Log | None) -> Source:
     """A log to read; ``head`` is its beginning, ``log`` what is kept of it."""
-    named_by = _started_ms(each.agent, each.path, head) or ids.first_timestamp_ms(head) or identity.began or 0
+    named_by = _started_ms(each.agent, each.path, head) or identity.began or ids.first_timestamp_ms(head)
     if identity.relation == Relation.ASIDE:
         # The file that holds the conversation names the session, whichever of them comes first.
         named_by = 0

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from backstory.errors import CannotWrite, DiskFull, StoreBusy, StoreFailed, StoreNotFound, StoreReadOnly
 from backstory.ingest.discover import Candidate, SidecarFile, name_beside, shown
-from backstory.ingest.folders import NEVER_KEPT, session_folder, watched_of
+from backstory.ingest.folders import NEVER_KEPT, folder_relpath, session_folder, watched_of
 from backstory.ingest.ingest import ingest_these
 from backstory.ingest.lock import ingest_lock, watch_lock
 from backstory.ingest.report import IngestReport
@@ -495,8 +495,9 @@ class _Looking:
 def _candidate(
     spot: Spot, path: str, found: os.stat_result, *, folder: str = "", watched: tuple[FileStamp, ...] = ()
 ) -> Candidate:
+    relpath = os.path.relpath(path, spot.place.root)
     return Candidate(
-        agent=spot.agent, path=path, relpath=os.path.relpath(path, spot.place.root), device=found.st_dev,
+        agent=spot.agent, path=path, relpath=folder_relpath(relpath) if folder else relpath, device=found.st_dev,
         inode=found.st_ino, size=found.st_size, mtime_ns=found.st_mtime_ns, ctime_ns=found.st_ctime_ns, folder=folder,
         watched=watched,
     )  # fmt: skip

@@ -69,7 +69,7 @@ create table logs(
   native_id   text not null,             -- kept plain: the agent's id of the session
   path        text not null default '',  -- kept masked: absolute path where it was last seen
   root_chars  integer,                   -- kept: so many characters of path lead to the agent's own folder; NULL: see relpath
-  relpath     text not null default '',  -- kept masked: path below that folder, where it is not the rest of path
+  relpath     text not null default '',  -- kept masked: path below that folder, where it is not the rest of path; of a folder: /
   modified    integer,                   -- kept: mtime in ms of the file when last read
   first_hash  blob,                      -- kept: sha256 of its first record (of 64 KB of it); NULL until that is whole
   tail_hash   blob,                      -- kept: sha256 of the 4 KB before read_to

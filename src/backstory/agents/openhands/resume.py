@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from backstory.agents.openhands.places import EVENTS
 from backstory.agents.part_resume import PartResuming
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
 
 
 class Resuming(PartResuming):
@@ -13,3 +19,6 @@ class Resuming(PartResuming):
 
     def command(self, executable: str, native_id: str) -> list[str]:
         return [executable, "--resume", native_id]
+
+    def log_names(self, relpath: PurePath, folder: str) -> list[PurePath]:
+        return [relpath / EVENTS]

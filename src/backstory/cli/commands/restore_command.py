@@ -4,7 +4,8 @@
 
 - ``uid`` and ``label`` of its session, and ``original``: where it was last seen;
 - ``path``: where it is now, its ``bytes`` and ``sha256``; or ``error``: why it was not written (the others are null);
-- ``companions``: its sidecars, each with its ``name`` there, and ``path``, ``bytes``, ``sha256``, ``error``.
+- ``companions``: its sidecars, each with its ``name`` there, and ``path``, ``bytes``, ``sha256``, ``error``. Of a
+  session that is a folder ``path`` is that folder, its ``sha256`` null, and these are its files.
 """
 
 from __future__ import annotations
@@ -160,7 +161,9 @@ def _print(done: Sequence[Restored], parts: Set[str]) -> None:
         output.data(output.one_liner(f"{one.written}  {output.size(one.bytes or 0)}"))
     logs = sum(each.error is None for each in done)
     beside = f" and {output.counted(len(whole) - logs, 'sidecar')}" if len(whole) > logs else ""
-    output.talk(f"{output.counted(logs, 'log')}{beside}, {output.size(sum(one.bytes or 0 for one in whole))}.")
+    # A folder has the bytes of its files.
+    length = sum(one.bytes or 0 for one in whole if isinstance(one, RestoredFile) or one.sha256 is not None)
+    output.talk(f"{output.counted(logs, 'log')}{beside}, {output.size(length)}.")
     written = [each.original for each in done if each.error is None and ROWS_OF in PurePath(each.original).name]
     if rows := sum(each not in parts for each in written):
         said = "the rows that were read, a line of JSON for each"

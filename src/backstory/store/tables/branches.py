@@ -504,11 +504,14 @@ _NOT_IN_LOG = """
 select t.uid from main.turns t
 join main.events e on e.session_id = t.session_id and e.seq = t.first_seq and e.turn_id = t.id
 join main.logs l on l.id = e.log_id
-where t.session_id = ? and l.kind = 'file' and (
+where t.session_id = ? and l.kind = 'file' and l.relpath not like '%/' and (
   exists (select 1 from main.logs n where n.agent = l.agent and n.native_id = l.native_id and n.kind = 'file'
     and n.path = l.path and n.generation > l.generation)
   or exists (select 1 from main.log_places p where p.path = l.path and p.log_id = l.id and p.size < l.read_to
     and e.position >= p.size and p.path not like '%.zst')
   or (l.size < l.read_to and e.position >= l.size and l.path not like '%.zst'))
 """
-"""Turns whose prompt was last written by a log that another generation took the place of, or behind its present end."""
+"""Turns whose prompt was last written by a log that another generation took the place of, or behind its present end.
+
+What is kept of a folder, whose path ends in a slash, only grows, and is longer than the file that stands for it.
+"""

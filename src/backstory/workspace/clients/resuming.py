@@ -28,6 +28,8 @@ from backstory.errors import (
 from backstory.export.files import FILE, inside, kind_of, whole_log
 from backstory.export.placing import PlacingNotes, PutFile, PutNote, WantedFile, key_of, put, take_away
 from backstory.ingest.databases import ROWS_OF
+from backstory.ingest.folder_log import FolderLog
+from backstory.ingest.folders import is_of_folder
 from backstory.ingest.matching import begins_with, is_beginning_of, size_of
 from backstory.ingest.reported import is_reported
 from backstory.ingest.rewritten import opened_like
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.agents.contract import ResumePart
+    from backstory.ingest.folder_log import Version
     from backstory.store import Log, Store
     from backstory.workspace.workspace import Workspace
 
@@ -82,7 +85,7 @@ class Resumption(Struct, frozen=True, kw_only=True):
     @property
     def is_log_there(self) -> bool:
         """True if the log is where the client looks."""
-        return all(each.path != self.log for each in self.missing)
+        return not any(each.path.is_relative_to(self.log) for each in self.missing)
 
 
 class PutBack(Struct, frozen=True, kw_only=True):
@@ -125,12 +128,6 @@ class Resuming:
                 root=database.parent, log=database, places=(database,),
             )  # fmt: skip
         root = root_of(self._workspace, self._user_home, agent, Path(kept[-1].path))
-        if agents.load(agent).folders is not None:
-            head = head_of(located, Path(kept[-1].path))
-            return Resumption(
-                located=located, agent=agent, native_id=native_id, original=str(head), folder=folder, root=root,
-                log=head, places=(head,),
-            )  # fmt: skip
         files = MissingFiles(part, root, folder)
         log, places, missing = files.log(located, kept)
         missing += files.beside(store, log, places[0])
@@ -252,14 +249,6 @@ def database_of(located: LocatedSession, rows: Path) -> Path:
     return database
 
 
-def head_of(located: LocatedSession, head: Path) -> Path:
-    """The head of the folder that a session was read from and its client opens. Raises CannotResume if it is gone."""
-    if not head.exists():
-        restore = f"backstory restore {located.label} --to FOLDER"
-        raise CannotResume(located.label, f"its folder {head.parent} is gone; `{restore}` writes it again")
-    return head
-
-
 def own_logs(located: LocatedSession) -> tuple[str, str, list[Log]]:
     """The agent of a session, its own id, and its logs: the one of the conversation that was last begun comes last."""
     session = located.session
@@ -294,7 +283,7 @@ class MissingFiles:
         store = located.store
         log, names = _chosen(located, self._part, kept, self._root, self._folder)
         places = tuple(self._root.joinpath(*inside(str(name))) for name in names)
-        missing = [] if _is_there(store, log, places) else [_wanted_log(store, log, self._root, names[0])]
+        missing = [] if _is_there(store, log, places) else _wanted(store, log, self._root, names[0])
         _check_read(store, log, places)
         return log, places, missing
 
@@ -347,6 +336,23 @@ def _chosen(
     return (at_place or found)[-1]
 
 
+def _wanted(store: Store, log: Log, root: Path, name: PurePath) -> list[WantedFile]:
+    """The files of a log that are gone; of a folder that is one those that lie in it."""
+    head = _wanted_log(store, log, root, name)
+    if not is_of_folder(log):
+        return [head]
+    kept = FolderLog(b"".join(whole_log(store, log)))
+    files = [
+        WantedFile(head.folder, (*head.parts[:-1], *inside(name)), partial(_version, kept, version))
+        for name, version in kept.files.items()
+    ]
+    return [each for each in files if kind_of(each.path) is None]
+
+
+def _version(kept: FolderLog, version: Version) -> Iterator[bytes]:
+    yield kept.bytes_of(version)
+
+
 def _wanted_log(store: Store, log: Log, root: Path, name: PurePath) -> WantedFile:
     """A log to put at its place. Folders that are there may be links: they are the person's own."""
     folder, parts = root, list(inside(str(name)))
@@ -366,6 +372,9 @@ def _is_there(store: Store, log: Log, places: tuple[Path, ...]) -> bool:
         kind = kind_of(path)
         if kind is None:
             continue
+        if is_of_folder(log):
+            # Its client goes on from whatever lies there.
+            return True
         if kind != FILE:
             raise NoFileToReplace(path, kind)
         with opened_like(store, log, path) as file:
@@ -378,7 +387,7 @@ def _is_there(store: Store, log: Log, places: tuple[Path, ...]) -> bool:
 def _check_read(store: Store, log: Log, places: tuple[Path, ...]) -> None:
     """Check that the store has all of a log that lies elsewhere. Raises LogNotRead."""
     path = Path(log.path)
-    if path in places or not path.is_absolute() or not path.is_file():
+    if is_of_folder(log) or path in places or not path.is_absolute() or not path.is_file():
         return
     with opened_like(store, log, path) as file:
         if size_of(file) != log.read_to or not begins_with(store, file, log):
