@@ -32,7 +32,7 @@ SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
     "agents": Budget(
-        18_590,
+        18_750,
         127,
         "a package an agent, the contract that they share, what agents with the same tables or form share; rows that "
         "change while they are read, known keys, a file of many sessions, cut by lines that an answer may quote; a "
@@ -58,7 +58,7 @@ ROOMS = {
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        7_530,
+        7_600,
         33,
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds; values held packed; "
         "sections of summaries",
@@ -74,7 +74,7 @@ ROOMS = {
     ),
     "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),
     "nouns": Budget(
-        3_995,
+        4_040,
         10,
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),

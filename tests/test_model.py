@@ -50,7 +50,7 @@ FIELDS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "Error": {"message": texts, "code": texts},
     "Plan": {"name": texts, "content": texts},
-    "Hook": {"tool_use_id": texts, "name": texts, "output": texts},
+    "Hook": {"tool_use_id": texts, "is_state": st.booleans(), "name": texts, "output": texts},
     "Command": {"name": texts, "output": texts},
     "ModelSwitch": {"model": texts},
     "Retry": {

@@ -141,6 +141,8 @@ class Hook(Event, frozen=True, kw_only=True, omit_defaults=True):
 
     kind: ClassVar[str] = "Hook"
     tool_use_id: str = ""
+    is_state: bool = False
+    """True if it only says in which state the agent is now, which nobody reads: SQL has it."""
     name: str
     output: str
 
@@ -398,6 +400,10 @@ class TurnWithEvents(Struct, frozen=True, kw_only=True):
     """True if these are only its last events: a summary covers its prompt."""
 
 
+HOST_TYPE, CONTEXT = "host_type", "context:"
+"""Keys of a session's values: where its repository is hosted, and the beginning of those of its user's own."""
+
+
 class SessionFacts(Struct, kw_only=True):
     """Facts of a log about its session as a whole."""
 
@@ -410,6 +416,13 @@ class SessionFacts(Struct, kw_only=True):
     """Git branches that it was on before ``branch``."""
     leaf: tuple[str, int] | None = None
     """The turn, by its uid, and the record that the next prompt follows, where that is not the newest."""
+    values: dict[str, str] | None = None
+    """Further values: HOST_TYPE, and under CONTEXT and a key what its user put there."""
+
+    def note_value(self, key: str, value: str) -> None:
+        """Note a value; an empty key or value says nothing."""
+        if key and value:
+            self.values = (self.values or {}) | {key: value}
 
     def on_branch(self, name: str) -> None:
         """Note the git branch that the session is on from here on."""

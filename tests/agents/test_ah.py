@@ -16,6 +16,7 @@ from backstory.agents import ah
 from backstory.agents.ah.log import Databases
 from backstory.agents.contract import UnreadableDatabase
 from backstory.conversation.tree import get_ancestry, get_leaves
+from backstory.derive.essence import words_of
 from backstory.export.full_form import FullForms
 from backstory.ingest import databases
 from backstory.ingest.ingest import ingest
@@ -75,7 +76,11 @@ def numbers(machine: Machine, native_id: str = SESSION) -> dict[str, int]:
 
 def said(machine: Machine, kind: type[Any], native_id: str = SESSION) -> list[Any]:
     events = machine.store.events(machine.store.session(native_id))
-    return [each.event for each in events if isinstance(each.event, kind)]
+    return [each.event for each in events if isinstance(each.event, kind) and not is_state(each.event)]
+
+
+def is_state(event: Event) -> bool:
+    return isinstance(event, Hook) and event.is_state
 
 
 def asked(machine: Machine, sql: str) -> list[Any]:
@@ -146,7 +151,8 @@ def test_a_session_goes_on_at_the_message_that_was_checked_out_inside_a_branch(m
     session = machine.store.session(SESSION)
     leaf = machine.store.leaf(session)
     assert leaf is not None
-    told = [each.event for each in machine.store.events(session) if each.kind != "Complete" and each.seq <= leaf.seq]
+    events = [each for each in machine.store.events(session) if each.kind != "Complete" and each.seq <= leaf.seq]
+    told = [each.event for each in events if not is_state(each.event)]
     assert (leaf.uid, told[-1]) == (turns(machine)[0].uid, AssistantText(text="Hi there"))
 
 
@@ -323,6 +329,39 @@ def test_sql_has_the_duration_and_the_details_of_a_result(machine: Machine, proj
     records = [json.loads(line) for line, _ in numbered_lines(machine.store, machine.store.logs()[0])]
     in_file = [block["details"] for each in records for block in each.get("blocks", []) if "tool_result" in str(block)]
     assert asked(blocks.format("details", "tool_result")) == in_file
+
+
+def test_sql_has_the_changes_of_state_as_the_file_has_them(machine: Machine, project: Path) -> None:
+    file = put(project, "busy")
+    read(machine, project)
+    in_file = file.ask("select details, created_at from events where event_type = 'state_change' order by rowid")
+    assert len(in_file) > 1
+    in_sql = "select details, created_at from events where event_type = 'state_change' order by id"
+    assert asked(machine, in_sql) == [tuple(each) for each in in_file]
+
+
+def test_a_change_of_state_is_neither_drawn_nor_found(machine: Machine, project: Path) -> None:
+    put(project, "busy")
+    read(machine, project)
+    states = [each.event for each in machine.store.events(machine.store.session(SESSION)) if is_state(each.event)]
+    assert {words_of(each).tone for each in states} == {""}
+    assert asked(machine, "select count(*) from search_index where search_index match 'to_state'") == [(0,)]
+
+
+def test_sql_has_the_keys_that_a_person_gave_a_session(machine: Machine, project: Path) -> None:
+    file = put(project, "busy")
+    file.know("ticket", "OPS-12")
+    file.know("session_name", "Busy bee")
+    read(machine, project)
+    own = "select key, value from context where key not in ('current_message', 'session_state') order by key"
+    assert asked(machine, own) == [("session_name", "Busy bee"), ("ticket", "OPS-12")]
+    file.know("ticket", "OPS-13")
+    read(machine, project)
+    assert asked(machine, "select value from context where key = 'ticket'") == [("OPS-13",)]
+    assert reindex(machine.store, now=NOW, events_too=True).failed == []
+    assert asked(machine, "select value from context where key = 'ticket'") == [("OPS-13",)]
+    machine.store.remove(machine.store.session(SESSION))
+    assert asked(machine, "select count(*) from main.session_values") == [(0,)]
 
 
 def test_details_of_a_result_are_in_its_full_form_alone(machine: Machine, project: Path) -> None:

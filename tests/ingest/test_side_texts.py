@@ -173,6 +173,27 @@ def test_a_plan_stands_at_the_record_that_last_wrote_it(made: Machine) -> None:
     assert (hit.stored.seq,) == touched
 
 
+@pytest.mark.parametrize("where", ["log", "file"])
+def test_where_a_repository_is_hosted_is_what_the_agent_says(machine: Machine, where: str) -> None:
+    at = {"repository": "team/app", "hostType": "ado"} if where == "log" else {}
+    start = record("session.start", 0, sessionId=SESSION, version=1, context=at)
+    machine.write(f"{FOLDER}/events.jsonl", lines(start, record("user.message", 1, content="Go")))
+    if where == "file":
+        machine.write(f"{FOLDER}/workspace.yaml", f"id: {SESSION}\nrepository: team/app\nhost_type: ado\n".encode())
+    machine.read("copilot")
+    asked = "select repository, host_type from sessions"
+    assert machine.store.execute_read_only(asked).rows == [("team/app", "ado")]
+    assert reindex(machine.store, now=NOW).failed == []
+    assert machine.store.execute_read_only(asked).rows == [("team/app", "ado")]
+
+
+def test_a_copy_is_hosted_where_the_original_is(made: Machine, other: Store) -> None:
+    made.write(f"{FOLDER}/workspace.yaml", f"id: {SESSION}\nhost_type: ado\n".encode())
+    made.read("copilot")
+    replication.copy_session(other, made.store, made.store.sessions()[0].uid)
+    assert other.execute_read_only("select host_type from sessions").rows == [("ado",)]
+
+
 # sections of checkpoints ----------------------------------------------------------------------------------------------
 
 

@@ -200,6 +200,7 @@ class SidecarContent(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     repository: str | None = None
     branch: str | None = None
+    host_type: str | None = None
     checkpoint: tuple[int, str] | None = None
     """A checkpoint's number and its text."""
     checkpoint_titles: dict[int, str] = field(default_factory=dict)

@@ -32,7 +32,7 @@ _COMMENT = lazy_regex(r"--[^\n]*")
 _OWN = lazy_regex(r"\btemp\.(\w+)")
 OF_SESSIONS = frozenset({
     "branches", "checkpoints", "compactions", "events", "logs", "search_index", "session_files", "session_refs",
-    "side_texts", "turns",
+    "session_values", "side_texts", "turns",
 })  # fmt: skip
 """Tables with a row's session in ``session_id``. Of what others have only rows are read that one of these names."""
 OF_SESSION = frozenset({

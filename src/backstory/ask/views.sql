@@ -26,7 +26,7 @@ create temp view sessions(
   duration_ms,        -- sum over its turns
   cost_usd,           -- sum of what its agent reported for its turns, copies too; for what they cost see usage
   completed,          -- 1 = its last turn succeeded, 0 = it did not, NULL = not ended, or not known
-  host_type,          -- github, ado, or NULL
+  host_type,          -- github or ado, as its agent says, else as the remote's address shows; NULL = not known
   native_id,          -- the agent's own id of it, where it was read from a log
   worktree,           -- path of the git worktree it belongs to
   root,               -- root of the worktree that holds cwd
@@ -53,8 +53,9 @@ select s.id, s.uid,
   (select count(*) from main.turns where session_id = s.id),
   (select count(*) from main.events where session_id = s.id),
   s.duration_ms, s.cost_usd, s.completed,
-  case when s.project like 'github.com/%' then 'github'
-    when s.project like '%dev.azure.com/%' or s.project like '%visualstudio.com/%' then 'ado' end,
+  coalesce((select value from main.session_values where session_id = s.id and key = 'host_type'),
+    case when s.project like 'github.com/%' then 'github'
+    when s.project like '%dev.azure.com/%' or s.project like '%visualstudio.com/%' then 'ado' end),
   s.native_id, here(nullif(s.worktree, ''), s.created), here(s.root, s.created),
   (select strftime('%Y-%m-%dT%H:%M:%fZ', max(gone) / 1000.0, 'unixepoch') from main.logs
     where session_id = s.id and kind = 'file' having count(*) = count(gone)),
@@ -325,7 +326,7 @@ create temp view events(
   text,               -- its words, in the compact form
   json,               -- all of its compact form
   char_len,           -- characters of the original event
-  event_type,         -- as in ah: api_call_end (one per turn), tool_call_end, retry, error, compaction_complete, agent_end
+  event_type,         -- as in ah: api_call_end (one per turn), tool_call_end, retry, error, compaction_complete, agent_end; of ah itself also state_change
   message_id,         -- messages.id of the answer or call that an api_call_end or tool_call_end is about
   created_at,         -- seconds since 1970, as in ah
   details             -- JSON as in ah; NULL where event_type is
@@ -337,6 +338,7 @@ select e.id, e.session_id, e.seq, e.part,
   e.kind, strftime('%Y-%m-%dT%H:%M:%fZ', e.at / 1000.0, 'unixepoch'), event_text(e.data), event_json(e.data), e.char_len,
   case e.kind when 'ToolResult' then 'tool_call_end' when 'Retry' then 'retry' when 'Error' then 'error'
     when 'Compacted' then 'compaction_complete' when 'Complete' then 'agent_end'
+    when 'Hook' then iif(event_field(e.data, 'is_state'), event_field(e.data, 'name'), null)
     else (select 'api_call_end' from temp.answers where id = e.id) end,
   case e.kind when 'ToolResult' then (select k.id from main.events k join main.call_results r on r.call_id = k.id
       where k.session_id = e.session_id and k.seq between (select first_seq from main.turns where id = e.turn_id)
@@ -354,6 +356,7 @@ select e.id, e.session_id, e.seq, e.part,
     when 'Retry' then json_object('attempt', event_field(e.data, 'attempt'), 'error', event_field(e.data, 'message'))
     when 'Error' then json_object('event_type', 'error', 'timestamp', e.at / 1000,
       'error', event_field(e.data, 'message'))
+    when 'Hook' then iif(event_field(e.data, 'is_state'), event_field(e.data, 'output'), null)
     when 'Compacted' then json_object('event_type', 'compaction_complete', 'timestamp', e.at / 1000)
     when 'Complete' then (select json_object('event_type', 'agent_end', 'timestamp', e.at / 1000,
       'stop_reason', stop_reason, 'total_input_tokens', input_tokens, 'total_output_tokens', output_tokens)
@@ -483,8 +486,8 @@ where e.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult')
 -- context: ah's shape of what is known of a session as a whole.
 create temp view context(
   session_id,         -- sessions.id; ah has a file for each session
-  key,                -- session_name, current_message or session_state
-  value               -- the name, the messages.id that the next prompt follows, or processing or closed
+  key,                -- session_name, current_message or session_state; in ah's own files also what their users put there
+  value               -- the name, the messages.id that the next prompt follows, processing or closed; else as the file has it
 ) as
 select s.id, 'session_name', coalesce(nullif(s.name, ''), s.title) from main.sessions s
 where coalesce(nullif(s.name, ''), s.title) is not null and s.id not in (select id from temp.claimed)
@@ -493,7 +496,10 @@ select s.id, 'current_message', current_message(s.id) from main.sessions s
 where current_message(s.id) is not null and s.id not in (select id from temp.claimed)
 union all
 select s.id, 'session_state', iif(s.last_native_id <> '', 'processing', 'closed') from main.sessions s
-where s.id not in (select id from temp.claimed);
+where s.id not in (select id from temp.claimed)
+union all
+select v.session_id, substr(v.key, 9), v.value from main.session_values v
+where v.key like 'context:%' and v.session_id not in (select id from temp.claimed);
 
 -- dynamic_context_items: Copilot's shape of the context boards: one row per repository, branch, src and name.
 create temp view dynamic_context_items(

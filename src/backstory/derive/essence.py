@@ -91,6 +91,8 @@ class EventWords(Struct, frozen=True):
 def words_of(event: Event) -> EventWords:
     """Return an event in words. Of a call it is the tool's name; ``essence`` says what it is about."""
     tone, head, body = _WORDS.get(type(event), ("other", "kind", ""))
+    if isinstance(event, model.Hook) and event.is_state:
+        tone = ""
     text = every_value(event) if tone == "other" else getattr(event, body, "")
     return EventWords(tone, getattr(event, head, "") or "", text)
 

@@ -187,7 +187,7 @@ _TEXTS: dict[type[model.Event], tuple[Scope, Callable[[Any], str]]] = {
     model.Compacted: (Scope.SYSTEM, lambda event: event.summary),
     model.Error: (Scope.SYSTEM, lambda event: event.message),
     model.Retry: (Scope.SYSTEM, lambda event: event.message),
-    model.Hook: (Scope.SYSTEM, lambda event: f"{event.name} {event.output}"),
+    model.Hook: (Scope.SYSTEM, lambda event: "" if event.is_state else f"{event.name} {event.output}"),
     model.Command: (Scope.SYSTEM, lambda event: f"{event.name} {event.output}".strip()),
 }
 # Looked up by type, and without asking an enumeration for its value, because this is done for every event that is read.

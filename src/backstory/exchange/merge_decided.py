@@ -258,6 +258,11 @@ def copy_derived(db: apsw.Connection, sides: Sides, *, is_stale: bool) -> None:
     if is_stale or version != str(derived_tables.TABLES_VERSION) or known < derived_tables.VERSION:
         db.execute("update logs set derived = ? where session_id = ?", (STALE, new))
         return
+    db.execute(
+        "insert or ignore into session_values(session_id, key, value) "
+        f"select ?, key, value from {source}.session_values where session_id = ?",
+        (new, old),
+    )
     if is_covered:
         _note_shifts(db, sides)
         for sql in _DERIVED:

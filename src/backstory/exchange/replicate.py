@@ -337,6 +337,7 @@ def _copy_derived(db: apsw.Connection, source: str, old: int, new: int, *, is_co
         f"from {source}.session_branches where session_id = ?",
         (new, old),
     )
+    copy_rows(db, source, "session_values", "session_id = :old", {"session_id": ":new"}, {"old": old, "new": new})
     if not is_covered:
         return
     turn_of = (

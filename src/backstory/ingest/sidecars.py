@@ -16,7 +16,7 @@ from backstory import agents
 from backstory.errors import in_words, is_for_one_only
 from backstory.ingest.log_reader import state_of
 from backstory.lazy import lazy_module
-from backstory.model import OWN_PARTS_FROM, LogIdentity, SessionFacts, ToolResult
+from backstory.model import HOST_TYPE, OWN_PARTS_FROM, LogIdentity, SessionFacts, ToolResult
 from backstory.projects.git import project_key, worktree_root
 from backstory.store import FileStamp
 from backstory.store.tables import logs, sidecars
@@ -304,6 +304,7 @@ def combined_facts(in_log: SessionFacts, facts: Iterable[SidecarContent]) -> Sid
             cwd=cwd,
             branch=_first(each.branch for each in facts),
             repository=_first(each.repository for each in facts),
+            values={HOST_TYPE: found} if (found := _first(each.host_type for each in facts)) else None,
         ),
         project=project_key(folder),
         root=worktree_root(folder),

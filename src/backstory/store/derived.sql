@@ -65,6 +65,13 @@ create table if not exists session_branches(
 ) without rowid;
 create index if not exists idx_session_branches_branch on session_branches(branch);
 
+create table if not exists session_values(
+  session_id integer not null references sessions(id) on delete cascade,
+  key        text not null,              -- plain: host_type; context: and a key that its user gave a value
+  value      text not null,              -- as its log or a file beside it says
+  primary key (session_id, key)
+) without rowid;
+
 create table if not exists checkpoints(
   id                integer primary key,
   session_id        integer not null references sessions(id) on delete cascade,
@@ -154,6 +161,7 @@ create trigger if not exists session_gone_derived after delete on sessions begin
   delete from session_refs where session_id = old.id;
   delete from checkpoints where session_id = old.id;
   delete from side_texts where session_id = old.id;
+  delete from session_values where session_id = old.id;
 end;
 create trigger if not exists sidecar_gone after delete on sidecars begin
   delete from side_texts where sidecar_id = old.id;

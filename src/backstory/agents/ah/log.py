@@ -26,6 +26,7 @@ from backstory.bounds import LOST, added
 from backstory.conversation.context import strip_context
 from backstory.lazy import lazy_regex
 from backstory.model import (
+    CONTEXT,
     PARTIAL,
     AssistantText,
     Compacted,
@@ -382,6 +383,8 @@ class Reader(TurnFold[_State]):
         if key == rows.CURRENT:
             tip = self._state.messages.get(_text(value))
             self._state.session.leaf = (tip.turn_uid, self._behind(tip)) if tip is not None and tip.turn_uid else None
+        elif key != rows.STATE:
+            self._state.session.note_value(f"{CONTEXT}{key}", _plain(value))
         return [] if key == rows.STATE else [Hook(name=key, output=_plain(value))]
 
     def _event(self, row: dict[str, Any], turn: Turn | None) -> list[Event]:
@@ -413,7 +416,9 @@ class Reader(TurnFold[_State]):
                 return [Hook(name="payload", output=f"{said.get('payload_bytes')} bytes")]
             case "compaction_triggered" if turn is not None:
                 turn.context_window = _told_count(said, "context_limit") or turn.context_window
-            case "state_change" | "tool_call_end" | "compaction_triggered" | "compaction_complete":
+            case "state_change" as name:
+                return [Hook(name=name, output=_plain(row.get("details")), is_state=True)]
+            case "tool_call_end" | "compaction_triggered" | "compaction_complete":
                 pass
             case kind:
                 return [self.unknown.emit(f"event {kind}")]

@@ -23,6 +23,7 @@ from backstory.agents.copilot.values import as_text, tokens_in
 from backstory.agents.turn_fold import TurnFold, TurnState, lengthen
 from backstory.bounds import LOST, added
 from backstory.model import (
+    HOST_TYPE,
     PARTIAL,
     Command,
     Compacted,
@@ -116,6 +117,7 @@ class Fold(TurnFold[State]):
             if branch := as_text(context.get("branch")):
                 session.on_branch(branch)
             session.repository = as_text(context.get("repository")) or session.repository
+            session.note_value(HOST_TYPE, as_text(context.get("hostType") or context.get("host_type")))
 
     def _select(self, model: str) -> list[Event]:
         if not model or model == self._state.selected:

@@ -93,6 +93,7 @@ def _workspace(values: dict[str, str]) -> SidecarContent:
         cwd=values.get("cwd") or None,
         repository=values.get("repository") or None,
         branch=values.get("branch") or None,
+        host_type=values.get("host_type") or None,
     )
 
 

@@ -36,7 +36,7 @@ _OF_SESSION = {
     **dict.fromkeys(
         (
             "logs", "turns", "events", "branches", "compactions", "session_files", "session_refs", "session_branches",
-            "checkpoints", "lent_titles", "list_keys",
+            "checkpoints", "lent_titles", "list_keys", "session_values", "side_texts",
         ),
         "session_id = ?1",
     ),

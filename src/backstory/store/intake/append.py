@@ -481,6 +481,7 @@ def _update_session(db: apsw.Connection, session_id: int, batch: RecordBatch, *,
     if facts.title:
         titles.note_own(db, session_id)
     derived_tables.note_branches(db, session_id, facts.branches)
+    derived_tables.note_values(db, session_id, facts.values)
     if batch.turns:
         run_facts.take(db, session_id)
         turns.sum_up(db, session_id)
@@ -563,6 +564,7 @@ def _mark_derived(db: apsw.Connection, session_id: int, batch: RecordBatch, *, e
     if batch.created:
         _note_created(db, session_id, batch.log_id or 0, batch.created)
     derived_tables.note_branches(db, session_id, batch.facts.branches)
+    derived_tables.note_values(db, session_id, batch.facts.values)
     if events_too and batch.kind == FILE:
         facts = batch.facts
         state = codec.pack_text(batch.state) if batch.state else None

@@ -29,7 +29,7 @@ else:
 
 TABLES_VERSION = 15
 """Raised with derived.sql, also by a table for which no log is read again."""
-VERSION = 13
+VERSION = 14
 """Raised with what is put into these tables; logs that were derived before it are derived anew."""
 ACTIONS = "read edit delete rename create"
 """The actions on a file; of several a later word here counts."""
@@ -122,16 +122,26 @@ def clear(db: apsw.Connection, session_id: int) -> None:
     # The others were made from files beside the log, which deriving does not read again.
     db.execute("delete from checkpoints where session_id = ? and seq is not null", (session_id,))
     # Where a session of ours was is known from its runs, not from its records; nor do imported events say it.
-    db.execute(
-        "delete from session_branches where session_id in (select id from sessions where id = ?1 and owner is null) "
-        "and exists (select 1 from logs where session_id = ?1 and kind in ('file', 'copy file'))",
-        (session_id,),
-    )
+    for table in ("session_branches", "session_values"):
+        db.execute(
+            f"delete from {table} where session_id in (select id from sessions where id = ?1 and owner is null) "
+            "and exists (select 1 from logs where session_id = ?1 and kind in ('file', 'copy file'))",
+            (session_id,),
+        )
     db.execute(
         "delete from call_results where call_id in (select id from events where session_id = ? "
         f"and kind in {schema.CALLS})",
         (session_id,),
     )
+
+
+def note_values(db: apsw.Connection, session_id: int, values: Mapping[str, str] | None) -> None:
+    """Note what a log says of its session beside what has a column."""
+    if values:
+        db.executemany(
+            "insert or replace into session_values(session_id, key, value) values (?, ?, ?)",
+            [(session_id, key, value) for key, value in values.items()],
+        )
 
 
 def note_branches(db: apsw.Connection, session_id: int, names: list[str]) -> None:

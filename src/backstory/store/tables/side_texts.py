@@ -127,10 +127,11 @@ def _text(db: apsw.Connection, sidecar_id: int) -> str:
     """A sidecar's text; "" of one that has none."""
     found = fetch(db, tuple[int, bytes, bytes], "select size, sha256, data from sidecars where id = ?", (sidecar_id,))
     for size, digest, frame in found:
-        data = codec.unpack_chunk(frame, size, digest, codec.dictionaries_of(db))
         try:
+            data = codec.unpack_chunk(frame, size, digest, codec.dictionaries_of(db))
             return "" if b"\0" in data else data.decode().removeprefix("\ufeff")
-        except UnicodeDecodeError:
+        except (codec.CodecError, UnicodeDecodeError):
+            # Of one that is damaged verify says so, and it keeps no copy of its session from being made.
             return ""
     return ""
 

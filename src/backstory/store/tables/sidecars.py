@@ -15,7 +15,7 @@ from backstory.derive.checkpoints import SECTIONS, Texts, texts_of
 from backstory.lazy import lazy_module
 from backstory.model import SessionFacts
 from backstory.store import codec, schema
-from backstory.store.intake import coverage
+from backstory.store.intake import coverage, derived_tables
 from backstory.store.schema import fetch
 
 if TYPE_CHECKING:
@@ -185,6 +185,7 @@ def _apply_facts(db: apsw.Connection, session_id: int, facts: SidecarFacts) -> N
         "repository = coalesce(repository, ?), project = coalesce(project, ?), root = coalesce(root, ?) where id = ?",
         (said.title, said.cwd, said.branch, said.repository, facts.project, facts.root, session_id),
     )
+    derived_tables.note_values(db, session_id, said.values)
     coverage.settle(db, session_id, was_covered=was_covered)
     if (facts.checkpoints or facts.checkpoint_titles) and coverage.is_covered(db, session_id):
         _merge_checkpoints(db, session_id, facts)
