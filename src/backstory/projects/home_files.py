@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 QUEUE = f"{STORE}.queue.db"
 DATABASES = (STORE, QUEUE)
 FILES = (*(name + side for name in DATABASES for side in ("", "-journal", "-wal", "-shm")), "config.toml",
-         "prices.toml", "folders.seen", "listeners.json")  # fmt: skip
+         "prices.toml", "folders.seen", "listeners.json", "web.json")  # fmt: skip
 """Our files in a home."""
 LOCKS = "locks"
 FOLDERS = (

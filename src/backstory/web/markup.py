@@ -5,7 +5,6 @@ Everything that a template shows passes ``plain`` or is escaped by it; Markdown 
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
 
 from backstory.derive import harmless
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NESTING_MOST = 20
 """Deeper lists and quotes are text: a hostile answer would cost a deep stack."""
-FOLLOWED = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+FOLLOWED = lazy_regex(r"(?i)(?:https?://|mailto:)")
 """The links that a person may follow; others are shown as they are named."""
 
 
