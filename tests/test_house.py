@@ -51,10 +51,11 @@ ROOMS = {
         "that faces show beside each other",
     ),
     "cli": Budget(
-        18_395,
-        118,
+        18_500,
+        119,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
-        "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory; drift",
+        "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
+        "watched folders; drift",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
@@ -88,7 +89,7 @@ ROOMS = {
         "before in memory, one filter; texts of files and of sections",
     ),
     "workspace": Budget(
-        12_435,
+        12_455,
         63,
         "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages "
         "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed",

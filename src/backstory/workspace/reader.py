@@ -19,6 +19,7 @@ from backstory.store.tables import turns as stored_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable, Iterator, Sequence
+    from pathlib import Path as FilePath
 
     from backstory.ask.stats import By
     from backstory.conversation.board import Offer
@@ -239,6 +240,19 @@ class Reader:
         stores = self._listing.stores(everywhere=False)
         changes = ((str(store.path), store.change_token(), queue.stamp(store.path)) for store in stores)
         return (*changes, *self._listing.run_stamps())
+
+    def change_folders(self) -> set[FilePath] | None:
+        """The folders in which something happens when the token changes; None while a run may end with no trace."""
+        from backstory.runs.spool import SPOOLS
+
+        if next(self._listing.run_stamps(), None) is not None:
+            return None
+        home = self._place.home
+        of_stores = (path.parent for each in self._place.stores for path in (each.path, each.path.resolve()))
+        # Where there is none yet it is made in the next one above.
+        return {
+            next(each for each in (path, *path.parents) if each.is_dir()) for path in (home, home / SPOOLS, *of_stores)
+        }
 
     @contextmanager
     def snapshot(self, *, everywhere: bool = False) -> Iterator[None]:

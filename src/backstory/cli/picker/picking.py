@@ -38,6 +38,7 @@ from backstory.cli.picker.state import (
     TextQuestion,
 )
 from backstory.cli.picker.terminal import open_terminal
+from backstory.cli.picker.watching import FolderWatch
 from backstory.derive.moments import OUTCOMES, RUNNING, when
 from backstory.derive.naming import NO_PROMPT
 from backstory.errors import BackstoryError, Cancelled, StoreBusy, StoreNotFound
@@ -63,7 +64,7 @@ HITS_MOST = 50
 """The most hits that are listed."""
 EVERYWHERE = SessionFilter(everywhere=True)
 LOOK_S = 1.0
-"""The time between two looks at whether a store changed."""
+"""The least time between two looks at whether a store changed, and the most where the system tells of no change."""
 PLAIN_UID = lazy_regex(r"[0-9A-Za-z]{8,64}")
 """A uid as every store of ours has it. A store from elsewhere may have others, which no command gets to see."""
 
@@ -320,6 +321,9 @@ class Background:
         self._asks_again = False
         """True after somebody held a store for too long."""
         self._token = asked.token
+        self._watch = FolderWatch(self._note_change, LOOK_S)
+        self._look_s: float | None = LOOK_S
+        self._has_changed = False
         self._threads = [
             threading.Thread(target=self._work, args=(kinds,), daemon=True)
             for kinds in ((ListQuestion, PreviewQuestion), (TextQuestion, CountQuestion))
@@ -336,6 +340,12 @@ class Background:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
+        self._watch.close()
+
+    def _note_change(self) -> None:
+        with self._changed:
+            self._has_changed = True
+            self._changed.notify_all()
 
     def want(self, questions: Sequence[Question]) -> None:
         """Ask these, and nothing else any more."""
@@ -377,15 +387,24 @@ class Background:
             self._guarded(self._asked.news)
         while True:
             with self._changed:
-                self._changed.wait_for(
-                    lambda: self._is_over or any(kind in self._waiting for kind in kinds), LOOK_S if looks else None
-                )
+                look_s = self._look_s if looks else None
+                is_awake = partial(self._is_awake, kinds, look_s, looks=looks)
+                is_due = not self._changed.wait_for(is_awake, look_s) or self._has_changed
                 if self._is_over:
                     return
                 question = next((self._waiting.pop(kind) for kind in kinds if kind in self._waiting), None)
+                if question is None and not is_due:
+                    continue
+                if question is None:
+                    self._has_changed = False
                 if isinstance(question, TextQuestion):
                     self._searched, self._cancellation = question, Cancellation()
             self._guarded(self._changes if question is None else partial(self._answers_to, question))
+
+    def _is_awake(self, kinds: Sequence[type[Question]], look_s: float | None, *, looks: bool) -> bool:
+        """Return True if a thread has something to do, or has to look again after another time."""
+        is_asked = self._is_over or any(kind in self._waiting for kind in kinds)
+        return is_asked or (looks and (self._has_changed or self._look_s != look_s))
 
     def _answers_to(self, question: Question) -> Iterator[Answer]:
         try:
@@ -394,13 +413,21 @@ class Background:
             # Another one is asked already.
             return
         except BackstoryError as refused:
-            self._asks_again = self._asks_again or isinstance(refused, StoreBusy)
+            if isinstance(refused, StoreBusy):
+                with self._changed:
+                    self._asks_again, self._look_s = True, LOOK_S
+                    self._changed.notify_all()
             yield Failed(question=question, message=output.one_liner(str(refused)))
 
     def _changes(self) -> Iterator[StoreChanged]:
+        # A change after this is told, so what is read now is not too old.
+        folders = self._asked.reader.change_folders()
+        is_watched = folders is not None and self._watch.watch(folders)
         token = self._asked.reader.change_token()
-        if token != self._token or self._asks_again:
-            self._token, self._asks_again = token, False
+        with self._changed:
+            is_other, self._token = token != self._token or self._asks_again, token
+            self._asks_again, self._look_s = False, None if is_watched else LOOK_S
+        if is_other:
             yield StoreChanged()
 
     def _guarded(self, ask: Callable[[], Iterable[Answer]]) -> None:
