@@ -151,6 +151,57 @@ def test_ingest_explains_what_gave_nothing(bare: Shell) -> None:
     assert "explained" in bare("ingest", "--explain", "--json").json()
 
 
+@pytest.mark.parametrize(
+    ("place", "content", "why"),
+    [
+        (".claude/projects/p/a.jsonl", "", "it is empty (1)"),
+        (".claude/projects/p/a.jsonl", "no JSON\n", "no record of this agent is in its beginning (1)"),
+        (".gemini/tmp/x/chats/session-a.jsonl", '{"sessionId": "a", "projectHash": "x", "kind": "main"}\n',
+         "nothing of a conversation is in it (1)"),
+    ],
+    ids=["empty", "not understood", "no prompt"],
+)  # fmt: skip
+def test_a_place_whose_logs_give_no_session_says_why_each_time(bare: Shell, place: str, content: str, why: str) -> None:
+    log = bare.home / place
+    log.parent.mkdir(parents=True)
+    log.write_text(content, "utf-8")
+    told = [bare("ingest").err for _ in range(2)]
+    assert all(f"1 log: {why}" in each and "No session of" in each for each in told), told
+    assert "No session" not in bare("ingest", "--json").err
+
+
+def test_a_place_without_session_is_named_beside_those_with_some_when_it_was_read(bare: Shell) -> None:
+    bare.put("claude/tools")
+    log = bare.home / ".pi" / "agent" / "sessions" / "p" / "a.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text("no JSON\n", "utf-8")
+    first = bare("ingest").err
+    assert "No session of pi: " in first
+    assert "No session of claude" not in first
+    assert "No session" not in bare("ingest").err
+
+
+def test_a_place_that_holds_other_files_says_so(bare: Shell) -> None:
+    (bare.home / ".codex" / "sessions").mkdir(parents=True)
+    assert ".codex/sessions: it holds no logs" in bare("ingest").err
+    (bare.home / ".codex" / "sessions" / "notes.txt").write_text("x", "utf-8")
+    assert ".codex/sessions: it holds files, but no logs" in bare("ingest").err
+
+
+def test_a_database_without_sessions_is_named_where_no_logs_are(bare: Shell) -> None:
+    database = bare.home / ".local" / "share" / "opencode" / "opencode.db"
+    database.parent.mkdir(parents=True)
+    with contextlib.closing(apsw.Connection(str(database))) as db:
+        for table in ("session(id, directory, parent_id)", "message(id, session_id, time_created, data)",
+                      "part(id, message_id, session_id, data)"):  # fmt: skip
+            db.execute(f"create table {table}")
+    assert f"opencode: {database}: it holds no sessions" in bare("ingest").err
+    database.write_bytes(b"no database")
+    told = bare("ingest").err
+    assert "it holds no sessions" not in told
+    assert f"Not read: {database}" in told
+
+
 def test_ingest_without_any_logs_says_where_it_looked(bare: Shell) -> None:
     done = bare("ingest")
     assert done.code == 0

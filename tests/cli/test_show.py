@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support import rewound
+from tests.support import rewound, strange_records
 from tests.support.machines import CASES
+from tests.support.strange_records import PROMPT, put, record
 from tests.support.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -319,3 +320,19 @@ def test_what_a_helper_sends_is_shown_in_its_lines(bare: Shell) -> None:
     shown = of_codex(bare, ("response_item", message))
     assert "@2     Message from /root/count\n         Message Type: FINAL_ANSWER\n" in shown
     assert "         Two files.\n" in shown
+
+
+def test_a_record_without_an_event_is_shown_as_its_agent_wrote_it(bare: Shell) -> None:
+    put(bare, PROMPT, record(2, type="bridge-session", said="\x1b[2Jbeak"))
+    shown = bare("show", strange_records.SESSION, "@2")
+    assert shown.code == 0
+    assert "says nothing that a session shows" in shown.err
+    assert '"said": "' in shown.out
+    assert "\x1b" not in shown.out
+    printed = bare("show", strange_records.SESSION, "@2", "--json").json()
+    assert (printed["seq"], printed["events"], json.loads(printed["record_text"])["type"]) == (2, [], "bridge-session")
+
+
+def test_a_record_that_is_not_there_is_none(bare: Shell) -> None:
+    put(bare, PROMPT)
+    assert bare("show", strange_records.SESSION, "@3").code == 66

@@ -260,11 +260,12 @@ def _files(ask: JsonAnswers) -> None:
         "timestamp": "2026-05-03T10:00:00.000Z",
     }
     texts = [new | {"type": "user", "uuid": "u", "mood": "well", "message": {"role": "user", "content": "go"}}]
-    texts.append(new | {"type": "telepathy", "uuid": "v"})
+    texts += [new | {"type": "telepathy", "uuid": "v"}, new | {"type": "bridge-session", "uuid": "w"}]
     strange = ask.shell.home / ".claude" / "projects" / "p" / f"5{BROKEN[1:]}.jsonl"
     strange.write_text("".join(f"{json.dumps(each)}\n" for each in texts), "utf-8")
     ask.plainly("ingest")
     ask("doctor", "formats")
+    ask("show", f"5{BROKEN[1:]}", "@3")
     ask("doctor", "formats", "mood", "--case", str(root / "case"))
     ask("optimize")
     ask("reindex")

@@ -255,6 +255,7 @@ queued_count: prompts that wait
 read_count: how often an item was read
 reason: why, in a sentence
 reasoning: tokens of thinking
+record_text: a record that has no event, as its agent wrote it
 records: records, each with `seq`
 records_read: records that were read
 records_written: records that were written

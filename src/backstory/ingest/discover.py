@@ -90,11 +90,12 @@ def stream_logs(
             if not place.folder.exists():
                 report.note = "it does not exist"
                 continue
-            for each in _Walk(agent, place, report, is_over).logs():
+            walk = _Walk(agent, place, report, is_over)
+            for each in walk.logs():
                 report.found += 1
                 yield each
             if not report.found:
-                report.note = "it holds no logs"
+                report.note = "it holds files, but no logs" if walk.has_files else "it holds no logs"
 
 
 class _Walk:
@@ -110,6 +111,8 @@ class _Walk:
         # Each folder with the nearest one, itself or above, that is a link; None: what is held is complete.
         self._todo: list[tuple[str, str] | None] = [(str(place.folder), "")]
         self._held: list[Candidate] = []
+        self.has_files = False
+        """True if there is a file that is no log by its name."""
 
     def logs(self) -> Iterator[Candidate]:
         """The logs, each with what lies beside it."""
@@ -140,6 +143,7 @@ class _Walk:
             try:
                 is_folder = entry.is_dir()
                 if not is_folder and not named_like_one:
+                    self.has_files = True
                     self._beside.look(entry, link)
                     continue
                 status = entry.stat()

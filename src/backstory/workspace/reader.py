@@ -345,6 +345,21 @@ class Reader:
             raise RecordNotFound(seq)
         return found
 
+    def kept_record(self, located: LocatedSession, seq: int) -> bytes:
+        """The bytes of a record, as its agent wrote it, which may have no event. Raises RecordNotFound."""
+        from backstory.ingest.log_reader import kept_lines
+        from backstory.store.tables import logs
+
+        store = located.store
+        for log in store.logs(located.session):
+            if any(
+                each.first_seq <= seq < each.first_seq + each.records for each in store.ask(logs.seq_ranges, log.id)
+            ):
+                for line in kept_lines(store, log):
+                    if line.seq == seq:
+                        return line.content or b""
+        raise RecordNotFound(seq)
+
     def full(self, located: LocatedSession, entry: OutlineEntry) -> Event:
         """The event of an entry with all that its record says. Raises RecordNotFound."""
         for each in self.record(located, entry.seq):

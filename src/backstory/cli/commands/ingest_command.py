@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections import Counter
 from contextlib import closing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -24,7 +26,7 @@ from backstory.workspace.stores.new_sources import ASKED_FROM_BYTES, new_sources
 from backstory.workspace.stores.up_to_date import chosen_agents
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from backstory.cli.app import App
     from backstory.ingest.discover import Looked
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 REASONS_SHOWN_MAX = 20
 CHOOSE = "backstory config set ingest.agents NAME,NAME"
+NO_CONVERSATION = "nothing of a conversation is in it"
 SHORTEST_MS = 50
 """A shorter time is not worth a word."""
 
@@ -175,23 +178,65 @@ def _as_json(report: IngestReport) -> dict[str, Any]:
 
 
 def _tell(app: App, report: IngestReport, took_ms: int) -> None:
-    if line := _in_a_line(report, took_ms) if report.total("logs_read") else _unchanged(app):
+    has_read = bool(report.total("logs_read"))
+    count = 0 if has_read else _sessions(app)
+    if line := _in_a_line(report, took_ms) if has_read else _unchanged(count):
         for part in wrapped(line, output.width()) if sys.stdout.isatty() else (line,):
             output.data(part)
     if not report.total("logs_seen"):
         output.talk("No logs were found. These places were looked at:")
         for each in report.looked:
             output.talk(f"  {_looked(each)}")
+        for line in _empty_databases(app, report):
+            output.talk(output.one_liner(line))
         output.talk("Begin a session in one of these agents, or with: backstory run PROMPT")
-    elif _is_first(report):
+    # Of what was read before it was said then.
+    for line in _without_session(app, report) if has_read or not count else ():
+        output.talk(output.one_liner(line))
+    if _is_first(report):
         output.talk("Next: backstory list --all · backstory search WORDS")
     _tell_problems(report)
 
 
-def _unchanged(app: App) -> str:
+def _empty_databases(app: App, report: IngestReport) -> Iterator[str]:
+    """Name the databases of agents that are there and were read, where no session came of any."""
+    refused = {each.path for each in report.errors}
+    for name in agents.with_part("live"):
+        live = agents.load(name).live
+        for database in live.databases(app.environ, app.user_home) if live is not None else ():
+            if database.is_file() and str(database) not in refused:
+                yield f"  {name}: {database}: it holds no sessions"
+
+
+def _unchanged(count: int) -> str:
     """Return the number of sessions in words if nothing was read; '' if there are none."""
-    count = sum(app.home_store.ask_or({}, sessions.counts, app.home_store.as_recorded(ListFilter())).values())
     return f"Up to date: {output.counted(count, 'session')}." if count else ""
+
+
+def _sessions(app: App, agent: str | None = None) -> int:
+    wanted = app.home_store.as_recorded(ListFilter(agent=agent))
+    return sum(app.home_store.ask_or({}, sessions.counts, wanted).values())
+
+
+def _without_session(app: App, report: IngestReport) -> Iterator[str]:
+    """Say of each place with logs of which no session is listed why there is none."""
+    has_read = bool(report.total("logs_read"))
+    silent = {
+        agent
+        for agent, tally in report.by_agent.items()
+        if bool(tally.logs_read) == has_read and not tally.listed_new and not tally.listed_updated
+    }
+    for place in report.looked:
+        if place.found and place.agent in silent and not _sessions(app, place.agent):
+            below = f"{place.folder}{os.sep}"
+            problems = (*report.gave_nothing, *report.not_understood, *report.errors)
+            reasons = Counter(each.reason for each in problems if each.path.startswith(below))
+            if rest := place.found - sum(reasons.values()):
+                reasons[NO_CONVERSATION] = max(rest, 0)
+            words = "; ".join(
+                f"{reason} ({count:,})" for reason, count in reasons.most_common(REASONS_SHOWN_MAX) if count
+            )
+            yield f"No session of {place.agent}: {place.folder}: {output.counted(place.found, 'log')}: {words}"
 
 
 def _in_a_line(report: IngestReport, took_ms: int) -> str:

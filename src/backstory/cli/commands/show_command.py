@@ -21,7 +21,7 @@ from backstory.cli.views.event_view import (
 )
 from backstory.conversation.compact import compact_event
 from backstory.conversation.pairing import results_below_calls, with_answers, with_interruptions
-from backstory.errors import TurnNotFound
+from backstory.errors import RecordNotFound, TurnNotFound
 from backstory.ids import session_keys
 from backstory.lazy import lazy_module
 from backstory.workspace.history import entries, sessions
@@ -170,7 +170,11 @@ def _show_record(
     reader = app.reader
     named = RECORD.fullmatch(words)
     seq = min(int(named.group(1)), SEQ_MAX) if named else resolve_target(found, words).point.seq
-    record = reader.record(found, seq)
+    try:
+        record = reader.record(found, seq)
+    except RecordNotFound:
+        _show_kept(found, seq, reader.kept_record(found, seq), searched or "", full=full, as_json=as_json)
+        return
     if as_json:
         events = [entries.event_as_json(each) for each in record]
         compactions = record_view.summaries_at(found, seq)
@@ -180,6 +184,16 @@ def _show_record(
         output.talk(f"@{seq} has nothing to show: {', '.join(each.outline.kind for each in record)}")
     now = app.workspace.now()
     output.pages(record_view.record_lines(reader, found, record, searched or "", now=now, full=full))
+
+
+def _show_kept(found: LocatedSession, seq: int, data: bytes, searched: str, *, full: bool, as_json: bool) -> None:
+    """A record that nothing is shown of elsewhere, as its agent wrote it."""
+    if as_json:
+        text = data.decode("utf-8", "replace")
+        output.json(found.keys | {"seq": seq, "events": [], "compactions": [], "record_text": text})
+        return
+    output.talk(f"@{seq} says nothing that a session shows. This is the record as its agent wrote it:")
+    output.pages(record_view.kept_lines(data, searched, full=full))
 
 
 def _lines(

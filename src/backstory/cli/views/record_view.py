@@ -5,6 +5,7 @@ And a session in a small window, which has room for its beginning and its last t
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -94,7 +95,20 @@ def text_of(event: Event) -> str:
 
 def body_lines(event: Event, searched: str, *, full: bool) -> Iterator[str]:
     """An event's text with matches marked: the part around the first match, or with ``full`` all of it."""
-    text = text_of(event).strip("\n")
+    return text_lines(text_of(event), searched, full=full)
+
+
+def kept_lines(data: bytes, searched: str, *, full: bool) -> Iterator[str]:
+    """A record as its agent wrote it: JSON with a line for each key, anything else as it is."""
+    text = data.decode("utf-8", "replace")
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = msgspec.json.format(msgspec.json.encode(msgspec.json.decode(data)), indent=2).decode()
+    return text_lines(text, searched, full=full)
+
+
+def text_lines(text: str, searched: str, *, full: bool) -> Iterator[str]:
+    """A text with matches marked: the part around the first match, or with ``full`` all of it."""
+    text = text.strip("\n")
     if not full:
         text = readable_text(without_terminal_codes(text[:CUT_AFTER_CHARS]))
     text = output.clean(text if page_columns() == UNLIMITED else text.expandtabs(4))
