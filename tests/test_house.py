@@ -32,8 +32,8 @@ SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
     "agents": Budget(
-        18_750,
-        127,
+        19_445,
+        135,
         "a package an agent, the contract that they share, what agents with the same tables or form share; rows that "
         "change while they are read, known keys, a file of many sessions, cut by lines that an answer may quote; a "
         "folder of events",
@@ -59,7 +59,7 @@ ROOMS = {
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        7_600,
+        7_610,
         33,
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds; values held packed; "
         "sections of summaries",

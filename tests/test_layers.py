@@ -273,11 +273,15 @@ PROMISED = {
     "derive/prices.json": {"claude", "codex", "copilot"},
     "conversation/context.py": {"azureal"},
     "agents/azureal/reader.py": {"codex"},
-    "agents/not_read.json": {"gemini"},
+    "agents/not_read.json": {"gemini", "cline"},
     "agents/azureal/writing.py": {"last_claude_uuid"},
+    "agents/codex/settings.py": {"declined"},
+    "agents/codex/stream.py": {"DECLINED", "declined"},
+    "conversation/compaction.py": {"decline"},
 }
 """Words of formats that others read: columns, views in the shape of other tools' tables, which `docs/sql.md` names, and
-prices by model and agent, the tags of contexts that another program put into agents' logs, and what it calls models."""
+prices by model and agent, the tags of contexts that another program put into agents' logs, and what it calls models;
+a word that has a name in it by chance."""
 
 
 def naming(agent: str) -> re.Pattern[str]:

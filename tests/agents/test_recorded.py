@@ -56,7 +56,7 @@ OF_EACH = [(agent, case) for agent, case in cases_of() if case == "tools" or (ag
     [
         ("", True),
         ('agents = ["claude"]', False),
-        ('exclude = ["*/shop*/*", "*-shop-*", "*.db", "*/conversations/*", "*/unified/*"]', False),
+        ('exclude = ["*/shop*/*", "*-shop-*", "*.db", "*/conversations/*", "*/unified/*", "*.messages.json"]', False),
     ],
     ids=["none", "agents", "exclude"],
 )

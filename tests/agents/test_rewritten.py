@@ -211,7 +211,7 @@ def test_a_document_that_is_not_cut_is_named(log: Path) -> None:
         def pieces(self, document: bytes) -> list[bytes] | None:
             return [document]
 
-    fault = "documents.pieces: cuts 1 elements, which are too few to see it grow"
+    fault = "documents.pieces: cuts no element out of s1.jsonl"
     with pytest.raises(KeyError):
         # Its only piece is no record.
         log_faults(agent_with(part=Uncut()), log)

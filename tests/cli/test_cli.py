@@ -715,7 +715,7 @@ def test_folders_that_the_environment_names_are_looked_at(bare: Shell, tmp_path:
 def test_an_unknown_agent_is_named_with_those_that_are_known(bare: Shell) -> None:
     done = bare("ingest", "--agent", "nonesuch")
     assert done.code == USAGE
-    assert "claude, codex" in done.err
+    assert "claude, cline, codex" in done.err
 
 
 def refused(shell: Shell, path: Path, code: int, *commands: tuple[str, ...]) -> None:

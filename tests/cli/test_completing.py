@@ -67,8 +67,8 @@ def test_a_session_is_offered_by_words_of_its_title(typing: Typing) -> None:
 
 @pytest.mark.parametrize("words", [("list", "-a"), ("search", "--agent"), ("ingest", "-a")])
 def test_agents_are_offered_with_their_titles(typing: Typing, words: tuple[str, ...]) -> None:
-    assert typing(*words, "c") == ["claude", "codex", "copilot"]
-    assert [item.help for item in typing.items(*words, "cl")] == ["Claude Code"]
+    assert typing(*words, "c") == ["claude", "cline", "codex", "copilot"]
+    assert [item.help for item in typing.items(*words, "cl")] == ["Claude Code", "Cline"]
 
 
 @pytest.mark.parametrize("words", [("run", "-a"), ("followup", "--agent")])

@@ -137,7 +137,7 @@ PACKED = {
     "aider-0.86.2": ("aider", ""),
 }  # fmt: skip
 """Recordings by their folder: the agent, and what the names of its cases end with."""
-WHOLE = ("pi", "gemini", "opencode", "kilo", "aider", "openhands", "vibe")
+WHOLE = ("pi", "gemini", "opencode", "kilo", "aider", "openhands", "vibe", "cline")
 """Agents of which each case is packed; of the others, ``hello``."""
 FILLED = re.compile(
     r"message\.(sections|toolsAdded)\.|(.*\.)?(system_?[pP]rompt|core_system_instructions|checkpoint_system_instructions)"
@@ -163,6 +163,8 @@ KNOWN: dict[str, dict[str, Any]] = {
     "vibe/cancel": {"answers": 2},
     # The summary is no answer.
     "vibe/compact": {"answers": 2},
+    # The client says of a command that was interrupted that it failed.
+    "cline/cancel-tool": {"failed": 1},
     # The helper looked for a program that was not installed.
     "opencode/subagent": {"helper": {"failed": 1}},
     # Its requests have no tools, and the tokens that were served stand nowhere: it writes estimates of its own. The
@@ -186,7 +188,9 @@ def _pack(recorded: Path, agent: str, name: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for path in recorded.glob("*.xz"):
-        shutil.copy(path, folder / path.name)
+        # An index of words, which its dump does not make again: agents have none of their own words in one alone.
+        if b"VIRTUAL TABLE" not in lzma.decompress(path.read_bytes()):
+            shutil.copy(path, folder / path.name)
     with lzma.open(folder / HOME, "wb", preset=9) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
         for path in sorted((recorded / "home").rglob("*")):
             if path.is_file():
@@ -267,7 +271,7 @@ def _answers(sums: list[int] | None, rows: list[str]) -> dict[str, Any]:
         "failed": sum("false-check" in given for _, given in calls),
         "files_edited": sorted(
             {Path(path).name for name, given in calls
-             if name in ("edit", "replace", "write", "write_file")
+             if name in ("edit", "editor", "replace", "write", "write_file")
              or (name == "file_editor" and '"command": "view"' not in given)
              for path in re.findall(r'"(?:path|filePath|file_path)": "([^"]+)"', given)}
         ),

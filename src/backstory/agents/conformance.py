@@ -91,7 +91,6 @@ RANDOM_CUTS = 20
 """The number of times that a log is read with new readers from random places on."""
 FOLDERS_DEEP_MAX = 4
 """The most folders from one of a root to a session's, itself included."""
-LEAST_ELEMENTS = 2
 PLACES = ("first_seq", "last_seq", "parent_seq")
 """The values of a turn that say where in its log it stands."""
 VERSION_BYTES_MAX = 100
@@ -642,8 +641,8 @@ def rewritten_faults(agent: Agent, path: Path) -> list[str]:
             return [f"documents.pieces: the pieces of {each[-40:]!r} are not it"]
     parts = cut(data) or []
     elements = [at for at, part in enumerate(parts) if documents.record(_line_in(part)).is_element]
-    if len(elements) < LEAST_ELEMENTS:
-        return [f"documents.pieces: cuts {len(elements)} elements, which are too few to see it grow"]
+    if not elements or len(elements) == len(parts):
+        return [f"documents.pieces: cuts no element out of {path.name}"]
     first, last = elements[0], elements[-1] + 1
     grown, faults = b"", list[str]()
     for stop in range(first, last + 1):

@@ -204,6 +204,8 @@ class SidecarContent(Struct, frozen=True, kw_only=True):
     checkpoint: tuple[int, str] | None = None
     """A checkpoint's number and its text."""
     checkpoint_titles: dict[int, str] = field(default_factory=dict)
+    outcome: str | None = None
+    """The outcome of the last turn, which counts where the log leaves that open."""
 
 
 class SidecarPart(Protocol):

@@ -40,7 +40,7 @@ CODE_KEYS = ("input", "script", "code")
 _COMMANDS = ("command", "cmd")
 _NAMED = (
     "file_path", "path", "filePath", "notebook_path", "pattern", "url", "query", "subject", "question", "title",
-    "description", "prompt", "message", "text", "name", "summary", "reason",
+    "description", "prompt", "task", "message", "text", "name", "summary", "reason",
 )  # fmt: skip
 _STRING = r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`(?:[^`\\]|\\.)*`)"""
 _COMMAND_IN_CODE = lazy_regex(rf"""\b(?:cmd|command)["']?\s*:\s*{_STRING}""", re.DOTALL)
@@ -110,7 +110,7 @@ def essence(call: ToolCall) -> str:
     '#2 completed'
     """
     given = call.input if isinstance(call.input, dict) else {"input": call.input}
-    if command := next((text for key in _COMMANDS if (text := text_of(given.get(key)))), ""):
+    if command := next((text for key in (*_COMMANDS, "commands") if (text := text_of(given.get(key)))), ""):
         return _without_patch(command)
     for special in (_of_code, _of_patch, _of_lists, _of_task, _of_plan):
         if found := special(given):
@@ -414,13 +414,15 @@ _EXIT_HEAD = lazy_regex(
     r"\A(?:Chunk ID: .*\n)?(?:Wall time: .*\n)?Process exited with code (-?\d{1,19})(?:\n|\Z)"
 )
 """The head that a client writes before every output of a command."""
-_EXIT_FAILED = lazy_regex(r"\A(?:Exit code:? |Command exited with code )(-?\d{1,19})(?:\n|\Z)")
+_EXIT_FAILED = lazy_regex(r"\A(?:Exit code:? |\[?Command exited with code )(-?\d{1,19})\]?(?:\n|\Z)")
 """The first line of a failed command, as other clients write it: a command that prints such a line has not failed."""
 _EXIT_LAST = lazy_regex(r"<(?:shellId: \S+ completed|exited) with exit code (-?\d{1,19})>\s*\Z")
 """The last line, as one client writes it."""
 _EXIT_BEHIND = lazy_regex(r"\n(?:Command exited with code|Exit Code:) (-?\d{1,19})\s*\Z")
 """The last line of a failed command, as others write it."""
-_EXIT_LINE = lazy_regex(r"^(?:Exit code:?|Process exited with code) -?\d{1,10}$", re.MULTILINE)
+_EXIT_LINE = lazy_regex(
+    r"^(?:(?:Exit code:?|Process exited with code) -?\d{1,10}|\[Command exited with code -?\d{1,10}\])$", re.MULTILINE
+)
 HEAD_CHARS = 400
 """The first and the last characters of a result that are searched for its exit code."""
 _COUNTED = lazy_regex(r"\n {2}\((\d+) lines\)\n")

@@ -89,6 +89,9 @@ def is_shell(tool_name: str, tool: str) -> bool:
 def script_of(given: dict[str, Any]) -> str | None:
     """The script in a shell tool's input, which some agents give as a list of words."""
     command = given.get("command") or given.get("cmd")
+    if command is None and isinstance(commands := given.get("commands"), list):
+        # Several scripts, which run one after the other.
+        return "\n".join(each for each in commands if isinstance(each, str)) or None
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         return shlex.join(command)
     return command if isinstance(command, str) else None

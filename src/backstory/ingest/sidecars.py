@@ -310,6 +310,7 @@ def combined_facts(in_log: SessionFacts, facts: Iterable[SidecarContent]) -> Sid
         root=worktree_root(folder),
         checkpoints=dict(each.checkpoint for each in facts if each.checkpoint is not None),
         checkpoint_titles={number: title for each in facts for number, title in each.checkpoint_titles.items()},
+        outcome=_first(each.outcome for each in facts),
     )
 
 

@@ -17,6 +17,7 @@ from backstory.model import SessionFacts
 from backstory.store import codec, schema
 from backstory.store.intake import coverage, derived_tables
 from backstory.store.schema import fetch
+from backstory.store.tables import turns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -66,6 +67,8 @@ class SidecarFacts(Struct, frozen=True, kw_only=True):
     checkpoints: dict[int, str] = field(default_factory=dict)
     """The texts of checkpoints, by number."""
     checkpoint_titles: dict[int, str] = field(default_factory=dict)
+    outcome: str | None = None
+    """The outcome of the session's last turn; it fills a gap."""
 
 
 class SidecarBatch(Struct, frozen=True, kw_only=True):
@@ -186,6 +189,13 @@ def _apply_facts(db: apsw.Connection, session_id: int, facts: SidecarFacts) -> N
         (said.title, said.cwd, said.branch, said.repository, facts.project, facts.root, session_id),
     )
     derived_tables.note_values(db, session_id, said.values)
+    if facts.outcome is not None:
+        db.execute(
+            "update turns set outcome = ? where outcome is null and id = "
+            "(select id from turns where session_id = ? order by first_seq desc, id desc limit 1)",
+            (facts.outcome, session_id),
+        )
+        turns.sum_up(db, session_id)
     coverage.settle(db, session_id, was_covered=was_covered)
     if (facts.checkpoints or facts.checkpoint_titles) and coverage.is_covered(db, session_id):
         _merge_checkpoints(db, session_id, facts)
