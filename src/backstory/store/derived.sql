@@ -160,7 +160,11 @@ create trigger if not exists session_gone_derived after delete on sessions begin
   delete from session_files where session_id = old.id;
   delete from session_refs where session_id = old.id;
   delete from checkpoints where session_id = old.id;
+end;
+-- By itself: a store of before keeps the trigger above as it was.
+create trigger if not exists session_gone_said_beside after delete on sessions begin
   delete from side_texts where session_id = old.id;
+  delete from session_values where session_id = old.id;
 end;
 create trigger if not exists sidecar_gone after delete on sidecars begin
   delete from side_texts where sidecar_id = old.id;
