@@ -32,14 +32,15 @@ class Terminal:
 
     def __init__(
         self, words: Sequence[str], cwd: Path, environ: Mapping[str, str], *, width: int = 100, rows: int = ROWS,
-        is_copied: bool = False,
+        is_copied: bool = False, has_colours: bool = False,
     ) -> None:  # fmt: skip
         self._ours, self._theirs = pty.openpty()
         fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, width, 0, 0))
         self._seen = b""
+        plain = {} if has_colours else {"NO_COLOR": "1"}
         given: dict[str, Any] = {} if is_copied else {"preexec_fn": lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)}
         self.process = forked.Process(
-            [*words], cwd=cwd, env={"TERM": "xterm-256color", "NO_COLOR": "1"} | dict(environ), stdin=self._theirs,
+            [*words], cwd=cwd, env={"TERM": "xterm-256color", **plain, **environ}, stdin=self._theirs,
             stdout=self._theirs, stderr=self._theirs, start_new_session=True, **given,
         )  # fmt: skip
 

@@ -80,19 +80,19 @@ WALK: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("t", ("thought\\x1b]52",)),
     ("J", ("yyyyyyyyyy",)),
     ("?", ("Search in this session",)),
-    ("\x1b", ("yyyyyyyyyy",)),
+    ("\x1b", ("!Search in this session",)),
     ("p", ("to the agent",)),
     (f"\x1b[200~typed{PASTED}\x1b[201~", ("typed",)),
     ("\x1b", ("s sessions",)),
     ("e", ("Write the session to a file",)),
-    ("\x1b", ("s sessions",)),
+    ("\x1b", ("!Write the session to a file",)),
     ("b", ("one heron\\x1b]52",)),
     ("v", ("Choose another turn",)),
     ("gv", ("fork point",)),
     ("\x1b", ("go there",)),
     ("n", ("A name for the branch",)),
-    ("\x1b", ("go there",)),
-    ("b", ("Enter go there",)),
+    ("\x1b", ("!A name for the branch",)),
+    ("b", ("!◆",)),
     ("b", ("s sessions",)),
     ("s", ("Enter open",)),
     ("R", ("Stand-up",)),
@@ -102,7 +102,7 @@ WALK: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("4", ("Tips of",)),
     ("q", ()),
 )
-"""Keys, and words that are painted after them."""
+"""Keys, and words that are painted after them, or gone where they begin with a !."""
 
 
 def test_no_screen_sends_what_history_holds(bench: Bench) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
@@ -26,6 +26,7 @@ from backstory.cli.tui.actions import ANYWHERE, PANE, SESSIONS
 from backstory.cli.tui.looks import TooSmall
 from backstory.cli.tui.messages import ReportsWanted, Resumed
 from backstory.cli.tui.notices import Notices
+from backstory.cli.tui.painting import PaintingApp
 from backstory.cli.tui.sessions_screen import SessionsScreen
 from backstory.cli.tui.slots import SlotBar, Slots, slots_of
 from backstory.config import ScreenSettings
@@ -97,7 +98,7 @@ def _tidy() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-class Backstory(App[None]):
+class Backstory(PaintingApp):
     """The screens of one folder's workspace."""
 
     TITLE = "backstory"
@@ -105,6 +106,7 @@ class Backstory(App[None]):
     BINDINGS: ClassVar = actions.bindings(ANYWHERE)
     CSS = """
     Screen { background: $background; }
+    ModalScreen, CommandPalette { background: transparent; }
     Help { align: center middle; }
     Help VerticalScroll { width: 70; max-width: 100%; height: auto; max-height: 100%; }
     Help VerticalScroll { border: round $primary; padding: 0 1; }
@@ -156,6 +158,7 @@ class Backstory(App[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Have a sentence over everything while there is no room, also where that shrinks while it is open."""
+        self.painted.forget()
         is_covered = isinstance(self.screen, TooSmall)
         if looks.is_too_small(event.size) and not is_covered:
             self.push_screen(TooSmall())
@@ -190,6 +193,8 @@ class Backstory(App[None]):
         if isinstance(self.screen, SessionScreen):
             # A session takes the place of another one, so Esc leads to the list.
             self.pop_screen()
+        if uid is not None:
+            self.hold()
         self.push_screen(SessionScreen(self._of, uid, seq))
         self._tidy_soon()
         if uid is not None:
@@ -241,6 +246,7 @@ class Backstory(App[None]):
         """Show the reports."""
         from backstory.cli.tui.reports_screen import ReportsScreen  # the first screen is there without it
 
+        self.hold()
         self.push_screen(ReportsScreen(self._of, wanted.here, everywhere=wanted.everywhere))
 
     def on_resumed(self, resumed: Resumed) -> None:
@@ -258,6 +264,7 @@ class Backstory(App[None]):
                 output.ask("Enter: back to the screen. ")
                 input()
         self._leave_at_signals()
+        self.painted.forget()
         self.refresh()
 
     @property

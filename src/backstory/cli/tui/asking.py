@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
 FRAME_CSS = """
-    %(name)s { align: center middle; background: $background 70%%; }
+    %(name)s { align: center middle; }
     %(name)s VerticalScroll { width: 70; max-width: 100%%; height: auto; max-height: 100%%; }
     %(name)s VerticalScroll { border: round $primary; padding: 0 1; }
     %(name)s Horizontal { height: 1; }

@@ -15,6 +15,7 @@ from backstory.cli.tui import actions
 from backstory.cli.tui.actions import COMPARED
 from backstory.cli.tui.bars import Bar
 from backstory.cli.tui.branching import in_thread
+from backstory.cli.tui.painting import let_go
 from backstory.cli.tui.strips import strip_of
 from backstory.cli.views.tree_view import fork_line, side_lines
 
@@ -91,6 +92,7 @@ class CompareScreen(Screen[None]):
     def _show(self, lines: list[str]) -> None:
         self._lines.show(lines)
         self._say("")
+        let_go(self)
 
     def _say(self, note: str) -> None:
         columns = self.app.size.width

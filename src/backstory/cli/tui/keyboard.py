@@ -14,6 +14,8 @@ from textual import constants
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
+from backstory.cli.tui.painting import PaintingApp
+
 if TYPE_CHECKING:
     from io import TextIOWrapper
 
@@ -73,6 +75,12 @@ class KeyboardDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._ending = self.exit_event = _Ending()
         self._file = cast("TextIOWrapper", _Painted(sys.__stderr__))
+
+    def start_application_mode(self) -> None:
+        """Take the terminal, on which something else may have been painted since."""
+        if isinstance(self._app, PaintingApp):
+            self._app.painted.forget()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def _read(self) -> bytes:
         with suppress(OSError):

@@ -23,6 +23,7 @@ from backstory.cli.picker.state import PickRow
 from backstory.cli.tui import actions, reports
 from backstory.cli.tui.actions import REPORTS
 from backstory.cli.tui.bars import Bar
+from backstory.cli.tui.painting import hold, let_go
 from backstory.cli.tui.sessions_screen import SessionsScreen
 from backstory.cli.tui.strips import marked, note_lines, strip_of
 from backstory.cli.views.report_view import ReportLine
@@ -142,6 +143,7 @@ class ReportsScreen(Screen[None]):
     # reading --------------------------------------------------------------------------------------------------------
 
     def _ask(self, asked: TabQuestion) -> None:
+        hold(self)
         self.asked, self._report, self._told = asked, None, READING
         self.pane.clear()
         self._head.refresh()
@@ -217,6 +219,7 @@ class ReportsScreen(Screen[None]):
         """Show lines, unless they are of another report or another width."""
         if drawn.report is self._report and drawn.columns == self.pane.columns:
             self.pane.show(drawn.lines)
+            let_go(self)
 
     def _find(self, asked: TabQuestion, about: OfSessions | OfGroup, words: str, tell: Tell) -> _Answer:
         return self._Found(asked, reports.sessions_behind(self._of, self._wanted, about, words, tell))

@@ -19,6 +19,7 @@ from textual.worker import get_current_worker
 from backstory.cli.tui import actions, blocks
 from backstory.cli.tui.actions import PANE
 from backstory.cli.tui.blocks import FOLDED, FULL, SessionView, ShownLine
+from backstory.cli.tui.painting import let_go
 from backstory.cli.tui.strips import marked, strip_of
 from backstory.errors import BackstoryError
 
@@ -90,6 +91,7 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         if self._content is None:
             self._first = lines
             self.refresh()
+            let_go(self)
 
     def view_of(self, columns: int) -> SessionView:
         """The way a session is looked at first, in so many columns."""
@@ -278,6 +280,8 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
             steps, self._steps = self._steps, 0
             for _ in range(abs(steps)):
                 self.action_step(1 if steps > 0 else -1)
+        if self.is_settled:
+            let_go(self)
 
     # drawing --------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from backstory.cli.tui.actions import PROMPT, SESSION
 from backstory.cli.tui.bars import Bar, TaskList, cost_of_today, status_line
 from backstory.cli.tui.branching import fork_at, in_thread
 from backstory.cli.tui.messages import Resumed
+from backstory.cli.tui.painting import hold
 from backstory.cli.tui.prompt_box import SENDING, PromptBox
 from backstory.cli.tui.session_feed import SessionFeed
 from backstory.cli.tui.session_pane import SessionPane
@@ -182,6 +183,7 @@ class SessionScreen(Screen[None]):
         from backstory.cli.tui.tree_screen import TreeScreen  # most sessions are only read
 
         if self.uid is not None:
+            hold(self)
             self.app.push_screen(TreeScreen(self._of, self.uid), self._come_back)
 
     def _come_back(self, to: TreePlace | None) -> None:

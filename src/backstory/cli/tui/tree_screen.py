@@ -17,6 +17,7 @@ from backstory.cli.tui.actions import TREE
 from backstory.cli.tui.asking import ask, ask_line
 from backstory.cli.tui.bars import Bar
 from backstory.cli.tui.branching import ToAgree, in_thread
+from backstory.cli.tui.painting import hold, let_go
 from backstory.cli.tui.strips import strip_of
 from backstory.cli.views.tree_view import LEGEND, TreeDrawing, TreeRow
 
@@ -153,6 +154,7 @@ class TreeScreen(Screen["TreePlace | None"]):
             self.mark = None
         self._note = "" if self._note == "reading …" else self._note
         self._choose(self.chosen)
+        let_go(self)
 
     def say(self, note: str) -> None:
         """Show a sentence at the foot, a long one also in place of the branch; '' for the keys."""
@@ -265,6 +267,7 @@ class TreeScreen(Screen["TreePlace | None"]):
         from backstory.cli.tui.compare_screen import CompareScreen  # mostly nothing is compared
 
         words = [self.shown.words_of(each) for each in (self.shown.rows[at].turn, self.turn)]
+        hold(self)
         self.app.push_screen(CompareScreen(self._of, self._uid, *words))
 
     def action_name(self) -> None:
