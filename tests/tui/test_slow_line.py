@@ -45,7 +45,7 @@ WALK: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("t", ("Thinking is shown",)),
     ("?", ("Search in this session",)),
     ("\x1b", ("!Search in this session",)),
-    ("/", ("Enter searches",)),
+    ("/", ("Enter take it",)),
     ("gateway\r", ("hit 1 of",)),
     ("n", ("hit 2 of",)),
     ("G", ("Viel.",)),

@@ -76,6 +76,12 @@ def field_line(state: State) -> str:
     return typed if left < 1 else f"{typed}{' ' * left}{output.style(status, dim=True)}"
 
 
+def field_columns(state: State) -> int:
+    """Return the columns before the words about the list."""
+    status = output.one_line(_status(state), max(state.columns - FIELD_COLUMNS_LEAST, 0))
+    return state.columns - output.columns(status) - 1
+
+
 def _visible(state: State) -> tuple[str, str]:
     """Return what is before the cursor and behind it, as far as the field has room: its end is seen if it has not."""
     before, after = output.one_liner(state.text[: state.cursor]), output.one_liner(state.text[state.cursor :])

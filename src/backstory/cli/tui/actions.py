@@ -16,6 +16,8 @@ QUESTION, LINE, REPORTS, TREE, COMPARED = "question", "line", "reports", "tree",
 
 PANE: the entries of a session, whose keys are of SESSION too."""
 CALLED_WITH_KEY = "(key)"
+MENU = "command_palette"
+"""The action that shows all others of a place: the way to each of them for who has only a mouse."""
 TAKE_LETTERS = (FIELD, PROMPT, QUESTION, LINE)
 
 
@@ -107,10 +109,11 @@ ACTIONS = (
     KeyAction(COMPARED, "ends(1)", "end,G", "End G", "The end"),
     KeyAction(COMPARED, "close", "escape,v,b,backspace", "Esc v", "Back to the branches", "branches"),
     KeyAction(PROMPT, "stage", "enter", "Enter", "Send; a running agent is stopped first, then this runs", "send"),
+    KeyAction(PROMPT, "leave", "escape", "Esc", "Back to the entries; the text stays", "leave it"),
     KeyAction(PROMPT, "newline", "ctrl+j,shift+enter", "Ctrl+J", "A new line", "line"),
     KeyAction(PROMPT, "queue", "ctrl+t", "Ctrl+T", "Send it when the run ends", "queue"),
     KeyAction(PROMPT, "steer", "ctrl+g", "Ctrl+G", "Send it to the agent while it works", "steer"),
-    KeyAction(PROMPT, "leave", "escape", "Esc", "Back to the entries; the text stays", "leave it"),
+    KeyAction(PROMPT, MENU, "ctrl+p", "Ctrl+P", "All that can be done here, to choose from", "menu"),
     KeyAction(PROMPT, "agent", "f2", "F2", "Another agent", "agent"),
     KeyAction(PROMPT, "back", "ctrl+r", "Ctrl+R", "Take back what is being sent, or the last prompt that waits"),
     KeyAction(PROMPT, "model", "f4", "F4", "Another model", "model"),
@@ -148,6 +151,7 @@ ACTIONS = (
         ANYWHERE, "slot(key)", "1,2,3,4,5,6,7,8,9", "1–9", "The session of a run, by its place in the line on top"
     ),
     KeyAction(ANYWHERE, "slot(key)", "0", "0", "The session of the run that is marked [ ], the newest one"),
+    KeyAction(ANYWHERE, MENU, "colon", ": Ctrl+P", "All that can be done here, to choose from", "menu"),
     KeyAction(ANYWHERE, "help", "question_mark,f1", "?", "These keys", "keys"),
     KeyAction(ANYWHERE, "theme", "T", "T", "Other colours: dark, light, those of the terminal; the choice is kept"),
     KeyAction(ANYWHERE, "leave", "q,ctrl+q", "q", "Leave; runs go on", "leave"),
@@ -181,12 +185,13 @@ def bindings(place: str) -> list[Binding | tuple[str, str] | tuple[str, str, str
 
 
 def foot(place: str, columns: int) -> str:
-    """The most important keys of a place, as many as fit a line; those that count anywhere are there always."""
+    """The most important keys of a place, as many as fit a line; the menu and what counts anywhere are there always."""
     labelled = [each for each in of_place(place) if each.label]
-    anywhere = " · ".join(_short(each) for each in labelled if each.place == ANYWHERE)
-    room = columns - output.columns(f" · {anywhere}")
-    own = next(output.fact_lines([_short(each) for each in labelled if each.place != ANYWHERE], room), "")
-    return output.style(" · ".join(filter(None, [own, anywhere])), dim=True)
+    always = [each for each in labelled if each.place == ANYWHERE or each.name == MENU]
+    behind = " · ".join(map(_short, always))
+    room = columns - output.columns(f" · {behind}")
+    own = next(output.fact_lines([_short(each) for each in labelled if each not in always], room), "")
+    return output.style(" · ".join(filter(None, [own, behind])), dim=True)
 
 
 def clicked(line: str, column: int) -> list[events.Key]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import SystemCommand
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
@@ -22,7 +23,7 @@ from textual.worker import WorkerFailed, get_current_worker
 from backstory.cli import output
 from backstory.cli.picker.picking import Asked, begun, ourselves
 from backstory.cli.tui import actions, looks
-from backstory.cli.tui.actions import ANYWHERE, PANE, SESSIONS
+from backstory.cli.tui.actions import ANYWHERE, MENU, PANE, SESSIONS, TAKE_LETTERS
 from backstory.cli.tui.looks import TooSmall
 from backstory.cli.tui.messages import ReportsWanted, Resumed
 from backstory.cli.tui.notices import Notices
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from backstory.cli.app import App as CommandApp
+    from backstory.cli.tui.actions import KeyAction
     from backstory.cli.tui.slots import Slot
 
 SCROLLED = {
@@ -103,7 +105,7 @@ class Backstory(PaintingApp):
 
     TITLE = "backstory"
     ENABLE_COMMAND_PALETTE = True
-    BINDINGS: ClassVar = actions.bindings(ANYWHERE)
+    BINDINGS: ClassVar = [*actions.bindings(ANYWHERE), Binding("ctrl+p", MENU, priority=True)]
     CSS = """
     Screen { background: $background; }
     ModalScreen, CommandPalette { background: transparent; }
@@ -276,15 +278,18 @@ class Backstory(PaintingApp):
         """Yield what the palette offers: all that keys do here."""
         # The palette is a screen of its own by now: the place is the one that it was opened in.
         for each in actions.of_place(_place_of(screen)):
-            if not each.is_called_with_key:
-                yield SystemCommand(each.help, f"key {each.shown}", self._runs(screen, each.place, each.name))
+            if not each.is_called_with_key and each.name != MENU:
+                yield SystemCommand(each.help, f"key {each.shown}", self._runs(screen, each))
         for n, slot in enumerate(self.slots.all, 1):
             shown = output.for_screen(f"Go to {slot.label}, {slot.agent}", is_coloured=False)
             yield SystemCommand(shown, f"key {n}", partial(self.action_slot, n))
 
-    def _runs(self, screen: Screen[object], place: str, name: str) -> Callable[[], object]:
-        done_by = self if place == ANYWHERE else getattr(screen, "pane", screen) if place == PANE else screen
-        return lambda: self.call_later(self.run_action, name, done_by)
+    def _runs(self, screen: Screen[object], each: KeyAction) -> Callable[[], object]:
+        if each.place in TAKE_LETTERS and screen.focused is not None:
+            # A field does it, by its key.
+            return partial(self.call_later, screen.focused.post_message, events.Key(each.keys.split(",")[0], None))
+        done_by = self if each.place == ANYWHERE else getattr(screen, "pane", screen) if each.place == PANE else screen
+        return lambda: self.call_later(self.run_action, each.name, done_by)
 
     def action_command_palette(self) -> None:
         """Show the palette, where there is room."""
@@ -330,6 +335,10 @@ class Help(ModalScreen[None]):
         """Draw for the width."""
         lines = actions.help_lines(self._about, min(event.size.width, HELP_COLUMNS) - HELP_EDGES)
         self._lines.update("\n".join(output.for_screen(each, is_coloured=False) for each in lines))
+
+    def on_click(self) -> None:
+        """Go back."""
+        self.dismiss()
 
     def on_key(self, event: events.Key) -> None:
         """Scroll, or go back."""

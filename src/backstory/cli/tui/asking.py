@@ -13,6 +13,7 @@ from textual.widgets import Input, Static
 from backstory.cli import output
 from backstory.cli.tui import actions
 from backstory.cli.tui.actions import LINE, QUESTION
+from backstory.cli.tui.bars import Bar
 from backstory.cli.tui.strips import strip_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ FRAME_CSS = """
     %(name)s VerticalScroll { border: round $primary; padding: 0 1; }
     %(name)s Horizontal { height: 1; }
 """
+FRAME_COLUMNS = 66
+"""The columns within a frame, where there is room for all of it."""
 ANSWERS = {True: "y yes", False: "n no"}
 
 
@@ -166,7 +169,8 @@ class LineQuestion(ModalScreen[str | None]):
     def __init__(self, asked: str, text: str = "", note: str = "") -> None:
         super().__init__()
         self._asked, self._note = asked, note
-        self._field = HarmlessInput(text)
+        self._field, self._foot = HarmlessInput(text), Bar()
+        self._foot.show(actions.foot(LINE, FRAME_COLUMNS))
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(can_focus=False):
@@ -174,7 +178,7 @@ class LineQuestion(ModalScreen[str | None]):
             yield self._field
             if self._note:
                 yield _text(self._note)
-            yield _text(actions.foot(LINE, 66))
+            yield self._foot
 
     def on_mount(self) -> None:
         """Have letters go into the field."""

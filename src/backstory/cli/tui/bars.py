@@ -6,6 +6,7 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from textual.message import Message
 from textual.widget import Widget
 
 from backstory.cli import output
@@ -38,6 +39,9 @@ class Bar(Widget):
 
     DEFAULT_CSS = "Bar { height: 1; }"
 
+    class Clicked(Message):
+        """What was clicked is no key."""
+
     def __init__(self) -> None:
         super().__init__()
         self._text = ""
@@ -51,8 +55,11 @@ class Bar(Widget):
 
     def on_click(self, event: events.Click) -> None:
         """Do what the key would that is clicked."""
-        for key in actions.clicked(self._text, event.x):
+        keys = actions.clicked(self._text, event.x)
+        for key in keys:
             self.app.post_message(key)
+        if not keys:
+            self.post_message(self.Clicked())
 
     def render_line(self, y: int) -> Strip:
         """Return a line."""

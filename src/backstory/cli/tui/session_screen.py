@@ -11,7 +11,7 @@ from textual.screen import Screen
 from backstory.cli import output
 from backstory.cli.output import MARGIN
 from backstory.cli.tui import actions
-from backstory.cli.tui.actions import PROMPT, SESSION
+from backstory.cli.tui.actions import LINE, PROMPT, SESSION
 from backstory.cli.tui.bars import Bar, TaskList, cost_of_today, status_line
 from backstory.cli.tui.branching import fork_at, in_thread
 from backstory.cli.tui.messages import Resumed
@@ -52,7 +52,10 @@ class SessionScreen(Screen[None]):
 
     BINDINGS: ClassVar = actions.bindings(SESSION)
 
-    place = SESSION
+    @property
+    def place(self) -> str:
+        """The place whose keys count now."""
+        return PROMPT if self._prompt.is_open else SESSION
 
     def __init__(self, app: CommandApp, uid: str | None, goal: int | None = None) -> None:
         super().__init__()
@@ -102,8 +105,12 @@ class SessionScreen(Screen[None]):
     def say(self, note: str) -> None:
         """Show a sentence at the foot; '' for the keys."""
         self._note = note
-        place = PROMPT if self._prompt.is_open else SESSION
-        self._foot.show("\n".join(note_lines(note, self.columns)) if note else actions.foot(place, self.columns))
+        self._foot.show("\n".join(note_lines(note, self.columns)) if note else actions.foot(self.place, self.columns))
+
+    def on_bar_clicked(self) -> None:
+        """Show the keys again in place of a sentence."""
+        if self._note and self._words is None:
+            self.say("")
 
     def refuse(self, why: str) -> None:
         """Say why the session cannot be read."""
@@ -232,7 +239,7 @@ class SessionScreen(Screen[None]):
             self.mount(self._words, before=self._prompt)
             # At once: letters may follow in the same burst.
             self.set_focus(self._words)
-            self.say("Enter searches · Esc leaves the field")
+            self._foot.show(actions.foot(LINE, self.columns))
 
     def on_input_submitted(self, submitted: Input.Submitted) -> None:
         """Search the session."""

@@ -173,6 +173,16 @@ class SessionsScreen(Screen[None]):
         self.is_typing = True
         self.become(state.pressed(replace(now, cursor=len(now.text)), Key("ctrl-u")))
 
+    def click_on_field(self, column: int) -> None:
+        """Have letters go into the field, or change the scope, whose words are behind it."""
+        if column >= layout.field_columns(self.state):
+            self.action_move("tab")
+        elif not self.is_typing and not self.state.text:
+            self.action_filter()
+        else:
+            self.is_typing = True
+            self.become(self.state)
+
     def action_clear(self) -> None:
         """Take the filter away; without one go back from a list of some sessions."""
         if self.state.text:
@@ -241,8 +251,14 @@ class SessionTable(Widget, can_focus=True):
         self._of.become(state.moved(self._of.state, -WHEEL_ROWS))
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the row that is clicked, a second click opens it; or do what a key of the foot does."""
+        """Choose the row that is clicked, a second click opens it; or do what a key of the foot does.
+
+        A click on the field has letters go there, one on the words beside it changes the scope.
+        """
         screen = self._of
+        if event.y == 0:
+            screen.click_on_field(event.x)
+            return
         for key in actions.clicked(_line(screen, event.y), event.x):
             self.app.post_message(key)
         now, above = screen.state, bool(layout.heading(screen.state))

@@ -179,6 +179,11 @@ class TreeScreen(Screen["TreePlace | None"]):
         self.say(self._note)
         self._table.refresh()
 
+    def on_bar_clicked(self) -> None:
+        """Show the keys again in place of a sentence."""
+        if self._note:
+            self.say("")
+
     # actions --------------------------------------------------------------------------------------------------------
 
     def action_move(self, by: int) -> None:
