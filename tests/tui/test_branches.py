@@ -78,6 +78,18 @@ def test_a_prompt_follows_the_entry_that_was_chosen(asked: Bench) -> None:
     assert (third.prompt, third.parent_uid, third.parent_seq) == ("another way", first.uid, seq)
 
 
+def test_keys_of_one_burst_with_a_fork_go_into_its_field(asked: Bench) -> None:
+    seq = first_answer(asked)
+
+    async def test() -> None:
+        async with opened(asked) as seen:
+            (await session(seen)).pane.go((seq - 1, 0))
+            await seen.burst("fsq quick")
+            await seen.until_seen(f"follows @{seq}", "sq quick")
+
+    piloted(test)
+
+
 def test_a_fork_that_is_left_changes_nothing_and_keeps_the_text(asked: Bench) -> None:
     seq = first_answer(asked)
 

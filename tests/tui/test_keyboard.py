@@ -15,7 +15,7 @@ from textual import events
 from textual.app import App
 from textual.drivers._writer_thread import MAX_QUEUED_WRITES, WriterThread
 
-from backstory.cli.tui.keyboard import UNDECIDED_S, KeyboardDriver
+from backstory.cli.tui.keyboard import UNDECIDED_S, KeyboardDriver, _Pastes
 from tests.support.going import DEADLINE_S
 
 if TYPE_CHECKING:
@@ -83,6 +83,20 @@ def test_an_escape_that_nothing_follows_is_a_key(keys: Keyboard) -> None:
 
 def test_a_letter_that_is_no_letter_ends_no_keyboard(keys: Keyboard) -> None:
     assert keys.type(b"\xff\xfeb")[-1] == "b"
+
+
+def test_an_escape_in_a_paste_is_text(keys: Keyboard) -> None:
+    assert keys.type(b"\x1b[200~a\x1b[Ab\x1bq\x1b[201~z") == ["z"]
+    assert [each.text for each in keys.posted if isinstance(each, events.Paste)] == ["a\u241b[Ab\u241bq"]
+
+
+def test_a_paste_that_comes_in_parts_is_the_same() -> None:
+    came = "x\x1b[200~a\x1b[A\x1b[201b\x1b\x1b[201~\x1b[Az"
+    for cut in range(len(came)):
+        pastes = _Pastes()
+        assert pastes.harmless(came[:cut]) + pastes.harmless(came[cut:]) == (
+            "x\x1b[200~a\u241b[A\u241b[201b\u241b\x1b[201~\x1b[Az"
+        ), cut
 
 
 def test_a_driver_reads_again_after_a_client_had_the_terminal(keys: Keyboard) -> None:

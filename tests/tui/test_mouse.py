@@ -150,6 +150,16 @@ def test_a_click_on_a_sentence_at_the_foot_shows_the_keys_again(opens: Opens) ->
     piloted(test)
 
 
+def test_a_notice_leaves_the_state_of_the_session_and_the_keys_in_sight(opens: Opens) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await session(seen)
+            seen.app.notify("S1: the run has ended")
+            await seen.until_seen("S1: the run has ended", "· completed ·", "q leave")
+
+    piloted(test)
+
+
 def test_words_to_look_for_are_taken_by_a_click(opens: Opens) -> None:
     async def test() -> None:
         async with opens() as seen:

@@ -104,6 +104,11 @@ def test_a_quote_has_a_bar_and_a_table_has_columns() -> None:
     assert drawn("|a|b|\n|-|-|\n|one|2|") == ["a    b", "one  2"]
 
 
+def test_signs_in_a_paragraph_that_nobody_wrote_stay() -> None:
+    assert next(iter(drawn("*a* " * 10_000))).startswith("*a* *a*")
+    assert next(iter(drawn("*a* " * 1_000))).startswith("a a")
+
+
 def test_a_link_shows_its_address_once() -> None:
     assert drawn("[docs](https://x.y/z) <https://x.y>") == ["docs (https://x.y/z) https://x.y"]
 

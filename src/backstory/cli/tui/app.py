@@ -109,6 +109,7 @@ class Backstory(PaintingApp):
     CSS = """
     Screen { background: $background; }
     ModalScreen, CommandPalette { background: transparent; }
+    ToastRack { margin-bottom: 2; }
     Help { align: center middle; }
     Help VerticalScroll { width: 70; max-width: 100%; height: auto; max-height: 100%; }
     Help VerticalScroll { border: round $primary; padding: 0 1; }
@@ -129,7 +130,10 @@ class Backstory(PaintingApp):
 
     async def on_event(self, event: events.Event) -> None:
         """Do what a key means before the next one is looked at: what is typed at once may open a field, and fill it."""
-        if not isinstance(event, events.Key) or event.is_forwarded or not await self._did(event):
+        waiting = getattr(self.screen_stack[-1], "waiting", None) if self._screen_stack else None
+        if isinstance(event, events.Key) and waiting is not None and not event.is_forwarded:
+            waiting.append(event)
+        elif not isinstance(event, events.Key) or event.is_forwarded or not await self._did(event):
             await super().on_event(event)
 
     async def _did(self, event: events.Key) -> bool:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from textual.app import App
 
 READ_BYTES = 1 << 16
+ESCAPE, MARK = "\x1b", "\N{SYMBOL FOR ESCAPE}"
+PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 UNDECIDED_S = constants.ESCAPE_DELAY + 0.01
 """An escape is a key of its own, and not the beginning of one, when nothing followed it for so long."""
 
@@ -66,6 +68,33 @@ class _Painted:
             self._terminal.flush()
 
 
+class _Pastes:
+    """What a terminal sends, in pastes of which no escape is a key: what it lets through of one is text."""
+
+    def __init__(self) -> None:
+        self._is_within, self._end = False, ""
+        """The end of what came: what may be the beginning of the next sign."""
+
+    def harmless(self, text: str) -> str:
+        """Return what came. In a paste what may be the beginning of its end waits for what comes next."""
+        parts = list[str]()
+        while True:
+            whole, sign = self._end + text, PASTE_ENDS if self._is_within else PASTE_BEGINS
+            at = whole.find(sign)
+            end = at + len(sign) if at >= 0 else len(whole)
+            if self._is_within:
+                begun = next((n for n in range(len(sign) - 1, 0, -1) if at < 0 and whole.endswith(sign[:n])), 0)
+                pasted = whole[: at if at >= 0 else end - begun]
+                parts.append(pasted.replace(ESCAPE, MARK) + sign * (at >= 0))
+                self._end = whole[end - begun : end]
+            else:
+                parts.append(whole[len(self._end) : end])
+                self._end = whole[1 - len(sign) :]
+            if at < 0:
+                return "".join(parts)
+            self._is_within, self._end, text = not self._is_within, "", whole[end:]
+
+
 class KeyboardDriver(LinuxDriver):
     """Textual's driver, whose thread for keys sleeps until one comes. The end of the terminal ends the application."""
 
@@ -89,6 +118,7 @@ class KeyboardDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Post what comes from the terminal, until the driver's event of the end is set."""
+        pastes = _Pastes()
         parser, decode = XTermParser(self._debug), getincrementaldecoder("utf-8")("replace").decode
         with selectors.DefaultSelector() as selector:
             for fd in (self.fileno, self._ending.fd):
@@ -103,7 +133,7 @@ class KeyboardDriver(LinuxDriver):
                         self._loop.call_soon_threadsafe(self._app.exit)
                         return
                     wait = UNDECIDED_S
-                    for event in parser.feed(decode(read)):
+                    for event in parser.feed(pastes.harmless(decode(read))):
                         self.process_message(event)
                 for event in parser.tick():
                     self.process_message(event)

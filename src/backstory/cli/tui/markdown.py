@@ -9,15 +9,18 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from backstory.cli import output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from markdown_it.token import Token
+    from markdown_it.rules_core import StateCore
 
 TAB_COLUMNS = 4
+PARAGRAPH_CHARS_MAX = 20_000
+"""The most characters of a paragraph in which signs are looked for: nobody writes more."""
 COLUMNS_LEAST = 12
 """The fewest columns that text has, however deep it is in lists."""
 INLINE: dict[str, dict[str, Any]] = {"strong": {"bold": True}, "em": {"italic": True}, "s": {"dim": True}}
@@ -47,7 +50,19 @@ def markdown_lines(text: str, columns: int) -> Iterator[str]:
 @cache
 def _parser() -> MarkdownIt:
     # Nesting is bounded: a hostile text would cost a deep stack.
-    return MarkdownIt("commonmark", {"maxNesting": 20}).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", {"maxNesting": 20}).enable(["table", "strikethrough"])
+    parser.core.ruler.at("inline", _read_paragraphs)
+    return parser
+
+
+def _read_paragraphs(state: StateCore) -> None:
+    """Read the signs in each paragraph but a very long one: a megabyte of what could be signs took seconds."""
+    for token in state.tokens:
+        if token.type == "inline" and len(token.content) > PARAGRAPH_CHARS_MAX:
+            token.children = [Token("text", "", 0, content=" ".join(token.content.split("\n")))]
+        elif token.type == "inline":
+            token.children = []
+            state.md.inline.parse(token.content, state.md, state.env, token.children)
 
 
 class _Drawing:

@@ -69,6 +69,8 @@ class SessionScreen(Screen[None]):
         self.tasks, self._status, self._foot = TaskList(), Bar(), Bar()
         self._today = ""
         """The cost of today."""
+        self.waiting: list[events.Key] | None = None
+        """Keys that are meant for a field which is about to open."""
         self._note = ""
 
     def compose(self) -> ComposeResult:
@@ -212,7 +214,18 @@ class SessionScreen(Screen[None]):
             self._fork(self.uid, self.pane.current[0])
 
     def _fork(self, uid: str, seq: int) -> None:
-        in_thread(self, "fork", partial(fork_at, self._of, uid, seq), self.action_write, self.say)
+        def found(fork: Fork) -> None:
+            waited, self.waiting = self.waiting or [], None
+            self.action_write(fork)
+            for key in waited:
+                self.app.post_message(key)
+
+        def refused(why: str) -> None:
+            self.waiting = None
+            self.say(why)
+
+        self.waiting = []
+        in_thread(self, "fork", partial(fork_at, self._of, uid, seq), found, refused)
 
     def action_export(self) -> None:
         """Write the session to a file."""
