@@ -51,8 +51,8 @@ ROOMS = {
         "that faces show beside each other",
     ),
     "cli": Budget(
-        18_580,
-        119,
+        18_960,
+        120,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
         "watched folders; drift",

@@ -87,6 +87,27 @@ async def activity(seen: Piloted) -> None:
     await seen.until_seen("[3 Activity]", "all time", "> ")
 
 
+async def tips(seen: Piloted) -> None:
+    """The tips, of every project."""
+    await seen.until_seen("8 sessions")
+    await seen.press("R", "4", "+", "+")
+    await seen.until_seen("[4 Tips]", "all time", "Tips of")
+
+
+async def question(seen: Piloted) -> None:
+    """A question that says what a yes does."""
+    await session(seen)
+    await seen.press("b")
+    await seen.until_seen("2 turns", "▸")
+    await seen.press("up", "c")
+    await seen.until_seen("y yes", "> n no")
+
+
+async def empty(seen: Piloted) -> None:
+    """The list where nothing was ever recorded."""
+    await seen.until_seen("No sessions")
+
+
 async def keys(seen: Piloted) -> None:
     """The keys of a session."""
     await session(seen)
@@ -135,6 +156,8 @@ PICTURED: dict[str, Shows] = {
     "costs": costs,
     "standup": standup,
     "activity": activity,
+    "tips": tips,
+    "question": question,
     "keys": keys,
     "palette": palette,
     "at-work": at_work,
@@ -160,7 +183,15 @@ async def compared(seen: Piloted) -> None:
     await seen.until_seen("fork point: @4", "branch 1 (2 turns)", "branch 2 (2 turns)")
 
 
-BRANCHED = {"branches": branches, "compared": compared}
+async def line(seen: Piloted) -> None:
+    """A field of one line: a name for a branch."""
+    await branches(seen)
+    await seen.press("n")
+    await seen.until_seen("A name for the branch", "Enter take it")
+
+
+EMPTY = {"empty": empty}
+BRANCHED = {"branches": branches, "compared": compared, "line": line}
 
 
 def branched(root: Path) -> tuple[Path, Mapping[str, str]]:
@@ -187,6 +218,13 @@ def branched(root: Path) -> tuple[Path, Mapping[str, str]]:
     return project, environ
 
 
+def nothing(root: Path) -> tuple[Path, Mapping[str, str]]:
+    """A folder of a person who has no history."""
+    folder = root / "nothing"
+    folder.mkdir()
+    return folder, {"HOME": str(folder), "BACKSTORY_HOME": str(folder / "home")}
+
+
 def say(store: Store, session: Session, prompt: str, answer: str, edited: str = "") -> None:
     """Add a turn to a session, with an edit of a file."""
     call = ToolCall(tool_use_id="t", tool_name="Edit", tool=Tool.EDIT, file_path=edited, input={"file_path": edited})
@@ -206,7 +244,11 @@ def made(machine: SessionMachine, root: Path) -> dict[Path, str]:
             await seen.settled()
             found[PICTURES / f"{name}.svg"] = seen.app.export_screenshot(title=f"backstory tui: {name}")
 
-    places = (({**PICTURED, **LIGHT}, (machine.project, machine.environ)), (BRANCHED, branched(root)))
+    places = (
+        ({**PICTURED, **LIGHT}, (machine.project, machine.environ)),
+        (BRANCHED, branched(root)),
+        (EMPTY, nothing(root)),
+    )
     for name, shows, where in ((name, shows, where) for shown, where in places for name, shows in shown.items()):
         piloted(lambda name=name, shows=shows, where=where: take(name, shows, *where))  # type: ignore[misc]
     return found

@@ -189,7 +189,7 @@ def test_a_search_without_a_hit_says_so_and_its_field_can_be_left(opens: Opens) 
             await seen.press("enter")
             await seen.until_seen("Nothing found for 'pelican'.")
             await seen.press("slash")
-            await seen.until_seen("Esc leaves the field")
+            await seen.until_seen("Esc leave it")
             await seen.press("escape")
             await seen.until_seen("s sessions")
             await seen.press("s")
@@ -215,7 +215,7 @@ def test_words_that_are_pasted_act_on_nothing(opens: Opens) -> None:
         async with opens() as seen:
             await counting(seen)
             await seen.press("slash")
-            await seen.until_seen("Esc leaves the field")
+            await seen.until_seen("Esc leave it")
             seen.app.screen.focused.post_message(events.Paste(HOSTILE))  # type: ignore[union-attr]
             await seen.until_seen("heron \\x1b]0;owned\\x07")
             assert seen.acting() == ""

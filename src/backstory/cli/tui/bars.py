@@ -40,7 +40,7 @@ class Bar(Widget):
     DEFAULT_CSS = "Bar { height: 1; }"
 
     class Clicked(Message):
-        """What was clicked is no key."""
+        """A click where no key is."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -69,7 +69,7 @@ class _Painted:
 
 
 class _Pastes:
-    """What a terminal sends, in pastes of which no escape is a key: what it lets through of one is text."""
+    """Makes text of the escapes in a paste, of which none is a key."""
 
     def __init__(self) -> None:
         self._is_within, self._end = False, ""
