@@ -450,6 +450,10 @@ class Relation(StrEnum):
     """It comes from none: another program's record of what agents said, of which their own logs say more."""
 
 
+DOCUMENT_LINE = b'{"backstory-document":'
+"""A line that begins so is ours, in what is kept of a document that its agent writes anew; see agents.documents."""
+
+
 class LogIdentity(Struct, frozen=True, kw_only=True):
     """The identity of a log: the session's native id, and the session it belongs under."""
 

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backstory.ingest.ingest import ingest
 from backstory.ingest.reindex import reindex
 from tests.support.clock import NOW
+from tests.support.folders import EVENTFUL, EventSession, register, said
 from tests.support.machines import Machine, claude_log, compressed, conversation, lines
 from tests.support.rewound import LOG, SESSION, log
+from tests.support.rewritten import agent_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,6 +102,34 @@ def test_a_log_that_is_compressed_is_not_taken_for_one_that_was_cut(machine: Mac
     machine.write(LOG.with_suffix(".jsonl.zst"), compressed(log(*range(1, 30))))
     machine.read("copilot")
     assert set(rewound(machine).values()) == {0}
+
+
+def test_a_document_that_is_shorter_than_what_is_kept_of_it_is_not_taken_for_one_that_was_cut(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = register(agent_with(), monkeypatch)
+    for count in range(1, 21):
+        records = [
+            {"id": f"r{number}", "role": "user", "text": f"prompt {number}", "at": f"2026-03-01T10:00:{number:02}Z"}
+            for number in range(1, count + 1)
+        ]
+        written = {"session": "s1", "records": records, "written": f"{count} times " * 9}
+        machine.write(".example/s1.jsonl", json.dumps(written).encode())
+        assert ingest(machine.store, [agent], environ={}, home=machine.home, now=NOW).errors == []
+    (log,) = machine.store.logs()
+    assert log.read_to > 2 * Path(log.path).stat().st_size
+    assert rewound(machine) == marks(range(1, 21))
+
+
+def test_a_folder_that_is_one_log_is_not_taken_for_one_that_was_cut(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(EVENTFUL, monkeypatch)
+    session = EventSession(machine.home)
+    for number in (1, 3, 5):
+        session.put(number, said(number, f"prompt {number}"))
+        assert machine.read("eventful").errors == []
+    assert rewound(machine) == marks([1, 3, 5])
 
 
 def test_a_branch_that_another_prompt_left_behind_is_rewound(machine: Machine) -> None:

@@ -19,12 +19,11 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.lazy import lazy_regex
+from backstory.model import DOCUMENT_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-VERSION = b'{"backstory-document":'
-"""A line that begins so is ours."""
 _NEWLINE, _MARK = b"\v", b"\f"
 _SPACE = lazy_regex(r"[ \t\r\n]*")
 _scan = json.JSONDecoder(strict=False, parse_int=str, parse_float=str, parse_constant=str).raw_decode
@@ -149,7 +148,7 @@ def _read(kept: bytes) -> _Kept:
             found.order, found.whole_to = order, at
 
     for line in lines:
-        if line.startswith(VERSION) and not line.endswith(_MARK):
+        if line.startswith(DOCUMENT_LINE) and not line.endswith(_MARK):
             take()
             order = _changed(found.order, _version.decode(line).changes, len(lines))
         else:
@@ -222,7 +221,7 @@ def _line_of(piece: bytes) -> bytes:
     if _MARK in piece or _NEWLINE in piece:
         piece = piece.replace(_MARK, _MARK + b"f").replace(_NEWLINE, _MARK + b"v")
     line = piece.replace(b"\n", _NEWLINE)
-    return _MARK + b"p" + line if line.startswith(VERSION) else line
+    return _MARK + b"p" + line if line.startswith(DOCUMENT_LINE) else line
 
 
 def _piece_of(line: bytes) -> bytes:
@@ -257,7 +256,7 @@ def record(line: bytes) -> KeptLine:
     """Return what a line of the kept form holds. The content of one that was cut off is no JSON."""
     if line.endswith(_MARK):
         return NOTHING
-    if line.startswith(VERSION):
+    if line.startswith(DOCUMENT_LINE):
         return KeptLine(changes=_version.decode(line).changes)
     text = _piece_of(line).strip()
     if text.startswith(b","):

@@ -10,6 +10,7 @@ from backstory import agents
 from backstory.errors import UnknownAgent
 from backstory.ingest.log_reader import opened
 from backstory.lazy import lazy_module
+from backstory.model import DOCUMENT_LINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -66,7 +67,7 @@ def kept_form(store: Store, path: str, file: IO[bytes], kept: Sequence[Log]) -> 
 
 def is_kept_in_pieces(log: Log, head: bytes) -> bool:
     """Return True if a log is such a kept form; ``head``: its first bytes."""
-    if not head.startswith(documents.VERSION):
+    if not head.startswith(DOCUMENT_LINE):
         return False
     try:
         return is_rewritten(agents.load(log.agent), log.path or log.relpath)

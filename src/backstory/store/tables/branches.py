@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from backstory import errors
 from backstory.conversation.tree import Point, Tree
+from backstory.model import DOCUMENT_LINE
 from backstory.store import codec, schema
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import event_rows, lent, turns
+from backstory.store.tables import event_rows, lent, logs, turns
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -496,12 +497,23 @@ def rewound(db: apsw.Connection, session_id: int) -> frozenset[str]:
         path.add(uid)
         uid = parents.get(uid)
     off = parents.keys() - path if leaf in parents else set[str]()
-    gone = fetch(db, tuple[str], _NOT_IN_LOG, (session_id,))
-    return frozenset(off | {uid for (uid,) in gone})
+    gone = fetch(db, tuple[str, int | None], _NOT_IN_LOG, (session_id,))
+    documents = {log_id for log_id in {log_id for _, log_id in gone if log_id is not None} if _is_document(db, log_id)}
+    return frozenset(off | {uid for uid, log_id in gone if log_id not in documents})
+
+
+def _is_document(db: apsw.Connection, log_id: int) -> bool:
+    """Return True if a log is the kept form of a document that its agent writes anew."""
+    try:
+        return logs.look_at(db, log_id, 0, len(DOCUMENT_LINE)) == DOCUMENT_LINE
+    except codec.CodecError:
+        return False
 
 
 _NOT_IN_LOG = """
-select t.uid from main.turns t
+select t.uid, iif(exists (select 1 from main.logs n where n.agent = l.agent and n.native_id = l.native_id
+    and n.kind = 'file' and n.path = l.path and n.generation > l.generation), null, l.id)
+from main.turns t
 join main.events e on e.session_id = t.session_id and e.seq = t.first_seq and e.turn_id = t.id
 join main.logs l on l.id = e.log_id
 where t.session_id = ? and l.kind = 'file' and l.relpath not like '%/' and (
@@ -513,5 +525,6 @@ where t.session_id = ? and l.kind = 'file' and l.relpath not like '%/' and (
 """
 """Turns whose prompt was last written by a log that another generation took the place of, or behind its present end.
 
-What is kept of a folder, whose path ends in a slash, only grows, and is longer than the file that stands for it.
+What is kept of a folder, whose path ends in a slash, only grows, and is longer than the file that stands for it. So is
+what is kept of a document that is written anew: where only the sizes say that a turn is gone, its log is named.
 """
