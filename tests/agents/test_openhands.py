@@ -140,6 +140,18 @@ def test_a_time_without_a_zone_is_that_of_the_machine_and_the_uid_is_the_same_ev
     assert began == {1_795_417_200_123}
 
 
+def test_a_conversation_whose_state_is_there_before_its_first_event_begins_with_that_one(machine: Machine) -> None:
+    folder = wrote(machine, state={"workspace": {"working_dir": "/w"}})
+    (folder / "events").mkdir()
+    assert [each.path for each in machine.read(NAME).not_understood] == [str(folder / "events")]
+    wrote(machine, typed("One"))
+    assert machine.read(NAME).not_understood == []
+    (session,) = machine.store.sessions()
+    assert (session.created, session.cwd) == ("2026-11-23T07:00:00.123Z", "/w")
+    assert [turn.prompt for turn in machine.store.turns(session)] == ["One"]
+    assert machine.store.verify().problems == []
+
+
 # how it ended ---------------------------------------------------------------------------------------------------------
 
 

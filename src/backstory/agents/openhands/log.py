@@ -28,9 +28,8 @@ else:
 _ID = lazy_regex(r"[0-9a-f]{32}")
 _EVENT = lazy_regex(r"events/event-(\d{1,9})-[^/]+\.json")
 _FLAT = lazy_regex(rb"\{[^{}]*\}")
-_OWN = lazy_regex(
-    rb'\s*\{\s*"id"\s*:\s*"[0-9a-f-]{36}"\s*,\s*"timestamp"\s*:|\s*\{[^{}]*"(?:response_id|working_dir)"\s*:'
-)
+_OWN = lazy_regex(rb'\s*\{\s*"id"\s*:\s*"[0-9a-f-]{36}"\s*,\s*"timestamp"\s*:')
+_OF_STATE = lazy_regex(rb'\s*\{[^{}]*"(?:response_id|working_dir)"\s*:')
 _BEGAN = lazy_regex(rb'[^{]*\{[^{}]*"timestamp"\s*:\s*"([0-9T:.-]{19,26})"')
 
 
@@ -47,10 +46,14 @@ class Logs:
         return path.name == EVENTS and _ID.fullmatch(path.parent.name) is not None
 
     def identify(self, path: Path, head: bytes) -> LogIdentity | None:
-        first = next((line for line in jsonl.lines_in(head) if not line.startswith(jsonl.FOLDER_LINE)), b"")
-        if not _ID.fullmatch(path.parent.name) or not _OWN.match(first):
+        if not _ID.fullmatch(path.parent.name):
             return None
-        found = _BEGAN.match(first)
+        records = [line for line in jsonl.lines_in(head) if not line.startswith(jsonl.FOLDER_LINE)]
+        events = [line for line in records if _OWN.match(line)]
+        # The state may be written before the first event, which alone says when the conversation began.
+        if not events and not (len(head) >= ids.HEAD_BYTES and any(map(_OF_STATE.match, records))):
+            return None
+        found = next(filter(None, map(_BEGAN.match, events)), None)
         began = ids.parse_time_ms(f"{found[1].decode()}Z") if found else None
         return LogIdentity(native_id=path.parent.name, began=began)
 
