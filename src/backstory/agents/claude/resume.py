@@ -7,18 +7,13 @@ in. It deletes logs whose mtime is more than 30 days old, a few seconds after it
 from __future__ import annotations
 
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
+from backstory.agents.client_resume import ClientResume
 from backstory.agents.contract import InUse
 from backstory.lazy import lazy_regex
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from backstory.agents.contract import IndexChange
 
 PROJECTS = "projects"
 NAME_UNITS_MAX = 200
@@ -35,13 +30,10 @@ class LiveSession(Struct):
     started: str | None = msgspec.field(name="procStart", default=None)
 
 
-class Resuming:
+class Resuming(ClientResume):
     """See ``contract.ResumePart``."""
 
-    executable = "claude"
-
-    def command(self, executable: str, native_id: str) -> list[str]:
-        return [executable, "--resume", native_id]
+    executable, _word = "claude", "--resume"
 
     def log_names(self, relpath: PurePath, folder: str) -> list[PurePath]:
         match relpath.parts:
@@ -59,14 +51,6 @@ class Resuming:
             if live.session_id == native_id:
                 found.append(InUse(pid=live.pid, birth=live.started))
         return found
-
-    def enter(
-        self, environ: Mapping[str, str], log: Path, root: Path, native_id: str, aside: Callable[[Path], None]
-    ) -> IndexChange | None:
-        return None
-
-    def leave(self, change: IndexChange) -> None:
-        return
 
 
 def project_folder(folder: str) -> str:

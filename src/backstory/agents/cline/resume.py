@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from backstory.agents.client_resume import ClientResume
 from backstory.agents.cline.places import ENDING, SESSIONS
 from backstory.agents.contract import InUse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from backstory.agents.contract import IndexChange
 
 
 class _Process(Struct):
@@ -22,13 +18,10 @@ class _Process(Struct):
     ended_at: Any = None
 
 
-class Resuming:
+class Resuming(ClientResume):
     """See ``contract.ResumePart``."""
 
-    executable = "cline"
-
-    def command(self, executable: str, native_id: str) -> list[str]:
-        return [executable, "--id", native_id]
+    executable, _word = "cline", "--id"
 
     def log_names(self, relpath: PurePath, folder: str) -> list[PurePath]:
         match relpath.parts:
@@ -44,11 +37,3 @@ class Resuming:
             return []
         is_running = found.ended_at is None and isinstance(found.pid, int) and found.pid > 0
         return [InUse(pid=found.pid)] if is_running else []
-
-    def enter(
-        self, environ: Mapping[str, str], log: Path, root: Path, native_id: str, aside: Callable[[Path], None]
-    ) -> IndexChange | None:
-        return None
-
-    def leave(self, change: IndexChange) -> None:
-        return

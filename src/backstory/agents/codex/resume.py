@@ -10,24 +10,22 @@ from __future__ import annotations
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
+from backstory.agents.client_resume import ClientResume
 from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from backstory.agents.contract import IndexChange, InUse
+    from backstory.agents.contract import IndexChange
 
 SESSIONS, ARCHIVED = "sessions", "archived_sessions"
 _DAY = lazy_regex(r"rollout-(\d{4})-(\d\d)-(\d\d)T")
 
 
-class Resuming:
+class Resuming(ClientResume):
     """See ``contract.ResumePart``."""
 
-    executable = "codex"
-
-    def command(self, executable: str, native_id: str) -> list[str]:
-        return [executable, "resume", native_id]
+    executable, _word = "codex", "resume"
 
     def log_names(self, relpath: PurePath, folder: str) -> list[PurePath]:
         # Builds of 2025 wrote one document a session, which no client of today continues.
@@ -39,10 +37,6 @@ class Resuming:
         if relpath.parts[0] != SESSIONS:
             return []
         return [relpath, relpath.with_name(f"{relpath.name}.zst")]
-
-    def in_use(self, root: Path, native_id: str) -> list[InUse]:
-        # The client keeps the log open while it runs, and writes down nothing.
-        return []
 
     def enter(
         self, environ: Mapping[str, str], log: Path, root: Path, native_id: str, aside: Callable[[Path], None]

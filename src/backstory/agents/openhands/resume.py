@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backstory.agents.client_resume import ClientResume
 from backstory.agents.openhands.places import EVENTS
-from backstory.agents.part_resume import PartResuming
 
 if TYPE_CHECKING:
     from pathlib import PurePath
 
 
-class Resuming(PartResuming):
+class Resuming(ClientResume):
     """See ``contract.ResumePart``."""
 
-    def __init__(self) -> None:
-        super().__init__("openhands")
-
-    def command(self, executable: str, native_id: str) -> list[str]:
-        return [executable, "--resume", native_id]
+    executable, _word = "openhands", "--resume"
 
     def log_names(self, relpath: PurePath, folder: str) -> list[PurePath]:
         return [relpath / EVENTS]

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backstory.agents.part_resume import PartResuming
+from backstory.agents.client_resume import ClientResume
 from backstory.agents.vibe.places import HEAD
 
 if TYPE_CHECKING:
     from pathlib import PurePath
 
 
-class Resuming(PartResuming):
+class Resuming(ClientResume):
     """See ``contract.ResumePart``."""
 
-    def __init__(self) -> None:
-        super().__init__("vibe")
-
-    def command(self, executable: str, native_id: str) -> list[str]:
-        return [executable, "--resume", native_id]
+    executable, _word = "vibe", "--resume"
 
     def log_names(self, relpath: PurePath, folder: str) -> list[PurePath]:
         return [relpath / HEAD]

@@ -1,4 +1,4 @@
-"""Handing a session over to a client that finds it by its id in its own database, from which it was read."""
+"""Handing a session over to a client that finds it by its id, and writes down nothing about its processes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from backstory.agents.contract import IndexChange, InUse
 
 
-class PartResuming:
-    """See ``contract.ResumePart``. No file is ever put back: what the database lost, its client does not continue."""
+class ClientResume:
+    """See ``contract.ResumePart``. Without ``log_names`` of its own, no file is put back for its client."""
 
-    def __init__(self, executable: str) -> None:
-        self.executable = executable
+    executable: str
+    _word: str
+    """The one before a session's id on the client's command line."""
 
     def command(self, executable: str, native_id: str) -> list[str]:
-        return [executable, "-s", native_id]
+        return [executable, self._word, native_id]
 
     def log_names(self, relpath: PurePath, folder: str) -> list[PurePath]:
         return []
 
     def in_use(self, root: Path, native_id: str) -> list[InUse]:
-        # The client writes down nothing of its processes.
         return []
 
     def enter(
