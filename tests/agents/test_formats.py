@@ -90,7 +90,20 @@ def test_a_word_that_is_long_is_no_plain_one() -> None:
 
 
 def test_each_agent_of_ours_whose_logs_are_json_says_which_keys_it_knows() -> None:
-    assert {*set_formats.names()} >= {"claude", "codex", "copilot", "gemini", "opencode", "kilo", "pi", "ah", "azureal"}
+    assert {*set_formats.names()} >= {
+        "claude",
+        "codex",
+        "copilot",
+        "gemini",
+        "opencode",
+        "kilo",
+        "pi",
+        "ah",
+        "azureal",
+        "openhands",
+        "vibe",
+        "cline",
+    }
 
 
 @pytest.mark.parametrize("name", set_formats.names())

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct, field
 
-from backstory.agents import jsonl
+from backstory.agents import documents, jsonl
 from backstory.agents.formats import KnownKeys, format_of, version_order
 from backstory.derive.facts import DerivedFacts
 from backstory.errors import AgentUnusable, BackstoryError, UnknownAgent, in_words
 from backstory.ingest.log_reader import kept_lines
 from backstory.ingest.reindex import kept_source
-from backstory.model import Unknown
+from backstory.model import DOCUMENT_LINE, Unknown
 from backstory.store.tables.logs import FILE, STREAM
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _lines(store: Store, log: Log, looking: _Looking) -> Iterator[NumberedLine]:
     keys = looking.keys_of(log.agent) if log.source_kind == FILE else None
     version: str | None = None
     for number, line in enumerate(kept_lines(store, log)):
-        looking.found.records += 1
+        looking.found.records += line.content is None or not is_ours(line.content)
         kinds = _unknown_types(source, line)
         if keys is not None:
             for record in records_of_line(line.content):
@@ -131,18 +131,26 @@ def _unknown_types(source: RecordSource, line: NumberedLine) -> list[str]:
 
 
 def records_of_line(line: bytes | None) -> list[dict[str, Any]]:
-    """Return the JSON objects on a line of an agent."""
-    # A line of ours in the log of a folder is no record.
-    if line is None or line.startswith(jsonl.FOLDER_LINE):
+    """Return the JSON objects on a line of an agent, or in a piece of a document that is kept in pieces."""
+    if line is None or is_ours(line):
         return []
     try:
         found = [_any.decode(line)]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        try:
-            found = jsonl.patiently(line)
-        except jsonl.NotJson:
-            return []
+        found = _patiently(line) or _patiently(documents.record(line).content)
     return [each for each in found if isinstance(each, dict)]
+
+
+def _patiently(line: bytes) -> list[Any]:
+    try:
+        return jsonl.patiently(line)
+    except jsonl.NotJson:
+        return []
+
+
+def is_ours(line: bytes) -> bool:
+    """Return True if a line in what is kept of a folder or a document is ours, and no record."""
+    return line.startswith((jsonl.FOLDER_LINE, DOCUMENT_LINE))
 
 
 class _Looking:
