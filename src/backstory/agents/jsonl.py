@@ -44,6 +44,14 @@ def decode(line: bytes, decoder: msgspec.json.Decoder[T]) -> list[T]:
         raise NotJson(str(refused)) from refused
 
 
+def first(line: bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
+    """The first record on a line; None where it holds none."""
+    try:
+        return decode(line, decoder)[0]
+    except NotJson:
+        return None
+
+
 def _converted(value: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind, strict=False)

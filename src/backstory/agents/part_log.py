@@ -10,7 +10,6 @@ A turn is known by the time and the text of its prompt, because a copy of a sess
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +17,7 @@ from msgspec import Struct, field
 
 from backstory import bounds
 from backstory.agents import jsonl, numbers
-from backstory.agents.turn_fold import TurnFold, TurnState, lengthen, without_prompt
+from backstory.agents.turn_fold import TurnFold, TurnState, lengthen, remember, without_prompt
 from backstory.lazy import lazy_regex
 from backstory.model import (
     PARTIAL,
@@ -169,14 +168,10 @@ class PartLogs:
 
 
 def _read(line: bytes) -> _Line | None:
-    try:
-        read = jsonl.decode(line, _line)[0]
-    except jsonl.NotJson:
-        return None
-    if isinstance(read.row.data, str):
+    read = jsonl.first(line, _line)
+    if read is not None and isinstance(read.row.data, str):
         # JSON over several lines, and what is JSON only with every tolerance, is kept as text.
-        with suppress(jsonl.NotJson):
-            read.row.data = jsonl.decode(read.row.data.encode("utf-8", "surrogatepass"), _data)[0]
+        read.row.data = jsonl.first(read.row.data.encode("utf-8", "surrogatepass"), _data) or read.row.data
     return read
 
 
@@ -366,17 +361,13 @@ class PartReader(TurnFold[_State]):
         """Remember the present turn, where a prompt that was queued follows while it is answered."""
         turn, opened = self._state.turn, self._state.open_turns
         if turn is not None and self._is_open(turn):
-            opened[turn.uid] = turn
-            if len(opened) > OPEN_TURNS_MAX:
-                del opened[next(iter(opened))]
+            remember(opened, turn.uid, turn, OPEN_TURNS_MAX)
 
     def _written(self, native_id: str, kind: str, message: _Message, data: _Data) -> list[Event]:
         text, unfinished = _text(data.text), self._state.unfinished
         shown = unfinished.pop(native_id, 0)
         if _get(data.time, "end") is None and not message.is_done:
-            unfinished[native_id] = len(text)
-            if len(unfinished) > MESSAGES_MAX:
-                del unfinished[next(iter(unfinished))]
+            remember(unfinished, native_id, len(text), MESSAGES_MAX)
         text = text[shown:]
         if not text.strip():
             return []

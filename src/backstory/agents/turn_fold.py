@@ -59,9 +59,7 @@ class OpenCalls(Struct):
     by_id: dict[str, OpenCall] = field(default_factory=dict)
 
     def open(self, call_id: str, name: str, tool: str, path: str | None, given: dict[str, Any]) -> ToolCall:
-        self.by_id[call_id] = OpenCall(name, tool, path)
-        if len(self.by_id) > CALLS_OPEN_MAX:
-            del self.by_id[next(iter(self.by_id))]
+        remember(self.by_id, call_id, OpenCall(name, tool, path), CALLS_OPEN_MAX)
         return ToolCall(tool_use_id=call_id, tool_name=name, tool=tool, file_path=path, input=given)
 
     def close(self, call_id: str) -> OpenCall:
@@ -80,6 +78,8 @@ class TurnState(Struct, kw_only=True):
 
 
 State = TypeVar("State", bound=TurnState)
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class TurnFold(Generic[State]):
@@ -147,6 +147,13 @@ class TurnFold(Generic[State]):
         if seq > turn.last_seq:
             turn.last_seq = seq
         self._touched[turn.uid] = turn
+
+
+def remember(known: dict[K, V], key: K, value: V, most: int) -> None:
+    """Note a value in a state, which stays bounded: where there are more than ``most``, the oldest one is forgotten."""
+    known[key] = value
+    if len(known) > most:
+        del known[next(iter(known))]
 
 
 def without_prompt(turn: Turn) -> Turn:

@@ -21,7 +21,7 @@ from msgspec import Struct, field
 
 from backstory.agents import jsonl, numbers
 from backstory.agents.ah import files, rows
-from backstory.agents.turn_fold import OpenCall, TurnFold, TurnState, lengthen, without_prompt
+from backstory.agents.turn_fold import OpenCall, TurnFold, TurnState, lengthen, remember, without_prompt
 from backstory.bounds import LOST, added
 from backstory.conversation.context import strip_context
 from backstory.lazy import lazy_regex
@@ -122,6 +122,8 @@ _any_decoder = msgspec.json.Decoder()
 class Logs:
     """See ``contract.LogPart``."""
 
+    is_whole = staticmethod(jsonl.is_whole)
+
     def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         # It keeps no logs, only databases.
         return []
@@ -139,9 +141,6 @@ class Logs:
 
     def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> Reader:
         return Reader(NAME, identity, state, _State)
-
-    def is_whole(self, line: bytes) -> bool:
-        return jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
         found = _record(line)
@@ -280,8 +279,8 @@ class Reader(TurnFold[_State]):
         return turn.last_seq if turn is not None and is_last else message.seq
 
     def _remember(self, native_id: str, seq: int, turn: Turn | None, depth: int) -> None:
-        messages = self._state.messages
-        messages[native_id] = _Message(seq, turn.uid if turn is not None else None, depth)
+        message = _Message(seq, turn.uid if turn is not None else None, depth)
+        remember(self._state.messages, native_id, message, MESSAGES_KNOWN_MAX)
         if turn is not None and self._open_turn(turn.uid) is not None:
             self._state.tips[turn.uid] = seq
         newest = self._state.turn
@@ -289,8 +288,6 @@ class Reader(TurnFold[_State]):
         is_newest = turn is None or newest is None or turn.uid == newest.uid
         self._state.session.leaf = None if is_newest or turn is None else (turn.uid, seq)
         self._state.last_message = native_id
-        if len(messages) > MESSAGES_KNOWN_MAX:
-            del messages[next(iter(messages))]
 
     def _answered(self, turn: Turn | None, native_id: str, row: dict[str, Any]) -> list[Event]:
         """Return the events of an answer's own columns: its end, its author, and its cost until its event has more."""
@@ -309,14 +306,8 @@ class Reader(TurnFold[_State]):
                 _count(turn, Tokens(input=counts[0], output=counts[1]))
                 self._state.counted = (native_id, *counts)
             else:
-                self._note_uncounted(native_id, turn.uid)
+                remember(self._state.uncounted, native_id, turn.uid, MESSAGES_KNOWN_MAX)
         return [Error(message=INTERRUPTED, code=INTERRUPTED)] if stop == INTERRUPTED else []
-
-    def _note_uncounted(self, native_id: str, turn_uid: str) -> None:
-        uncounted = self._state.uncounted
-        uncounted[native_id] = turn_uid
-        if len(uncounted) > MESSAGES_KNOWN_MAX:
-            del uncounted[next(iter(uncounted))]
 
     def _block(self, block: dict[str, Any], role: str) -> list[Event]:
         match _text(block.get("block_type")):
@@ -454,10 +445,7 @@ class Reader(TurnFold[_State]):
 
 
 def _record(line: bytes) -> _Line | None:
-    try:
-        return jsonl.decode(line, _decoder)[0]
-    except jsonl.NotJson:
-        return None
+    return jsonl.first(line, _decoder)
 
 
 def _is_ours(record: _Line) -> bool:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class Logs:
     """See ``contract.LogPart``."""
 
+    is_whole = staticmethod(jsonl.is_whole)
+
     def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         # It keeps no logs, only databases.
         return []
@@ -43,9 +45,6 @@ class Logs:
 
     def reader(self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]) -> Reader:
         return Reader(identity, state)
-
-    def is_whole(self, line: bytes) -> bool:
-        return jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
         # A row is written once and never changed, so its content names it.

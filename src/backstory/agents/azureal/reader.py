@@ -87,10 +87,7 @@ _any_decoder = msgspec.json.Decoder(Any)
 
 def record(line: bytes) -> Line | None:
     """A line's record; None for one that is no JSON object."""
-    try:
-        return jsonl.decode(line, _decoder)[0]
-    except jsonl.NotJson:
-        return None
+    return jsonl.first(line, _decoder)
 
 
 class Reader(TurnFold[_State]):

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from backstory.agents.claude import records
 from backstory.agents.claude.records import Block, plain_text
 from backstory.agents.claude.tools import PLAN_TOOL, REFUSED_BY_USER, answers, path_in, refusal, tool_of
+from backstory.agents.turn_fold import remember
 from backstory.model import AssistantText, Event, Plan, Thinking, ToolCall, ToolResult, UserMessage
 
 if TYPE_CHECKING:
@@ -64,9 +65,7 @@ class Blocks:
         name = block.name or ""
         plan = given.get("plan")
         if name == PLAN_TOOL and isinstance(plan, str):
-            self._plans[block.id or ""] = plan
-            if len(self._plans) > _PLANS_OPEN_MAX:
-                self._plans.pop(next(iter(self._plans)))
+            remember(self._plans, block.id or "", plan, _PLANS_OPEN_MAX)
         return self._calls.open(block.id or "", name, tool_of(name), path_in(given), given)
 
     def _result(self, block: Block, tool_use_result: bytes) -> list[Event]:

@@ -31,6 +31,8 @@ _SESSION_ID = lazy_regex(rb'"sessionId"\s*:\s*"([^"]+)"')
 class Logs:
     """See ``contract.LogPart``."""
 
+    is_whole = staticmethod(jsonl.is_whole)
+
     def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         return log_roots(environ, home)
 
@@ -62,11 +64,6 @@ class Logs:
 
         return Reader(identity, state, earlier)
 
-    def is_whole(self, line: bytes) -> bool:
-        return jsonl.is_whole(line)
-
     def native_id_of(self, line: bytes) -> str | None:
-        try:
-            return jsonl.decode(line, record_decoder)[0].uuid
-        except jsonl.NotJson:
-            return None
+        record = jsonl.first(line, record_decoder)
+        return record.uuid if record is not None else None

@@ -273,9 +273,5 @@ def _add(turn: Turn, metrics: Metrics, before: Seen) -> None:
 def id_of(line: bytes) -> str | None:
     """The id of the message on a line of what is kept; None for other lines."""
     found = documents.record(line)
-    if not found.is_element:
-        return None
-    try:
-        return jsonl.decode(found.content, ids_decoder)[0].id or None
-    except jsonl.NotJson:
-        return None
+    ids = jsonl.first(found.content, ids_decoder) if found.is_element else None
+    return ids.id or None if ids is not None else None

@@ -27,6 +27,8 @@ _UNIQUE_ID = lazy_regex(r"[a-z]+_[0-9a-f-]{24,}$")
 class Logs:
     """See ``contract.LogPart``."""
 
+    is_whole = staticmethod(jsonl.is_whole)
+
     def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         return log_roots(environ, home)
 
@@ -44,9 +46,6 @@ class Logs:
     ) -> reader.Reader:
         # No record of these logs points further back than the state remembers.
         return reader.Reader(identity, state)
-
-    def is_whole(self, line: bytes) -> bool:
-        return jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
         """Ids that Codex or the model's server drew at random; a short one may come twice in a log."""

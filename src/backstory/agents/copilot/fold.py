@@ -20,7 +20,7 @@ from backstory.agents.copilot.tools import (
     result_text,
 )
 from backstory.agents.copilot.values import as_text, tokens_in
-from backstory.agents.turn_fold import TurnFold, TurnState, lengthen
+from backstory.agents.turn_fold import TurnFold, TurnState, lengthen, remember
 from backstory.bounds import LOST, added
 from backstory.model import (
     HOST_TYPE,
@@ -57,9 +57,7 @@ class Helpers(Struct):
         """Return the events of a helper's record, with the call by which it is at work if that is known."""
         parent, own = data.get("parentToolCallId"), helper if isinstance(helper, str) else ""
         if kind == "subagent.started" and own and isinstance(call_id := data.get("toolCallId"), str):
-            self.calls[own] = call_id
-            if len(self.calls) > HELPERS_MAX:
-                self.calls.pop(next(iter(self.calls)))
+            remember(self.calls, own, call_id, HELPERS_MAX)
         call_id = parent if isinstance(parent, str) else self.calls.get(own, "")
         return [
             msgspec.structs.replace(each, tool_use_id=call_id) if isinstance(each, Hook) else each for each in events

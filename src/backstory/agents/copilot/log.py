@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from backstory import ids
-from backstory.agents import jsonl, turn_fold
+from backstory.agents import jsonl, numbers, turn_fold
 from backstory.agents.contract import LogRoot
 from backstory.agents.copilot import document, rows
 from backstory.agents.copilot.document import DocumentFold
@@ -38,15 +38,7 @@ from backstory.agents.copilot.fold import RECENT_IDS, State
 from backstory.agents.copilot.places import DATABASE, EARLIEST, FOLDER, LOG, holds_documents, is_document, is_moved
 from backstory.agents.copilot.records import Line, _decoder, is_ours, records_on, session_started
 from backstory.agents.copilot.row_fold import RowFold
-from backstory.agents.copilot.values import (
-    as_text,
-    as_time_ms,
-    attachments_in,
-    hooks,
-    message_text,
-    plain_text,
-    prompt_of,
-)
+from backstory.agents.copilot.values import as_text, attachments_in, hooks, message_text, plain_text, prompt_of
 from backstory.conversation.context import strip_context
 from backstory.lazy import lazy_regex
 from backstory.model import (
@@ -157,10 +149,8 @@ class Logs:
 def _native_id_of(line: bytes) -> str | None:
     if document.is_record(line):
         return document.native_id_of(line)
-    try:
-        return as_text(jsonl.decode(line, _decoder)[0].id) or None
-    except jsonl.NotJson:
-        return None
+    record = jsonl.first(line, _decoder)
+    return as_text(record.id) or None if record is not None else None
 
 
 class Documents:
@@ -212,7 +202,7 @@ class Reader(DocumentFold, RowFold):
         self._refs = []
         at, events = None, [self.unknown.emit("not JSON")] if is_torn else list[Event]()
         for record in records:
-            at = as_time_ms(record.timestamp)
+            at = numbers.time_ms(record.timestamp)
             if record.table is not None and isinstance(record.row, dict):
                 events += self._row(as_text(record.table), record.row, at, seq)
             else:

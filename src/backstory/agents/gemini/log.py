@@ -38,6 +38,8 @@ _SAID = lazy_regex(rb'(?:^|\n)\s*\{\s*"id"\s*:|[{,]\s*"type"\s*:\s*"gemini"')
 class Logs:
     """See ``contract.LogPart``."""
 
+    is_whole = staticmethod(jsonl.is_whole)
+
     def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         root = Path(environ.get("GEMINI_CLI_HOME") or home) / ".gemini"
         return [LogRoot(folder=root / TMP, root=root)]
@@ -63,9 +65,6 @@ class Logs:
         self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]
     ) -> reader.Reader:
         return reader.Reader(identity, state, earlier)
-
-    def is_whole(self, line: bytes) -> bool:
-        return jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
         # A record that is replaced comes again with its id, and is another record of the log all the same.

@@ -17,7 +17,7 @@ from backstory.agents.gemini import prompts
 from backstory.agents.gemini.places import NAME
 from backstory.agents.gemini.records import Call, Changes, Line, Message, Usage, decoder, plain_text
 from backstory.agents.gemini.tools import has_failed, path_in, result_text, tool_of, unframed
-from backstory.agents.turn_fold import TurnFold, TurnState, end_of, lengthen
+from backstory.agents.turn_fold import TurnFold, TurnState, end_of, lengthen, remember
 from backstory.bounds import LOST, added, less
 from backstory.model import (
     AssistantText,
@@ -209,9 +209,7 @@ class Reader(TurnFold[State]):
     def _begin(self, message: Message, prompt: str, at: int | None, seq: int) -> Turn:
         place, self._state.behind = self._state.behind or end_of(self._state.turn), None
         if message.id is not None:
-            self._state.prompts[message.id] = place
-            if len(self._state.prompts) > _PROMPTS:
-                del self._state.prompts[next(iter(self._state.prompts))]
+            remember(self._state.prompts, message.id, place, _PROMPTS)
         return self._begin_turn(message.id or "", prompt, at, seq, place)
 
     def _notice(self, message: Message, at: int | None) -> Slots:

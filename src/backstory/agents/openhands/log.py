@@ -36,6 +36,8 @@ _BEGAN = lazy_regex(rb'[^{]*\{[^{}]*"timestamp"\s*:\s*"([0-9T:.-]{19,26})"')
 class Logs:
     """See ``contract.LogPart``."""
 
+    is_whole = staticmethod(jsonl.is_whole)
+
     def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         root = Path(environ.get("OPENHANDS_PERSISTENCE_DIR") or home / ".openhands")
         named = environ.get("OPENHANDS_CONVERSATIONS_DIR")
@@ -61,9 +63,6 @@ class Logs:
         self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]
     ) -> reader.Reader:
         return reader.Reader(identity, state)
-
-    def is_whole(self, line: bytes) -> bool:
-        return jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
         return reader.id_of(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import field
@@ -12,7 +12,7 @@ from backstory import bounds
 from backstory.agents import jsonl, numbers
 from backstory.agents.openhands.places import NAME
 from backstory.agents.openhands.records import Line, Message, decoder, words_of
-from backstory.agents.turn_fold import OpenCall, TurnFold, TurnState, lengthen, without_prompt
+from backstory.agents.turn_fold import OpenCall, TurnFold, TurnState, lengthen, remember, without_prompt
 from backstory.bounds import added
 from backstory.model import (
     AssistantText,
@@ -34,7 +34,6 @@ from backstory.model import (
 if TYPE_CHECKING:
     from backstory.model import LogIdentity
 
-T = TypeVar("T")
 KEPT = frozenset({"SystemPromptEvent", "ConversationStateUpdateEvent", "CondensationRequest", "TokenEvent",
                   "LLMCompletionLogEvent"})  # fmt: skip
 """Kinds of events that say nothing that is shown; their bytes are kept."""
@@ -82,9 +81,7 @@ class Reader(TurnFold[State]):
         name, seen = _name_of(record), self._state.seen
         if name is None or name in seen:
             return name is None
-        seen[name] = None
-        if len(seen) > SEEN_MAX:
-            del seen[next(iter(seen))]
+        remember(seen, name, None, SEEN_MAX)
         return True
 
     # the state ------------------------------------------------------------------------------------------------------
@@ -97,7 +94,7 @@ class Reader(TurnFold[State]):
         if record.response_id is not None:
             uid = self._state.answers.pop(record.response_id, None)
             if uid is None:
-                _put(self._state.tokens, record.response_id, record)
+                remember(self._state.tokens, record.response_id, record, REQUESTS_MAX)
             elif (turn := self._turn_of(uid)) is not None:
                 _count(turn, record)
                 self._touched[uid] = turn
@@ -121,7 +118,7 @@ class Reader(TurnFold[State]):
         if (found := self._state.tokens.pop(response_id, None)) is not None:
             _count(turn, found)
         elif f"tokens {response_id}" not in self._state.seen:
-            _put(self._state.answers, response_id, turn.uid)
+            remember(self._state.answers, response_id, turn.uid, REQUESTS_MAX)
 
     # events ---------------------------------------------------------------------------------------------------------
 
@@ -264,12 +261,6 @@ def _count(turn: Turn, spent: Line) -> None:
     turn.context_window = numbers.count(spent.context_window or None, "context_window") or turn.context_window
 
 
-def _put(waiting: dict[str, T], key: str, value: T) -> None:
-    waiting[key] = value
-    if len(waiting) > REQUESTS_MAX:
-        del waiting[next(iter(waiting))]
-
-
 def time_ms(text: str | None) -> int | None:
     """An event's time, which is that of the machine's own zone, in ms since 1970."""
     try:
@@ -287,10 +278,8 @@ def _name_of(record: Line) -> str | None:
 
 def id_of(line: bytes) -> str | None:
     """Return the name that a record is known by."""
-    try:
-        return _name_of(jsonl.decode(line, decoder)[0])
-    except jsonl.NotJson:
-        return None
+    record = jsonl.first(line, decoder)
+    return _name_of(record) if record is not None else None
 
 
 def is_of_state(piece: bytes) -> bool:

@@ -35,6 +35,8 @@ _PARENT = lazy_regex(rb'"parentSession"\s*:\s*"((?:[^"\\]|\\.)+)"')
 class Logs:
     """See ``contract.LogPart``."""
 
+    is_whole = staticmethod(jsonl.is_whole)
+
     def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         root = Path(environ.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent")
         return [LogRoot(folder=root / SESSIONS, root=root)]
@@ -61,9 +63,6 @@ class Logs:
         self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]
     ) -> reader.Reader:
         return reader.Reader(identity, state, earlier)
-
-    def is_whole(self, line: bytes) -> bool:
-        return jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
         return reader.id_of(line)

@@ -9,8 +9,8 @@ from msgspec import field
 
 from backstory.agents import jsonl, numbers
 from backstory.agents.pi.places import NAME
-from backstory.agents.pi.records import Block, Ids, Line, Message, Usage, decoder, ids_decoder, words_of
-from backstory.agents.turn_fold import OpenCall, TurnFold, TurnState, end_of, lengthen
+from backstory.agents.pi.records import Block, Line, Message, Usage, decoder, ids_decoder, words_of
+from backstory.agents.turn_fold import OpenCall, TurnFold, TurnState, end_of, lengthen, remember
 from backstory.bounds import added
 from backstory.conversation.context import strip_context, typed_part
 from backstory.model import (
@@ -115,7 +115,7 @@ class Reader(TurnFold[State]):
         """The place of an entry that was read before the state was kept: records are counted from its turn's prompt."""
         parents, order = dict[str, str | None](), dict[str, int]()
         for line in self._earlier():
-            known = _ids_on(line)
+            known = jsonl.first(line, ids_decoder)
             if known is not None and known.id is not None:
                 parents[known.id], order[known.id] = known.parent_id, len(order)
         above: str | None = entry
@@ -147,9 +147,7 @@ class Reader(TurnFold[State]):
         turn = self._begin_turn(native_id, prompt, at, seq, parent)
         turn.model, state.has_cost = state.model, True
         if record.id:
-            state.prompts[record.id] = (turn.uid, seq)
-            if len(state.prompts) > PROMPTS_KNOWN_MAX:
-                del state.prompts[next(iter(state.prompts))]
+            remember(state.prompts, record.id, (turn.uid, seq), PROMPTS_KNOWN_MAX)
 
     # entries ------------------------------------------------------------------------------------------------
 
@@ -326,14 +324,7 @@ def _outcome(stop_reason: str | None) -> Outcome | None:
             return Outcome.COMPLETED
 
 
-def _ids_on(line: bytes) -> Ids | None:
-    try:
-        return jsonl.decode(line, ids_decoder)[0]
-    except jsonl.NotJson:
-        return None
-
-
 def id_of(line: bytes) -> str | None:
     """The id of an entry; of the first line that of its session."""
-    found = _ids_on(line)
+    found = jsonl.first(line, ids_decoder)
     return found.id if found is not None else None

@@ -35,6 +35,8 @@ _ROOT = lazy_regex(rb'"rootSessionId"\s*:\s*"([^"\\]+)"')
 class Logs:
     """See ``contract.LogPart``."""
 
+    is_whole = staticmethod(jsonl.is_whole)
+
     def roots(self, environ: Mapping[str, str], home: Path) -> list[LogRoot]:
         root = Path(environ.get("VIBE_HOME") or home / ".vibe")
         return [LogRoot(folder=root / SESSIONS, root=root)]
@@ -62,9 +64,6 @@ class Logs:
         self, identity: LogIdentity, state: bytes | None, earlier: Callable[[], Iterable[bytes]]
     ) -> reader.Reader:
         return reader.Reader(identity, state, earlier)
-
-    def is_whole(self, line: bytes) -> bool:
-        return jsonl.is_whole(line)
 
     def native_id_of(self, line: bytes) -> str | None:
         # An entry that changes comes again with its id, and is another record of the log all the same.

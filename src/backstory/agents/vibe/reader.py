@@ -8,7 +8,7 @@ import msgspec
 from msgspec import field
 
 from backstory.agents import jsonl, numbers
-from backstory.agents.turn_fold import TurnFold, TurnState, lengthen
+from backstory.agents.turn_fold import TurnFold, TurnState, lengthen, remember
 from backstory.agents.vibe.places import NAME
 from backstory.agents.vibe.records import Change, Entry, Record, Snapshot, Usage, decoder, words_of
 from backstory.agents.vibe.tools import facts_in, has_failed, path_in, result_text, tool_of
@@ -137,9 +137,7 @@ class Reader(TurnFold[State]):
         message = record.message if isinstance(record.message, dict) else {}
         found = _SUMMARY.search(words_of(message.get("content"))) if record.source == "injection" else None
         if found is not None:
-            self._state.summaries[len(found[1])] = found[1]
-            if len(self._state.summaries) > SUMMARIES_MAX:
-                del self._state.summaries[next(iter(self._state.summaries))]
+            remember(self._state.summaries, len(found[1]), found[1], SUMMARIES_MAX)
 
     def _snapshot(self, snapshot: Snapshot) -> None:
         state, latest, session = self._state, snapshot.latest_turn, snapshot.session
@@ -165,9 +163,7 @@ class Reader(TurnFold[State]):
         more = more if owed is None else _sum(owed, more)
         largest = numbers.tokens(context.input_tokens, "contextUsage.inputTokens")
         more.largest_input = max(filter(None, (largest, owed.largest_input if owed else None)), default=None)
-        state.owed[turn_id] = more
-        if len(state.owed) > OWED_MAX:
-            del state.owed[next(iter(state.owed))]
+        remember(state.owed, turn_id, more, OWED_MAX)
 
     def _settle(self) -> None:
         """Note of the last turn what the state of the session says of it."""
@@ -216,10 +212,7 @@ class Reader(TurnFold[State]):
         return said
 
     def _note(self, entry: Entry, said: int) -> None:
-        seen = self._state.seen
-        seen[entry.id or ""] = said
-        if len(seen) > SEEN_MAX:
-            del seen[next(iter(seen))]
+        remember(self._state.seen, entry.id or "", said, SEEN_MAX)
 
     def _long_ago(self) -> dict[str, int]:
         """The entries that were read before the state was kept."""
