@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.agents import (
-    jsonl,
-)
+from backstory.agents import jsonl
 from backstory.agents.copilot import rows
 from backstory.agents.copilot.log import Logs
 from backstory.agents.copilot.places import DATABASE, FOLDER, entries_of, holds_log

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory import ids
-from backstory.agents import jsonl
+from backstory.agents import jsonl, numbers
 from backstory.agents.copilot.fold import Fold
-from backstory.agents.copilot.values import as_text, as_time_ms, attachments_in, hooks, plain_text
+from backstory.agents.copilot.values import as_text, attachments_in, hooks, plain_text
 from backstory.conversation.context import strip_context
 from backstory.lazy import lazy_regex
 from backstory.model import AssistantText, Error, Event, Outcome, Parsed, UserMessage
@@ -132,13 +132,13 @@ class DocumentFold(Fold):
         state, found = self._state, piece(record)
         if found is None:
             return Parsed(None, [(0, self.unknown.emit("not JSON"))], self._turn_at(seq))
-        at, events = as_time_ms(found.rest.get("startTime")), list[Event | None]()
+        at, events = numbers.time_ms(found.rest.get("startTime")), list[Event | None]()
         self._note_document(found.rest)
         if found.messages and not state.has_timeline:
             self._keep_messages(found.messages, len(record))
         for entry in found.entries:
             state.has_timeline, state.messages = True, []
-            at = (as_time_ms(entry.get("timestamp")) if isinstance(entry, dict) else None) or at
+            at = (numbers.time_ms(entry.get("timestamp")) if isinstance(entry, dict) else None) or at
             events += self._entry(entry if isinstance(entry, dict) else {}, at, seq)
             self._turn_at(seq)
         if found.is_end and not state.has_timeline:

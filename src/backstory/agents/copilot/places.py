@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
-from backstory.agents import (
-    jsonl,
-)
-
-if TYPE_CHECKING:
-    pass
+from backstory.agents import jsonl
 
 NAME = "copilot"
 FOLDER = "session-state"

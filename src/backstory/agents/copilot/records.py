@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
 
-from backstory.agents import (
-    jsonl,
-)
+from backstory.agents import jsonl
 from backstory.agents.copilot.values import as_text
 from backstory.lazy import lazy_regex
-
-if TYPE_CHECKING:
-    pass
 
 _STARTS_TRIED_MAX = 4
 _START = lazy_regex(rb'\{"type": ?"([a-z_]+(?:\.[A-Za-z_]+)*)", ?"data": ?\{')

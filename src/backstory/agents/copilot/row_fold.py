@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backstory import ids
 from backstory.agents.copilot import rows
@@ -10,21 +10,7 @@ from backstory.agents.copilot.fold import Fold
 from backstory.agents.copilot.places import NAME
 from backstory.agents.copilot.tools import TOOLS
 from backstory.agents.copilot.values import as_number, as_text, camel, tokens_in
-from backstory.model import (
-    AssistantText,
-    At,
-    Compacted,
-    Event,
-    FoundRef,
-    Ref,
-    Tool,
-    ToolCall,
-    ToolResult,
-    UserMessage,
-)
-
-if TYPE_CHECKING:
-    pass
+from backstory.model import AssistantText, At, Compacted, Event, FoundRef, Ref, Tool, ToolCall, ToolResult, UserMessage
 
 REF_TYPES = frozenset({"pr", "issue", "commit"})
 

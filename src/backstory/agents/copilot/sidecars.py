@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from backstory.agents.contract import SidecarContent
 from backstory.agents.copilot.places import LOG
 from backstory.lazy import lazy_regex
-from backstory.model import (
-    ToolResult,
-)
-
-if TYPE_CHECKING:
-    pass
+from backstory.model import ToolResult
 
 WORKSPACE = "workspace.yaml"
 PLAN = "plan.md"

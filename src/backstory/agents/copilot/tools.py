@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from backstory.agents.copilot.values import as_number, as_text, message_text, plain_text
 from backstory.lazy import lazy_regex
-from backstory.model import (
-    Tool,
-)
-
-if TYPE_CHECKING:
-    pass
+from backstory.model import Tool
 
 TOOLS = {
     "view": Tool.READ,

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from backstory.agents import (
-    numbers,
-)
+from backstory.agents import numbers
 from backstory.bounds import LOST, less
 from backstory.lazy import lazy_regex
-from backstory.model import (
-    Event,
-    Hook,
-    Tokens,
-    encoded,
-)
-
-if TYPE_CHECKING:
-    pass
+from backstory.model import Event, Hook, Tokens, encoded
 
 _USAGE = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens")
 _NUMBER_MAX = 2**63
@@ -75,10 +65,6 @@ def as_text(value: Any) -> str:
 def as_number(value: Any) -> int | None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return int(value) if is_number and abs(value) < _NUMBER_MAX else None
-
-
-def as_time_ms(value: Any) -> int | None:
-    return numbers.time_ms(value)
 
 
 def tokens_in(usage: dict[str, Any]) -> Tokens:
