@@ -20,7 +20,7 @@ from backstory.cli.picker.state import (
     StoreChanged,
     TextQuestion,
 )
-from backstory.errors import Cancelled, SessionNotFound, StoreBusy
+from backstory.errors import Cancelled, SessionNotFound, StoreBusy, StoreDamaged, StoreNotFound
 from tests.support.going import until
 
 if TYPE_CHECKING:
@@ -40,13 +40,19 @@ class Slow:
         self.cancelled: list[str] = []
         self.go = threading.Event()
         self.fails: Exception | None = None
+        self.refuses: Exception | None = None
 
     @property
     def reader(self) -> Slow:
         return self
 
     def change_token(self) -> object:
+        if self.refuses is not None:
+            raise self.refuses
         return self.token
+
+    def change_folders(self) -> None:
+        """No folder tells of its changes."""
 
     def news(self) -> Iterator[Noted]:
         yield Noted(message="news")
@@ -154,10 +160,24 @@ def test_what_changed_is_told(asking: Asking) -> None:
 
 def test_an_error_is_an_answer_and_a_store_that_is_busy_is_asked_again(asking: Asking, tmp_path: Path) -> None:
     asking.slow.fails = SessionNotFound("x")
-    asking.background.want([ListQuestion()])
+    asking.background.want([CountQuestion(title="", everywhere=True)])
     assert [type(each) for each in asking.until(Failed)] == [Failed]
     asking.slow.fails = StoreBusy(tmp_path)
-    asking.background.want([ListQuestion(title="x")])
+    asking.background.want([CountQuestion(title="x", everywhere=True)])
+    asking.until(StoreChanged)
+
+
+def test_a_list_that_cannot_be_read_is_asked_for_again_whatever_mends_it(asking: Asking, tmp_path: Path) -> None:
+    asking.slow.fails = StoreNotFound(tmp_path)
+    asking.background.want([ListQuestion()])
+    asking.until(StoreChanged)
+
+
+def test_a_store_that_cannot_be_looked_at_has_changed_once_it_can(asking: Asking, tmp_path: Path) -> None:
+    asking.slow.refuses = StoreDamaged(tmp_path, "no store")
+    asking.background.want([CountQuestion(title="", everywhere=True)])
+    asking.until(StoreChanged)
+    asking.slow.refuses = None
     asking.until(StoreChanged)
 
 

@@ -19,6 +19,7 @@ from backstory.cli.picker.state import (
     Noted,
     PickRow,
     PreviewQuestion,
+    StoreChanged,
     TextQuestion,
 )
 from tests.support.picked import Picked, row
@@ -234,6 +235,22 @@ def test_an_error_is_told_until_the_next_key() -> None:
     assert "Enter show" in picked.press("down").lines[-1]
     picked.now = state.answered(picked.now, Noted(message="3 logs are newer."))
     assert picked.lines[-1] == "3 logs are newer."
+
+
+def test_a_refusal_goes_when_the_list_is_read_again_and_not_before() -> None:
+    picked = Picked(BIRDS)
+    refused = state.answered(picked.now, Failed(question=picked.now.wanted, message="There is no store."))
+    picked.now = state.answered(refused, StoreChanged())
+    assert picked.lines[-1] == "There is no store."
+    picked.settle()
+    assert "Enter show" in picked.lines[-1]
+
+
+def test_news_stay_when_the_list_is_read_again() -> None:
+    picked = Picked(BIRDS)
+    picked.now = state.answered(picked.now, Failed(question=picked.now.wanted, message="There is no store."))
+    picked.now = state.answered(picked.now, Noted(message="3 logs are newer."))
+    assert picked.change().lines[-1] == "3 logs are newer."
 
 
 def test_texts_that_cannot_be_searched_are_none_and_it_is_said_why() -> None:

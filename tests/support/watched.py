@@ -6,11 +6,14 @@ import os
 import re
 import select
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.going import DEADLINE_S
 from tests.support.painted import Painted
 from tests.support.terminal import ROWS, Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 TEXTUALS = re.compile(
     r"\x1b\[(?:0|[1-47](?:;[1-47])*)?(?:;?[34]8;[25](?:;\d+)+|;?\d{1,3})*m"  # a style
@@ -65,8 +68,15 @@ class Watched(Terminal):
         return " ".join(self.screen.text().split())
 
     def wait(self, *words: str) -> None:
+        self._until(words, lambda: self.came)
+
+    def until_shown(self, *words: str) -> None:
+        """Wait until all words, and no ``!word``, are on the screen at once, whenever they were painted."""
+        self._until(words, lambda: self.text)
+
+    def _until(self, words: Sequence[str], where: Callable[[], str]) -> None:
         end = time.monotonic() + DEADLINE_S
-        while not all(each[1:] not in self.text if each.startswith("!") else each in self.came for each in words):
+        while not all(each[1:] not in self.text if each.startswith("!") else each in where() for each in words):
             ready, _, _ = select.select([self._ours], [], [], max(end - time.monotonic(), 0))
             assert ready, f"{words} in …{self.came}\n{self.screen.text()}"
             self.read()

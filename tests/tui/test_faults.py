@@ -267,7 +267,7 @@ def goes_through(seen: Watched, fault: AbstractContextManager[None], sentence: s
         seen.press("s", "first prompt", sentence)
         seen.press("?", "Next session")
         seen.press("\x1b", "!Next session")
-        seen.screen.touched.clear()
+    seen.until_shown("1 session", f"!{sentence}")
     seen.press("\r", "❯ the first prompt", "✓ 1.2 s")
     press_q(seen)
     seen.end()

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -319,7 +319,7 @@ class Background:
         self._cancellation: Cancellation | None = None
         self._is_over = False
         self._asks_again = False
-        """True after somebody held a store for too long."""
+        """True after a store could not be read: what mends it may be no change that is told."""
         self._token = asked.token
         self._watch = FolderWatch(self._note_change, LOOK_S)
         self._look_s: float | None = LOOK_S
@@ -413,17 +413,20 @@ class Background:
             # Another one is asked already.
             return
         except BackstoryError as refused:
-            if isinstance(refused, StoreBusy):
+            if isinstance(refused, StoreBusy) or isinstance(question, ListQuestion):
                 with self._changed:
                     self._asks_again, self._look_s = True, LOOK_S
                     self._changed.notify_all()
             yield Failed(question=question, message=output.one_liner(str(refused)))
 
     def _changes(self) -> Iterator[StoreChanged]:
-        # A change after this is told, so what is read now is not too old.
-        folders = self._asked.reader.change_folders()
-        is_watched = folders is not None and self._watch.watch(folders)
-        token = self._asked.reader.change_token()
+        is_watched, token = False, None
+        # Why a store cannot be read is said by the answers.
+        with suppress(BackstoryError):
+            # A change after this is told, so what is read now is not too old.
+            folders = self._asked.reader.change_folders()
+            token = self._asked.reader.change_token()
+            is_watched = folders is not None and self._watch.watch(folders)
         with self._changed:
             is_other, self._token = token != self._token or self._asks_again, token
             self._asks_again, self._look_s = False, None if is_watched else LOOK_S

@@ -199,6 +199,8 @@ class State(Struct, frozen=True, kw_only=True):
     top: int = 0
     """The first row on the screen."""
     note: str = ""
+    refused: Question | None = None
+    """The question that could not be answered, of which the note says why."""
     shows_keys: bool = False
     version: int = 0
     is_over: bool = False
@@ -342,6 +344,8 @@ def _is_of(state: State, question: TextQuestion) -> bool:
 
 def answered(state: State, answer: Answer) -> State:
     """Take in an answer; one to a question that nobody asks any more changes nothing."""
+    if state.refused is not None and _is_again(answer, state.refused):
+        state = replace(state, note="", refused=None)
     match answer:
         case Listed() if answer.question == state.wanted:
             return _settled(_with_page(state, answer))
@@ -352,12 +356,21 @@ def answered(state: State, answer: Answer) -> State:
         case Previewed() if answer.question == preview_question(state):
             return replace(state, preview=answer)
         case Failed(question=TextQuestion() as asked) if state.looks_in_texts and _is_of(state, asked):
-            return _settled(replace(state, note=answer.message, found=Found(question=asked)))
-        case Failed() | Noted():
-            return replace(state, note=answer.message)
+            return _settled(replace(state, note=answer.message, refused=asked, found=Found(question=asked)))
+        case Failed():
+            return replace(state, note=answer.message, refused=answer.question)
+        case Noted():
+            return replace(state, note=answer.message, refused=None)
         case StoreChanged():
             return _again(state)
     return state
+
+
+def _is_again(answer: Answer, refused: Question) -> bool:
+    """Return True if what was refused is answered now, or anything else of a store that has changed since."""
+    if not isinstance(answer, Listed | Counted | Found | Previewed):
+        return False
+    return type(answer.question) is type(refused) or answer.question.version > refused.version
 
 
 def _behind_whole_words(before: Found | None, found: Found) -> Found:
