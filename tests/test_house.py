@@ -67,11 +67,11 @@ ROOMS = {
     "exchange": Budget(3_240, 12, "copies, merges, imports; what a row is, the schema says; texts of files"),
     "export": Budget(2_905, 17, "other programs' logs, restored as their files or folders were, or written"),
     "ingest": Budget(
-        7_025,
+        7_050,
         30,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that "
         "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
-        "log; drift; results in files",
+        "log, out of which no name leads; drift; results in files",
     ),
     "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),
     "nouns": Budget(

@@ -24,9 +24,9 @@ from tests.support.folders import (
 from tests.support.machines import prompts, restored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from backstory.agents.contract import FolderPart
+    from backstory.agents.contract import FolderOrder, FolderPart
     from backstory.store import Store
     from tests.support.machines import Machine
 
@@ -198,6 +198,27 @@ def test_a_reading_that_did_not_end_is_read_again(machine: Machine, chunked: Chu
     whole = grown(part, FolderLog(b""), marks, lambda name: (folder / name).read_bytes()).content
     begun = FolderLog(whole[: whole.index(b"\n") + 1])
     assert grown(part, begun, marks, lambda name: (folder / name).read_bytes()).content == whole
+
+
+def test_what_a_file_names_outside_of_its_folder_is_not_read(machine: Machine, chunked: ChunkedSession) -> None:
+    chunked.append(said(1))
+    part, outside = CHUNKED.folders, machine.write("secret.json", b"[]")
+    assert part is not None
+    asked: list[str] = []
+
+    def read_file(name: str) -> bytes:
+        asked.append(name)
+        return (chunked.folder / name).read_bytes()
+
+    class Led(type(part)):  # type: ignore[misc]
+        def order(self, names: Sequence[str], read: Callable[[str], bytes]) -> FolderOrder:
+            with pytest.raises(FileNotFoundError):
+                read(os.path.relpath(outside, chunked.folder))
+            found: FolderOrder = super().order(names, read)
+            return found
+
+    grown(Led(), FolderLog(b""), files_in(str(chunked.folder)), read_file)
+    assert sorted(set(asked)) == sorted(files_below(chunked.folder))
 
 
 # what is given back -------------------------------------------------------------------------------------------------

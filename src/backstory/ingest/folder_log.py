@@ -7,7 +7,9 @@ version. So a chunk that is extended under a new name costs what it adds, and ev
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from base64 import b64decode, b64encode
 from collections import Counter
 from itertools import pairwise, takewhile
@@ -179,7 +181,14 @@ class FolderGrown(Struct, frozen=True, kw_only=True):
 
 def grown(part: FolderPart, log: FolderLog, found: Mapping[str, FileMark], read: Callable[[str], bytes]) -> FolderGrown:
     """Return a folder's log with what is new in its files: ``found`` lie there, and ``read`` may raise OSError."""
-    order = part.order(sorted(found), read)
+
+    def read_found(name: str) -> bytes:
+        # A file may name others by a way out of the folder, or through a link.
+        if name not in found:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return read(name)
+
+    order = part.order(sorted(found), read_found)
     growing = _Growing(part, log, found, read)
     for name in order.names:
         if name in found:
