@@ -12,11 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backstory import ids
+from backstory import agents, ids
 from backstory.ingest import log_reader
+from backstory.ingest.ingest import ingest
 from backstory.ingest.log_reader import numbered_lines
 from backstory.store.tables import logs as stored_logs
 from backstory.store.tables import sessions as stored_sessions
+from tests.support.clock import NOW
 from tests.support.counts import examples
 from tests.support.machines import (
     ORIGINAL_ID,
@@ -37,11 +39,13 @@ from tests.support.machines import (
     prompts,
     sha256,
 )
+from tests.support.recorded import home_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from backstory.ingest.report import IngestReport
     from backstory.model import Event
     from backstory.store import Session, Store
 
@@ -778,6 +782,27 @@ def test_a_removed_session_stays_away_until_asked_for(machine: Machine) -> None:
     machine.store.decide(stored_sessions.unforget)
     machine.read()
     assert kept(machine.store) == [sha256(case("claude/resume"))]
+
+
+@pytest.mark.parametrize("agent", ["aider", "opencode"])
+def test_a_removed_session_of_a_file_with_many_comes_back_though_that_did_not_change(
+    agent: str, machine: Machine
+) -> None:
+    home_of(machine.home.parent, agent, "hello")
+
+    def read() -> IngestReport:
+        places = [machine.home / "shop"]
+        return ingest(machine.store, [agents.load(agent)], environ={}, home=machine.home, now=NOW, places=places)
+
+    read()
+    before = machine.content()
+    machine.store.remove(only(machine.store))
+    read()
+    assert machine.store.sessions() == []
+    machine.store.decide(stored_sessions.unforget)
+    assert read().total("logs_read") == 1
+    assert read().total("logs_read") == 0
+    assert machine.content() == before
 
 
 def test_a_removed_parent_that_is_brought_back_is_parent_again(machine: Machine) -> None:

@@ -20,6 +20,7 @@ from backstory.agents.contract import UnreadableDatabase, UnreadRows
 from backstory.errors import in_words
 from backstory.projects import git
 from backstory.store import FileStamp
+from backstory.store.intake.append import DATABASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -39,8 +40,6 @@ ROWS_OF = "#"
 """The separator between a database's name and its session's id in the name of a log of rows."""
 NAME_BYTES_MAX = 200
 """A longer name of a log of rows is shortened, because a file that it is restored to must be possible."""
-READ = "database"
-"""The reason why a database itself is no log; see log_places."""
 
 
 class DatabaseRows(Struct, frozen=True, kw_only=True):
@@ -110,7 +109,7 @@ def _in_projects(
 ) -> Iterator[Path]:
     """The databases of an agent that keeps them in projects."""
     here = environ.get("PWD")
-    known = [Path(each.path).parent for each in seen.values() if each.agent == name and each.reason == READ]
+    known = [Path(each.path).parent for each in seen.values() if each.agent == name and each.reason == DATABASE]
     around = _up_to_the_root(Path(here)) if here else []
     repositories = {git.shared_root(Path(here)) if here else None}
     for place in dict.fromkeys((*around, *places, *known)):
@@ -234,7 +233,7 @@ def files_of(agent: Agent, database: Path) -> list[FileStamp]:
         found.append(
             FileStamp(
                 path=str(path), agent=agent.name, log_id=None, device=status.st_dev, inode=status.st_ino,
-                size=status.st_size, mtime_ns=status.st_mtime_ns, reason=READ,
+                size=status.st_size, mtime_ns=status.st_mtime_ns, reason=DATABASE,
             )
         )  # fmt: skip
     return found

@@ -18,7 +18,7 @@ import msgspec
 from backstory import agents
 from backstory.errors import StoreDamaged, is_for_one_only
 from backstory.ingest import folders, unread
-from backstory.ingest.databases import READ, ROWS_OF, DatabaseRows, Done, Unread, sessions_without_logs
+from backstory.ingest.databases import ROWS_OF, DatabaseRows, Done, Unread, sessions_without_logs
 from backstory.ingest.discover import Candidate, stream_logs
 from backstory.ingest.folders import are_as_noted
 from backstory.ingest.live_databases import ASIDE, Known, Moment, changed_of, changed_sessions, with_new_rows
@@ -305,7 +305,7 @@ class _Ingest(IngestNotes):
         self.report.left += [each.path for each in self._again]
 
     def _known_databases(self) -> Known:
-        seen = self.store.ask_or({}, logs.file_stamps, READ)
+        seen = self.store.ask_or({}, logs.file_stamps, append.DATABASE)
         return Known(seen=seen, stamps_of=self._stamps_of, aside=self.store.path.with_name(ASIDE))
 
     def _take_rows(self, found: Iterable[DatabaseRows | Unread | Done]) -> None:

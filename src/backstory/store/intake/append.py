@@ -56,6 +56,8 @@ FORGOTTEN = "forgotten"
 STORED = "stored"
 """The reason why a run's batch is refused whose content is here already."""
 EMPTY = "empty"
+DATABASE = "database"
+"""The reason why a database itself is no log; see log_places."""
 NOT_UNDERSTOOD = "not_understood"
 
 

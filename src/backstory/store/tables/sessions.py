@@ -722,6 +722,9 @@ def unforget(db: apsw.Connection) -> int:
     """Drop all tombstones, and what was noted of files because of them; gives how many there were."""
     # A file that is as it was noted is not opened; so the notes go, too.
     db.execute("delete from log_places where log_id is null and reason = ?", (append.FORGOTTEN,))
+    # A database holds many sessions, and stays known as one: it is read as if it had changed.
+    again = "update log_places set mtime_ns = 0 where reason = ? and exists (select 1 from forgotten)"
+    db.execute(again, (append.DATABASE,))
     db.execute("delete from forgotten")
     return db.changes()
 
