@@ -187,11 +187,11 @@ def _typed_expression(of: str) -> str:
 
 @contextmanager
 def opened(
-    copy: Path, text: Callable[[bytes], Any], *, only: frozenset[str] | None = None, limit: int = SESSION_BYTES_MAX
+    copy: Path, text: Callable[[bytes], Any], *, only: frozenset[str] | None = None, limit: int | None = None
 ) -> Iterator[ForeignDatabase]:
     """A copy of a database, for reading. ``text`` makes values of bytes that were stored as text.
 
-    ``only``: the tables that may be read, of which all may if it is None; ``limit``: see SESSION_BYTES_MAX. Raises
+    ``only``: the tables that may be read, of which all may if it is None; ``limit``: else SESSION_BYTES_MAX. Raises
     UnreadableDatabase.
     """
     with in_words():
@@ -202,7 +202,7 @@ def opened(
 
 @contextmanager
 def opened_in_place(
-    database: Path, text: Callable[[bytes], Any], *, only: frozenset[str], limit: int = SESSION_BYTES_MAX
+    database: Path, text: Callable[[bytes], Any], *, only: frozenset[str], limit: int | None = None
 ) -> Iterator[ForeignDatabase]:
     """A database that its program has open, for reading where it lies. Raises UnreadableDatabase.
 
@@ -215,7 +215,7 @@ def opened_in_place(
 
 @contextmanager
 def _reading(
-    name: str, flags: int, text: Callable[[bytes], Any], only: frozenset[str] | None, limit: int
+    name: str, flags: int, text: Callable[[bytes], Any], only: frozenset[str] | None, limit: int | None
 ) -> Iterator[ForeignDatabase]:
     db = apsw.Connection(name, flags=flags)
     try:
@@ -223,7 +223,7 @@ def _reading(
         if only is not None:
             db.authorizer = _of_these(only)
         db.execute("begin")
-        yield ForeignDatabase(db, text, limit)
+        yield ForeignDatabase(db, text, SESSION_BYTES_MAX if limit is None else limit)
     finally:
         db.close(True)
 
