@@ -32,7 +32,7 @@ SLACK = 1.03
 """Lines of a room may stay this far below their budget before the budget has to sink."""
 ROOMS = {
     "agents": Budget(
-        19_224,
+        19_209,
         133,
         "a package an agent, the contract that they share, what agents with the same tables or form share; rows that "
         "change while they are read, known keys, a file of many sessions, cut by lines that an answer may quote; a "
@@ -67,7 +67,7 @@ ROOMS = {
     "exchange": Budget(3_240, 12, "copies, merges, imports; what a row is, the schema says; texts of files"),
     "export": Budget(2_905, 17, "other programs' logs, restored as their files or folders were, or written"),
     "ingest": Budget(
-        7_050,
+        7_039,
         30,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that "
         "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.ingest.folders import NEVER_KEPT, folder_relpath, session_folder, watched_of
-from backstory.ingest.news import OF_SESSION, mtime_of
+from backstory.ingest.news import OF_SESSION, is_text, mtime_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -176,7 +176,7 @@ class _Walk:
         return len(inodes) == before
 
     def _take(self, path: str, status: os.stat_result) -> None:
-        if not _is_text(path):
+        if not is_text(path):
             self._pass_over(path, "its name is not UTF-8; rename it to have it read")
         elif not stat.S_ISREG(status.st_mode):
             self._pass_over(path, "it is no regular file")
@@ -195,7 +195,7 @@ class _Walk:
         except OSError as refused:
             self._pass_over(head, refused.strerror or str(refused))
             return
-        if not _is_text(head):
+        if not is_text(head):
             self._pass_over(head, "its name is not UTF-8; rename it to have it read")
             return
         each = self._candidate(head, status)
@@ -261,7 +261,7 @@ class _Beside:
         # A link above the log's own folder is the way to both of them.
         if entry.is_symlink() or len(link) > len(entry.path) - len(name.removeprefix("../")) - 1:
             reason = "it is reached by a link, which is not followed"
-        elif not _is_text(entry.path):
+        elif not is_text(entry.path):
             reason = "its name is not UTF-8; rename it to have it read"
         else:
             try:
@@ -288,7 +288,3 @@ def name_beside(below: PurePath, log: PurePath) -> str:
 def shown(path: str) -> str:
     """A path that can be printed and stored, whatever bytes the file system has in it."""
     return os.fsencode(path).decode("utf-8", "replace")
-
-
-def _is_text(path: str) -> bool:
-    return path.isascii() or shown(path) == path

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from backstory import ids
+from backstory.ingest.news import is_text
 from backstory.lazy import lazy_module, lazy_regex
 from backstory.store import FileStamp
 from backstory.store.tables import logs
@@ -107,7 +108,7 @@ def files_in(folder: str) -> dict[str, FileMark]:
         with os.scandir(f"{folder}{os.sep}{below}") as entries:
             for entry in entries:
                 name = f"{below}{entry.name}"
-                if not _is_text(name) or entry.is_symlink():
+                if not is_text(name) or entry.is_symlink():
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(f"{name}/")
@@ -174,11 +175,3 @@ def _bytes_of(path: str) -> bytes:
     if len(content) > FILE_BYTES_MAX:
         raise OSError(f"it is larger than {FILE_BYTES_MAX >> 20} MB")
     return content
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -149,7 +149,7 @@ class _Looking:
                 if entry.is_dir():
                     if entry.path not in self._known.get(agent, {}):
                         new += self._once(entry)
-                elif _is_text(entry.path) and self._is_wanted(agent, entry.path):
+                elif is_text(entry.path) and self._is_wanted(agent, entry.path):
                     files.append(entry)
         return new if self._compare(agent, files) else None
 
@@ -182,7 +182,7 @@ def _is_new(entry: os.DirEntry[str], stamp: FileStamp | None) -> bool:
         return False
 
 
-def _is_text(path: str) -> bool:
+def is_text(path: str) -> bool:
     """Return True if a path can be stored: its name is UTF-8."""
     try:
         path.encode()

@@ -11,19 +11,11 @@ if TYPE_CHECKING:
     from backstory.agents.gemini.records import Call
 
 TOOLS = {
-    "read_file": Tool.READ,
-    "read_many_files": Tool.READ,
-    "replace": Tool.EDIT,
-    "edit": Tool.EDIT,
-    "write_file": Tool.WRITE,
-    "run_shell_command": Tool.SHELL,
-    "search_file_content": Tool.GREP,
-    "grep_search": Tool.GREP,
-    "glob": Tool.GLOB,
-    "invoke_agent": Tool.TASK,
-    "web_fetch": Tool.FETCH,
+    "read_file": Tool.READ, "read_many_files": Tool.READ, "replace": Tool.EDIT, "edit": Tool.EDIT,
+    "write_file": Tool.WRITE, "run_shell_command": Tool.SHELL, "search_file_content": Tool.GREP,
+    "grep_search": Tool.GREP, "glob": Tool.GLOB, "invoke_agent": Tool.TASK, "web_fetch": Tool.FETCH,
     "google_web_search": Tool.SEARCH,
-}
+}  # fmt: skip
 _PATHS = ("file_path", "absolute_path", "path")
 _FAILED = frozenset({"error", "cancelled"})
 _TAIL_CHARS = 4_000
@@ -43,10 +35,7 @@ def tool_of(call: Call) -> Tool:
 
 
 def path_in(given: dict[str, Any]) -> str | None:
-    for name in _PATHS:
-        if isinstance(given.get(name), str):
-            return str(given[name])
-    return None
+    return next((value for name in _PATHS if isinstance(value := given.get(name), str)), None)
 
 
 def result_text(call: Call) -> str:

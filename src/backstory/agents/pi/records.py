@@ -83,16 +83,12 @@ decoder = msgspec.json.Decoder(Line)
 ids_decoder = msgspec.json.Decoder(Ids)
 
 
-def words_of(content: Content, *, image: str = "[image]") -> str:
+def words_of(content: Content) -> str:
     """The text of a message; an image is named."""
     if content is None or isinstance(content, str):
         return content or ""
-    said = []
-    for block in content:
-        if isinstance(block, str):
-            said.append(block)
-        elif block.type == "text":
-            said.append(block.text or "")
-        elif block.type == "image":
-            said.append(image)
-    return "\n".join(each for each in said if each)
+    return "\n".join(filter(None, (block if isinstance(block, str) else _text(block) for block in content)))
+
+
+def _text(block: Block) -> str:
+    return "[image]" if block.type == "image" else block.text or "" if block.type == "text" else ""
