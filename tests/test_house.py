@@ -51,11 +51,11 @@ ROOMS = {
         "that faces show beside each other",
     ),
     "cli": Budget(
-        18_960,
-        120,
+        19_035,
+        121,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
-        "watched folders; drift",
+        "watched folders; drift; keys of a context",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
@@ -83,16 +83,17 @@ ROOMS = {
     "runs": Budget(3_250, 13, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        13_640,
+        13_715,
         51,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
-        "before in memory, one filter; texts of files and of sections",
+        "before in memory, one filter; texts of files and of sections; what people set in contexts",
     ),
     "workspace": Budget(
-        12_475,
+        12_480,
         63,
         "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages "
-        "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed",
+        "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; keys of a "
+        "context",
     ),
     "web": Budget(1_060, 9, "pages: who may see them, how they are served, and a module for each kind"),
 }

@@ -1374,6 +1374,34 @@ class BoardItemAmbiguous(BackstoryError):
         super().__init__(f"An agent and a person both wrote {name!r}. Say which one: --src agent or --src user")
 
 
+class ContextUnusable(BackstoryError):
+    """The key or the value cannot be set in a session's context."""
+
+    exit_code = 64
+
+
+class ContextFull(BackstoryError):
+    """The context of the session has as many keys set as it takes."""
+
+    exit_code = 65
+
+    def __init__(self, keys: int) -> None:
+        super().__init__(
+            f"The session has {keys} keys set in its context, and takes no more. Nothing was set. Make room with: ",
+            Next("context unset", "KEY"),
+        )
+
+
+class ContextKeyNotFound(BackstoryError):
+    """Nobody set this key in the context of the session."""
+
+    exit_code = 66
+
+    def __init__(self, key: str, known: Collection[str]) -> None:
+        said = f"Set are: {', '.join(each[:80] for each in sorted(known))}." if known else "None is set."
+        super().__init__(f"The key {key[:80]!r} was not set in the context of this session.{_meant(key, known)} {said}")
+
+
 class BranchNameTaken(BackstoryError):
     """Another branch of the session has this name."""
 

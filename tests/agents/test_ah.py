@@ -24,6 +24,7 @@ from backstory.ingest.log_reader import numbered_lines
 from backstory.ingest.reindex import reindex
 from backstory.ingest.report import IngestReport
 from backstory.model import AssistantText, Event, Hook, ToolResult, Turn, UserMessage
+from backstory.store.tables import decisions
 from tests.support import ah_files
 from tests.support.ah_files import CASES, SESSION, AhFile, call, result, ulid
 from tests.support.clock import NOW
@@ -362,6 +363,17 @@ def test_sql_has_the_keys_that_a_person_gave_a_session(machine: Machine, project
     assert asked(machine, "select value from context where key = 'ticket'") == [("OPS-13",)]
     machine.store.remove(machine.store.session(SESSION))
     assert asked(machine, "select count(*) from main.session_values") == [(0,)]
+
+
+def test_a_key_that_is_set_here_too_has_the_value_that_was_set_here(machine: Machine, project: Path) -> None:
+    file = put(project, "busy")
+    file.know("ticket", "OPS-12")
+    read(machine, project)
+    uid = machine.store.session(SESSION).uid
+    for value, seen in (("A-1", "A-1"), (None, "OPS-12")):
+        machine.store.decide(decisions.set_context, uid, "ticket", value, machine.store.now())
+        assert asked(machine, "select value from context where key = 'ticket'") == [(seen,)]
+        assert asked(machine, "select value from context_values where key = 'ticket'") == [(seen,)]
 
 
 def test_details_of_a_result_are_in_its_full_form_alone(machine: Machine, project: Path) -> None:

@@ -302,6 +302,8 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "board show": [("evil-note",), ("evil-note", "--json"), (EVIL_NAME,)],
     "board prune": [("--keep", "0"), ("--keep", "0", "--json")],
     "board rm": [("evil-note",), ("evil-note", "--json"), (EVIL_NAME,)],
+    "context set": [(f"key {EVIL_NAME}", EVIL_NAME, "S1"), (f"key {EVIL_NAME}", EVIL_NAME, UID, "--json")],
+    "context unset": [(f"key {EVIL_NAME}", "S1"), (EVIL_NAME, "S1")],
     "context": [(UID,), ("S1", "--explain"), (UID, "--json", "--explain"), (UID, "--prompt", f"note {EVIL_NAME}")],
     "search": [("needle",), ("needle", "--json"), ("--regex", "needle.*"), ("--exact", EVIL_NAME), (EVIL_NAME,),
                ("--regex", f"({EVIL_NAME}")],

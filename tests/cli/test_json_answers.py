@@ -88,6 +88,12 @@ def test_a_session_is_renamed(two_turns: Bench) -> None:
     assert answer(two_turns, "rename", "S1", "")["name"] is None
 
 
+def test_a_key_of_the_context_is_set_and_removed(two_turns: Bench) -> None:
+    said = {"uid": uid(two_turns), "label": "S1", "key": "ticket"}
+    assert answer(two_turns, "context", "set", "ticket", "ABC-12", "S1") == said | {"value": "ABC-12"}
+    assert answer(two_turns, "context", "unset", "ticket", "-S", "S1") == said | {"value": None}
+
+
 def test_a_run_that_is_stopped_is_named(bench: Bench) -> None:
     with Going(bench, {"say": "so far"}):
         stopped = answer(bench, "cancel", "S1")

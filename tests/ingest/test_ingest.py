@@ -16,6 +16,7 @@ from backstory import agents, ids
 from backstory.ingest import log_reader
 from backstory.ingest.ingest import ingest
 from backstory.ingest.log_reader import numbered_lines
+from backstory.store.tables import decisions
 from backstory.store.tables import logs as stored_logs
 from backstory.store.tables import sessions as stored_sessions
 from tests.support.clock import NOW
@@ -307,6 +308,21 @@ def test_a_log_that_begins_without_a_time_has_its_time_once_there_is_one(
     at_once.read()
     assert differences(machine.content(), at_once.content()) == []
     assert only(machine.store).created == "2026-11-21T21:00:00.000Z"
+
+
+def test_what_was_decided_about_a_log_without_a_time_stays_when_it_has_one(machine: Machine) -> None:
+    begun = b'{"type":"mode","mode":"normal","sessionId":"s"}\n'
+    machine.write(LOG, begun)
+    machine.read()
+    early = only(machine.store).uid
+    machine.store.decide(decisions.set_context, early, "ticket", "A-1", NOW)
+    machine.write(LOG, begun + lines(*conversation(2)))
+    machine.read()
+    later = only(machine.store).uid
+    assert later != early
+    assert machine.store.ask(decisions.context_of, later) == {"ticket": "A-1"}
+    assert list(machine.store.ask(decisions.times, later).values()) == [NOW]
+    assert (machine.store.ask(decisions.context_of, early), machine.store.ask(decisions.times, early)) == ({}, {})
 
 
 SNAPSHOT = (

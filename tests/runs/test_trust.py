@@ -30,6 +30,7 @@ ACTING = [
     ["run", "-a", "claude", "hi"], ["steer", "hi"], ["followup", "hi"], ["queue", "run"], ["queue", "drop", "X"],
     ["queue", "clear"], ["checkout", "@1"], ["checkout", "S1"], ["branch", "name", "x"], ["branch", "unname", "x"],
     ["branch", "rm", "-y", "@1"], ["branch", "restore"], ["branch", "prune", "-y"], ["rename", "S1", "x"],
+    ["context", "set", "ticket", "x"], ["context", "unset", "ticket"],
     ["rm", "-y", "S1"], ["merge", "/nowhere"], ["--followup", "hi"],
 ]  # fmt: skip
 """Every command that acts, as it is typed in a project."""
@@ -185,8 +186,8 @@ def test_every_acting_command_has_the_option(bench: Bench, command: str) -> None
 
 
 @pytest.mark.parametrize(
-    "words", [["queue", "run"], ["queue", "drop"], ["queue", "clear"], *(["branch", each] for each in (
-        "name", "unname", "rm", "restore", "prune"))], ids=" ".join,
+    "words", [["queue", "run"], ["queue", "drop"], ["queue", "clear"], ["context", "set"], ["context", "unset"],
+              *(["branch", each] for each in ("name", "unname", "rm", "restore", "prune"))], ids=" ".join,
 )  # fmt: skip
 def test_so_has_every_part_of_those_that_have_parts(bench: Bench, words: list[str]) -> None:
     assert "--trust" in ok(bench.backstory(*words, "--help")).stdout

@@ -10,7 +10,7 @@ import pytest
 from backstory.conversation.tree import Point
 from backstory.exchange import merging, replication
 from backstory.model import AssistantText, UserMessage
-from backstory.store.tables import compactions, sessions
+from backstory.store.tables import compactions, decisions, sessions
 from backstory.store.tables.compactions import NewCompaction
 from tests.support.copies import merge, opened, said, say
 from tests.support.machines import bytes_of, kept, looked_up
@@ -137,6 +137,33 @@ def test_the_name_given_last_counts(copies: Copies) -> None:
     copies.begin()
     copies.at(1, copies.two, lambda store: store.rename(1, ""))
     assert [store.session("S1").name for store in copies.merged()] == ["", ""]
+
+
+def test_of_a_key_of_the_context_what_was_set_or_unset_last_counts(copies: Copies) -> None:
+    copies.at(1, copies.two, lambda store: said_of(store, "ticket", "A-2"))
+    copies.at(1, copies.one, lambda store: said_of(store, "ticket", "A-1"))
+    copies.at(1, copies.two, lambda store: said_of(store, "place", "there"))
+    both = {"place": "there", "ticket": "A-1"}
+    assert [context(store) for store in copies.merged()] == [both] * 2
+    copies.begin()
+    copies.at(1, copies.two, lambda store: said_of(store, "ticket", None))
+    assert [context(store) for store in copies.merged()] == [{"place": "there"}] * 2
+
+
+def said_of(store: Store, key: str, value: str | None) -> None:
+    store.decide(decisions.set_context, store.session(1).uid, key, value, store.now())
+
+
+def context(store: Store) -> dict[str, str]:
+    return store.ask(decisions.context_of, store.session(1).uid)
+
+
+def test_a_session_that_is_new_comes_with_what_was_set_in_its_context(copies: Copies) -> None:
+    new = copies.two.create_session("new")
+    say(copies.two, new, "there")
+    copies.at(1, copies.two, lambda store: store.decide(decisions.set_context, new.uid, "ticket", "A-1", store.now()))
+    one, _ = copies.merged()
+    assert one.ask(decisions.context_of, new.uid) == {"ticket": "A-1"}
 
 
 def test_the_branch_name_given_or_moved_last_counts(copies: Copies) -> None:
@@ -286,6 +313,7 @@ def test_of_a_store_that_nobody_trusts_only_turns_and_bytes_come(copies: Copies)
     copies.at(1, two, lambda store: store.append_events(1, [AssistantText(text="a lie about the second")]))
     copies.at(1, two, lambda store: say(store, 1, "there"))
     copies.at(1, two, lambda store: store.rename(1, "a name of theirs"))
+    copies.at(1, two, lambda store: said_of(store, "ticket", "a value of theirs"))
     copies.at(1, two, lambda store: store.name_branch(1, "theirs", point(store, "there")))
     copies.at(1, two, lambda store: store.remove_turns(1, [point(store, "first").uid]))
     say(two, two.create_session("new of theirs"), "new")
@@ -294,7 +322,7 @@ def test_of_a_store_that_nobody_trusts_only_turns_and_bytes_come(copies: Copies)
     leaf = copies.one.leaf(1)
     merge(copies.one, two, is_trusted=False)
     store = copies.one
-    assert (store.session(1).name, tips(store), store.leaf(1)) == ("herons", {}, leaf)
+    assert (store.session(1).name, context(store), tips(store), store.leaf(1)) == ("herons", {}, {}, leaf)
     assert [turn.prompt for turn in store.tree(1)] == ["first", "second", "there"]
     assert not any("a lie" in str(each.event) for each in store.events(1))
     assert (store.has(mine.uid), store.ask_or(False, sessions.is_forgotten, mine.uid)) == (True, False)

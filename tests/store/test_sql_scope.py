@@ -17,6 +17,7 @@ from backstory.ask import readonly
 from backstory.ask.sql_scope import OF_SESSIONS, SqlScope, may_be_text, names_main
 from backstory.model import AssistantText, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, open_store, schema
+from backstory.store.tables import decisions
 from tests.support.every import every
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
                 ],
             )
             store.mark_completed(session, 10, 0.5)
+            store.decide(decisions.set_context, session.uid, f"key of {word}", f"{word} value", store.now())
         yield store
 
 
@@ -319,6 +321,14 @@ def full_of_secrets(
         db.execute("pragma foreign_keys = off; drop trigger if exists path_changed")
         for table, kinds in columns.items():
             if table in ("events", "call_results"):
+                continue
+            if table == "meta":
+                # Views read those of its rows that a person gave a context; without others it is no store.
+                db.execute(
+                    f"update meta set key = substr(key, 1, 35) || '{SECRET}', value = '{SECRET}' "
+                    "where key like 'context %'"
+                )
+                assert db.changes()
                 continue
             texts = [
                 name for name, kind in kinds.items() if may_be_text(kind) and name not in schema.plain_texts(table)

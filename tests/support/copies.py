@@ -12,7 +12,7 @@ from backstory.export.full_form import FullForms
 from backstory.ingest.reindex import reindex
 from backstory.model import AssistantText, Complete, ToolCall, UserMessage, event_to_json
 from backstory.store import Store, open_store
-from backstory.store.tables import branches, compactions
+from backstory.store.tables import branches, compactions, decisions
 from backstory.store.tables.compactions import NewCompaction
 from tests.support.clock import Clock
 from tests.support.machines import bytes_of, looked_up
@@ -169,6 +169,7 @@ def _said(store: Store, session: Session) -> dict[str, Any]:
         events.setdefault(uid, []).append((where, each.part, each.at, event_to_json(full.expand(each))))
     return {
         "name": session.name,
+        "context": store.ask(decisions.context_of, session.uid),
         "created": session.created,
         "last_active": session.last_active,
         "cost": round(session.cost_usd or 0, 6),

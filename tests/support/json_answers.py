@@ -188,6 +188,8 @@ def _sessions(ask: JsonAnswers) -> None:
     ask("show", "S1", "--full")
     ask("context", LOG)
     ask("rename", "S1", "herons")
+    ask("context", "set", "ticket", "ABC-12", "S1")
+    ask("context", "unset", "ticket", "S1")
     ask("sql", "select 1 as one")
 
 

@@ -92,6 +92,8 @@ _QUESTIONS = {
     "summaries": "select after_seq, summary, created, agent, undone, model, input_tokens, cost_usd from compactions "
     "where session_id = ? order by 1, 2",
     "git": "select branch from session_branches where session_id = ? order by 1",
+    "context": "select substr(key, 36), value from meta, sessions s where s.id = ? "
+    "and substr(key, 1, 35) = 'context ' || s.uid || ' ' order by 1",
     "decided": "select value from meta, sessions s where s.id = ? and key = 'decided ' || s.uid",
 }
 

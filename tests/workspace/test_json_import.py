@@ -25,7 +25,7 @@ from backstory.ingest import json_import
 from backstory.ingest.reindex import reindex
 from backstory.model import KINDS, AssistantText, Complete, Event, ToolCall, ToolResult, UserMessage
 from backstory.store import Store, open_store
-from backstory.store.tables import compactions
+from backstory.store.tables import compactions, decisions
 from backstory.store.tables import sessions as stored_sessions
 from backstory.store.tables.compactions import NewCompaction
 from tests.support.clock import NOW
@@ -83,6 +83,7 @@ def a_project(path: Path) -> Store:
     store.append_events(first, [UserMessage(content="another way"), AssistantText(text="yes")])
     store.name_branch(first, "the other", store.place(first, 7).point)
     store.remove_turns(first, [store.turns(first)[-1].uid])
+    store.decide(decisions.set_context, first.uid, "a ticket", "A-1", store.now())
     store.decide(
         compactions.add, first.id, NewCompaction(after_seq=4, summary="A comma was wrong. " * 20, agent="claude")
     )
@@ -392,6 +393,7 @@ def test_without_trust_no_name_and_no_removal_counts(tmp_path: Path, importer: I
         uids = [each.uid for each in store.sessions()]
     sessions = importer.store.sessions()
     assert [(each.name, each.uid, each.is_own) for each in sessions] == [("", uid, False) for uid in uids]
+    assert importer.store.execute_read_only("select * from context_values").rows == []
     assert all(importer.store.branch_names(each) == [] for each in sessions)
     tree = importer.store.tree(sessions[-1])
     assert [turn.removed for turn in tree] == [None] * 3
@@ -470,6 +472,16 @@ def test_names_of_later_date_win_and_come_only_with_trust(tmp_path: Path, import
     assert "Renamed" in {each.name for each in importer.store.sessions()}
 
 
+def test_a_key_of_a_context_that_was_unset_later_goes(tmp_path: Path, importer: Importer) -> None:
+    asked = "select key, value from context_values"
+    with a_project(tmp_path / "project.bks") as store:
+        importer(exported(store))
+        assert importer.store.execute_read_only(asked).rows == [("a ticket", "A-1")]
+        store.decide(decisions.set_context, store.session(1).uid, "a ticket", None, store.now())
+        importer(exported(store))
+    assert importer.store.execute_read_only(asked).rows == []
+
+
 def test_a_removal_removes_with_trust_what_was_imported(tmp_path: Path, importer: Importer) -> None:
     with a_project(tmp_path / "project.bks") as store:
         importer(exported(store))
@@ -497,6 +509,7 @@ SECRET = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 def test_what_is_redacted_holds_no_secret_and_no_bytes(tmp_path: Path, importer: Importer) -> None:
     with open_store(tmp_path / "one.bks", now=lambda: NOW) as store:
         session = store.create_session(f"the {SECRET}")
+        store.decide(decisions.set_context, session.uid, f"key {SECRET}", f"value {SECRET}", NOW)
         store.append_events(session, [
             UserMessage(content=f"export GITHUB_TOKEN={SECRET}"),
             ToolCall(tool_name="Bash", tool="SHELL", input={"command": f"echo {SECRET}"}),
@@ -563,6 +576,10 @@ WRONG = {
     "no end": drop("end"),
     "another count": change("end", sessions=2),
     "no end of a session": drop("session_end"),
+    "a context with a key of ours": change("session", context={"session_name": "x"}),
+    "a context with a key too long": change("session", context={"k" * 201: "x"}),
+    "a context with a value too long": change("session", context={"k": "x" * (64 * 1024 + 1)}),
+    "a context with too many keys": change("session", context=dict.fromkeys(map(str, range(65)), "")),
     "another count of turns": change("session_end", turns=7),
     "another count of events": change("session_end", events=7),
     "another session's end": change("session_end", uid="0" * 26),

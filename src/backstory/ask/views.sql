@@ -483,11 +483,25 @@ where e.kind in ('UserMessage', 'AssistantText', 'ToolCall', 'ToolResult')
   and exists (select 1 from main.turns where id = e.turn_id and removed is null)
   and e.session_id not in (select id from temp.claimed);
 
+-- context_values: The keys that people gave a value in a session's context: `context set`, or their agent's own files.
+create temp view context_values(
+  session_id,         -- sessions.id
+  key,                -- of those that are set in both, the one that was set by `context set` is here
+  value               -- as it was set
+) as
+select s.id, substr(m.key, 36), m.value from main.meta m join main.sessions s on s.uid = substr(m.key, 9, 26)
+where m.key >= 'context ' and m.key < 'context!' and s.id not in (select id from temp.claimed)
+union all
+select v.session_id, substr(v.key, 9), v.value from main.session_values v
+where v.key like 'context:%' and v.session_id not in (select id from temp.claimed)
+  and not exists (select 1 from main.meta m join main.sessions s on s.id = v.session_id
+    where m.key = 'context ' || s.uid || ' ' || substr(v.key, 9));
+
 -- context: ah's shape of what is known of a session as a whole.
 create temp view context(
   session_id,         -- sessions.id; ah has a file for each session
-  key,                -- session_name, current_message or session_state; in ah's own files also what their users put there
-  value               -- the name, the messages.id that the next prompt follows, processing or closed; else as the file has it
+  key,                -- session_name, current_message or session_state; else as in context_values
+  value               -- the name, the messages.id that the next prompt follows, processing or closed; else what it was set to
 ) as
 select s.id, 'session_name', coalesce(nullif(s.name, ''), s.title) from main.sessions s
 where coalesce(nullif(s.name, ''), s.title) is not null and s.id not in (select id from temp.claimed)
@@ -498,8 +512,7 @@ union all
 select s.id, 'session_state', iif(s.last_native_id <> '', 'processing', 'closed') from main.sessions s
 where s.id not in (select id from temp.claimed)
 union all
-select v.session_id, substr(v.key, 9), v.value from main.session_values v
-where v.key like 'context:%' and v.session_id not in (select id from temp.claimed);
+select session_id, key, value from temp.context_values;
 
 -- dynamic_context_items: Copilot's shape of the context boards: one row per repository, branch, src and name.
 create temp view dynamic_context_items(

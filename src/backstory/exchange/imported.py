@@ -212,11 +212,8 @@ def _part_from_ours(db: apsw.Connection, session_id: int) -> None:
 
 
 def _copy_decisions(db: apsw.Connection, source: str, uid: str) -> None:
-    """Take over when it was decided what was decided about a session that is new here."""
-    db.execute(
-        f"insert or replace into meta(key, value) select key, value from {source}.meta where key = ?",
-        (decisions.DECIDED + uid,),
-    )
+    """Take over what was set in the context of a session that is new here, and when each thing was decided."""
+    decisions.copy_rows(db, source, uid)
 
 
 def _decide(db: apsw.Connection, source: str, uid: str, theirs: str) -> None:

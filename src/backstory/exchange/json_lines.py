@@ -85,6 +85,7 @@ class SessionLine(RowLine, frozen=True, kw_only=True, tag="session"):
     next_seq: Seq
     context_chars: Count | None = None
     context_limit: Count | None = None
+    context: dict[str, str] = {}
     decided: dict[str, Count] = {}
 
 

@@ -69,7 +69,12 @@ def extent(db: apsw.Connection, session_id: int) -> Extent | None:
     git_branches = fetch(
         db, tuple[str], "select branch from session_branches where session_id = ? order by branch", (session_id,)
     )
-    session = SessionLine(**row, branches=[name for (name,) in git_branches], decided=decisions.times(db, row["uid"]))
+    session = SessionLine(
+        **row,
+        branches=[name for (name,) in git_branches],
+        context=decisions.context_of(db, row["uid"]),
+        decided=decisions.times(db, row["uid"]),
+    )
     rows = _rows(db, "logs", "session_id = ? order by id", (session_id,), "id")
     asked = (
         "select exists (select 1 from logs l where session_id = ? and not (typeof(read_to) = 'integer' and read_to "
@@ -161,6 +166,7 @@ def masked(line: R, mask: Callable[[str], str]) -> R:
     more = {name: mask(text) if name in hidden and isinstance(text, str) else text for name, text in line.more.items()}
     if isinstance(line, SessionLine):
         said["branches"] = [mask(name) for name in line.branches]
+        said["context"] = {mask(key): mask(value) for key, value in line.context.items()}
     return replace(line, **said, more=more)
 
 

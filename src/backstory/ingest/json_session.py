@@ -9,6 +9,7 @@ import msgspec
 
 from backstory.conversation.compact import compact_event
 from backstory.derive import index_text
+from backstory.errors import ContextFull, ContextUnusable
 from backstory.exchange.json_lines import (
     BranchLine,
     BytesLine,
@@ -25,7 +26,7 @@ from backstory.exchange.portable import row_of
 from backstory.model import KINDS, Outcome, Parts, encoded, event_from_json, event_to_json
 from backstory.store import codec
 from backstory.store.tables import logs, sidecars
-from backstory.store.tables.decisions import DECIDED
+from backstory.store.tables.decisions import DECIDED, context_rows
 from backstory.store.tables.logs import API, COPY, FILE, JSON, STDERR, STREAM, SeqRange
 
 if TYPE_CHECKING:
@@ -111,6 +112,12 @@ class StagedSession:
         if trusted and line.decided:
             decided = msgspec.json.encode(dict(sorted(line.decided.items()))).decode()
             self._rows.add("meta", key=DECIDED + line.uid, value=decided)
+        try:
+            context = context_rows(line.uid, line.context)
+        except (ContextFull, ContextUnusable) as refused:
+            raise Wrong(str(refused)) from None
+        for key, value in context if trusted else ():
+            self._rows.add("meta", key=key, value=value)
 
     def _next_log(self) -> int:
         self._ids.log += 1

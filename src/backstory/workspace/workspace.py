@@ -83,6 +83,19 @@ class Workspace(Place):
         uid = located.session.uid
         return self.decisions.decide(located.store, uid, lambda store, session: store.rename(session, name)).late
 
+    def set_context(self, located: LocatedSession, key: str, value: str | None) -> Sequence[Late]:
+        """Set a key in a session's context, wherever that is held; None removes it. Returns the stores that are late.
+
+        Raises ContextUnusable, ContextFull, ContextKeyNotFound.
+        """
+
+        from backstory.store.tables import decisions
+
+        def change(store: Store, session: Session) -> None:
+            store.decide(decisions.set_context, session.uid, key, value, store.now())
+
+        return self.decisions.decide(located.store, located.session.uid, change).late
+
     def ingest(self, machine: Machine, report: Callable[[str], None], progress: Progress | None = None) -> IngestReport:
         """Store what is new: runs that are over, logs, and what known projects have; then derive what is missing."""
         from backstory.workspace.stores.importing import ingest_all, no_progress

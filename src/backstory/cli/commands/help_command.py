@@ -102,6 +102,10 @@ board prune
 board prune --keep 5
 context S3
 context S3 --explain
+context set ticket ABC-12
+context set ticket ABC-12 S3
+context unset ticket
+context unset ticket -S S3
 compact S3 --dry-run
 compact S3 --now
 tree S3

@@ -19,7 +19,7 @@ from backstory.model import Outcome, Relation
 from backstory.store import codec, schema
 from backstory.store.intake import claims, coverage, derived_tables, run_facts, written
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import branches, event_rows, lineage, logs, runs, titles, turns
+from backstory.store.tables import branches, decisions, event_rows, lineage, logs, runs, titles, turns
 from backstory.store.tables.event_rows import WaitingTexts
 from backstory.store.tables.logs import FILE
 from backstory.store.tables.sidecars import SidecarBatch
@@ -463,11 +463,14 @@ def _update_session(db: apsw.Connection, session_id: int, batch: RecordBatch, *,
         _link_parent(db, session_id, batch)
     if not is_new and ids.time_of(batch.session_uid):
         # A log may begin with records without a time; the first one with a time counts.
+        earlier = f"{'0' * 10}{batch.session_uid[10:]}"
         db.execute(
             "update sessions set uid = ?, created = strftime('%Y-%m-%dT%H:%M:%fZ', ? / 1000.0, 'unixepoch') "
             "where id = ? and substr(uid, 1, 10) = '0000000000'",
             (batch.session_uid, _created(batch), session_id),
         )
+        if db.changes():
+            decisions.follow_uid(db, earlier, batch.session_uid)
     db.execute(
         "update sessions set next_seq = ?, title = coalesce(?, title), cwd = coalesce(cwd, ?), "
         "branch = coalesce(?, branch), repository = coalesce(?, repository, ?), project = coalesce(project, ?), "

@@ -1,7 +1,7 @@
 """People's decisions about a session with their times: read as values, and written to match another store.
 
-Names and removals are in the tables of sessions, branches and turns; ``meta`` has the time of each decision, so that an
-older copy does not undo a later one. Functions never commit.
+Names and removals are in the tables of sessions, branches and turns; ``meta`` has the values of contexts, and the time
+of each decision, so that an older copy does not undo a later one. Functions never commit.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ import msgspec
 from msgspec.structs import replace
 
 from backstory import ids
+from backstory.errors import ContextFull, ContextKeyNotFound, ContextUnusable
 from backstory.store import schema
 from backstory.store.schema import fetch
 from backstory.store.tables import branches, turns
 from backstory.store.tables.plan import (
     BRANCH,
+    CONTEXT,
     NAME,
     TURN,
+    ContextValue,
     Decide,
     Decisions,
     SessionState,
     StoreState,
     Value,
     about_branch,
+    about_context,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +39,12 @@ if TYPE_CHECKING:
 DECIDED = "decided "
 """The prefix of a key in meta, before a session's uid: the times of its decisions in ms, as JSON."""
 ALL = "1"
+OWN_KEYS = ("session_name", "current_message", "session_state", "current_conversation", "work:benchmark", "work:goal")
+"""Keys of a context that are kept by agents and by backstory: no person gives them a value."""
+KEY_CHARS_MAX = 200
+VALUE_BYTES_MAX = 64 * 1024
+KEYS_MAX = 64
+"""The most keys that are set in a session: its line of an export has them all, however they are escaped."""
 
 
 def note(db: apsw.Connection, session_id: int, abouts: Iterable[str], now: int) -> None:
@@ -46,8 +56,27 @@ def note(db: apsw.Connection, session_id: int, abouts: Iterable[str], now: int) 
 
 
 def forget(db: apsw.Connection, uid: str) -> None:
-    """Remove the times of the decisions about a removed session."""
+    """Remove the times of the decisions about a removed session, and what was set in its context."""
     db.execute("delete from meta where key = ?", (DECIDED + uid,))
+    db.execute(f"delete from meta where {_CONTEXT_OF}", _range(uid))
+
+
+def copy_rows(db: apsw.Connection, source: str, uid: str) -> None:
+    """Take over what ``meta`` has of the decisions about a session that is new here."""
+    db.execute(
+        f"insert or replace into meta(key, value) select key, value from {source}.meta "
+        f"where key = ? or ({_CONTEXT_OF})",
+        (DECIDED + uid, *_range(uid)),
+    )
+
+
+def follow_uid(db: apsw.Connection, old: str, new: str) -> None:
+    """Keep what was decided about a session that has another uid now."""
+    db.execute("update meta set key = ? where key = ?", (DECIDED + new, DECIDED + old))
+    db.execute(
+        f"update meta set key = ? || substr(key, ?) where {_CONTEXT_OF}",
+        (_context(new), len(_context(old)) + 1, *_range(old)),
+    )
 
 
 def times(db: apsw.Connection, uid: str) -> dict[str, int]:
@@ -67,6 +96,77 @@ def _set_times(db: apsw.Connection, uid: str, at: Mapping[str, int]) -> None:
         db.execute("insert or replace into meta(key, value) values (?, ?)", (DECIDED + uid, written))
     else:
         forget(db, uid)
+
+
+# values in contexts ---------------------------------------------------------------------------------------------
+# One row of meta each: its key has the session's uid and theirs.
+
+_CONTEXT_OF = "key >= ? and key < ?"
+
+
+def _context(uid: str) -> str:
+    return f"{CONTEXT}{uid} "
+
+
+def _range(uid: str) -> tuple[str, str]:
+    """The keys of meta between which those of a session's context are: a "!" is what comes behind a blank."""
+    return _context(uid), f"{CONTEXT}{uid}!"
+
+
+def context_of(db: apsw.Connection, uid: str) -> dict[str, str]:
+    """Return what people set in the context of a session."""
+    rows = fetch(db, tuple[str, str], f"select key, value from meta where {_CONTEXT_OF} order by key", _range(uid))
+    return {key.removeprefix(_context(uid)): value for key, value in rows}
+
+
+def check_context(key: str, value: str) -> None:
+    """Raise ContextUnusable unless a person may set this key to this value."""
+    if key in OWN_KEYS:
+        raise ContextUnusable(f"{key!r} is kept by agents and by backstory, as are: {', '.join(OWN_KEYS)}.")
+    if not key.strip() or "\0" in key:
+        raise ContextUnusable("A key of a context has at least one character that can be seen, and no NUL.")
+    if len(key) > KEY_CHARS_MAX:
+        raise ContextUnusable(f"A key of a context has at most {KEY_CHARS_MAX} characters; this has {len(key):,}.")
+    if (size := len(value.encode("utf-8", "surrogatepass"))) > VALUE_BYTES_MAX:
+        raise ContextUnusable(f"A value in a context has at most {VALUE_BYTES_MAX:,} bytes; this has {size:,}.")
+
+
+def set_context(db: apsw.Connection, uid: str, key: str, value: str | None, now: int) -> None:
+    """Set a key in the context of a session; None removes it.
+
+    Raises ContextUnusable, ContextFull, and ContextKeyNotFound for one to be removed that is not set.
+    """
+    known = context_of(db, uid)
+    if value is None:
+        if key not in known:
+            raise ContextKeyNotFound(key, known)
+        _drop_context(db, uid, key)
+    else:
+        check_context(key, value)
+        if key not in known and len(known) >= KEYS_MAX:
+            raise ContextFull(KEYS_MAX)
+        _put_context(db, uid, ContextValue(key, value))
+    note(db, int(db.execute("select id from sessions where uid = ?", (uid,)).get), [about_context(key)], now)
+
+
+def _drop_context(db: apsw.Connection, uid: str, key: str) -> None:
+    db.execute("delete from meta where key = ?", (_context(uid) + key,))
+
+
+def _put_context(db: apsw.Connection, uid: str, said: ContextValue) -> None:
+    db.execute("insert or replace into meta(key, value) values (?, ?)", (_context(uid) + said.key, said.value))
+
+
+def context_rows(uid: str, values: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The rows of meta that have these values of a session's context. Raises ContextUnusable, ContextFull."""
+    if len(values) > KEYS_MAX:
+        raise ContextFull(KEYS_MAX)
+    for key, value in values.items():
+        check_context(key, value)
+    return [(_context(uid) + key, value) for key, value in values.items()]
+
+
+# states of sessions ---------------------------------------------------------------------------------------------
 
 
 def store_state(db: apsw.Connection, uids: Collection[str] | None = None) -> StoreState:
@@ -106,11 +206,12 @@ def session_states(
         bound,
     ).fetchall()
     of_turns, of_branches = _turns(db, source, wanted, bound), _branches(db, source, wanted, bound)
+    of_contexts = _contexts(db, source, uids)
     found = dict[str, SessionState]()
     for session_id, uid, owner, is_borrowed, name, leaf_uid, leaf_seq, leaf_at, times, *content in rows:
         all_turns = of_turns.get(session_id, [])
         removed = {turn.uid: turn.removed for turn in all_turns if turn.removed is not None}
-        values: dict[str, Value] = {NAME: name, **of_branches.get(session_id, {})}
+        values: dict[str, Value] = {NAME: name, **of_branches.get(session_id, {}), **of_contexts.get(uid, {})}
         values |= {f"{TURN}{turn}": ms for turn, ms in removed.items()}
         found[uid] = SessionState(
             uid=uid,
@@ -158,6 +259,22 @@ def _branches(db: apsw.Connection, source: str, wanted: str, bound: tuple[str, .
     return found
 
 
+def _contexts(db: apsw.Connection, source: str, uids: Collection[str] | None) -> dict[str, dict[str, Value]]:
+    uid = f"substr(key, {len(CONTEXT) + 1}, {ids.UID_LENGTH})"
+    wanted, bound = (ALL, ()) if uids is None else (f"{uid} in (select value from json_each(?))", (_as_json(uids),))
+    rows = fetch(
+        db,
+        tuple[str, str, str],
+        f"select {uid}, substr(key, {len(_context('')) + ids.UID_LENGTH + 1}), value from {source}.meta "
+        f"where key >= '{CONTEXT}' and key < '{CONTEXT.rstrip()}!' and {wanted}",
+        bound,
+    )
+    found: dict[str, dict[str, Value]] = {}
+    for of, key, value in rows:
+        found.setdefault(of, {})[about_context(key)] = ContextValue(key, value)
+    return found
+
+
 def write_step(db: apsw.Connection, step: Decide) -> None:
     """Write the decisions of a plan, unless there are newer ones here."""
     current = session_states(db, uids=[step.uid]).get(step.uid)
@@ -180,6 +297,7 @@ def write(db: apsw.Connection, uid: str, decided: Decisions, known: Collection[s
     )
     _write_removed(db, session_id, decided)
     _write_branches(db, session_id, decided, known)
+    _write_context(db, uid, decided)
     _set_times(db, uid, decided.at)
     turns.sum_up(db, session_id)
 
@@ -205,6 +323,16 @@ def _write_branches(db: apsw.Connection, session_id: int, decided: Decisions, kn
         if here.get(about) != value and isinstance(value, tuple):
             branches.put_name(db, session_id, value)
             branches.follow_unknown(db, session_id, value[0], known)
+
+
+def _write_context(db: apsw.Connection, uid: str, decided: Decisions) -> None:
+    here = context_of(db, uid)
+    wanted = {each.key: each for each in decided.values.values() if isinstance(each, ContextValue)}
+    for key in here.keys() - wanted.keys():
+        _drop_context(db, uid, key)
+    for key, said in wanted.items():
+        if here.get(key) != said.value:
+            _put_context(db, uid, said)
 
 
 def _as_json(uids: Collection[str]) -> str:

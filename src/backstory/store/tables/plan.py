@@ -1,8 +1,9 @@
 """Steps that make two stores agree about the sessions that both hold: a pure plan of values.
 
-Each decision of a person is filed under what it is about (the name, one branch's name, one turn's removal) with its
-time. The later one wins; where neither has a time, the owner's. The events, and where a session continues, are the
-owner's. A session that was removed in one store is removed in the other, unless somebody used it there since.
+Each decision of a person is filed under what it is about (the name, one branch's name, one turn's removal, one key of
+its context) with its time. The later one wins; where neither has a time, the owner's. The events, and where a session
+continues, are the owner's. A session that was removed in one store is removed in the other, unless somebody used it
+there since.
 """
 
 from __future__ import annotations
@@ -25,15 +26,34 @@ BRANCH = "branch "
 """Before what stands for a branch's name: the name, where its tip is, when it was given, when a turn moved it."""
 TURN = "turn "
 """Before a turn's uid: when it was removed."""
+CONTEXT = "context "
+"""Before what stands for a key of its context."""
+
+
+class ContextValue(Struct, frozen=True):
+    """A key that a person gave a value in a session's context."""
+
+    key: str
+    value: str
+
 
 Leaf = tuple[str | None, int | None]
-Value = str | int | tuple[str, str, int | None, int, int | None]
+Value = str | int | ContextValue | tuple[str, str, int | None, int, int | None]
 NAME_DIGITS = 16
 
 
 def about_branch(name: str) -> str:
     """The key of a branch's name: no word of it, so that nothing of a name that is taken away stays."""
-    return BRANCH + sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:NAME_DIGITS]
+    return BRANCH + _digits(name)
+
+
+def about_context(key: str) -> str:
+    """The same of a key of the context."""
+    return CONTEXT + _digits(key)
+
+
+def _digits(name: str) -> str:
+    return sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:NAME_DIGITS]
 
 
 class Decisions(Struct, frozen=True, kw_only=True):
