@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import time
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -292,6 +294,29 @@ def test_bytes_that_are_no_text_stay_in_their_session(machine: Machine) -> None:
     read(machine)
     assert prompts(machine) == [["One"], ["Two"]]
     assert b"".join(b"".join(machine.store.stream_log(log.id)) for log in machine.store.logs()) == data
+
+
+def test_a_line_that_begins_as_a_prompt_again_and_again_is_looked_at_once() -> None:
+    data = run(FIRST, "#### " * 40_000).encode()
+    before = time.process_time()
+    assert list(runs.sessions_in(data)) == []
+    # Once for each of its marks it takes half a minute.
+    assert time.process_time() - before < 2
+
+
+def test_runs_are_found_one_by_one() -> None:
+    data = "".join(run(FIRST) for _ in range(20_000)).encode()
+    tracemalloc.start()
+    try:
+        assert list(runs.sessions_in(data)) == []
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_history_that_begins_with_a_prompt_is_a_session() -> None:
+    (found,) = runs.sessions_in(b"#### One  \n")
+    assert (found.begin, found.end, found.started_ms) == (0, 11, 0)
 
 
 def test_a_history_written_on_windows_is_read(machine: Machine) -> None:

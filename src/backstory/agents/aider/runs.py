@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -33,7 +34,7 @@ _RUN = lazy_regex(
     rb"# aider chat started at ([0-9-]{10} [0-9:]{8})[ \t\r]*\n(?=\s*(?:> |#### )[^\n]*  \r?\n)"
 )
 _UNFINISHED_RUN = lazy_regex(rb"(?:\A|\n)(#(?: (?:a(?:i(?:d(?:e(?:r[^\n]*)?)?)?)?)?)?\s*(?:[>#][^\n]*)?)\Z")
-_PROMPT = lazy_regex(rb"#### ([^\n]*)  \r?(?=\n)")
+_PROMPT = lazy_regex(rb"\n#### ([^\n]*)  \r?(?=\n)")
 _FENCE = lazy_regex(rb" {0,3}(`{3,}|~{3,})(.*)")
 _ENDS_ANSWER = lazy_regex(rb"> (?:Tokens: |\^C|Applied edit to |Commit [0-9a-f]{7,40} |litellm\.|Retrying in )")
 _COMMIT = lazy_regex(rb"> Commit [0-9a-f]{7,40} ")
@@ -51,13 +52,8 @@ class Session(Struct, frozen=True, kw_only=True):
 
 def sessions_in(data: bytes) -> Iterator[Session]:
     """The sessions of a history, one behind the other from its beginning on; what is left has no prompt yet."""
-    unfinished = _UNFINISHED_RUN.search(data, max(len(data) - 256, 0))
-    runs = [(found.start(), found[1].decode()) for found in _RUN.finditer(data) if _begins_line(data, found.start())]
-    # What was cut off at its beginning goes on without saying when it began.
-    runs = runs if runs and runs[0][0] == 0 else [(0, ""), *runs]
-    ends = [*(start for start, _ in runs[1:]), unfinished.start(1) if unfinished else len(data)]
     begin, met = 0, dict[str, int]()
-    for (start, local), end in zip(runs, ends, strict=True):
+    for start, local, end in _runs_in(data):
         first = _first_prompt(data, start, end)
         if first is None:
             continue
@@ -72,12 +68,27 @@ def sessions_in(data: bytes) -> Iterator[Session]:
         begin = end
 
 
+def _runs_in(data: bytes) -> Iterator[tuple[int, str, int]]:
+    """The begin, the local time and the end of each run. What was cut off at its beginning has no time."""
+    start, local = 0, ""
+    for found in _RUN.finditer(data):
+        at = found.start()
+        if _begins_line(data, at):
+            if at:
+                yield start, local, at
+            start, local = at, found[1].decode()
+    unfinished = _UNFINISHED_RUN.search(data, max(len(data) - 256, 0))
+    yield start, local, unfinished.start(1) if unfinished else len(data)
+
+
 _PLAIN = str.maketrans(" ", "T", "-:")
 
 
 def _first_prompt(data: bytes, start: int, end: int) -> str | None:
-    for found in _PROMPT.finditer(data, start, end):
-        if _begins_line(data, found.start()) and is_prompt(text := found[1].decode("utf-8", "replace").strip()):
+    # A line end before each prompt is part of what is looked for, so that one line is looked at once.
+    lines = [] if start or not data.startswith(PROMPT) else [_PROMPT.match(b"\n" + data[: data.find(b"\n") + 1])]
+    for found in chain(lines, _PROMPT.finditer(data, max(start - 1, 0), end)):
+        if found is not None and is_prompt(text := found[1].decode("utf-8", "replace").strip()):
             return text
     return None
 
