@@ -51,11 +51,11 @@ ROOMS = {
         "that faces show beside each other",
     ),
     "cli": Budget(
-        19_035,
+        19_045,
         121,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
-        "watched folders; drift; keys of a context",
+        "watched folders; drift, named alike; keys of a context",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
@@ -67,11 +67,11 @@ ROOMS = {
     "exchange": Budget(3_240, 12, "copies, merges, imports; what a row is, the schema says; texts of files"),
     "export": Budget(2_905, 17, "other programs' logs, restored as their files or folders were, or written"),
     "ingest": Budget(
-        7_039,
+        7_075,
         30,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that "
         "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
-        "log, out of which no name leads; drift; results in files",
+        "log, out of which no name leads; drift, and cases of it; results in files",
     ),
     "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),
     "nouns": Budget(

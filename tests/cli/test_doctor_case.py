@@ -69,3 +69,14 @@ def test_words_that_no_format_has_are_named(bare: Shell) -> None:
     put(bare, PROMPT, NEW_TYPE)
     done = bare("doctor", "formats", "--case", "out")
     assert "These words stayed, though no format has them: telepathy." in done.err
+
+
+def test_a_key_of_records_without_a_type_is_named_as_in_the_list(bare: Shell) -> None:
+    path = bare.home / ".cline" / "data" / "sessions" / "1795416182012_9zomc" / "1795416182012_9zomc.messages.json"
+    path.parent.mkdir(parents=True)
+    message = {"id": "m", "role": "user", "content": "<user_input>go</user_input>", "ts": 1795416184718}
+    path.write_text(json.dumps({"sessionId": "1795416182012_9zomc", "mood": 1, "messages": [message]}), "utf-8")
+    assert bare("ingest").code == 0
+    done = bare("doctor", "formats", "--case", "out")
+    assert "(no type): mood" in done.out
+    assert "A case of cline, (no type): mood: " in done.err

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory import agents
-from backstory.ingest.formats import Drift, drift_of
+from backstory import agents, ids
+from backstory.ingest.format_case import write_case
+from backstory.ingest.formats import Drift, Strange, drift_of
 from backstory.ingest.ingest import ingest
 from backstory.ingest.log_reader import kept_lines
 from backstory.store import open_store
@@ -91,3 +92,61 @@ def test_the_keys_of_a_document_are_seen_however_it_is_written(
 def test_lines_of_ours_in_what_is_kept_are_no_records(tmp_path: Path) -> None:
     """Its messages, and what stands before them and behind."""
     assert drift(tmp_path, "cline", "hello").records == 4
+
+
+# cases ----------------------------------------------------------------------------------------------------------------
+
+
+def plant_in_folder(pattern: str) -> Callable[[Path], None]:
+    """Put a key into each of the files of a folder that is one log, or into the elements of their lists."""
+
+    def change(home: Path) -> None:
+        for path in home.rglob(pattern):
+            content = json.loads(path.read_bytes())
+            for each in content if isinstance(content, list) else [content]:
+                each["mood"] = "of Ann"
+            path.write_text(json.dumps(content), "utf-8")
+
+    return change
+
+
+CASES = {
+    "cline": (plant, {"log.messages.json"}),
+    "openhands": (plant_in_folder("event-00002-*.json"), {"events"}),
+    "vibe": (plant_in_folder("chunks/*.json"), {"CURRENT"}),
+}
+
+
+@pytest.mark.parametrize("agent", CASES)
+def test_a_case_of_what_is_no_log_of_lines_is_one_for_its_agent(tmp_path: Path, agent: str) -> None:
+    """All that is strange in it is written, each as a case of its own, at a place by which its agent knows it."""
+    change, names = CASES[agent]
+    found = drift(tmp_path, agent, "tools", change).strange
+    assert found
+    with open_store(tmp_path / "store.db", shared=True, now=lambda: NOW) as store:
+        for number, strange in enumerate(found):
+            case = write_case(store, strange, tmp_path / str(number))
+            data = case.path.read_bytes()
+            assert ({case.path.name}, case.records < 4) == (names, True)
+            word = (strange.key or strange.kind).replace("/", ".").rpartition(".")[2]
+            assert f'"{word}"'.encode() in data
+            assert [each for each in (b"gross", b"price.py", b"/home/dev", b"Ann") if each in data] == []
+            assert case.path.parent.name != came_from(strange).parent.name
+            assert agents.load(agent).log.identify(case.path, data[: ids.HEAD_BYTES]) is not None
+
+
+def came_from(strange: Strange) -> Path:
+    return Path(strange.came[0].log.path)
+
+
+def test_a_document_of_a_case_has_its_record_alone(tmp_path: Path) -> None:
+    found = {each.name: each for each in drift(tmp_path, "cline", "tools", plant).strange}
+    with open_store(tmp_path / "store.db", shared=True, now=lambda: NOW) as store:
+        cases = {
+            name: json.loads(write_case(store, each, tmp_path / str(number)).path.read_bytes())
+            for number, (name, each) in enumerate(found.items())
+        }
+    assert [each["role"] for each in cases["message/oracle"]["messages"]] == ["oracle"]
+    assert (cases[": weather"]["weather"], cases[": weather"]["messages"]) == ("xxxx", [])
+    assert (cases[": origin.wind"]["origin"]["wind"], cases[": origin.wind"]["messages"]) == (1, [])
+    assert {each["origin"]["version"] for each in cases.values()} == {"3.0.65"}

@@ -242,6 +242,8 @@ class KeptLine(NamedTuple):
     is_element: bool = False
     changes: Sequence[Change] = ()
     """The changes that a line of ours names; the lines of new pieces follow it."""
+    begins: bool = False
+    """True for what stands before the list, which is its last value, empty."""
 
     @property
     def repeats(self) -> bool:
@@ -264,5 +266,5 @@ def record(line: bytes) -> KeptLine:
     if text.startswith(b"]"):
         return KeptLine(b"{" + text[1:].lstrip().removeprefix(b",").lstrip())
     if text.endswith(b"["):
-        return KeptLine(text + b"]}")
+        return KeptLine(text + b"]}", begins=True)
     return KeptLine(text, is_element=True)

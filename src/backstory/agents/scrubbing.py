@@ -59,6 +59,10 @@ class Scrubber:
         records = jsonl.patiently(line)
         return "".join(_encoded(self._value(each, "", 0), like=text) for each in records).encode()
 
+    def text(self, text: str) -> str:
+        """Return a text that stands in no record, such as a folder's name, scrubbed."""
+        return self._text(text, "", 0)
+
     def _value(self, value: Any, path: str, depth: int) -> Any:
         if depth > DEPTH_MAX:
             return None

@@ -101,7 +101,7 @@ def _tell_case(written: tuple[Strange, WrittenCase] | None) -> None:
     strange, case = written
     output.data(output.one_liner(str(case.path)))
     records = output.counted(case.records, "record")
-    _talk(f"A case of {strange.agent}, {strange.name or NO_KIND}: {records}, scrubbed. Read it before you share it.")
+    _talk(f"A case of {strange.agent}, {_name(strange)}: {records}, scrubbed. Read it before you share it.")
     if case.kept:
         _talk(f"These words stayed, though no format has them: {', '.join(case.kept[:KINDS_SHOWN_MAX])}.")
 
@@ -169,9 +169,13 @@ def _row(strange: Strange, uids: dict[int, str]) -> tuple[str, ...]:
     versions = first.version or NO_VERSION
     if last is not first:
         versions += f" … {last.version or NO_VERSION}"
-    what, kind = "type" if strange.key is None else "key", strange.kind or NO_KIND
-    name = kind if strange.key is None else f"{kind}: {strange.key}"
-    return strange.agent, what, name, f"{strange.count:,}", versions, _place(first, uids)
+    what = "type" if strange.key is None else "key"
+    return strange.agent, what, _name(strange), f"{strange.count:,}", versions, _place(first, uids)
+
+
+def _name(strange: Strange) -> str:
+    kind = strange.kind or NO_KIND
+    return kind if strange.key is None else f"{kind}: {strange.key}"
 
 
 def _place(came: Sighting, uids: dict[int, str]) -> str:
