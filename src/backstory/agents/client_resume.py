@@ -34,3 +34,10 @@ class ClientResume:
 
     def leave(self, change: IndexChange) -> None:
         return
+
+
+def resumed_with(executable: str, word: str) -> ClientResume:
+    """The part of an agent that has nothing of its own in it."""
+    made = ClientResume()
+    made.executable, made._word = executable, word
+    return made

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from backstory.agents.client_resume import ClientResume
 from backstory.agents.contract import Agent
+from backstory.agents.kilo.resume import RESUMING
 from backstory.agents.part_log import PartLogs
 from backstory.agents.part_tables import PartDatabases
 
-
-class _Resuming(ClientResume):
-    executable, _word = "kilo", "-s"
-
-
 AGENT = Agent(
     name="kilo", title="Kilo", log=PartLogs("kilo"), live=PartDatabases("kilo", "KILO_DB"),
-    resume=_Resuming(), instruction_files=("AGENTS.md",),
+    resume=RESUMING, instruction_files=("AGENTS.md",),
 )  # fmt: skip
