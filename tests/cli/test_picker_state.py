@@ -129,6 +129,19 @@ def test_a_project_without_sessions_shows_the_five_newest_of_all_and_says_so() -
     assert len(picked.press("ctrl-u", "tab").listed) == state.PAGE
 
 
+def test_where_nothing_was_ever_recorded_it_is_said_what_imports() -> None:
+    for everywhere in (False, True):
+        picked = Picked([], everywhere=everywhere)
+        assert picked.lines[1] == "  No sessions yet: `backstory ingest` imports agents' logs."
+    assert layout.heading(picked.now, "n") == "No sessions yet: n begins one, `backstory ingest` imports agents' logs."
+
+
+def test_a_project_without_sessions_names_the_key_that_begins_one() -> None:
+    picked = Picked([], BIRDS, place="acme/calc")
+    said = "No sessions of acme/calc yet: n begins one; the newest of every project:"
+    assert layout.heading(picked.now, "n") == said
+
+
 def test_a_first_session_of_the_project_is_shown_when_it_comes() -> None:
     picked = Picked([], BIRDS)
     picked.here.append(row("ours"))

@@ -105,7 +105,7 @@ async def question(seen: Piloted) -> None:
 
 async def empty(seen: Piloted) -> None:
     """The list where nothing was ever recorded."""
-    await seen.until_seen("No sessions")
+    await seen.until_seen("n begins one, `backstory ingest` imports")
 
 
 async def keys(seen: Piloted) -> None:

@@ -121,17 +121,21 @@ def _list(state: State) -> list[str]:
     return [*drawn, *[""] * (state.list_lines - len(drawn))]
 
 
-def heading(state: State) -> str:
-    """A sentence above the list: why it is not what one might expect."""
-    if state.newest and not state.words:
-        return f"No sessions of {state.place} yet; the newest of every project:"
+def heading(state: State, begins: str = "") -> str:
+    """A sentence above the list: why it is not what one might expect. ``begins``: the key that begins a session."""
+    begun = f"{begins} begins one" if begins else ""
+    if state.newest and state.rows and not state.words:
+        return f"No sessions of {state.place} yet{begun and f': {begun}'}; the newest of every project:"
     if state.rows:
         note = state.found.note if state.found is not None and state.is_settled else ""
         return note or state.fixed
     if not state.is_found or not (state.is_listed or (state.hits_only and state.words)):
         return ""
+    is_nothing = not (state.words or state.is_narrow)
+    if is_nothing and state.is_everywhere and not state.fixed:
+        return f"No sessions yet: {begun and f'{begun}, '}`backstory ingest` imports agents' logs."
     where = "" if state.is_everywhere or state.fixed else " Tab looks in every project."
-    return f"{'Nothing found.' if state.words or state.is_narrow else 'No sessions.'}{where}"
+    return f"{'No sessions.' if is_nothing else 'Nothing found.'}{where}"
 
 
 def _row(row: PickRow, state: State, *, is_chosen: bool) -> str:

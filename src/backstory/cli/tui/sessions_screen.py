@@ -287,7 +287,7 @@ def _line(screen: SessionsScreen, y: int) -> str:
     if y >= now.lines - len(foot):
         # Before the first size is known there may be more lines.
         return foot[min(y - now.lines, -1)]
-    above = layout.heading(now)
+    above = layout.heading(now, "n")
     if y == 1 and above:
         return output.style(output.one_line(above, now.columns), dim=True)
     if y <= now.list_lines or now.lines < PREVIEW_FROM:
