@@ -51,11 +51,11 @@ ROOMS = {
         "that faces show beside each other",
     ),
     "cli": Budget(
-        19_045,
+        19_060,
         121,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
-        "watched folders; drift, named alike; keys of a context",
+        "watched folders; drift, named alike; keys of a context; what to do where a list is empty",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import gc
 import shutil
+import threading
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual import events
+from textual.app import App
 
+from backstory.cli.picker.picking import Background
+from backstory.cli.tui import blocks, painting
+from backstory.cli.tui.painting import PaintingApp
 from backstory.cli.tui.session_feed import SessionFeed
 from backstory.cli.tui.session_screen import SessionScreen
 from backstory.workspace.history.blocks import Content
+from tests.support.going import DEADLINE_S
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lines
 from tests.support.piloted import Opens, Piloted, piloted, screen
 from tests.support.session_screens import SESSION, SessionMachine
@@ -145,6 +151,36 @@ def test_the_place_stays_when_the_window_changes(opens: Opens) -> None:
             await seen.opened("The gateway has limits of its own.")
             await seen.resize(64, 20)
             await seen.opened("The gateway has limits of its own.")
+
+    piloted(test)
+
+
+def test_a_place_is_not_painted_before_it_is_drawn(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(painting, "HELD_S", DEADLINE_S)
+    frames, tried, drawn, display = list[bool](), threading.Event(), blocks.drawn, PaintingApp._display
+
+    async def test() -> None:
+        async with opens(size=(100, 24)) as seen:
+            opened = await counting(seen)
+            await seen.press("home", "slash")
+            await seen.type("test_two_people")
+
+            def slowly(*given: Any) -> Any:
+                assert tried.wait(DEADLINE_S)
+                return drawn(*given)
+
+            def tries(app: PaintingApp, *given: Any) -> None:
+                display(app, *given)
+                if not opened.pane.is_settled:
+                    tried.set()
+
+            monkeypatch.setattr(blocks, "drawn", slowly)
+            monkeypatch.setattr(PaintingApp, "_display", tries)
+            monkeypatch.setattr(App, "_display", lambda *_: frames.append(opened.pane.is_settled))
+            seen.keys("enter")
+            await seen.opened("hit 1 of 1", "FAILED test_two_people")
+            await seen.until(lambda: frames)
+            assert all(frames)
 
     piloted(test)
 
@@ -403,7 +439,9 @@ def test_a_store_that_cannot_be_read_any_more_is_a_whole_sentence_and_read_again
     piloted(test)
 
 
-def test_a_session_that_was_removed_meanwhile_is_a_sentence(tmp_path: Path) -> None:
+def test_a_session_that_was_removed_meanwhile_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The key comes before the list has looked: it would choose another session else.
+    monkeypatch.setattr(Background, "_changes", lambda _: iter(()))
     machine = SessionMachine(tmp_path)
 
     async def test() -> None:

@@ -19,7 +19,7 @@ from textual.worker import get_current_worker
 from backstory.cli.tui import actions, blocks
 from backstory.cli.tui.actions import PANE
 from backstory.cli.tui.blocks import FOLDED, FULL, SessionView, ShownLine
-from backstory.cli.tui.painting import let_go
+from backstory.cli.tui.painting import hold, let_go
 from backstory.cli.tui.strips import marked, strip_of
 from backstory.errors import BackstoryError
 
@@ -329,10 +329,13 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
     # keys -----------------------------------------------------------------------------------------------------------
 
     def go(self, key: Key) -> None:
-        """Go to an entry."""
+        """Go to an entry, which is painted once with what is around it."""
         self.current, self._goal, self._sticks = key, key, False
+        hold(self)
         self._keeping_place(_nothing)
         self._want()
+        if self.is_settled:
+            let_go(self)
 
     def action_scroll(self, way: str, lines: int) -> None:
         """Scroll by lines."""

@@ -15,7 +15,7 @@ from backstory.cli.tui.actions import LINE, PROMPT, SESSION
 from backstory.cli.tui.bars import Bar, TaskList, cost_of_today, status_line
 from backstory.cli.tui.branching import fork_at, in_thread
 from backstory.cli.tui.messages import Resumed
-from backstory.cli.tui.painting import hold
+from backstory.cli.tui.painting import hold, let_go
 from backstory.cli.tui.prompt_box import SENDING, PromptBox
 from backstory.cli.tui.session_feed import SessionFeed
 from backstory.cli.tui.session_pane import SessionPane
@@ -259,9 +259,10 @@ class SessionScreen(Screen[None]):
         words = submitted.value.strip()
         self._leave_words()
         if words and self.uid is not None:
+            hold(self)
             self.say("searching …")
             query = SearchQuery(text=words, session=self.uid, all_hits=True, limit=HITS_MOST)
-            in_thread(self, "search", partial(self._hits_of, query), partial(self._take_hits, words), self.say)
+            in_thread(self, "search", partial(self._hits_of, query), partial(self._take_hits, words), self._find_none)
 
     def _leave_words(self) -> None:
         if self._words is not None:
@@ -283,9 +284,13 @@ class SessionScreen(Screen[None]):
     def _take_hits(self, words: str, hits: list[Key]) -> None:
         self._hits, self._at_hit = hits, None
         if not hits:
-            self.say(nothing_found(words))
+            self._find_none(nothing_found(words))
         else:
             self.action_hit(1)
+
+    def _find_none(self, why: str) -> None:
+        self.say(why)
+        let_go(self)
 
     def action_hit(self, by: int) -> None:
         """Go to the next hit behind the current entry, or to the one before; behind the last is the first."""
