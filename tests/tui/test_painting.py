@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,7 +16,7 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.geometry import Region
 from textual.strip import Strip
 
-from backstory.cli.tui.painting import Painted, Repaint
+from backstory.cli.tui.painting import Painted, PaintingApp, Repaint
 
 if TYPE_CHECKING:
     from textual._compositor import CompositorUpdate
@@ -111,3 +112,15 @@ def test_what_another_program_painted_over_is_sent_again() -> None:
     drawn(painted, "same line...")
     painted.forget()
     assert "same line..." in drawn(painted, "same line...")
+
+
+def test_what_is_held_when_the_program_ends_is_let_go() -> None:
+    async def test() -> PaintingApp:
+        app = PaintingApp()
+        async with app.run_test():
+            app.hold()
+        return app
+
+    ended = asyncio.run(test())
+    assert not ended.screen_stack
+    ended.let_go()

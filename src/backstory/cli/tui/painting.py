@@ -97,7 +97,9 @@ class PaintingApp(App[None]):
         if self._holding is not None:
             self._holding.stop()
             self._holding = None
-            self.screen.refresh()
+            # Its moment may be over when all screens are gone.
+            if self.screen_stack:
+                self.screen.refresh()
 
 
 def hold(node: MessagePump) -> None:
