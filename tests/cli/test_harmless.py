@@ -104,7 +104,7 @@ def test_nobody_else_writes_to_the_terminal() -> None:
     """The whole package but the one writer, and what is answered before any import: `--version`, a handshake.
 
     The screen paints: its texts become strips in one module, in which each passes ``output.pieces``; and lines of the
-    field for prompts, which are of Textual's own kind.
+    field for prompts, which are of Textual's own kind. The painter sends cells of these.
     """
     source = Path(output.__file__).parent.parent
     writes = re.compile(
