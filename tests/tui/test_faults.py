@@ -141,8 +141,8 @@ def test_a_screen_that_is_stopped_gives_the_terminal_back_until_it_goes_on(asked
         assert seen.modes() == before
         seen.screen.touched.clear()
         seen.send(signal.SIGCONT)
+        until(lambda: seen.modes() != before)
         seen.wait("the first prompt")
-        assert seen.modes() != before
         seen.press("?", "Next session")
         seen.press("\x1b", "!Next session")
         press_q(seen)
