@@ -198,7 +198,8 @@ def test_a_screen_ends_with_its_terminal_and_the_run_goes_on_and_the_typed_text_
     script = ({"say": "at work"}, {"wait_for": str(gate)}, {"say": "after it"})
     with opened(asked, *script, is_copied=is_copied) as seen:
         send(seen, "go on", "at work", "s sessions")
-        seen.press("p", "to the agent of the last turn")
+        # The field of before may not be taken away yet, so nothing of it is painted anew.
+        seen.press("p", "Ctrl+T queue")
         seen.press("half a prompt", "half a prompt")
         seen.hang_up()
         until(lambda: seen.process.poll() is not None)
