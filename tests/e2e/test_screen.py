@@ -66,7 +66,7 @@ def opened(machine: Machine) -> Watched:
 
 def send(seen: Watched, prompt: str, *then: str, key: str = "\r") -> None:
     """Write a prompt into the session, and send it."""
-    seen.press("p", "may do unasked")
+    seen.press("p", "Ctrl+T queue")
     seen.press(prompt, prompt)
     seen.press(key, "s sessions", *then)
 
@@ -93,7 +93,7 @@ def test_a_day_on_the_screen_with_the_real_clients(machine: Machine) -> None:
         send(seen, "Work for ever", "Begun-never.", "running")
         seen.press("x", "Stopped; its output is kept.")
 
-        seen.press("p", "may do unasked")
+        seen.press("p", "Ctrl+T queue")
         seen.press(F2 * 2, "to codex")
         seen.press("Codex, your turn", "Codex, your turn")
         seen.press("\r", "s sessions", "From-codex.")

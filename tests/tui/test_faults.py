@@ -61,7 +61,7 @@ def send(seen: Watched, prompt: str, *then: str) -> None:
     """Open the session, and send it a prompt."""
     seen.wait("the first prompt")
     seen.press("\r", "the first answer", "s sessions")
-    seen.press("p", "to the agent of the last turn")
+    seen.press("p", "Ctrl+T queue")
     seen.press(prompt, prompt)
     seen.press("\r", *then)
 
