@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backstory.search.query import Excerpt
-    from backstory.workspace.history.searching import Cancellation
     from backstory.workspace.reader import Reader
 
 WORDS = "q"
@@ -47,10 +46,8 @@ class FoundPage(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def found(
-    reader: Reader, typed: Mapping[str, str], home: Path, now: int, today: datetime, cancellation: Cancellation
-) -> FoundPage:  # fmt: skip
-    """Search for what was typed. Raises BadTime, UnknownValue, IndexOff, Cancelled."""
+def found(reader: Reader, typed: Mapping[str, str], home: Path, now: int, today: datetime) -> FoundPage:
+    """Search for what was typed. Raises BadTime, UnknownValue, IndexOff."""
     text = typed.get(WORDS, "").strip()
     chosen = questions.read(typed, home=home, now=today)
     if not text and not chosen:
@@ -58,7 +55,7 @@ def found(
     role = typed.get("role") or None
     chosen.pop("role", None)
     query = SearchQuery(text=text, role=role, limit=HITS, **chosen)
-    answer = reader.search(query, cancellation)
+    answer = reader.search(query)
     findings = answer.findings
     if not findings.excerpts:
         return FoundPage(hits=(), said=plain(nothing_found(text)), notes=tuple(left_out(answer.coverage)))

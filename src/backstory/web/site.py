@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.resources import files
 from threading import Lock
@@ -21,10 +20,9 @@ from backstory.errors import BackstoryError, RecordNotFound, SessionAmbiguous, S
 from backstory.web import finding, listing, reading, reporting
 from backstory.web.markup import plain
 from backstory.workspace.history.blocks import content_of
-from backstory.workspace.history.searching import Cancellation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable
     from pathlib import Path
 
     from starlette.requests import Request
@@ -80,9 +78,7 @@ class Site:
     def search(self, workspace: Workspace, request: Request) -> Response:
         """The field for a search with its hits, or only these."""
         typed = dict(request.query_params)
-        found = finding.found(
-            workspace.reader, typed, self._user_home, workspace.now(), today(workspace), Cancellation()
-        )
+        found = finding.found(workspace.reader, typed, self._user_home, workspace.now(), today(workspace))
         if "part" in typed:
             return self._page("_hits.html", found=found)
         return self._page(
@@ -172,18 +168,13 @@ class Site:
 
         def answered(request: Request) -> Response:
             try:
-                with self._workspace() as workspace:
+                with self._open_workspace() as workspace:
                     return answer(workspace, request)
             except BackstoryError as refused:
                 missing = isinstance(refused, SessionNotFound | SessionAmbiguous | RecordNotFound)
                 return self._refused(str(refused), 404 if missing else 400)
 
         return answered
-
-    @contextmanager
-    def _workspace(self) -> Iterator[Workspace]:
-        with self._open_workspace() as workspace:
-            yield workspace
 
 
 class ShownBlock:
