@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.web.access import HEADERS
+from backstory.web.access import HEADERS, ONLY_READS
 from backstory.web.serving import listening
 from tests.support.pages import Visitor, served
 
@@ -79,7 +79,8 @@ def test_the_own_origin_is_let_in(pages: Visitor) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/sessions", "/s/ABC", "/search?q=a"])
 def test_nothing_can_be_changed(pages: Visitor, method: str, path: str) -> None:
-    assert pages.get(path, method=method).status == 405
+    answer = pages.get(path, method=method)
+    assert (answer.status, answer.text) == (405, ONLY_READS)
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -104,7 +104,7 @@ def test_what_is_not_there_is_not_found(pages: Visitor, month: Shell, path: str)
 
 def test_a_block_of_a_session_that_changed_says_to_load_it_again(pages: Visitor, month: Shell) -> None:
     uid = month("list", "--all", "--json").json()["sessions"][0]["uid"]
-    assert pages.get(f"/s/{uid}/2.7/block").status == 409
+    assert pages.get(f"/s/{uid}/1.7/block").status == 409
 
 
 def test_a_search_has_the_hits_of_the_command(pages: Visitor, month: Shell) -> None:
