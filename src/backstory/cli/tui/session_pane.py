@@ -70,6 +70,8 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         """True while the end is in view: what comes is followed."""
         self._goal: Key | None = None
         """The entry that has to be seen as soon as it is drawn."""
+        self.is_sought = False
+        """True while the entry to go to is being looked for: what is drawn meanwhile is not painted for itself."""
         self._steps = 0
         """Steps that keys asked for before the entries to choose from were drawn; below 0: back."""
         self.current: Key | None = None
@@ -84,7 +86,7 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
     @property
     def is_settled(self) -> bool:
         """True if all that is in view is drawn."""
-        return self._content is not None and not self._missing() and self._goal is None
+        return self._content is not None and not self._missing() and self._goal is None and not self.is_sought
 
     def look(self, lines: Sequence[ShownLine]) -> None:
         """Show lines at the end until the session is read."""

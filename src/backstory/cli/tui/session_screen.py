@@ -259,6 +259,7 @@ class SessionScreen(Screen[None]):
         words = submitted.value.strip()
         self._leave_words()
         if words and self.uid is not None:
+            self.pane.is_sought = True
             hold(self)
             self.say("searching …")
             query = SearchQuery(text=words, session=self.uid, all_hits=True, limit=HITS_MOST)
@@ -283,12 +284,14 @@ class SessionScreen(Screen[None]):
 
     def _take_hits(self, words: str, hits: list[Key]) -> None:
         self._hits, self._at_hit = hits, None
+        self.pane.is_sought = False
         if not hits:
             self._find_none(nothing_found(words))
         else:
             self.action_hit(1)
 
     def _find_none(self, why: str) -> None:
+        self.pane.is_sought = False
         self.say(why)
         let_go(self)
 
