@@ -27,6 +27,8 @@ NESTING_MOST = 20
 FOLLOWED = lazy_regex(r"(?i)(?:https?://|mailto:)")
 """The links that a person may follow; others are shown as they are named."""
 
+SIDES = ("left", "center", "right")
+
 
 def plain(text: str) -> str:
     """A text in which what would act on the reader is an escape that can be read."""
@@ -57,6 +59,8 @@ def _parser() -> MarkdownIt:
     found = MarkdownIt("commonmark", {"html": False, "maxNesting": NESTING_MOST}).enable(["table", "strikethrough"])
     found.add_render_rule("link_open", _link_open)
     found.add_render_rule("image", _image)
+    for name in ("th_open", "td_open"):
+        found.add_render_rule(name, _cell_open)
     return found
 
 
@@ -65,6 +69,12 @@ def _link_open(_r: RendererHTML, tokens: Sequence[Token], at: int, _o: OptionsDi
     if not FOLLOWED.match(href):
         return "<a>"
     return Markup('<a href="{}" rel="noopener noreferrer" target="_blank">').format(href)
+
+
+def _cell_open(_r: RendererHTML, tokens: Sequence[Token], at: int, _o: OptionsDict, _e: EnvType) -> str:
+    side = str(tokens[at].attrGet("style") or "").removeprefix("text-align:")
+    # The policy of a page allows no style of an element.
+    return f'<{tokens[at].tag} class="to-{side}">' if side in SIDES else f"<{tokens[at].tag}>"
 
 
 def _image(_r: RendererHTML, tokens: Sequence[Token], at: int, _o: OptionsDict, _e: EnvType) -> str:

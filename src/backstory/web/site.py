@@ -8,7 +8,6 @@ from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -18,6 +17,7 @@ from starlette.routing import Route
 
 from backstory.errors import BackstoryError, RecordNotFound, SessionAmbiguous, SessionNotFound
 from backstory.web import finding, listing, reading, reporting
+from backstory.web.drawing import PageLinks, environment
 from backstory.web.markup import plain
 from backstory.workspace.history.blocks import content_of
 
@@ -42,10 +42,7 @@ class Site:
 
     def __init__(self, open_workspace: Callable[[], Workspace], user_home: Path) -> None:
         self._open_workspace, self._user_home = open_workspace, user_home
-        self._templates = Environment(
-            loader=PackageLoader("backstory.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-            lstrip_blocks=True,
-        )  # fmt: skip
+        self._templates = environment(PageLinks())
         self._contents: OrderedDict[tuple[Hashable, ...], Content] = OrderedDict()
         self._lock = Lock()
 

@@ -1,0 +1,55 @@
+"""Templates, and where their links lead: to other pages, or in a file to places in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backstory.web.reading import PageEntry
+
+
+class PlaceLinks(Protocol):
+    """Addresses for the links of a session's page; one is '' where nothing is to be had."""
+
+    is_file: bool
+    layout: str
+    """The template around the page."""
+
+    def session(self, uid: str) -> str:
+        """The address of a session."""
+
+    def entry(self, uid: str, place: str | int) -> str:
+        """The address of an entry."""
+
+    def whole(self, item: PageEntry) -> Sequence[str]:
+        """The texts that a file has in the place of a link to all that a record says."""
+
+
+class PageLinks:
+    """Links between pages that are served."""
+
+    is_file = False
+    layout = "base.html"
+
+    def session(self, uid: str) -> str:
+        return f"/s/{uid}"
+
+    def entry(self, uid: str, place: str | int) -> str:
+        return f"/s/{uid}/{place}"
+
+    def whole(self, item: PageEntry) -> Sequence[str]:
+        return ()
+
+
+def environment(links: PlaceLinks) -> Environment:
+    """The templates with these links."""
+    found = Environment(
+        loader=PackageLoader("backstory.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    found.globals["links"] = links
+    return found
