@@ -50,8 +50,8 @@ if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-SLOW_FIXTURES = {"bench", "made_once"}
-"""Of tests that run ``backstory`` and an agent, each a process of its own."""
+SLOW_FIXTURES = {"bench", "browser", "made_once"}
+"""Of tests that run ``backstory`` and an agent, or a browser, each a process of its own."""
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -1,0 +1,86 @@
+"""Every page in a browser: at every width, light and dark, nothing is wrong with it and nobody else is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backstory.chronicle.tabs import TABS
+from backstory.web.reporting import slug
+from tests.support.browsing import WIDTHS, need_a_browser, tab
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.support.browsing import Tab
+    from tests.support.pages import Visitor
+    from tests.support.shell import Shell
+
+REPORTS = [f"/reports/{slug(each.name)}?period=3" for each in TABS]
+PATHS = ["/sessions", "/sessions?agent=claude&grep=a", "/search", "/search?q=test", "/search?q=quetzalcoatlus",
+         *REPORTS, "/s/{uid}", "/s/{uid}/{seq}"]  # fmt: skip
+"""Every kind of page. ``uid`` and ``seq``: of a hit for "test"."""
+
+
+def where(month: Shell, path: str) -> str:
+    """The address of a page on that machine."""
+    (hit,) = month("search", "--all", "--json", "--limit", "1", "test").json()["hits"]
+    return path.format(uid=hit["uid"], seq=hit["seq"])
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_has_nothing_to_complain_of_and_is_as_wide_as_the_window(
+    browser: Browser, pages: Visitor, month: Shell, path: str
+) -> None:
+    address = where(month, path)
+    for width in WIDTHS:
+        with tab(browser, pages, width) as seen:
+            seen.go(address)
+            assert (seen.complaints, seen.elsewhere, seen.is_too_wide()) == ([], [], False), width
+
+
+@pytest.mark.parametrize("path", ["/sessions?status=asleep", "/s/nothing", "/reports/none"])
+def test_a_refusal_is_a_page_that_leads_on(tab: Tab, path: str) -> None:
+    tab.go(path)
+    # The browser itself says the status of an answer that is no page.
+    assert [each for each in tab.complaints if "Failed to load resource" not in each] == []
+    tab.complaints.clear()
+    tab.page.get_by_role("link", name="All sessions").click()
+    assert tab.path == "/sessions"
+
+
+def test_the_printed_address_opens_in_a_browser_and_the_token_leaves_it(browser: Browser, pages: Visitor) -> None:
+    with tab(browser, pages) as seen:
+        seen.page.context.clear_cookies()
+        seen.go(pages.opening)
+        assert seen.path == "/sessions"
+        (cookie,) = seen.page.context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+        assert seen.js("document.cookie") == ""
+
+
+def test_a_test_notices_a_script_that_the_policy_forbids(browser: Browser, pages: Visitor) -> None:
+    with tab(browser, pages) as seen:
+        seen.go("/sessions")
+        seen.js("document.body.append(Object.assign(document.createElement('script'), { textContent: 'alert(1)' }))")
+        seen.until(lambda: seen.complaints)
+        assert "Content Security Policy" in seen.complaints[0]
+
+
+def test_a_test_notices_a_request_to_elsewhere(browser: Browser, pages: Visitor) -> None:
+    with tab(browser, pages) as seen:
+        seen.go("/sessions")
+        seen.js("fetch('http://evil.example/x').catch(() => 0)")
+        seen.until(lambda: seen.complaints)
+        assert "evil.example" in str(seen.complaints + seen.elsewhere)
+
+
+@pytest.mark.parametrize(("ci", "ends"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+def test_without_a_browser_it_is_said_what_to_install_and_ci_fails(
+    monkeypatch: pytest.MonkeyPatch, ci: str, ends: type[BaseException]
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("CI", ci)
+    with pytest.raises(ends, match=r"NOT TESTED .*apt-get install chromium"):
+        need_a_browser()
