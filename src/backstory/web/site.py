@@ -68,7 +68,7 @@ class Site:
         """The list, or only its next rows."""
         typed = dict(request.query_params)
         page = listing.listed(workspace.reader, typed, self._user_home, workspace.now(), today(workspace))
-        if listing.AFTER in typed:
+        if "part" in typed:
             return self._page("_rows.html", page=page)
         return self._page("sessions.html", page=page, form=listing.form(typed), chips=listing.chips(typed, "/sessions"))
 

@@ -29,7 +29,7 @@
         place.style.minHeight = "";
         delete place.dataset.block;
       } else {
-        const rows = nodes(`<table><tbody>${await fetched(place.querySelector("a").href)}</tbody></table>`);
+        const rows = nodes(`<table><tbody>${await fetched(`${place.querySelector("a").href}&part=1`)}</tbody></table>`);
         place.replaceWith(...rows.querySelectorAll("tr"));
         watch();
       }
@@ -54,6 +54,7 @@
     if (!there) return;
     if (place) there.classList.add("here");
     for (let each = there; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
+    if (place) for (const each of there.querySelectorAll(":scope > details")) each.open = true;
     there.scrollIntoView({ block: place ? "start" : "end" });
   }
 
