@@ -95,7 +95,11 @@ ROOMS = {
         "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; keys of a "
         "context",
     ),
-    "web": Budget(1_105, 10, "pages: who may see them, how they are served, and a module for each kind"),
+    "web": Budget(
+        1_400,
+        12,
+        "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours",
+    ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""
 MODULE_LINES = 600

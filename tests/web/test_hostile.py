@@ -36,6 +36,8 @@ ATTRIBUTES = frozenset({
     "defer", "height", "hidden", "href", "id", "lang", "name", "open", "placeholder", "preserveaspectratio", "rel",
     "role", "scope", "selected", "src", "start", "target", "title", "type", "value", "viewbox", "width",
 })  # fmt: skip
+OF_SESSIONS = frozenset({"aria-pressed", "data-diffs"})
+SCRIPTS = frozenset({"/static/page.js", "/static/session.js"})
 OWN = re.compile(r"/(?!/)[\w./?=&%+:~-]*")
 FOLLOWED = re.compile(r"https?://|mailto:|#|data:,$")
 
@@ -47,12 +49,12 @@ def wrong(page: str) -> list[object]:
     bad: list[object] = []
     for tag, attributes in found.found:
         bad += [tag] if tag not in TAGS else []
-        bad += [(tag, name) for name in attributes if name not in ATTRIBUTES]
+        bad += [(tag, name) for name in attributes if name not in ATTRIBUTES | OF_SESSIONS]
         address = attributes.get("href") or attributes.get("src") or attributes.get("action") or "/"
         is_ours = OWN.fullmatch(address) is not None
         if not is_ours and not (tag in ("a", "link") and FOLLOWED.match(address)):
             bad.append((tag, address))
-        if tag == "script" and attributes != {"src": "/static/page.js", "defer": None}:
+        if tag == "script" and (attributes.keys() != {"src", "defer"} or attributes["src"] not in SCRIPTS):
             bad.append((tag, attributes))
     return bad
 
@@ -79,6 +81,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
                     ToolCall(
                         tool_name="Edit", tool_use_id="2", tool="EDIT", file_path=attack,
                         input={"file_path": attack, "old_string": "a", "new_string": attack},
+                    ),
+                    AssistantText(text=f"```py {attack}\n{attack}\n```\n```{attack}\n{attack}\n```"),
+                    ToolCall(
+                        tool_name="Write", tool_use_id="3", tool="WRITE", file_path=f"{attack}.html",
+                        input={"file_path": f"{attack}.html", "content": f"{attack}\n'{attack}"},
                     ),
                     Plan(name=attack, content=attack), Error(message=attack), Hook(name=attack, output=attack),
                     Compacted(summary=attack),

@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from backstory.derive import harmless
 from backstory.lazy import lazy_regex
+from backstory.web.colour import Palette, grammar_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +27,8 @@ NESTING_MOST = 20
 """Deeper lists and quotes are text: a hostile answer would cost a deep stack."""
 FOLLOWED = lazy_regex(r"(?i)(?:https?://|mailto:)")
 """The links that a person may follow; others are shown as they are named."""
+FENCE_NAME = lazy_regex(r"[\w.+#-]+")
+"""The language that a fence names first."""
 
 SIDES = ("left", "center", "right")
 
@@ -35,9 +38,12 @@ def plain(text: str) -> str:
     return harmless.clean(text)
 
 
-def markdown(text: str) -> Markup:
-    """Markdown as HTML. Images and HTML in it stay text; a link to elsewhere opens a page of its own."""
-    return Markup(_parser().render(plain(text)))
+def markdown(text: str, palette: Palette | None = None) -> Markup:
+    """Markdown as HTML. Images and HTML in it stay text; a link to elsewhere opens a page of its own.
+
+    ``palette``: colours the code in it.
+    """
+    return Markup(_parser().render(plain(text), {"palette": palette}))
 
 
 def marked(text: str, marks: Iterable[tuple[int, int]]) -> Markup:
@@ -61,7 +67,15 @@ def _parser() -> MarkdownIt:
     found.add_render_rule("image", _image)
     for name in ("th_open", "td_open"):
         found.add_render_rule(name, _cell_open)
+    found.add_render_rule("fence", _fence)
     return found
+
+
+def _fence(_r: RendererHTML, tokens: Sequence[Token], at: int, _o: OptionsDict, env: EnvType) -> str:
+    says = FENCE_NAME.match(tokens[at].info)
+    palette: Palette = env["palette"] or Palette(0)
+    lines = palette.lines(tokens[at].content, grammar_of(says.group() if says else ""))
+    return Markup("<pre><code>{}</code></pre>\n").format(Markup("\n").join(lines))
 
 
 def _link_open(_r: RendererHTML, tokens: Sequence[Token], at: int, _o: OptionsDict, _e: EnvType) -> str:

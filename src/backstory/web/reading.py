@@ -12,7 +12,6 @@ from backstory.bounds import duration
 from backstory.derive.essence import (
     call_facts,
     call_words_in,
-    changed_lines,
     is_said_by_facts,
     result_body,
     result_facts,
@@ -22,6 +21,8 @@ from backstory.derive.essence import (
 from backstory.derive.given import questions_of
 from backstory.derive.moments import moment, outcome_mark
 from backstory.derive.naming import short_model
+from backstory.web.colour import Palette
+from backstory.web.diffs import changes_of
 from backstory.web.markup import markdown, plain
 from backstory.workspace.history.blocks import ShownEntry, TurnBegun, TurnEnded, block_items
 from backstory.workspace.history.transcript import ShownSummary
@@ -32,27 +33,21 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from backstory.model import Event, ToolCall
+    from backstory.web.diffs import ChangedFile
     from backstory.workspace.history.blocks import Block, Content, Key
     from backstory.workspace.history.transcript import ListedTurn
     from backstory.workspace.reader import Reader
 
 CHARS_SHOWN = 20_000
 """The most characters of a text on the page; a link leads to all of a longer one."""
-LINES_CHANGED = 400
-"""The most changed lines of an edit on the page."""
+LINES_CHANGED, LINES_OF_RECORD = 400, 5_000
+"""The most changed lines of an edit on the page, and where all that its record says is shown."""
 PROMPTS_MOST = 2_000
 """The most prompts in the outline of a session."""
 PROMPT_CHARS, SUBJECT_CHARS = 120, 400
 """The most characters of a prompt in the outline, and of the subject of a call on its line."""
 OPEN_TONES = frozenset({"prompt", "answer", "error", "plan"})
 """Entries that are read without opening them."""
-
-
-class ChangedLine(NamedTuple):
-    """A changed line: ``-``, ``+``, or '' for the path of a file."""
-
-    sign: str
-    text: str
 
 
 class PageEntry(Struct, frozen=True, kw_only=True):
@@ -71,7 +66,7 @@ class PageEntry(Struct, frozen=True, kw_only=True):
     html: Markup | None = None
     text: str = ""
     result: str = ""
-    lines: tuple[ChangedLine, ...] = ()
+    changes: tuple[ChangedFile, ...] = ()
     is_error: bool = False
     is_cut: bool = False
 
@@ -83,7 +78,7 @@ class PageEntry(Struct, frozen=True, kw_only=True):
     @property
     def has_body(self) -> bool:
         """True if there is something to open."""
-        return bool(self.html or self.text or self.lines or self.is_cut)
+        return bool(self.html or self.text or self.changes or self.is_cut)
 
 
 class OutlinedPrompt(NamedTuple):
@@ -128,6 +123,7 @@ def likely_lines(block: Block) -> int:
 
 def items_of(reader: Reader, content: Content, number: int, now: int) -> Iterator[PageEntry]:
     """Read a block."""
+    palette = Palette()
     for each in block_items(reader, content, number):
         match each:
             case TurnBegun(before=before, turn=turn):
@@ -138,11 +134,11 @@ def items_of(reader: Reader, content: Content, number: int, now: int) -> Iterato
                 yield _end(turn)
             case ShownSummary():
                 head = f"{each.exchanges} exchanges summarised (@{each.first_seq}–@{each.after_seq})"
-                yield PageEntry(tone="summary", head=head, html=markdown(each.summary))
+                yield PageEntry(tone="summary", head=head, html=markdown(each.summary, palette))
             case ShownEntry(event=model.Unknown()):
                 pass
             case ShownEntry():
-                yield from _entry(content.folder, each)
+                yield from _entry(content.folder, each, palette)
 
 
 def whole(event: Event, key: Key) -> PageEntry:
@@ -150,7 +146,9 @@ def whole(event: Event, key: Key) -> PageEntry:
     words = words_of(event)
     if isinstance(event, model.ToolCall):
         text = msgspec.json.format(msgspec.json.encode(event.input), indent=2).decode()
-        return PageEntry(tone="call", place=place_of(key), head=plain(words.head), text=plain(text))
+        changes, _ = changes_of(event, Palette(), LINES_OF_RECORD)
+        head = plain(words.head)
+        return PageEntry(tone="call", place=place_of(key), head=head, text=plain(text), changes=changes)
     return PageEntry(tone=words.tone or "other", place=place_of(key), head=plain(words.head), text=plain(words.body))
 
 
@@ -172,11 +170,11 @@ def _end(listed: ListedTurn) -> PageEntry:
     return PageEntry(tone="end", facts=plain(" · ".join(filter(None, facts))), is_error=turn.outcome == "failed")
 
 
-def _entry(folder: str, shown: ShownEntry) -> Iterator[PageEntry]:
+def _entry(folder: str, shown: ShownEntry, palette: Palette) -> Iterator[PageEntry]:
     event, words = shown.event, words_of(shown.event)
     place = place_of(shown.key)
     if isinstance(event, model.ToolCall):
-        yield _call(folder, shown, event)
+        yield _call(folder, shown, event, palette)
         for question in questions_of(event):
             options = [f"- {' – '.join(filter(None, option))}" for option in question.options]
             yield PageEntry(tone="plan", head="Question", html=markdown("\n".join([question.words, "", *options])))
@@ -189,7 +187,9 @@ def _entry(folder: str, shown: ShownEntry) -> Iterator[PageEntry]:
         )  # fmt: skip
     elif words.tone in ("answer", "plan"):
         text, is_cut = _cut(words.body)
-        yield PageEntry(tone=words.tone, head=plain(words.head), html=markdown(text), is_cut=is_cut, place=place)
+        yield PageEntry(
+            tone=words.tone, head=plain(words.head), html=markdown(text, palette), is_cut=is_cut, place=place
+        )
     elif words.tone:
         text, is_cut = _cut(without_terminal_codes(words.body))
         head = "context compacted" if words.tone == "summary" else words.head
@@ -203,21 +203,21 @@ def _entry(folder: str, shown: ShownEntry) -> Iterator[PageEntry]:
         )
 
 
-def _call(folder: str, shown: ShownEntry, call: ToolCall) -> PageEntry:
+def _call(folder: str, shown: ShownEntry, call: ToolCall, palette: Palette) -> PageEntry:
     answer = shown.answer
     result = None if answer is None else answer.result
     facts = [call_facts(call)]
     if answer is not None:
         facts += [result_facts(answer.result), answer.lasted]
-    lines = [ChangedLine(sign, plain(text)) for sign, text in changed_lines(call)]
+    changes, has_more = changes_of(call, palette, LINES_CHANGED)
     body = "" if result is None or is_said_by_facts(result) else without_terminal_codes(result_body(result))
     text, is_cut = _cut(body)
     return PageEntry(
         tone="call", place=place_of(shown.key), head=plain(call.tool_name),
-        text=plain(text), facts=plain(", ".join(filter(None, facts))), lines=tuple(lines[:LINES_CHANGED]),
+        text=plain(text), facts=plain(", ".join(filter(None, facts))), changes=changes,
         subject=_begun(call_words_in(call, folder), SUBJECT_CHARS),
         result="" if answer is None or answer.seq is None else str(answer.seq),
-        is_error=result is not None and result.is_error, is_cut=is_cut or len(lines) > LINES_CHANGED,
+        is_error=result is not None and result.is_error, is_cut=is_cut or has_more,
     )  # fmt: skip
 
 
