@@ -46,7 +46,7 @@ async def counting(seen: Piloted) -> SessionScreen:
     await seen.press("end")
     await seen.until_seen("> ✓ Count requests")
     await seen.press("enter")
-    return await seen.opened("claude", "completed")
+    return await seen.opened("· completed ·")
 
 
 def test_a_session_opens_at_its_end(opens: Opens) -> None:
@@ -110,6 +110,24 @@ def test_keys_go_from_prompt_to_prompt_and_to_both_ends(opens: Opens) -> None:
             await seen.opened("Count requests per person", "── turn 1")
             await seen.press("G")
             await seen.opened("@18      Viel.")
+
+    piloted(test)
+
+
+@pytest.mark.parametrize("prompt", [17, 1])
+def test_from_the_middle_of_a_long_prompt_a_key_goes_to_its_beginning(opens: Opens, prompt: int) -> None:
+    async def test() -> None:
+        async with opens(size=(60, 15)) as seen:
+            pane = (await counting(seen)).pane
+            pane.go((prompt, 0))
+            await seen.opened(f"@{prompt} ")
+            line = pane._line_of((prompt, 0))
+            assert line is not None
+            pane.scroll_to(y=line + 2, animate=False, immediate=True, force=True)
+            await seen.until_gone(f"@{prompt} ")
+            await seen.press("left_square_bracket")
+            await seen.opened(f"@{prompt}  ")
+            assert pane.current == (prompt, 0)
 
     piloted(test)
 

@@ -398,24 +398,31 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         return self._tops[block + 1] + next(later, len(lines) - 1)
 
     def action_prompt(self, by: int) -> None:
-        """Go to the next prompt, or to the one before."""
+        """Go to the next prompt, or to the one before; from the middle of one to its beginning."""
         content = self._content
         if content is None or not content.prompts:
             return
-        here = self.current or (None if self._sticks else self._key_on_top())
+        here, is_within = self._here()
         keys = [content.order.key(n) for n in content.prompts]
         # At the end of a session all of its prompts are before.
         later = [key for key in keys if here is not None and key > here]
-        earlier = [key for key in keys if here is None or key < here]
+        earlier = [key for key in keys if here is None or key < here or (is_within and key == here)]
         if by > 0 and not later:
             self.action_ends("end")
         elif by > 0 or earlier:
             self.go(later[0] if by > 0 else earlier[-1])
 
-    def _key_on_top(self) -> Key | None:
+    def _here(self) -> tuple[Key | None, bool]:
+        """The current entry where it is in view, else the one on top, and if that begins above; None at the end."""
+        at = None if self.current is None else self._line_of(self.current)
+        if self._goal is not None or (at is not None and 0 <= at - self.scroll_offset.y < self.size.height):
+            return self.current, False
+        if self._sticks:
+            return None, False
         section, offset = self._place(self.scroll_offset.y)
         lines = self._lines_of(section) or []
-        return next((line.key for line in lines[offset:] if line.key is not None), None)
+        on_top = next((line.key for line in lines[offset:] if line.key is not None), None)
+        return on_top, offset > 0 and on_top in {line.key for line in lines[:offset]}
 
     def toggle(self) -> None:
         """Open the current entry to its compact form, then to everything, then fold it again."""
