@@ -48,6 +48,14 @@ def test_a_run_that_goes_on_is_shown_behind_what_is_stored(bench: Bench) -> None
         assert going.process.poll() is None
 
 
+def test_a_run_that_ended_and_is_not_stored_yet_says_in_the_list_what_its_session_is_about(bench: Bench) -> None:
+    with Going(bench, {"say": "Looking."}) as going:
+        going.kill_backstory()
+        going.end_agent()
+        (listed,) = json.loads(bench.backstory("list", "--json").stdout)["sessions"]
+    assert (listed["title"], listed["turn_count"], listed["agents"]) == ("Where now?", 1, ["claude"])
+
+
 def test_an_answer_is_shown_as_far_as_it_was_streamed(bench: Bench) -> None:
     with Going(bench, delta("The heron "), delta("nests in")):
         assert "The heron nests in\n" in shown(bench)

@@ -98,10 +98,9 @@ class Listing:
         if backwards:
             shown.reverse()
         is_whole = not goes_on and page.after is None and page.before in (None, END)
-        running = self._running()
         places = [(each.store, each.session) for each in shown]
         return SessionPage(
-            sessions=self.values(stores, places, running, running, everywhere=wanted.everywhere),
+            sessions=self.values(stores, places, *self._runs(), everywhere=wanted.everywhere),
             total=len(shown) if is_whole or not page.counts else self._total(stores, asked),
             has_more=page.before != END if backwards else goes_on,
             has_earlier=goes_on if backwards else page.after is not None,
@@ -128,8 +127,7 @@ class Listing:
 
     def session(self, store: Store, session: Session) -> ListedSession:
         """One session that was found in a store, as it is listed."""
-        running = self._running()
-        return self.values([store], [(store, session)], running, running, everywhere=False)[0]
+        return self.values([store], [(store, session)], *self._runs(), everywhere=False)[0]
 
     def placed(self, wanted: SessionFilter) -> list[tuple[Store, Session, ListedSession]]:
         """All sessions of the list, in its order, each as its store has it and as it is listed."""
@@ -153,10 +151,10 @@ class Listing:
 
     def sessions_of(self, uids: Sequence[str]) -> tuple[ListedSession, ...]:
         """These sessions, each from the store that wins, in this order; without those that no store has."""
-        stores, running = self.stores(everywhere=True), self._running()
+        stores = self.stores(everywhere=True)
         holders = ((next((store for store in stores if store.has(uid)), None), uid) for uid in uids)
         found = [(store, store.session(uid)) for store, uid in holders if store is not None]
-        return self.values(stores, found, running, running, everywhere=True)
+        return self.values(stores, found, *self._runs(), everywhere=True)
 
     def labels(self, uids: Sequence[str]) -> dict[str, str]:
         """Return each session's label that commands take in any folder: the shortest part of its uid of its own."""
@@ -271,25 +269,30 @@ class Listing:
             sizes = (spools.file_size(each) for each in (spool.stdout, spool.stderr, spool.messages))
             yield spool.folder.name, spool.is_alive, *sizes
 
-    def _running(self) -> dict[str, list[Run]]:
+    def _runs(self) -> tuple[dict[str, list[Run]], dict[str, list[Run]]]:
+        """The runs at work by their sessions, and likewise all whose output is not taken over yet, also ended ones."""
         running: dict[str, list[Run]] = {}
-        for _, run in spools.running_runs(self._place.home):
-            running.setdefault(run.session_uid, []).append(run)
-        return running
+        pending: dict[str, list[Run]] = {}
+        for spool in spools.list_spools(self._place.home / spools.SPOOLS):
+            if (run := spool.run) is not None:
+                pending.setdefault(run.session_uid, []).append(run)
+                if spool.is_alive:
+                    running.setdefault(run.session_uid, []).append(run)
+        return running, pending
 
     def values(
         self,
         stores: list[Store],
         found: Sequence[_Place],
         running: Mapping[str, Sequence[Run]],
-        unstored: Mapping[str, Sequence[Run]],
+        pending: Mapping[str, Sequence[Run]],
         *,
         everywhere: bool,
         is_priced: bool = True,
     ) -> tuple[ListedSession, ...]:
         """Sessions that were found in these stores, as they are listed.
 
-        ``running``: the runs of sessions that run; ``unstored``: those that count as turns beside the stored.
+        ``running``: the runs of sessions that run; ``pending``: those that count as turns, unless they are stored.
         ``is_priced``: with their costs and what their last turns took; else nothing of that is known.
         """
         by_store = {
@@ -310,7 +313,7 @@ class Listing:
         labels = _labels(stores, by_uid)
         return tuple(
             listed(
-                run_turns.with_runs(session, unstored.get(session.uid, ())),
+                run_turns.with_runs(session, _unstored(store, session, pending)),
                 costs[id(store)][session.id] if is_priced else pricing.UNKNOWN,
                 lasts[id(store)].get(session.id) if is_priced else None,
                 label=labels.get(session.uid) or session.shown_number or session.uid,
@@ -324,6 +327,13 @@ class Listing:
         """Return True if its number means this session to commands here: another project's may have the same."""
         is_here = store.path == self._place.project_store.path and session.is_own
         return is_here and session.number is not None and not everywhere
+
+
+def _unstored(store: Store, session: Session, pending: Mapping[str, Sequence[Run]]) -> list[Run]:
+    """The runs of a session that a store does not have yet."""
+    runs = pending.get(session.uid)
+    stored = store.ask(turns.outcomes, session.id) if runs else ()
+    return [run for run in runs or () if run.turn_uid not in stored]
 
 
 def resolved(place: Place, store: Store, wanted: F, *, is_of_events: bool = False) -> F:
