@@ -454,6 +454,38 @@ def test_two_screens_on_one_session_keep_what_is_typed_in_each(bench: Bench) -> 
     assert TypedText(bench.home, "UID").read() == ""
 
 
+def test_a_text_that_another_screen_has_sent_is_in_no_field_any_more(asked: Bench) -> None:
+    uid = only_session(asked).uid
+    other = TypedText(asked.home, uid)
+    other.keep("half a prompt")
+
+    async def test() -> None:
+        async with opened(asked) as seen:
+            await begin_to_write(seen)
+            await seen.until_seen("▊ half a prompt")
+            other.keep("")
+            sent = asked.start("run", "-S", uid, "half a prompt", script=[{"say": "from there"}, GOOD])
+            await seen.until_seen("Another screen has sent it.")
+            await seen.until_gone("▊ half a prompt")
+            sent.communicate()
+
+    piloted(test)
+
+
+def test_a_text_that_was_sent_before_and_is_kept_stays_in_its_field(asked: Bench) -> None:
+    TypedText(asked.home, only_session(asked).uid).keep("the first prompt")
+
+    async def test() -> None:
+        async with opened(asked) as seen:
+            await begin_to_write(seen)
+            await seen.until_seen("▊ the first prompt")
+            await seen.settled()
+            await seen.type("!")
+            await seen.until_seen("▊ the first prompt!")
+
+    piloted(test)
+
+
 def test_a_screen_in_which_nothing_was_typed_leaves_what_another_one_keeps(bench: Bench) -> None:
     one, other = TypedText(bench.home, "UID"), TypedText(bench.home, "UID")
     one.keep("begun")

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+from typing import TYPE_CHECKING
+
 import pytest
 
-from backstory.cli.tui.slots import Slot, Slots
+from backstory.cli.tui.slots import Slot, Slots, slots_of
 from tests.support.bench import Bench
+from tests.support.going import DEADLINE_S
 from tests.support.piloted import piloted, screen
 from tests.support.running import GOOD, until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backstory.workspace.reader import Reader
+    from backstory.workspace.runs.running import ListedRun
 
 
 def slot(uid: str, started: int, *, cwd: str = "/app", state: str = "running") -> Slot:
@@ -86,3 +96,41 @@ def test_a_run_has_a_tab_until_it_ends_and_then_its_session_is_unread(bench: Ben
     piloted(test)
     assert rung == [True]
     until(lambda: not bench.spools())
+
+
+@pytest.mark.slow
+def test_a_session_that_is_left_when_its_end_was_read_is_not_unread(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert bench.run("the first prompt", {"say": "the first answer"}, GOOD).returncode == 0
+    gate, may_look = bench.root / "gate", threading.Event()
+    environ = bench.environ([{"wait_for": str(gate)}, {"say": "after the gate"}, GOOD])
+
+    def late(runs: Sequence[ListedRun], reader: Reader) -> list[Slot]:
+        if gate.exists():
+            assert may_look.wait(DEADLINE_S)
+        return slots_of(runs, reader)
+
+    monkeypatch.setattr("backstory.cli.tui.app.slots_of", late)
+
+    async def test() -> None:
+        async with screen(bench.project, environ, everywhere=False, size=(90, 30)) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("enter")
+            await seen.opened("the first answer")
+            await seen.press("p")
+            await seen.type("go on")
+            await seen.press("enter")
+            await seen.until(lambda: seen.shown().startswith("[1 ● S1 claude "))
+            gate.touch()
+            await seen.until(lambda: seen.shown().count("✓ 1.2 s") == 2)
+            await seen.press("escape")
+            await seen.until(lambda: seen.app.place == "sessions")
+            may_look.set()
+            await seen.until_seen("S1: the run has ended")
+            assert "◐" not in seen.shown()
+
+    try:
+        piloted(test)
+    finally:
+        may_look.set()

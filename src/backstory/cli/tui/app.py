@@ -25,7 +25,7 @@ from backstory.cli.picker.picking import Asked, begun, ourselves
 from backstory.cli.tui import actions, looks
 from backstory.cli.tui.actions import ANYWHERE, MENU, PANE, SESSIONS, TAKE_LETTERS
 from backstory.cli.tui.looks import TooSmall
-from backstory.cli.tui.messages import ReportsWanted, Resumed
+from backstory.cli.tui.messages import EndSeen, ReportsWanted, Resumed
 from backstory.cli.tui.notices import Notices
 from backstory.cli.tui.painting import PaintingApp
 from backstory.cli.tui.sessions_screen import SessionsScreen
@@ -127,6 +127,8 @@ class Backstory(PaintingApp):
         """The runs at work."""
         self._notices = Notices(self, app.config.settings.screen.notice)
         self._tidying: Timer | None = None
+        self._ends_seen = set[str]()
+        """Turns whose end was on the screen."""
 
     async def on_event(self, event: events.Event) -> None:
         """Do what a key means before the next one is looked at: what is typed at once may open a field, and fill it."""
@@ -228,10 +230,17 @@ class Backstory(PaintingApp):
         before, self.slots = self.slots, self.slots.with_runs(now)
         ended = self.slots.ended_since(before)
         if ended:
-            self._first.mark_unread(each.uid for each in ended if each.uid != self._uid_on_screen)
+            news = (each for each in ended if each.uid != self._uid_on_screen and each.turn not in self._ends_seen)
+            self._first.mark_unread(each.uid for each in news)
             self._notices.tell(ended)
         for screen in self.screen_stack:
             self._show_slots(screen)
+
+    def on_end_seen(self, seen: EndSeen) -> None:
+        """Mark no session as unread whose end was read, also if it is known only later that the run is over."""
+        self._ends_seen |= seen.turns
+        if seen.turns and seen.uid in self._first.unread:
+            self._first.mark_read(seen.uid)
 
     def _show_slots(self, screen: Screen[object]) -> None:
         for bar in screen.query(SlotBar):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 class Resumed(Message):
@@ -27,3 +32,11 @@ class Begun(Message):
 
 class HistoryChanged(Message):
     """Some store, run or queue is not as it was."""
+
+
+class EndSeen(Message):
+    """Turns of a session that had ended were on the screen. ``turns``: their uids."""
+
+    def __init__(self, uid: str, turns: Collection[str]) -> None:
+        super().__init__()
+        self.uid, self.turns = uid, frozenset(turns)

@@ -33,7 +33,7 @@ from backstory.cli.tui.sent import (
 from backstory.errors import BackstoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from backstory.cli.app import App as CommandApp
     from backstory.cli.tui.branching import Fork
@@ -138,6 +138,7 @@ class PromptBox(Vertical):
         self.post_message(self.Opened())
         if self._fork.said:
             self.post_message(self.Said(self._fork.said))
+        self.look_again(earlier)
 
     def on_prompt_field_left(self) -> None:
         """Close the field; its text is kept."""
@@ -170,6 +171,27 @@ class PromptBox(Vertical):
             self._unsent.text = self._unsent.text or drafted.text
         elif drafted.text:
             self._field.put_before(drafted.text)
+
+    class _Gone(_Drafted):
+        """A text that another screen has sent."""
+
+    def look_again(self, prompts: Collection[str]) -> None:
+        """Take a text away that is one of the session's prompts by now, if another screen has sent it."""
+        if self.typed.strip() in {each.strip() for each in prompts} and not self.is_sending:
+            self._unsent.look_again(self.typed, lambda text: self._post(self._Gone(text)))
+
+    @property
+    def typed(self) -> str:
+        """The text that is typed and not sent."""
+        return self._unsent.text if self._field is None else self._field.unsent
+
+    def on_prompt_box__gone(self, gone: _Gone) -> None:
+        """Empty the field, unless something was typed since."""
+        if gone.text == self.typed and not self.is_sending:
+            self._keep("")
+            if self._field is not None:
+                self._field.load_text("")
+                self._say("Another screen has sent it.")
 
     def on_prompt_field_typed(self, typed: PromptField.Typed) -> None:
         """Keep what is typed."""
@@ -301,7 +323,7 @@ class PromptBox(Vertical):
         else:
             self._unsent.text = f"{found.prompt.content}{self._unsent.text}"
             self.open(())
-        self._keep(self._unsent.text if self._field is None else self._field.unsent)
+        self._keep(self.typed)
         said = "It waits no more, and is in the field again."
         in_thread(self.screen, "back", partial(drop, self._of, found.prompt.uid), lambda _: self._say(said), self._say)
 

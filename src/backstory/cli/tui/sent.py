@@ -217,6 +217,10 @@ class TypedText:
         self._known = _content(self._file)
         return self._known.decode("utf-8", "replace")
 
+    def is_gone(self, text: str) -> bool:
+        """True if this text was kept, and another screen has sent or emptied it since."""
+        return bool(self._known) and self._known == text.encode("utf-8", "replace") and not _content(self._file)
+
     def keep(self, text: str) -> None:
         """Keep a text; an empty one removes the file. Raises DiskFull, CannotWrite."""
         found, wanted = _content(self._file), text.encode("utf-8", "replace") if text.strip() else b""
@@ -263,6 +267,16 @@ class Unsent:
         finally:
             self._writing.release()
         read(found)
+
+    def look_again(self, text: str, gone: Callable[[str], None]) -> None:
+        """Pass a text that nobody keeps any more, although it was kept."""
+        threading.Thread(target=self._look_again, args=(text, gone)).start()
+
+    def _look_again(self, text: str, gone: Callable[[str], None]) -> None:
+        with self._writing:
+            is_gone = self._typed.is_gone(text)
+        if is_gone:
+            gone(text)
 
     def keep(self, text: str) -> None:
         """Keep a text instead of the last one; '' if there is nothing to keep any more."""

@@ -19,7 +19,7 @@ from backstory.workspace.history.blocks import content_of
 from backstory.workspace.history.following import Following
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from textual.worker import Worker
 
@@ -61,6 +61,9 @@ class ShowsSession(Protocol):
 
     def take(self, content: Content, goal: Key | None) -> None:
         """Show a session as it is stored, at an entry or at its end."""
+
+    def see_end(self, turns: Collection[str]) -> None:
+        """Note that the ends of turns are on the screen."""
 
     def reload(self) -> None:
         """Have the session read anew."""
@@ -163,7 +166,9 @@ class SessionFeed:
                 settled += len(new)
                 if tasks := last_tasks(calls):
                     self._call(self._shown_by.tasks.show_tasks, tasks)
-                ended.update(turn.turn.uid for turn in each.ended)
+                if now := {turn.turn.uid for turn in each.ended}:
+                    ended.update(now)
+                    self._call(self._shown_by.see_end, now)
                 begun = {turn.turn.uid for turn in each.turns if turn.live is not None} - self._seen_live
                 if begun and not content.transcript.session.is_running:
                     # Another process runs it: keys have to know.

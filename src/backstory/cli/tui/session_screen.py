@@ -14,7 +14,7 @@ from backstory.cli.tui import actions
 from backstory.cli.tui.actions import LINE, PROMPT, SESSION
 from backstory.cli.tui.bars import Bar, TaskList, cost_of_today, status_line
 from backstory.cli.tui.branching import fork_at, in_thread
-from backstory.cli.tui.messages import Resumed
+from backstory.cli.tui.messages import EndSeen, Resumed
 from backstory.cli.tui.painting import hold, let_go
 from backstory.cli.tui.prompt_box import SENDING, PromptBox
 from backstory.cli.tui.session_feed import SessionFeed
@@ -25,7 +25,7 @@ from backstory.cli.tui.strips import note_lines
 from backstory.workspace.history.searching import SearchQuery, nothing_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from textual import events
     from textual.app import ComposeResult
@@ -135,7 +135,15 @@ class SessionScreen(Screen[None]):
         self._show_status()
         if not content.transcript.session.is_running:
             self.tasks.show_tasks(())
+        turns = [each.turn for each in content.transcript.turns]
+        self.see_end([each.uid for each in turns[-1:] if each.outcome])
+        self._prompt.look_again({each.prompt for each in turns if each.prompt})
         in_thread(self, "today", partial(cost_of_today, self._of), self._take_today, self.say)
+
+    def see_end(self, turns: Collection[str]) -> None:
+        """Note that the ends of turns are on the screen: they are no news when it is closed."""
+        if self.uid is not None:
+            self.post_message(EndSeen(self.uid, turns))
 
     def _take_today(self, cost: str) -> None:
         self._today = cost
