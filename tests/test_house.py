@@ -51,11 +51,12 @@ ROOMS = {
         "that faces show beside each other",
     ),
     "cli": Budget(
-        19_060,
+        19_250,
         121,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
-        "watched folders; drift, named alike; keys of a context; what to do where a list is empty",
+        "watched folders; drift, named alike; keys of a context; what to do where a list is empty; drafts that two "
+        "screens share",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
@@ -89,11 +90,11 @@ ROOMS = {
         "before in memory, one filter; texts of files and of sections; what people set in contexts",
     ),
     "workspace": Budget(
-        12_480,
+        12_510,
         63,
         "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages "
         "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; keys of a "
-        "context",
+        "context; ended runs that are not stored",
     ),
     "web": Budget(
         1_400,

@@ -270,13 +270,14 @@ class Unsent:
 
     def look_again(self, text: str, gone: Callable[[str], None]) -> None:
         """Pass a text that nobody keeps any more, although it was kept."""
-        threading.Thread(target=self._look_again, args=(text, gone)).start()
 
-    def _look_again(self, text: str, gone: Callable[[str], None]) -> None:
-        with self._writing:
-            is_gone = self._typed.is_gone(text)
-        if is_gone:
-            gone(text)
+        def look() -> None:
+            with self._writing:
+                is_gone = self._typed.is_gone(text)
+            if is_gone:
+                gone(text)
+
+        threading.Thread(target=look).start()
 
     def keep(self, text: str) -> None:
         """Keep a text instead of the last one; '' if there is nothing to keep any more."""
