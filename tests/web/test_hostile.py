@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -12,18 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory import AssistantText, Compacted, Thinking, ToolCall, ToolResult, UserMessage, open_store
-from backstory.model import Error, Hook, Plan
 from backstory.web.markup import markdown, marked, plain
+from tests.support.attacks import ATTACKS, MARK, put
 from tests.support.pages import Elements, Visitor, served
+from tests.support.shell import Shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-MARK = "fired"
-"""What an attack would call, or load."""
-ATTACKS: list[str] = json.loads(Path(__file__).with_name("attacks.json").read_text())
 TAGS = frozenset({
     "a", "article", "aside", "b", "blockquote", "body", "br", "button", "code", "dd", "details", "div", "dl", "dt",
     "em", "form", "h1", "h2", "h3", "h4", "h5", "h6", "head", "header", "hr", "html", "input", "label", "li",
@@ -62,35 +57,10 @@ def wrong(page: str) -> list[object]:
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
     """The pages of a machine on which every text attacks."""
-    from tests.support.shell import Shell
-
     home = tmp_path_factory.mktemp("hostile") / "home"
     home.mkdir()
     shell = Shell(home)
-    shell.store.parent.mkdir(parents=True)
-    with open_store(shell.store) as store:
-        for attack in ATTACKS:
-            session = store.create_session()
-            store.rename(session, f"{attack} name")
-            store.append_events(
-                session,
-                [
-                    UserMessage(content=attack), Thinking(text=attack), AssistantText(text=attack),
-                    ToolCall(tool_name=attack, tool_use_id="1", input={"command": attack, attack: attack}),
-                    ToolResult(tool_use_id="1", tool_name=attack, content=attack, is_error=True),
-                    ToolCall(
-                        tool_name="Edit", tool_use_id="2", tool="EDIT", file_path=attack,
-                        input={"file_path": attack, "old_string": "a", "new_string": attack},
-                    ),
-                    AssistantText(text=f"```py {attack}\n{attack}\n```\n```{attack}\n{attack}\n```"),
-                    ToolCall(
-                        tool_name="Write", tool_use_id="3", tool="WRITE", file_path=f"{attack}.html",
-                        input={"file_path": f"{attack}.html", "content": f"{attack}\n'{attack}"},
-                    ),
-                    Plan(name=attack, content=attack), Error(message=attack), Hook(name=attack, output=attack),
-                    Compacted(summary=attack),
-                ],
-            )  # fmt: skip
+    put(shell, ([attack] for attack in ATTACKS))
     with served(shell.environ, shell.cwd) as visitor:
         visitor.enter()
         yield visitor

@@ -1,7 +1,8 @@
-"""Every page in a browser: at every width, light and dark, nothing is wrong with it and nobody else is asked."""
+"""Every page in a browser: nothing is wrong with it, nobody else is asked, and everybody can read and work it."""
 
 from __future__ import annotations
 
+from importlib.metadata import files
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,8 +10,11 @@ import pytest
 from backstory.chronicle.tabs import TABS
 from backstory.web.reporting import slug
 from tests.support.browsing import WIDTHS, need_a_browser, tab
+from tests.support.counts import IS_LONG
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from playwright.sync_api import Browser
 
     from tests.support.browsing import Tab
@@ -21,6 +25,30 @@ REPORTS = [f"/reports/{slug(each.name)}?period=3" for each in TABS]
 PATHS = ["/sessions", "/sessions?agent=claude&grep=a", "/search", "/search?q=test", "/search?q=quetzalcoatlus",
          *REPORTS, "/s/{uid}", "/s/{uid}/{seq}"]  # fmt: skip
 """Every kind of page. ``uid`` and ``seq``: of a hit for "test"."""
+
+
+HINDERS = ("serious", "critical")
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script of axe, out of its package for Python."""
+    (found,) = (each for each in files("axe-playwright-python") or () if each.name == "axe.min.js")
+    return found.read_text("utf-8")
+
+
+def hindering(seen: Tab, axe: str, *rules: str) -> list[str]:
+    """What hinders somebody on a page, folds open, each with its place. ``rules``: if not all of them."""
+    seen.js(axe)
+    seen.js("() => { for (const each of document.querySelectorAll('details')) each.open = true }")
+    asked = {"resultTypes": ["violations"]} | ({"runOnly": [*rules]} if rules else {})
+    answer: dict[str, Any] = seen.js("asked => axe.run(document, asked)", asked)
+    return [
+        f"{each['id']}: {node['html']:.300}\n{node['failureSummary']}"
+        for each in answer["violations"]
+        if each["impact"] in HINDERS
+        for node in each["nodes"]
+    ]
 
 
 def where(month: Shell, path: str) -> str:
@@ -38,6 +66,25 @@ def test_a_page_has_nothing_to_complain_of_and_is_as_wide_as_the_window(
         with tab(browser, pages, width) as seen:
             seen.go(address)
             assert (seen.complaints, seen.elsewhere, seen.is_too_wide()) == ([], [], False), width
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_on_a_page_hinders_anybody(browser: Browser, pages: Visitor, month: Shell, axe: str, path: str) -> None:
+    address = where(month, path)
+    # Of a page in the dark only the colours are others; one that is narrow has its own elements in another order.
+    seen_as = [(WIDTHS[1], "light", ()), (WIDTHS[1], "dark", ("color-contrast",))]
+    for width, scheme, rules in (*seen_as, *([(WIDTHS[0], "dark", ())] if IS_LONG else [])):
+        with tab(browser, pages, width, color_scheme=scheme) as seen:
+            assert hindering(seen.go(address), axe, *rules) == [], (width, scheme)
+
+
+def test_a_test_notices_what_hinders(tab: Tab, axe: str) -> None:
+    tab.go("/sessions")
+    tab.js(
+        "document.querySelector('main').insertAdjacentHTML('beforeend', '<p class=faint>faint</p><button></button>')"
+    )
+    tab.js("document.querySelector('.faint').style.color = '#dddddd'")
+    assert {each.partition(":")[0] for each in hindering(tab, axe)} == {"button-name", "color-contrast"}
 
 
 @pytest.mark.parametrize("path", ["/sessions?status=asleep", "/s/nothing", "/reports/none"])
