@@ -51,12 +51,12 @@ ROOMS = {
         "that faces show beside each other",
     ),
     "cli": Budget(
-        19_250,
-        121,
+        19_255,
+        122,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
-        "watched folders; drift, named alike; keys of a context; what to do where a list is empty; drafts that two "
-        "screens share",
+        "watched folders; files of pages; drift, named alike; keys of a context; what to do where a list is empty; "
+        "drafts that two screens share",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
@@ -90,16 +90,17 @@ ROOMS = {
         "before in memory, one filter; texts of files and of sections; what people set in contexts",
     ),
     "workspace": Budget(
-        12_510,
-        63,
+        12_550,
+        64,
         "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages "
         "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; keys of a "
-        "context; ended runs that are not stored",
+        "context; ended runs that are not stored; a reader for others",
     ),
     "web": Budget(
-        1_400,
-        12,
-        "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours",
+        1_560,
+        13,
+        "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
+        "one in a file",
     ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""

@@ -153,6 +153,18 @@ def test_no_secret_is_in_an_export(planted: Shell, tmp_path: Path, options: list
     assert "github-token" in done.err
 
 
+@pytest.mark.parametrize("sessions", [["--all"], [CLAUDE], [COPILOT]], ids=str)
+def test_no_secret_is_in_a_page_that_is_exported(planted: Shell, tmp_path: Path, sessions: list[str]) -> None:
+    done = planted("export", *sessions, "--format", "html", "-o", tmp_path / "out")
+    assert done.code == 0, done.err
+    written = [tmp_path / "out"] if sessions != ["--all"] else [*(tmp_path / "out").iterdir()]
+    for file in written:
+        assert leaked(file.name.encode()) == []
+        assert leaked(file.read_bytes()) == [], file
+        assert b"[github-token-1]" in file.read_bytes()
+    assert "github-token" in done.err
+
+
 def test_an_export_of_copilot_has_its_rows_with_masks_that_belong_together(planted: Shell, tmp_path: Path) -> None:
     target = tmp_path / "store.db"
     assert planted("export", "--all", "--format", "copilot", "-o", target, "--redact").code == 0

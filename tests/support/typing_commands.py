@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +112,8 @@ def main() -> None:
     asked: list[str] = []
     sys.addaudithook(lambda event, given: asked.append(f"{event}{given[1:]}") if event in ASKS else None)
     machine, typed = Machine(Path(sys.argv[1])), list[Any]()
+    # Ctrl-C in the midst of an import would leave half a module to the commands behind.
+    import_module("backstory.web.serving")
     for words in json.load(sys.stdin):
         asked.clear()
         typed.append({"words": words, "refusal": machine.type(words), "asked": [*asked]})

@@ -17,6 +17,7 @@ from tests.support.shell import Shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 TAGS = frozenset({
@@ -33,35 +34,51 @@ ATTRIBUTES = frozenset({
 })  # fmt: skip
 OF_SESSIONS = frozenset({"aria-pressed", "data-diffs"})
 SCRIPTS = frozenset({"/static/page.js", "/static/session.js"})
+TAGS_OF_FILES, OF_FILES = frozenset({"output", "style"}), frozenset({"data-fold", "data-step", "http-equiv"})
+PLACE = re.compile(r"#[\w.]*|[0-9A-Z]{26}\.html")
 OWN = re.compile(r"/(?!/)[\w./?=&%+:~-]*")
 FOLLOWED = re.compile(r"https?://|mailto:|#|data:,$")
 
 
-def wrong(page: str) -> list[object]:
-    """Whatever of a page is not what our templates and Markdown are made of."""
+def wrong(page: str, *, is_file: bool = False) -> list[object]:
+    """Whatever of a page is not what our templates and Markdown are made of. ``is_file``: it may lead to no page."""
     found = Elements()
     found.feed(page)
     bad: list[object] = []
+    tags = TAGS | TAGS_OF_FILES if is_file else TAGS
+    known = ATTRIBUTES | OF_SESSIONS | OF_FILES if is_file else ATTRIBUTES | OF_SESSIONS
     for tag, attributes in found.found:
-        bad += [tag] if tag not in TAGS else []
-        bad += [(tag, name) for name in attributes if name not in ATTRIBUTES | OF_SESSIONS]
-        address = attributes.get("href") or attributes.get("src") or attributes.get("action") or "/"
-        is_ours = OWN.fullmatch(address) is not None
+        bad += [tag] if tag not in tags else []
+        bad += [(tag, name) for name in attributes if name not in known]
+        here = "#" if is_file else "/"
+        address = attributes.get("href") or attributes.get("src") or attributes.get("action") or here
+        is_ours = (PLACE if is_file else OWN).fullmatch(address) is not None
         if not is_ours and not (tag in ("a", "link") and FOLLOWED.match(address)):
             bad.append((tag, address))
-        if tag == "script" and (attributes.keys() != {"src", "defer"} or attributes["src"] not in SCRIPTS):
+        is_own = not attributes if is_file else is_our_script(attributes)
+        if tag == "script" and not is_own:
             bad.append((tag, attributes))
     return bad
 
 
+def is_our_script(attributes: dict[str, str | None]) -> bool:
+    return attributes.keys() == {"src", "defer"} and attributes["src"] in SCRIPTS
+
+
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visitor]:
-    """The pages of a machine on which every text attacks."""
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A machine on which every text attacks."""
     home = tmp_path_factory.mktemp("hostile") / "home"
     home.mkdir()
     shell = Shell(home)
     put(shell, ([attack] for attack in ATTACKS))
-    with served(shell.environ, shell.cwd) as visitor:
+    return shell
+
+
+@pytest.fixture(scope="module")
+def hostile(machine: Shell) -> Iterator[Visitor]:
+    """The pages of that machine."""
+    with served(machine.environ, machine.cwd) as visitor:
         visitor.enter()
         yield visitor
 
@@ -76,6 +93,18 @@ def test_no_attack_is_more_than_text_on_a_session(hostile: Visitor) -> None:
         places = re.findall(r'href="(/s/\w+/[\d.]+/whole)"', page)
         for each in dict.fromkeys(places):
             assert wrong(hostile.get(each).text) == []
+
+
+def test_no_attack_is_more_than_text_in_a_file(machine: Shell, tmp_path: Path) -> None:
+    done = machine("export", "--all", "--format", "html", "-o", tmp_path / "out", "--no-redact")
+    assert done.code == 0, done.err
+    files = sorted((tmp_path / "out").iterdir())
+    assert len(files) == len(ATTACKS)
+    for file in files:
+        page = file.read_text()
+        assert MARK in page or "passwd" in page
+        assert wrong(page, is_file=True) == [], file
+        assert page.count("<script>") == page.count("<style>") == 1
 
 
 def whole_list(visitor: Visitor) -> str:

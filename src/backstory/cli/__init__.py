@@ -55,7 +55,7 @@ GROUPS = {
     "Keep": {
         "ingest": "Import new and changed agent logs.",
         "restore": "Write the original logs back, byte for byte.",
-        "export": "Write sessions as JSON, Markdown or another agent's log.",
+        "export": "Write sessions as JSON, Markdown, HTML or another agent's log.",
         "import": "Import the sessions of a JSON export.",
         "backup": "Copy the store to one file; safe while it is in use.",
         "merge": "Merge another copy of this project's store into it.",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backstory import agents
+from backstory.conversation.compact import compact_event
 from backstory.derive.essence import essence, exit_line
 from backstory.errors import StoreDamaged
 from backstory.lazy import lazy_module
@@ -83,10 +84,7 @@ class FullForms:
 
     def _with_exit_code(self, stored: StoredEvent, event: ToolResult) -> Event:
         whole = self.expand(stored)
-        line = exit_line(whole.content) if isinstance(whole, ToolResult) else ""
-        if not line or event.content.startswith(line):
-            return event
-        return msgspec.structs.replace(event, content=f"{line}\n{event.content}")
+        return _saying_exit_code(event, whole) if isinstance(whole, ToolResult) else event
 
     def record(self, stored: StoredEvent) -> bytes:
         """The bytes of the record behind an event."""
@@ -122,6 +120,23 @@ class FullForms:
         if stored.log_id not in self._logs:
             self._logs[stored.log_id] = self._store.log(stored.log_id)
         return self._logs[stored.log_id]
+
+
+def words_form(whole: Event) -> Event:
+    """An event with all that its record says as ``FullForms.with_words`` has it."""
+    short = compact_event(whole)
+    if isinstance(short, ToolCall):
+        return short if essence(short) else whole
+    if isinstance(short, ToolResult) and isinstance(whole, ToolResult) and short.is_error and short.tool == Tool.SHELL:
+        return _saying_exit_code(short, whole)
+    return short
+
+
+def _saying_exit_code(short: ToolResult, whole: ToolResult) -> ToolResult:
+    line = exit_line(whole.content)
+    if not line or short.content.startswith(line):
+        return short
+    return msgspec.structs.replace(short, content=f"{line}\n{short.content}")
 
 
 def _with_change(event: ToolCall, compact: Event) -> ToolCall:

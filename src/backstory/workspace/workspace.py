@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from backstory.derive.secrets import Redactor
     from backstory.exchange import merging
     from backstory.ingest.report import IngestReport
     from backstory.projects.git_history import GitHistory
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from backstory.workspace.history.targets import Target
     from backstory.workspace.reader import Reader
     from backstory.workspace.runs.scheduler import Scheduler
+    from backstory.workspace.shared_reader import SharedReader
     from backstory.workspace.stores.importing import Machine, Progress
     from backstory.workspace.stores.up_to_date import Update
 else:
@@ -63,6 +65,12 @@ class Workspace(Place):
         from backstory.workspace.reader import Reader
 
         return Reader(self)
+
+    def reader_for_others(self, redactor: Redactor | None) -> SharedReader:
+        """A reader of what goes to other people, without secrets if there is a ``redactor``."""
+        from backstory.workspace.shared_reader import SharedReader
+
+        return SharedReader(self, redactor)
 
     @cached_property
     def history(self) -> GitHistory:

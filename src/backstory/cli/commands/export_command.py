@@ -14,7 +14,7 @@ import msgspec
 from backstory.cli import output
 from backstory.cli.options import chosen_sessions, filter_options, json_option, sessions_argument, store_option
 from backstory.cli.trusting import trust_option
-from backstory.cli.views import sharing, text_export
+from backstory.cli.views import html_export, sharing, text_export
 from backstory.cli.views.native_log_view import LogRequest, native_formats, show_native_log, show_undone
 from backstory.errors import NoSessionHere, StoreNotFound
 from backstory.export import exporting
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App
 
-FORMATS = [*text_export.FORMATS, *sorted({*exporting.formats(), *native_formats()})]
+FORMATS = [*text_export.FORMATS, html_export.HTML, *sorted({*exporting.formats(), *native_formats()})]
+
+ENDINGS = text_export.ENDINGS | {html_export.ENDING: html_export.HTML}
 
 
 @click.command("export")
@@ -36,12 +38,13 @@ FORMATS = [*text_export.FORMATS, *sorted({*exporting.formats(), *native_formats(
 @click.option("--here", is_flag=True, help="Every session of this project.")
 @click.option(
     "--format", "form", type=click.Choice(FORMATS),
-    help="json: all that is kept, for `backstory import`; md: Markdown; else the tool whose format to write. "
-    "Default: what the name of the file ends in.",
+    help="json: all that is kept, for `backstory import`; md: Markdown; html: a page that needs nothing else; else the "
+    "tool whose format to write. Default: what the name of the file ends in.",
 )  # fmt: skip
 @click.option(
     "-o", "--to", "target", type=click.Path(path_type=Path),
-    help="The file to write (- for stdout: json, md); for a format with a file per session, the folder of a project.",
+    help="The file to write (- for stdout: json, md); for a format with a file per session, the folder of a project; "
+    "for html of several sessions, the folder for their files.",
 )  # fmt: skip
 @click.option("--at", "at", metavar="@N", help="A log for a client: only up to this record.")
 @click.option(
@@ -54,7 +57,10 @@ FORMATS = [*text_export.FORMATS, *sorted({*exporting.formats(), *native_formats(
 )
 @click.option("--no-bytes", is_flag=True, help="json: without the original logs (much smaller).")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
-@click.option("--redact", is_flag=True, help="Mask secrets, and people's names in paths, in all that is written.")
+@click.option(
+    "--redact/--no-redact", "redact", default=None,
+    help="Mask secrets, and people's names in paths, in all that is written. Default: only html is masked.",
+)  # fmt: skip
 @json_option
 @trust_option
 @store_option
@@ -62,13 +68,14 @@ FORMATS = [*text_export.FORMATS, *sorted({*exporting.formats(), *native_formats(
 def command(
     app: App, sessions: tuple[str, ...], everything: bool, here: bool, form: str | None, target: Path | None,
     at: str | None, cwd: Path | None, is_written: bool, undo: bool, exact: bool, no_bytes: bool, force: bool,
-    redact: bool, as_json: bool, chosen: dict[str, Any],
+    redact: bool | None, as_json: bool, chosen: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Write the SESSIONs (--here: this project's, --all: all) as JSON, as Markdown, or in another tool's format.
+    """Write the SESSIONs (--here: this project's, --all: all) as JSON, Markdown, HTML, or in another tool's format.
 
     With --here or --all the filters choose among them, as in `list`.
 
-    JSON holds all that is kept of a session, with its bytes; `backstory import` reads it.
+    JSON holds all that is kept of a session, with its bytes; `backstory import` reads it. An HTML file shows one
+    session in any browser, without a network; secrets are masked in it unless --no-redact.
 
     Sessions of every agent are written, with their original times. With --exact only the tool's own sessions are
     written, as it would have done it. A tool with a file per session can continue them in that folder, with all
@@ -78,6 +85,7 @@ def command(
     so no -o. The plan for every record is printed; --write does it.
     """
     form = form or _format_of(target)
+    redact = form == html_export.HTML if redact is None else redact
     if form in native_formats():
         _refuse_for_logs(
             sessions, everything=everything or here or bool(chosen), is_other=bool(target or exact or force or no_bytes)
@@ -96,10 +104,10 @@ def command(
 
 def _format_of(target: Path | None) -> str:
     """Return the format that a file's name ends in, or raise UsageError."""
-    form = text_export.ENDINGS.get(target.suffix) if target else None
+    form = ENDINGS.get(target.suffix) if target else None
     if form is None:
         said = f"Missing option '--format'. Choose from: {', '.join(FORMATS)}."
-        raise click.UsageError(f"{said} A file that ends in {' or '.join(text_export.ENDINGS)} needs none.")
+        raise click.UsageError(f"{said} A file that ends in {' or '.join(ENDINGS)} needs none.")
     return form
 
 
@@ -123,6 +131,14 @@ def _export(
         raise click.UsageError("Filters choose among --here or --all: leave them out, or the sessions.")
     _refuse_combinations(form, target, exact=exact, no_bytes=no_bytes, as_json=as_json)
     chosen, redactor = _chosen(app, sessions, wanted), sharing.redactor_of(app) if redact else None
+    if form == html_export.HTML:
+        one = len(set(sessions)) == 1
+        done = html_export.write(app, chosen, target, one=one, force=force, redactor=redactor)
+        if one and isinstance(done[0], exporting.WrittenFile):
+            _print_one(done[0], as_json=as_json)
+        else:
+            _print(done, as_json=as_json)
+        return
     if form in text_export.FORMATS:
         text = text_export.write(
             app, form, chosen, target, everything=everything, has_bytes=not no_bytes, force=force, redactor=redactor
@@ -151,7 +167,7 @@ def _export(
 def _refuse_combinations(form: str, target: Path, *, exact: bool, no_bytes: bool, as_json: bool) -> None:
     """Raise UsageError for options that do not go together."""
     is_text = form in text_export.FORMATS
-    if exact and is_text:
+    if exact and (is_text or form == html_export.HTML):
         raise click.UsageError(f"--exact does not apply to {form}: it has no errors of another tool.")
     if no_bytes and form != text_export.JSON:
         raise click.UsageError(

@@ -133,7 +133,7 @@ ingest --explain
 restore S3 --to logs
 restore --all --to logs
 export S3 --format json -o s3.json
-export --here --format md -o - --redact
+export S3 -o s3.html
 import s3.json
 import s3.json --trust
 backup ~/history.db

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory import model
-from backstory.conversation.compact import compact_event
-from backstory.derive.essence import essence
 from backstory.export import outline
+from backstory.export.full_form import words_form
 from backstory.export.shared import OutlinePoint, SharedEvent, SharedRef, SharedSession, SharedTurn
 from backstory.store.intake import derived_tables
 from backstory.store.tables import turns as stored_turns
@@ -61,9 +60,7 @@ def outlined(transcript: Transcript, redactor: Redactor | None) -> tuple[SharedS
 def _masked(each: SharedEvent, redactor: Redactor, *, full: bool) -> SharedEvent:
     event = redactor.value(each.event)
     # Masked before it is made short: of half a secret nobody could tell what it is.
-    short = event if full else compact_event(event)
-    if isinstance(short, model.ToolCall) and not essence(short):
-        short = event
+    short = event if full else words_form(event)
     return SharedEvent(seq=each.seq, turn=each.turn, event=short, at=each.at)
 
 
@@ -81,16 +78,11 @@ def _events(transcript: Transcript, form: Form) -> Iterator[SharedEvent]:
         for each in found
     )
     live = (
-        SharedEvent(seq=None, turn=number, event=event if form == "full" else _short(event))
+        SharedEvent(seq=None, turn=number, event=event if form == "full" else words_form(event))
         for number, run in transcript.live.items()
         for event in run.events()
     )
     return chain(entries, live)
-
-
-def _short(event: model.Event) -> model.Event:
-    short = compact_event(event)
-    return event if isinstance(short, model.ToolCall) and not essence(short) else short
 
 
 def _session(transcript: Transcript) -> SharedSession:

@@ -1,0 +1,163 @@
+"""A session as one HTML file, which asks nobody for anything: the page of a session with all of its blocks.
+
+It is given out piece by piece, a block of entries at a time. The policy in its head allows the one script and the one
+style that are in it, by their hashes, and no request.
+"""
+
+from __future__ import annotations
+
+import gc
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from backstory import model
+from backstory.web import listing, reading
+from backstory.web.drawing import environment
+from backstory.web.markup import plain
+from backstory.workspace.history.blocks import content_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from backstory.model import Event
+    from backstory.web.reading import PageEntry
+    from backstory.workspace.history.blocks import Content, Key
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.shared_reader import SharedReader
+
+STYLES, SCRIPTS = ("style.css", "file.css"), ("session.js", "file.js")
+PIECE_CHARS = 256 * 1024
+"""The least characters that are given out at once."""
+
+
+def session_file(
+    reader: SharedReader, located: LocatedSession, now: int, *, beside: Collection[str] = (),
+    see: Callable[[Event], None] = lambda event: None,
+) -> Iterator[str]:  # fmt: skip
+    """The text of the file. ``beside``: the uids of sessions that have files in the same folder, with links to them.
+
+    ``see`` receives each event that is in it.
+    """
+    links = FileLinks(reader, located.session.uid, beside)
+    held, chars = list[str](), 0
+    for piece in _page(links, reader, located, now, see):
+        held.append(piece)
+        chars += len(piece)
+        if chars >= PIECE_CHARS:
+            yield "".join(held)
+            held, chars = [], 0
+    yield "".join(held)
+
+
+def name_of(uid: str) -> str:
+    """The name of a session's file beside those of others."""
+    return f"{uid}.html"
+
+
+def _page(
+    links: FileLinks, reader: SharedReader, located: LocatedSession, now: int, see: Callable[[Event], None]
+) -> Iterator[str]:
+    content = content_of(reader, located)
+    listed = content.transcript.session
+    template = environment(links).get_template("session.html")
+    return template.generate(
+        row=listing.row(listed, now), session=listed, folder=plain(listed.said_folder), place="", uid=listed.uid,
+        blocks=[FileBlock(reader, content, n, now, see) for n in range(len(content.blocks))],
+        outline=reading.outline(content),
+        children=[(each.uid, plain(each.shown_title or each.uid)) for each in content.transcript.children],
+    )  # fmt: skip
+
+
+class FileBlock:
+    """A block of a session, which is read when its entries are asked for."""
+
+    def __init__(
+        self, reader: SharedReader, content: Content, number: int, now: int, see: Callable[[Event], None]
+    ) -> None:
+        self._reader, self._content, self._number, self._now, self._see = reader, content, number, now, see
+        block, order = content.blocks[number], content.order
+        self.place = reading.place_of(order.key(block.first))
+        self.last = order.seqs[block.end - 1]
+        self.lines = reading.likely_lines(block)
+
+    @property
+    def items(self) -> Iterator[PageEntry]:
+        """Its entries."""
+        yield from reading.items_of(self._reader, self._content, self._number, self._now)
+        for each in self._reader.whole.values():
+            self._see(each)
+        # A template leaves cycles behind, which a command would keep to its end.
+        gc.collect(1)
+
+
+class FileLinks:
+    """Links inside one file, and to those beside it."""
+
+    is_file = True
+    layout = "file.html"
+
+    def __init__(self, reader: SharedReader, uid: str, beside: Collection[str]) -> None:
+        self._reader, self._uid, self._beside = reader, uid, beside
+        self.style, self.script = _joined(STYLES), _joined(SCRIPTS)
+        self.policy = policy(self.style, self.script)
+
+    def session(self, uid: str) -> str:
+        """The address of a session's file; '' for this one's own and if there is none."""
+        return name_of(uid) if uid in self._beside and uid != self._uid else ""
+
+    def entry(self, uid: str, place: str | int) -> str:
+        """The address of an entry."""
+        where = self.session(uid)
+        return f"{where}#r{place}" if where or uid == self._uid else ""
+
+    def whole(self, item: PageEntry) -> list[str]:
+        """The texts of the records of an entry, of each that says more than is shown."""
+        return [part for part in self._parts(item) if part.strip() and part not in (item.text, item.subject)]
+
+    def _parts(self, item: PageEntry) -> Iterator[str]:
+        key = reading.read_place(item.place)
+        event = None if key is None else self._reader.whole.get(key)
+        if key is None or event is None:
+            return
+        if not is_shown(event, item):
+            yield reading.whole(event, key).text
+        if isinstance(event, model.ToolCall) and item.result:
+            for at, result in _results(self._reader.whole, int(item.result), event.tool_use_id):
+                yield reading.whole(result, at).text
+
+
+def is_shown(event: Event, item: PageEntry) -> bool:
+    """True if an entry has all words of its event: of a call on its line, of another as Markdown."""
+    if not isinstance(event, model.ToolCall):
+        return item.html is not None and not item.is_cut
+    given = event.input
+    return isinstance(given, dict) and (not given or [*given.values()] == [item.subject])
+
+
+def _results(whole: dict[Key, Event], seq: int, call: str | None) -> Sequence[tuple[Key, Event]]:
+    """The results in a record, of several that of this call."""
+    found = [(at, each) for at, each in whole.items() if at[0] == seq and isinstance(each, model.ToolResult)]
+    own = [(at, each) for at, each in found if isinstance(each, model.ToolResult) and each.tool_use_id == call]
+    return own or found[:1]
+
+
+def policy(style: str, script: str) -> str:
+    """The rules of a file with this style and script."""
+    allowed = [
+        "default-src 'none'", f"script-src '{_hash(script)}'", f"style-src '{_hash(style)}'", "img-src data:",
+        "base-uri 'none'", "form-action 'none'",
+    ]  # fmt: skip
+    return "; ".join(allowed)
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+def _joined(names: tuple[str, ...]) -> Markup:
+    static = files("backstory.web").joinpath("static")
+    return Markup("\n".join(static.joinpath(each).read_text("utf-8") for each in names))
