@@ -74,13 +74,17 @@ ROOMS = {
         "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
         "log, out of which no name leads; drift, and cases of it; results in files",
     ),
-    "mcp": Budget(1_632, 9, "nine tools, the protocol, and answers as text and as fields"),
+    "mcp": Budget(1_640, 9, "nine tools, the protocol, and answers as text and as fields, masked alike"),
     "nouns": Budget(
         4_040,
         10,
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
-    "projects": Budget(1_870, 10, "git and the one place that starts it, the registry of stores, the move of the home"),
+    "projects": Budget(
+        1_930,
+        11,
+        "git and the one place that starts it, the registry of stores, the move of the home, the key of masks",
+    ),
     "runs": Budget(3_250, 13, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
@@ -90,7 +94,7 @@ ROOMS = {
         "before in memory, one filter; texts of files and of sections; what people set in contexts",
     ),
     "workspace": Budget(
-        12_550,
+        12_570,
         64,
         "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages "
         "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; keys of a "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from backstory.derive.packed import AT_ONCE, Packed
-from backstory.derive.secrets import Redactor
+from tests.support.masks import NumberedRedactor
 
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 
@@ -48,7 +48,7 @@ def test_only_what_changed_is_another_value() -> None:
 
 def test_secrets_in_many_values_have_the_masks_that_they_have_in_a_tuple() -> None:
     notes = [_Note(f"note {n}" + (f" token {TOKEN[:-1]}{n % 3}" if n % 7 == 0 else "")) for n in range(AT_ONCE * 2)]
-    of_tuple, of_packed = Redactor(), Redactor()
+    of_tuple, of_packed = NumberedRedactor(), NumberedRedactor()
     assert of_tuple.learn(tuple(notes)) and of_packed.learn(Packed(notes))
     masked = of_packed.value(Packed(notes))
     assert tuple(masked) == of_tuple.value(tuple(notes))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.derive.secrets import Redactor
 from tests.support.clock import least_cpu_seconds
 from tests.support.every import every
+from tests.support.masks import NumberedRedactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,7 +86,7 @@ def share_masked(contexts: list[Callable[[str], str]]) -> float:
     for form in KINDS.values():
         for seed, context in enumerate(contexts):
             text, secret = made(form, seed)
-            shown = Redactor().json(context(text)).replace("\n", "")
+            shown = NumberedRedactor().json(context(text)).replace("\n", "")
             masked.append(secret not in shown and secret[2:14] not in shown)
     return sum(masked) / len(masked)
 
@@ -110,15 +110,18 @@ def test_colours_and_narrow_terminals_hide_few_secrets(context: Callable[[str], 
 )  # fmt: skip
 @pytest.mark.parametrize("value", ["hunter", "abc&def$gh!ij", "correct-horse", "letmein1"])
 def test_every_value_under_a_secrets_name_is_masked_whole(text: str, value: str) -> None:
-    shown = Redactor().text(text.format(value))
+    shown = NumberedRedactor().text(text.format(value))
     assert re.fullmatch(re.escape(text).replace(r"\{\}", r"\[(?:password|secret)-1\]"), shown), shown
 
 
 @pytest.mark.parametrize("quote", ['"', "'"])
 def test_words_in_quotes_behind_a_variable_are_its_value(quote: str) -> None:
-    assert Redactor().text(f"DB_PASSWORD={quote}two words{quote} run") == f"DB_PASSWORD={quote}[password-1]{quote} run"
+    assert (
+        NumberedRedactor().text(f"DB_PASSWORD={quote}two words{quote} run")
+        == f"DB_PASSWORD={quote}[password-1]{quote} run"
+    )
     between = 'key = "API_KEY=" + other, "rest"'
-    assert Redactor().text(between) == between
+    assert NumberedRedactor().text(between) == between
 
 
 @every(
@@ -133,15 +136,15 @@ def test_words_in_quotes_behind_a_variable_are_its_value(quote: str) -> None:
     ],
 )  # fmt: skip
 def test_a_variable_a_path_a_placeholder_and_another_name_stay(text: str) -> None:
-    assert Redactor().text(text) == text
+    assert NumberedRedactor().text(text) == text
 
 
 def test_the_end_of_a_key_is_masked_without_its_beginning() -> None:
     above = "\n".join((letters(64), letters(64, seed=8), "Zm9v"))
-    masked = Redactor().text(f"done\n{above}\n-----END OPENSSH PRIVATE KEY-----\n$ ls")
+    masked = NumberedRedactor().text(f"done\n{above}\n-----END OPENSSH PRIVATE KEY-----\n$ ls")
     assert masked == "done\n[private-key-1]\n[private-key-2]\n[private-key-3]\n-----END OPENSSH PRIVATE KEY-----\n$ ls"
     prose = "so it ends here\n-----END PRIVATE KEY-----"
-    assert Redactor().text(prose) == prose
+    assert NumberedRedactor().text(prose) == prose
 
 
 def ordinary() -> Iterator[str]:
@@ -166,7 +169,7 @@ def ordinary() -> Iterator[str]:
 def test_ordinary_code_and_prose_stay_byte_for_byte() -> None:
     texts = list(ordinary())
     assert sum(text.count("\n") for text in texts) > 2_000
-    assert [Redactor(people=False).text(text) for text in texts] == texts
+    assert [NumberedRedactor(people=False).text(text) for text in texts] == texts
 
 
 @pytest.mark.parametrize(
@@ -183,6 +186,6 @@ def test_ordinary_code_and_prose_stay_byte_for_byte() -> None:
     ids=lambda text: repr(text[:12]),
 )  # fmt: skip
 def test_a_megabyte_of_any_text_takes_a_second(text: str) -> None:
-    Redactor().text(text[:200])
+    NumberedRedactor().text(text[:200])
     most = 2 * len(text) / 1e6
-    assert least_cpu_seconds(lambda: Redactor().text(text), most) < most
+    assert least_cpu_seconds(lambda: NumberedRedactor().text(text), most) < most

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import string
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -19,6 +20,7 @@ from backstory.derive.secrets import HEADS_SOUGHT_MAX, KnownSecrets, Redactor
 from backstory.model import ToolCall, event_to_json
 from tests.support.clock import least_cpu_seconds
 from tests.support.every import every
+from tests.support.masks import NumberedRedactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +68,7 @@ PLACES = {
 def test_a_token_is_masked_wherever_it_stands(shape: str, place: str) -> None:
     secret = TOKENS[shape]
     text = PLACES[place].format(secret)
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     assert redactor.text(text) == text.replace(secret, f"[{shape.split()[0]}-1]")
     assert redactor.counts == {shape.split()[0]: 1}
 
@@ -77,7 +79,7 @@ def test_a_token_that_a_line_s_end_cuts_is_one_token(shape: str, end: str) -> No
     secret, name = TOKENS[shape], shape.split()[0]
     for cut in range(len("github_pat_") + 1, len(secret) - 1, 7):
         before = "a line that is as long as a terminal is wide, with a key in it: "
-        redactor = Redactor()
+        redactor = NumberedRedactor()
         masked = redactor.text(f"{before}{secret[:cut]}{end}{secret[cut:]} and more words")
         assert masked == f"{before}[{name}-1] and more words", cut
         assert redactor.text(secret) == f"[{name}-1]"
@@ -86,7 +88,7 @@ def test_a_token_that_a_line_s_end_cuts_is_one_token(shape: str, end: str) -> No
 def test_a_token_is_found_that_is_cut_in_its_first_letters() -> None:
     secret = TOKENS["github-token"]
     for cut in range(1, 5):
-        assert Redactor().text(f"key {secret[:cut]}\n{secret[cut:]}") == "key [github-token-1]"
+        assert NumberedRedactor().text(f"key {secret[:cut]}\n{secret[cut:]}") == "key [github-token-1]"
 
 
 @every(
@@ -118,7 +120,7 @@ def test_a_token_is_found_that_is_cut_in_its_first_letters() -> None:
     ],
 )
 def test_what_a_name_or_its_place_tells_is_masked(text: str, masked: str) -> None:
-    assert Redactor().text(text) == masked
+    assert NumberedRedactor().text(text) == masked
 
 
 @every(
@@ -149,7 +151,7 @@ def test_what_a_name_or_its_place_tells_is_masked(text: str, masked: str) -> Non
     ],
 )
 def test_what_only_looks_like_a_secret_stays(text: str) -> None:
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     assert redactor.text(text) == text
     assert redactor.counts == {}
 
@@ -171,44 +173,44 @@ KEY = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{KEY_LINES}\nQw==\n-----END OPENSSH
     ids=["as it is", "escaped", "numbered", "in a patch", "in a program", "cut"],
 )
 def test_a_private_key_is_masked_however_it_is_printed(text: str) -> None:
-    masked = Redactor().text(text)
+    masked = NumberedRedactor().text(text)
     assert not any(line in masked for line in KEY_LINES.split("\n"))
 
 
 def test_the_last_lines_of_a_known_key_are_masked() -> None:
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     redactor.learn(KEY)
     assert redactor.counts == {}
     assert redactor.text("\n".join(KEY_LINES.split("\n")[3:])) == "[private-key-1]\n[private-key-1]"
 
 
 def test_the_same_secret_has_the_same_mask_and_another_one_another() -> None:
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     first, second = "ghp_" + letters(36), "ghp_" + letters(36, seed=9)
     assert redactor.text(f"{first} {second} {first}") == "[github-token-1] [github-token-2] [github-token-1]"
     assert redactor.text(f"token={second}") == "token=[github-token-2]"
 
 
 def test_a_secret_that_a_name_told_is_masked_without_the_name() -> None:
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     redactor.learn({"password": 'p@ss"w0rd/x'})
     for written in ('p@ss"w0rd/x', 'p@ss\\"w0rd/x', quote('p@ss"w0rd/x', safe="")):
         assert redactor.text(f"in /tmp/{written}.txt") == "in /tmp/[password-1].txt", written
 
 
 def test_in_one_text_a_secret_is_masked_before_its_name_comes_too() -> None:
-    assert Redactor().text("use hunter22 as password=hunter22") == "use [password-1] as password=[password-1]"
+    assert NumberedRedactor().text("use hunter22 as password=hunter22") == "use [password-1] as password=[password-1]"
 
 
 def test_of_a_known_secret_the_beginning_is_masked_where_a_title_cuts_it() -> None:
-    redactor, secret = Redactor(), TOKENS["anthropic-key"]
+    redactor, secret = NumberedRedactor(), TOKENS["anthropic-key"]
     redactor.learn(secret)
     assert redactor.text(f"Use {secret[:30]}…") == "Use [anthropic-key-1]…"
 
 
 def test_the_person_s_own_home_folder_is_masked_wherever_it_is() -> None:
-    assert Redactor("/data/people/anna").text("in /data/people/anna/app") == "in [home-1]/app"
-    assert Redactor("/home/anna").text("in /home/anna/app") == "in /home/[user-1]/app"
+    assert NumberedRedactor("/data/people/anna").text("in /data/people/anna/app") == "in [home-1]/app"
+    assert NumberedRedactor("/home/anna").text("in /home/anna/app") == "in /home/[user-1]/app"
 
 
 def test_values_are_masked_in_keys_lists_and_by_their_names() -> None:
@@ -222,7 +224,7 @@ def test_values_are_masked_in_keys_lists_and_by_their_names() -> None:
             "nested": json.dumps({"client_secret": "zyx987wvu654"}),
         },
     )  # fmt: skip
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     masked = redactor.value(call)
     assert masked.file_path == "/tmp/[github-token-1]"
     assert masked.input == {
@@ -238,7 +240,7 @@ def test_bytes_that_stand_in_json_as_base64_are_masked() -> None:
     import base64
 
     data = base64.b64encode(b"\xff key " + TOKENS["github-token"].encode()).decode()
-    masked = Redactor().value({"content": {"text_base64": data}})
+    masked = NumberedRedactor().value({"content": {"text_base64": data}})
     assert base64.b64decode(masked["content"]["text_base64"]) == b"\xff key [github-token-1]"
 
 
@@ -246,7 +248,7 @@ def test_a_value_that_is_nested_without_end_is_masked_all_the_same() -> None:
     value: object = TOKENS["github-token"]
     for _ in range(400):
         value = [value]
-    assert TOKENS["github-token"] not in json.dumps(Redactor().value(value))
+    assert TOKENS["github-token"] not in json.dumps(NumberedRedactor().value(value))
 
 
 PIECES = st.sampled_from(
@@ -260,7 +262,7 @@ TEXTS = st.lists(PIECES, max_size=12).map("".join)
 @pytest.mark.hypothesis
 @given(TEXTS)
 def test_what_is_masked_stays_as_it_is_and_does_not_grow(text: str) -> None:
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     masked = redactor.text(text)
     assert redactor.text(masked) == masked
     assert len(masked) <= 5 * len(text)
@@ -271,14 +273,14 @@ def test_what_is_masked_stays_as_it_is_and_does_not_grow(text: str) -> None:
 @given(st.recursive(TEXTS | st.integers() | st.none(), lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)))
 def test_json_stays_json(value: object) -> None:
     text = json.dumps(value)
-    json.loads(Redactor().text(text))
-    json.loads(Redactor().json(json.dumps({"a": value})))
-    json.loads(Redactor().text(json.dumps(text)))
+    json.loads(NumberedRedactor().text(text))
+    json.loads(NumberedRedactor().json(json.dumps({"a": value})))
+    json.loads(NumberedRedactor().text(json.dumps(text)))
 
 
 def test_an_escape_behind_a_secret_is_not_cut() -> None:
     text = json.dumps('password="hunter22\\')
-    assert json.loads(Redactor().text(text)) == 'password="[password-1]\\'
+    assert json.loads(NumberedRedactor().text(text)) == 'password="[password-1]\\'
 
 
 def test_a_text_without_secrets_is_read_fast() -> None:
@@ -286,7 +288,7 @@ def test_a_text_without_secrets_is_read_fast() -> None:
         '{"type":"assistant","usage":{"input_tokens":12,"cache":34},"text":"we look at the file and change a line"}\n'
     )
     text = line * 20_000
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     redactor.text(line)
     most = len(text) / 5e6  # 5 MB/s
     assert least_cpu_seconds(lambda: redactor.text(text), most) < most
@@ -311,19 +313,19 @@ def test_a_text_without_secrets_is_read_fast() -> None:
 def test_no_text_is_read_again_from_each_of_its_places(made: Callable[[int], str]) -> None:
     text = made(100_000)
     # Read again from each place, this takes some minutes.
-    assert least_cpu_seconds(lambda: Redactor().text(text), 2) < 2
+    assert least_cpu_seconds(lambda: NumberedRedactor().text(text), 2) < 2
 
 
 def test_a_header_in_another_one_s_value_is_masked_with_it() -> None:
     text = "authorization=authorization=Zx81kQw7Lm2p"
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     assert "Zx81" not in redactor.text(text)
     assert redactor.text(redactor.text(text)) == redactor.text(text)
 
 
 @pytest.mark.parametrize("secret", ["github-token-of-7391", "authorization-7391", "password-7391x"])
 def test_a_secret_that_begins_like_a_mask_is_masked_and_no_mask_within_another(secret: str) -> None:
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     token = TOKENS["github-token"]
     text = f"{token} password={secret} and {secret}, {token}"
     masked = "[github-token-1] password=[password-1] and [password-1], [github-token-1]"
@@ -331,7 +333,7 @@ def test_a_secret_that_begins_like_a_mask_is_masked_and_no_mask_within_another(s
 
 
 def test_a_secret_in_brackets_of_its_own_is_masked() -> None:
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     redactor.learn("password=correct-horse-1")
     assert redactor.text("[correct-horse-1]") == "[[password-1]]"
 
@@ -351,7 +353,7 @@ def test_very_many_known_secrets_are_not_looked_through_for_each_text() -> None:
 
 
 def test_a_text_without_a_secret_is_looked_at_once_also_where_some_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    redactor, looked = Redactor(), list[str]()
+    redactor, looked = NumberedRedactor(), list[str]()
     redactor.learn("password=correct-horse-1")
     found = KnownSecrets.places_in
 
@@ -366,7 +368,7 @@ def test_a_text_without_a_secret_is_looked_at_once_also_where_some_are_known(mon
 
 
 def test_a_text_is_looked_at_again_once_a_secret_is_known_that_it_has() -> None:
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     redactor.learn("password=correct-horse-1")
     assert redactor.text("say open-sesame-22 here") == "say open-sesame-22 here"
     redactor.learn("password=open-sesame-22")
@@ -375,7 +377,10 @@ def test_a_text_is_looked_at_again_once_a_secret_is_known_that_it_has() -> None:
 
 def test_a_word_shorter_than_every_token_holds_none() -> None:
     assert min(len(begun) + each.least for each in tokens() for begun in each.beginnings) >= TOKEN_CHARS_MIN
-    assert Redactor().text("of root:abcd1@tcp(db) here it is") == "of root:[connection-password-1]@tcp(db) here it is"
+    assert (
+        NumberedRedactor().text("of root:abcd1@tcp(db) here it is")
+        == "of root:[connection-password-1]@tcp(db) here it is"
+    )
     assert SHORT_FORM in {sign for _, sign, _, _ in FORMS}
     # A single word of letters and digits is looked at only where it begins.
     assert not [sign for _, sign, before, _ in FORMS if before != (0,) and sign.isalnum()]
@@ -384,7 +389,51 @@ def test_a_word_shorter_than_every_token_holds_none() -> None:
 def test_masking_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     told = list[int]()
     monkeypatch.setattr("backstory.derive.secrets.STRUCTS_AT_ONCE", 2)
-    redactor, calls = Redactor(report=told.append), Packed([ToolCall(tool_name="run_shell")] * 3)
+    redactor, calls = NumberedRedactor(report=told.append), Packed([ToolCall(tool_name="run_shell")] * 3)
     assert redactor.value(calls) is calls
     redactor.learn(calls)
     assert told == [2, 4, 6]
+
+
+def test_with_one_key_a_secret_has_the_same_digits_and_without_it_others() -> None:
+    secret = TOKENS["github-token"]
+
+    def masked(text: str, key: bytes | None) -> str:
+        redactor = Redactor() if key is None else Redactor(key=lambda: key)
+        return str(re.findall(r"\[[a-z-]+-([0-9]{10})\]", redactor.text(text))[-1])
+
+    known = {masked(f"{first} token={secret}", b"k" * 32) for first in ("", TOKENS["npm-token"], TOKENS["jwt"])}
+    assert len(known) == 1
+    assert known.isdisjoint(masked(f"token={secret}", key) for key in (b"l" * 32, None, None))
+
+
+def test_a_key_is_asked_for_only_where_something_is_masked() -> None:
+    asked = list[bytes]()
+
+    def key() -> bytes:
+        asked.append(b"k" * 32)
+        return asked[-1]
+
+    redactor = Redactor(key=key)
+    redactor.text("nothing to mask in this")
+    assert asked == []
+    redactor.text(f"{TOKENS['github-token']} and {TOKENS['npm-token']}")
+    assert len(asked) == 1
+
+
+def test_a_person_s_name_has_other_digits_than_a_secret_that_is_the_same_word() -> None:
+    redactor = Redactor(key=lambda: b"k" * 32)
+    user, password = re.findall(r"-([0-9]{10})\]", redactor.text("/home/hunter22/x password=hunter22"))
+    assert user != password
+
+
+@pytest.mark.hypothesis
+@given(st.lists(st.sampled_from([*TOKENS.values(), "password=hunter22!", "/home/anna/x", "words"])), st.data())
+def test_two_halves_give_a_secret_the_digits_that_the_whole_gives_it(texts: list[str], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(texts)))
+
+    def masked(part: list[str]) -> list[str]:
+        redactor = Redactor(key=lambda: b"k" * 32)
+        return [redactor.text(each) for each in part]
+
+    assert masked(texts[:cut]) + masked(texts[cut:]) == masked(texts)

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from backstory.cli import cli
 from backstory.conversation.board import BoardKey
-from backstory.derive.secrets import Redactor
 from backstory.errors import CannotWrite, FileInTheWay
 from backstory.exchange import replication
 from backstory.export.exporting import Chosen, WrittenFile, everything, export, formats, these, with_notes
@@ -23,6 +22,7 @@ from backstory.store.tables import boarding
 from backstory.store.tables.board_items import NewItem
 from tests.support.clock import NOW
 from tests.support.machines import SMALL, Machine, lines
+from tests.support.masks import NumberedRedactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -272,7 +272,7 @@ def test_what_an_untrusted_store_says_is_given_to_no_other_client(machine: Machi
 
 def test_the_secrets_of_notes_are_masked(machine: Machine, target: Path) -> None:
     put_notes(machine)
-    redactor = Redactor()
+    redactor = NumberedRedactor()
     redactor.learn("DB_PASSWORD=hunter22")
     chosen = with_notes(everything([machine.store]), machine.store, everything=True)
     export("copilot", chosen, target, exact=False, now=NOW, force=False, redactor=redactor)

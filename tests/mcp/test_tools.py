@@ -430,7 +430,7 @@ def test_a_fix_without_room_is_named_with_the_call_that_reads_it(
 ) -> None:
     from backstory.mcp import find_tools
 
-    monkeypatch.setattr(find_tools, "ToolAnswer", lambda: ToolAnswer(500))
+    monkeypatch.setattr(find_tools, "ToolAnswer", lambda **_: ToolAnswer(500))
     said = shared.call("find_fix", error="pytest tests/test_parser.py")
     assert f"Left out: 1 more. get_session(session='{label(shared)}', at=2)" in said.text
 

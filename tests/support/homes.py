@@ -51,6 +51,7 @@ def make_home(home: Path) -> str:
     write(home, "config.toml", b"[list]\nlimit = 7\n")
     write(home, "prices.toml", b"")
     write(home, "folders.seen", b"seen")
+    write(home, "mask.key", b"ab" * 32)
     write(home, "listeners.json.77", b"half")
     write(home, "projects/01STORE", b"/home/dev/project/.backstory/sessions.bks\x001 2")
     os.utime(home / "projects/01STORE", ns=(READ_NS, READ_NS))

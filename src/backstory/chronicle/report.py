@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from backstory.ask.stats import By
+    from backstory.derive.secrets import Redactor
     from backstory.derive.tally import GroupKey
 
 
@@ -147,14 +148,13 @@ def facts(each: Iterable[str | None]) -> str:
     return " · ".join(filter(None, each))
 
 
-def masked(found: T, tell: Callable[[int], None], home: str = "") -> T:
+def masked(found: T, masks: Callable[..., Redactor], tell: Callable[[int], None], home: str = "") -> T:
     """A report, or what it is made of, without secrets. ``tell`` receives how many texts were looked at.
 
-    ``home``: the person's home folder in a form for other people, which is then also without people's names in paths.
+    ``masks`` makes a redactor. ``home``: the person's home folder in a form for other people, which is then also
+    without people's names in paths.
     """
-    from backstory.derive.secrets import Redactor  # it knows every kind of them
-
-    redactor = Redactor(home, people=bool(home), report=tell)
+    redactor = masks(home, people=bool(home), report=tell)
     without: T = redactor.value(found) if redactor.learn(found) else found
     return without
 

@@ -58,7 +58,7 @@ def read(reader: Reader, now: int, asked: TabQuestion, tell: Tell) -> tuple[Sess
 
 
 def _standup(reader: Reader, wanted: SessionFilter, tell: Tell) -> Report:
-    found = masked(standup.standup(reader, wanted, tell), lambda _: tell(0, None))
+    found = masked(standup.standup(reader, wanted, tell), reader.masks, lambda _: tell(0, None))
     drawn = standup.report(found)
     undated = f"{counted(found.undated, 'turn')} without a time left out." if found.undated else ""
     return _with_notes(reader, wanted, drawn, undated, is_empty=not found.places)
@@ -66,7 +66,7 @@ def _standup(reader: Reader, wanted: SessionFilter, tell: Tell) -> Report:
 
 def _costs(reader: Reader, wanted: SessionFilter, tell: Tell) -> Report:
     found = cost.cost_report(reader, StatsQuery(wanted=wanted), dearest=GROUPS_MOST, report=tell)
-    found = masked(found, lambda _: tell(0, None))
+    found = masked(found, reader.masks, lambda _: tell(0, None))
     drawn = cost.report(found, GROUPS_MOST)
     unknown = cost.not_counted(found.total, found.summaries, found.undated)
     return _with_notes(reader, wanted, drawn, unknown, is_empty=not found.total.sessions)
@@ -80,7 +80,7 @@ def _activity(reader: Reader, wanted: SessionFilter, tell: Tell) -> Report:
 
 
 def _tips(reader: Reader, wanted: SessionFilter, tell: Tell) -> Report:
-    found = masked(tips.tips(reader, wanted, report=tell), lambda _: tell(0, None))
+    found = masked(tips.tips(reader, wanted, report=tell), reader.masks, lambda _: tell(0, None))
     drawn = tips.report(found, PLACES_MOST)
     none = "" if found.findings or not found.turns else no_tips(found)
     return _with_notes(reader, wanted, drawn, none, is_empty=not found.turns)

@@ -148,7 +148,7 @@ def print_report(
 
     with counting("Masking secrets") as tell:
         is_shared = form.markdown or form.writer is not None
-        found = masked(found, lambda done: tell(done, None), str(app.user_home) if is_shared else "")
+        found = masked(found, app.reader.masks, lambda done: tell(done, None), str(app.user_home) if is_shared else "")
     if form.json:
         output.json(as_json(found))
     elif form.writer is not None:

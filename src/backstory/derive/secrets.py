@@ -1,8 +1,9 @@
 """Secrets and people's names, replaced by masks. Pure; the shapes are in ``secret_shapes``.
 
-A mask says what was there and which one of its kind it was: the same secret has the same mask wherever it stands, such
-as ``[github-token-1]``. What is masked already stays as it is, and JSON stays JSON. A secret that only a name tells
-(``password=``) is masked without the name, too, once it is known: so ``learn`` everything that is shown before.
+A mask says what was there and which one it was, such as ``[github-token-3141592653]``. Its digits are made of the
+secret and a key: with one key the same secret has the same digits in every file, without it they tell nothing.
+What is masked already stays as it is, and JSON stays JSON. A secret that only a name tells (``password=``) is masked
+without the name, too, once it is known: so ``learn`` everything that is shown before.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ KNOWN_CHARS_MIN = 6
 BEGUN_CHARS_MIN = 12
 """The most letters of a known secret that are masked where the rest is cut off, as in a title."""
 MASK_CHARS_MAX = 60
+DIGITS = 10
+"""The digits of a mask: two of a thousand secrets of a kind have the same in one file of 20,000."""
+KEY_BYTES = 32
 ROUNDS_MAX = 8
 _BASE64 = lazy_regex(r"[A-Za-z0-9+/]{14,}={0,2}")
 _ENDS = lazy_regex(r"""\Z|[\s"'`,;|)\]}>]|/(?!home/|users/|var/|export/|mnt/|system/|private/|[a-z]/)""", re.IGNORECASE)
@@ -55,18 +59,24 @@ class Redactor:
     """Masks the secrets of what it is given; remembers which it met. One report or file uses one of these.
 
     ``home``: the path of a home folder, which is masked; ``people``: mask people's names in such paths, too.
-    ``report`` receives how many values were looked at, every ``STRUCTS_AT_ONCE``.
+    ``report`` receives how many values were looked at, every ``STRUCTS_AT_ONCE``. ``key`` is asked for once there is
+    something to mask; without it the digits are those of this object alone.
     """
 
     def __init__(
-        self, home: str = "", *, people: bool = True, report: Callable[[int], None] = lambda done: None
+        self,
+        home: str = "",
+        *,
+        people: bool = True,
+        report: Callable[[int], None] = lambda done: None,
+        key: Callable[[], bytes] | None = None,
     ) -> None:
         self._people, self._report, self._met = people, report, 0
+        self._ask_key, self._key = key, b""
         self.counts: dict[str, int] = {}
         """The number of masked places, by the name of the secret's shape."""
         self._masks: dict[tuple[bool, str], str] = {}
         self._given: set[str] = set()
-        self._kinds: dict[str, int] = {}
         self._known = KnownSecrets()
         self._shapeless: set[int] = set()
         """Hashes of texts that no shape was found in: most are given twice, to ``learn`` them and to mask them."""
@@ -241,8 +251,7 @@ class Redactor:
         # A secret has one mask, whatever tells it; a person may have the name of one.
         key = found.name == "user", found.secret
         if key not in self._masks:
-            self._kinds[found.name] = self._kinds.get(found.name, 0) + 1
-            self._masks[key] = f"[{found.name}-{self._kinds[found.name]}]"
+            self._masks[key] = f"[{found.name}-{self.digits(found)}]"
             self._given.add(self._masks[key])
             if found.name == "user":
                 for folder in ("home", "Users"):
@@ -253,6 +262,15 @@ class Redactor:
             else:
                 self._remember(found.secret, found)
         return self._masks[key]
+
+    def digits(self, found: FoundSecret) -> str:
+        """The digits in the mask of a secret, whatever its kind; those of a person's name are others."""
+        from hmac import digest  # most texts have nothing to mask
+        from secrets import token_bytes
+
+        self._key = self._key or (token_bytes(KEY_BYTES) if self._ask_key is None else self._ask_key())
+        said = digest(self._key, (b"user " if found.name == "user" else b"secret ") + _bytes(found.secret), "sha256")
+        return f"{int.from_bytes(said[:8], 'big') % 10**DIGITS:0{DIGITS}}"
 
     def _remember(self, secret: str, found: FoundSecret) -> None:
         """Mask this wherever it stands, also as JSON or a URL writes it."""

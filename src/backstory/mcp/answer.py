@@ -24,7 +24,7 @@ from backstory.lazy import lazy_regex
 from backstory.workspace import questions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from backstory.workspace.history.agent_history import AgentHistory
 
@@ -51,9 +51,12 @@ class Answered(Struct, frozen=True):
 
 
 class ToolAnswer:
-    """One answer as it is put together. ``most``: the characters it may have; a quarter at most is for remarks."""
+    """One answer as it is put together. ``most``: the characters it may have; a quarter at most is for remarks.
 
-    def __init__(self, most: int = CHARS_MAX) -> None:
+    ``masks`` makes a redactor.
+    """
+
+    def __init__(self, most: int = CHARS_MAX, *, masks: Callable[..., Redactor] = Redactor) -> None:
         number = secrets.token_hex(6)
         self._open, self._close = f"<history {number}>", f"</history {number}>"
         self._most = most
@@ -62,7 +65,7 @@ class ToolAnswer:
         self._blocks: list[str] = []
         self._fields: dict[str, Any] | None = {}
         """None once a block has no counterpart among them."""
-        self.redactor = Redactor(people=False)
+        self.redactor = masks(people=False)
 
     @property
     def room(self) -> int:

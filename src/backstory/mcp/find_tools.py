@@ -56,7 +56,7 @@ class SearchSessions(FilteredTool, frozen=True, kw_only=True):
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         result = history.search(self.query, self.wanted(), self.limit)
-        found, answer, said = result.findings, ToolAnswer(self.max_chars), list[str]()
+        found, answer, said = result.findings, ToolAnswer(self.max_chars, masks=history.masks), list[str]()
         hits = (
             _hit(each, result.labels, answer, history.excerpt(each, self.query, answer.redactor.text))
             for each in found.excerpts
@@ -99,7 +99,7 @@ class FileHistory(McpTool, frozen=True, kw_only=True):
             by_session.setdefault(touch.session_id, []).append(touch)
         sessions = history.sessions(list(by_session)[: self.limit])
         labels = history.labels([each.uid for each in sessions.values()])
-        answer = ToolAnswer()
+        answer = ToolAnswer(masks=history.masks)
         found = ((sessions[each], by_session[each]) for each in list(by_session)[: self.limit])
         shown = answer.add_each(_touch_lines(each, touches, labels[each.uid], answer) for each, touches in found)
         said = []
@@ -129,7 +129,7 @@ class FindFix(McpTool, frozen=True, kw_only=True):
     def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         fixes = history.fixes(self.error, self.limit)
         labels = history.labels([each.session.uid for each in fixes])
-        answer = ToolAnswer()
+        answer = ToolAnswer(masks=history.masks)
         shown = answer.add_each(_fix_lines(each, _Cited(labels[each.session.uid], answer)) for each in fixes)
         said = []
         if not fixes:

@@ -70,7 +70,7 @@ class GetSession(McpTool, frozen=True, kw_only=True):
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         read = history.around(history.find(self.session), self.at, self.before, self.after)
-        label, answer = history.label(read.located), ToolAnswer(self.max_chars)
+        label, answer = history.label(read.located), ToolAnswer(self.max_chars, masks=history.masks)
         head = answer.shown(_head_line(read, label, answer))
         answer.add_field("head", head, head)
         if not self.at:
@@ -138,7 +138,7 @@ class Expand(McpTool, frozen=True, kw_only=True):
         seqs = history.seqs(located, self.from_seq, self.to_seq, RECORDS_MAX + 1)
         if not seqs:
             raise RecordNotFound(self.from_seq)
-        label, answer = history.label(located), ToolAnswer()
+        label, answer = history.label(located), ToolAnswer(masks=history.masks)
         left, offset = seqs[RECORDS_MAX] if len(seqs) > RECORDS_MAX else None, self.offset
         for seq in seqs[:RECORDS_MAX]:
             words = [each for entry in history.entries(located, [seq], "full") if (each := event_words(entry.event))]
@@ -171,7 +171,7 @@ class SumUp(McpTool, frozen=True, kw_only=True):
         found = recap.recap(history.reader, history.find(self.session))
         # A subagent that worked in another project is of that one's scope.
         seen = tuple(each for each in found.subagents if history.sees(each.uid))
-        return _drawn(recap.report(replace(found, subagents=seen)), SESSION_CHARS, remarks)
+        return _drawn(recap.report(replace(found, subagents=seen)), history, SESSION_CHARS, remarks)
 
 
 class Sums(FilteredTool, frozen=True, kw_only=True):
@@ -198,12 +198,14 @@ class Sums(FilteredTool, frozen=True, kw_only=True):
         without_asking(history, said)
         if is_empty:
             return ToolAnswer().answered([f"Nothing to count{in_scope(history)}.", *said, *remarks])
-        return _drawn(Report(title=f"Sums{in_scope(history)}", sections=(section,)), SESSION_CHARS, [*said, *remarks])
+        return _drawn(
+            Report(title=f"Sums{in_scope(history)}", sections=(section,)), history, SESSION_CHARS, [*said, *remarks]
+        )
 
 
-def _drawn(report: Report, most: int, remarks: list[str]) -> Answered:
+def _drawn(report: Report, history: AgentHistory, most: int, remarks: list[str]) -> Answered:
     """Return a report as an outline, as much of it as there is room for."""
-    answer, lines = ToolAnswer(most), [*outline_lines(report)]
+    answer, lines = ToolAnswer(most, masks=history.masks), [*outline_lines(report)]
     shown = answer.add_each(lines)
     left = [f"Left out: {len(lines) - shown} more lines."] if shown < len(lines) else []
     return answer.answered([*left, *remarks])

@@ -54,7 +54,7 @@ class SessionStoreSql(McpTool, frozen=True, kw_only=True):
         statement = self.query.strip() or self.sql.strip()
         if not statement:
             raise SqlWrong("there is no statement: give it as query")
-        answer, said = ToolAnswer(), list[str]()
+        answer, said = ToolAnswer(masks=history.masks), list[str]()
         found = history.sql(statement, answer.redactor.text, ROWS_MAX)
         columns = [answer.shown(each) for each in found.columns]
         answer.add_field("columns", columns, " | ".join(columns))
@@ -116,7 +116,7 @@ class BoardTool(McpTool, frozen=True, kw_only=True):
 
     def answer(self, history: AgentHistory, remarks: list[str]) -> Answered:
         said = list[str]()
-        board, answer = history.board(self.branch.strip() or None, said.append), ToolAnswer()
+        board, answer = history.board(self.branch.strip() or None, said.append), ToolAnswer(masks=history.masks)
         if self.action == "list":
             said += _list(board, answer)
         elif self.action == "prune":

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from backstory.lazy import lazy_regex
+from backstory.projects.mask_key import MASK_KEY
 from backstory.store.moves import MOVED_FROM, MOVED_TO, STORE
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 QUEUE = f"{STORE}.queue.db"
 DATABASES = (STORE, QUEUE)
 FILES = (*(name + side for name in DATABASES for side in ("", "-journal", "-wal", "-shm")), "config.toml",
-         "prices.toml", "folders.seen", "listeners.json", "web.json")  # fmt: skip
+         "prices.toml", "folders.seen", "listeners.json", "web.json", MASK_KEY)  # fmt: skip
 """Our files in a home."""
 LOCKS = "locks"
 FOLDERS = (
@@ -33,7 +34,7 @@ FOLDERS = (
 COPYING = ".moving"
 """Behind the name of a file, with a dot before it, while it is copied."""
 _UNFINISHED = lazy_regex(
-    rf"(?:folders\.seen|listeners\.json)\.\d+|\.(?:{MOVED_TO}|{MOVED_FROM})\.\d+"
+    rf"(?:folders\.seen|listeners\.json|{re.escape(MASK_KEY)})\.\d+|\.(?:{MOVED_TO}|{MOVED_FROM})\.\d+"
     rf"|\.(?:{'|'.join(map(re.escape, (*FILES, *FOLDERS)))}){re.escape(COPYING)}"
 )
 _NAMES_STORE = lazy_regex(r"spool/[^/]+/run\.json|compactions/[^/]+\.continue")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from backstory.config import Config
     from backstory.conversation.board import Offer
+    from backstory.derive.secrets import Redactor
     from backstory.runs.runner import Runner
     from backstory.workspace.board import Board
     from backstory.workspace.decisions import DecisionWriter
@@ -215,6 +216,15 @@ class Place:
         from backstory.workspace.decisions import DecisionWriter
 
         return DecisionWriter(self.machine_store, self.known_projects)
+
+    def redactor(
+        self, home: str = "", *, people: bool = True, report: Callable[[int], None] = lambda done: None
+    ) -> Redactor:
+        """A new redactor, whose masks have the same digits whenever one is made on this machine; see ``Redactor``."""
+        from backstory.derive.secrets import Redactor
+        from backstory.projects.mask_key import mask_key
+
+        return Redactor(home, people=people, report=report, key=partial(mask_key, self.home))
 
     def board(
         self,

@@ -112,6 +112,11 @@ class Reader:
 
         return nobody_has(self._listing.stores(everywhere=True), self._listing.count, wanted)
 
+    @property
+    def masks(self) -> Callable[..., Redactor]:
+        """Makes a redactor for what is read here; see ``Place.redactor``."""
+        return self._place.redactor
+
     def count(self, wanted: SessionFilter | None = None) -> int:
         """Return the number of sessions in the whole list."""
         return self._listing.count(wanted)

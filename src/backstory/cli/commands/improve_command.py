@@ -111,9 +111,7 @@ def _friction(app: App, asked: ReportQuestion, *, is_elsewhere: bool) -> Frictio
 
 def _redactor(app: App, friction: Friction) -> Redactor:
     """Return the redactor that masks the sentences, also for a file that others read."""
-    from backstory.derive.secrets import Redactor
-
-    redactor = Redactor(str(app.user_home), people=True)
+    redactor = app.workspace.redactor(str(app.user_home))
     redactor.learn(friction)
     return redactor
 

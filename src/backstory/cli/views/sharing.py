@@ -20,9 +20,7 @@ SHAPES_SHOWN_MAX = 12
 
 def redactor_of(app: App) -> Redactor:
     """A redactor that also knows the home folder of the person who asks."""
-    from backstory.derive.secrets import Redactor
-
-    return Redactor(str(app.user_home))
+    return app.workspace.redactor(str(app.user_home))
 
 
 def print_markdown(app: App, found: Found, *, full: bool, thinking: bool, redact: bool) -> None:

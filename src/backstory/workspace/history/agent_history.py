@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from backstory.ask.calls_made import TouchingCall
     from backstory.ask.readonly import Answer
     from backstory.ask.stats import By
+    from backstory.derive.secrets import Redactor
     from backstory.search.query import Excerpt
     from backstory.store import Session, Store, StoredEvent
     from backstory.workspace.board import Board
@@ -77,6 +78,11 @@ class AgentHistory:
     ) -> None:  # fmt: skip
         self._workspace, self._user_home = workspace, user_home
         self._around, self._said, self._is_cancelled = around, said or {}, is_cancelled
+
+    @property
+    def masks(self) -> Callable[..., Redactor]:
+        """Makes a redactor for an answer; see ``Place.redactor``."""
+        return self._workspace.redactor
 
     @cached_property
     def scope(self) -> AgentScope:
