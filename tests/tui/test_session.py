@@ -13,11 +13,14 @@ from textual import events
 from textual.app import App
 
 from backstory.cli.picker.picking import Background
-from backstory.cli.tui import blocks, painting
+from backstory.cli.tui import blocks, painting, session_feed
 from backstory.cli.tui.painting import PaintingApp
+from backstory.cli.tui.prompt_field import WordsField
 from backstory.cli.tui.session_feed import SessionFeed
+from backstory.cli.tui.session_pane import SessionPane
 from backstory.cli.tui.session_screen import SessionScreen
-from backstory.workspace.history.blocks import Content
+from backstory.workspace.history.blocks import Content, content_of
+from backstory.workspace.reader import Reader
 from tests.support.going import DEADLINE_S
 from tests.support.machines import CLAUDE_FOLDER, claude_line, lines
 from tests.support.piloted import Opens, Piloted, piloted, screen
@@ -25,6 +28,8 @@ from tests.support.session_screens import SESSION, SessionMachine
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from backstory.workspace.located import LocatedSession
 
 pytestmark = pytest.mark.slow
 LARGE = (100, 60)
@@ -199,6 +204,95 @@ def test_a_place_is_not_painted_before_it_is_drawn(opens: Opens, monkeypatch: py
             await seen.opened("hit 1 of 1", "FAILED test_two_people")
             await seen.until(lambda: frames)
             assert all(frames)
+
+    piloted(test)
+
+
+def test_a_session_that_takes_long_to_read_is_not_painted_before_it_is_drawn(
+    opens: Opens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(painting, "HELD_S", DEADLINE_S)
+    frames, may_read, tried = list[bool](), threading.Event(), threading.Event()
+    display, drawn = PaintingApp._display, blocks.drawn
+
+    def reads(reader: Reader, located: LocatedSession) -> Content:
+        assert may_read.wait(DEADLINE_S)
+        return content_of(reader, located)
+
+    def draws(*given: Any) -> Any:
+        assert tried.wait(DEADLINE_S)
+        return drawn(*given)
+
+    async def test() -> None:
+        async with opens() as seen:
+            await seen.until_seen("8 sessions")
+            await seen.press("end")
+            await seen.until_seen("> ✓ Count requests")
+            monkeypatch.setattr(session_feed, "content_of", reads)
+            monkeypatch.setattr(blocks, "first_look", lambda *_: [])
+            monkeypatch.setattr(blocks, "drawn", draws)
+            await seen.press("enter")
+            await seen.until_seen("reading …")
+            seen.app.let_go()
+            pane = seen.app.screen.query_one(SessionPane)
+
+            def tries(app: PaintingApp, *given: Any) -> None:
+                display(app, *given)
+                if pane.content is not None:
+                    tried.set()
+
+            monkeypatch.setattr(PaintingApp, "_display", tries)
+            monkeypatch.setattr(App, "_display", lambda *_: frames.append(pane.content is None or pane.is_settled))
+            may_read.set()
+            await seen.opened("Viel.")
+            await seen.until(lambda: frames)
+            assert all(frames)
+
+    try:
+        piloted(test)
+    finally:
+        may_read.set()
+
+
+def test_a_session_stays_as_it_is_while_it_is_searched(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:
+    may_find, search = threading.Event(), Reader.search
+
+    def waits(*given: Any) -> Any:
+        assert may_find.wait(DEADLINE_S)
+        return search(*given)
+
+    monkeypatch.setattr(Reader, "search", waits)
+
+    async def test() -> None:
+        async with opens() as seen:
+            await counting(seen)
+            await seen.press("slash")
+            await seen.type("gateway")
+            before = above(seen)[:-1]
+            await seen.press("enter")
+            await seen.until(lambda: seen.app._holding is None)
+            await seen.until_seen("searching …")
+            assert above(seen)[:-1] == before
+            may_find.set()
+            await seen.opened("hit 1 of ")
+            await seen.until(lambda: not seen.app.screen.query(WordsField))
+
+    try:
+        piloted(test)
+    finally:
+        may_find.set()
+
+
+def test_another_height_has_nothing_read_again(opens: Opens, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with opens() as seen:
+            await counting(seen)
+            await seen.settled()
+            monkeypatch.setattr(blocks, "drawn", None)
+            await seen.press("slash")
+            await seen.until_seen("Esc leave it", "Viel.")
+            await seen.press("escape")
+            await seen.until_seen("s sessions", "Viel.")
 
     piloted(test)
 

@@ -86,7 +86,8 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
     @property
     def is_settled(self) -> bool:
         """True if all that is in view is drawn."""
-        return self._content is not None and not self._missing() and self._goal is None and not self.is_sought
+        is_measured = self._content is not None and bool(self._heights)
+        return is_measured and not self._missing() and self._goal is None and not self.is_sought
 
     def look(self, lines: Sequence[ShownLine]) -> None:
         """Show lines at the end until the session is read."""
@@ -105,21 +106,24 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         self._drawn.clear()
 
     def show(self, content: Content, goal: Key | None = None) -> None:
-        """Show a session, at its end or at an entry."""
+        """Show a session, at its end or at an entry, which is painted when what is in view is drawn."""
         is_again = self._content is not None and self._content.located.session.uid == content.located.session.uid
         if content.aside:
             # What was in the tail is among the entries now.
             last = content.order.key(content.aside - 1)
             self._asides = [replace(each, behind=each.behind or last) for each in self._asides]
-        self._content, self._tail = content, []
+        self._content, self._tail, self._heights = content, [], []
         self._drawn.clear()
         if not is_again:
             self.current, self._sticks = goal, goal is None
         self._goal = goal
         if not self._sticks:
             self._first = ()
+        hold(self)
         self._measure()
         self._want()
+        if self.is_settled:
+            let_go(self)
 
     def grow(self, content: Content, settled: int, lines: Sequence[ShownLine]) -> None:
         """Show lines behind the last entry and ``settled`` such lines, unless the session was read anew since."""
@@ -306,8 +310,11 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         return marked(strip, 0, GUTTER_COLUMNS)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Draw for another width."""
-        self._measure()
+        """Draw for another width; where only the height is another one, what is drawn stays."""
+        if self._heights and self._view.columns == self._columns - 1:
+            self._keeping_place(_nothing)
+        else:
+            self._measure()
         self._want()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:

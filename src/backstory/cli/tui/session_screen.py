@@ -61,6 +61,8 @@ class SessionScreen(Screen[None]):
         super().__init__()
         self._of, self.uid, self._goal = app, uid, goal
         self._words: WordsField | None = None
+        self._sought: WordsField | None = None
+        """The field whose words are being looked for."""
         self._hits: list[Key] = []
         self._at_hit: Key | None = None
         self.pane = SessionPane(app.reader, str(app.user_home), app.workspace.now)
@@ -256,6 +258,7 @@ class SessionScreen(Screen[None]):
         from backstory.cli.tui.prompt_field import WordsField  # most sessions are only read
 
         if self._words is None:
+            self._end_search()
             self._words = WordsField()
             self.mount(self._words, before=self._prompt)
             # At once: letters may follow in the same burst.
@@ -264,14 +267,25 @@ class SessionScreen(Screen[None]):
 
     def on_input_submitted(self, submitted: Input.Submitted) -> None:
         """Search the session."""
-        words = submitted.value.strip()
-        self._leave_words()
-        if words and self.uid is not None:
-            self.pane.is_sought = True
-            hold(self)
-            self.say("searching …")
-            query = SearchQuery(text=words, session=self.uid, all_hits=True, limit=HITS_MOST)
-            in_thread(self, "search", partial(self._hits_of, query), partial(self._take_hits, words), self._find_none)
+        words, field = submitted.value.strip(), self._words
+        if field is None or not words or self.uid is None:
+            self._leave_words()
+            return
+        # It stays until there is a place to show: the session would be painted without it, and again at that place.
+        field.can_focus = False
+        self._sought, self._words = field, None
+        self.set_focus(self.pane)
+        self.pane.is_sought = True
+        hold(self)
+        self.say("searching …")
+        query = SearchQuery(text=words, session=self.uid, all_hits=True, limit=HITS_MOST)
+        in_thread(self, "search", partial(self._hits_of, query), partial(self._take_hits, words), self._find_none)
+
+    def _end_search(self) -> None:
+        self.pane.is_sought = False
+        if self._sought is not None:
+            self._sought.remove()
+            self._sought = None
 
     def _leave_words(self) -> None:
         if self._words is not None:
@@ -292,14 +306,14 @@ class SessionScreen(Screen[None]):
 
     def _take_hits(self, words: str, hits: list[Key]) -> None:
         self._hits, self._at_hit = hits, None
-        self.pane.is_sought = False
+        self._end_search()
         if not hits:
             self._find_none(nothing_found(words))
         else:
             self.action_hit(1)
 
     def _find_none(self, why: str) -> None:
-        self.pane.is_sought = False
+        self._end_search()
         self.say(why)
         let_go(self)
 
