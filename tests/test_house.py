@@ -51,12 +51,12 @@ ROOMS = {
         "that faces show beside each other",
     ),
     "cli": Budget(
-        19_255,
+        19_340,
         122,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
         "watched folders; files of pages; drift, named alike; keys of a context; what to do where a list is empty; "
-        "drafts that two screens share",
+        "drafts that two screens share, what is painted once",
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
