@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -21,22 +22,25 @@ if TYPE_CHECKING:
 
 
 TAGS = frozenset({
-    "a", "article", "aside", "b", "blockquote", "body", "br", "button", "code", "dd", "details", "div", "dl", "dt",
-    "em", "form", "h1", "h2", "h3", "h4", "h5", "h6", "head", "header", "hr", "html", "input", "label", "li",
-    "link", "main", "mark", "meta", "nav", "ol", "option", "p", "pre", "rect", "s", "script", "section", "select",
-    "span", "strong", "summary", "svg", "table", "tbody", "td", "th", "thead", "title", "tr", "ul",
+    "a", "article", "aside", "b", "blockquote", "body", "br", "button", "circle", "code", "dd", "defs", "desc",
+    "details", "div", "dl", "dt", "em", "figcaption", "figure", "form", "h1", "h2", "h3", "h4", "h5", "h6",
+    "head", "header", "hr", "html", "input", "label", "li", "link", "main", "mark", "meta", "nav", "ol", "option",
+    "p", "path", "pattern", "pre", "rect", "s", "script", "section", "select", "span", "strong", "summary", "svg",
+    "table", "tbody", "td", "text", "th", "thead", "title", "tr", "ul",
 })  # fmt: skip
 ATTRIBUTES = frozenset({
-    "action", "aria-current", "aria-hidden", "aria-label", "aria-live", "autocomplete", "autofocus", "charset",
-    "class", "colspan", "content", "data-block", "data-lines", "data-live", "data-more", "data-place", "data-whole",
-    "defer", "height", "hidden", "href", "id", "lang", "name", "open", "placeholder", "preserveaspectratio", "rel",
-    "role", "scope", "selected", "src", "start", "target", "title", "type", "value", "viewbox", "width",
+    "action", "aria-current", "aria-hidden", "aria-label", "aria-labelledby", "aria-live", "autocomplete",
+    "autofocus", "charset", "class", "colspan", "content", "cx", "cy", "d", "data-block", "data-lines",
+    "data-live", "data-more", "data-place", "data-whole", "defer", "fill", "height", "hidden", "href", "id",
+    "lang", "name", "open", "patternunits", "placeholder", "preserveaspectratio", "r", "rel", "role", "scope",
+    "selected", "src", "start", "tabindex", "target", "title", "type", "value", "viewbox", "width", "x", "y",
 })  # fmt: skip
 OF_SESSIONS = frozenset({"aria-pressed", "data-diffs"})
 SCRIPTS = frozenset({"/static/page.js", "/static/session.js"})
 TAGS_OF_FILES, OF_FILES = frozenset({"output", "style"}), frozenset({"data-fold", "data-step", "http-equiv"})
 PLACE = re.compile(r"#[\w.]*|[0-9A-Z]{26}\.html")
 OWN = re.compile(r"/(?!/)[\w./?=&%+:~-]*")
+FILL = re.compile(r"url\(#\w+\)")
 FOLLOWED = re.compile(r"https?://|mailto:|#|data:,$")
 
 
@@ -55,6 +59,8 @@ def wrong(page: str, *, is_file: bool = False) -> list[object]:
         is_ours = (PLACE if is_file else OWN).fullmatch(address) is not None
         if not is_ours and not (tag in ("a", "link") and FOLLOWED.match(address)):
             bad.append((tag, address))
+        if not FILL.fullmatch(attributes.get("fill") or "url(#own)"):
+            bad.append((tag, attributes["fill"]))
         is_own = not attributes if is_file else is_our_script(attributes)
         if tag == "script" and not is_own:
             bad.append((tag, attributes))
@@ -124,9 +130,12 @@ def test_no_attack_is_more_than_text_in_lists_and_hits(hostile: Visitor) -> None
     assert wrong(found) == []
 
 
-@pytest.mark.parametrize("report", ["standup", "costs", "activity", "tips"])
-def test_no_attack_is_more_than_text_in_a_report(hostile: Visitor, report: str) -> None:
-    assert wrong(hostile.get(f"/reports/{report}?period=3").text) == []
+@pytest.mark.parametrize("report", ["standup", "costs", "activity", "tools", "tips"])
+def test_no_attack_is_more_than_text_in_a_report_and_behind_its_numbers(hostile: Visitor, report: str) -> None:
+    text = hostile.get(f"/reports/{report}?period=3").text
+    assert wrong(text) == []
+    for where in [*dict.fromkeys(re.findall(r'href="(/reports/behind[^"]*)"', text))][::5]:
+        assert wrong(hostile.get(html.unescape(where)).text) == [], where
 
 
 def test_no_attack_is_more_than_text_in_what_is_typed(hostile: Visitor) -> None:

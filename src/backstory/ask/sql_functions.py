@@ -19,12 +19,12 @@ from backstory.ask.costs import Costs
 from backstory.conversation.tree import Point, Tree
 from backstory.derive import shell_parse
 from backstory.derive.index_text import searchable
-from backstory.derive.naming import main_folder
+from backstory.derive.naming import is_path, main_folder
 from backstory.derive.pricing import UNKNOWN
 from backstory.model import Event, event_from_json, event_to_json
 from backstory.store import codec, schema
 from backstory.store.schema import fetch, fetch_one
-from backstory.store.tables import branches, side_texts
+from backstory.store.tables import branches, sessions, side_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import apsw
 
     from backstory.ask.sql_scope import Guard
+    from backstory.derive.naming import ProjectNames
     from backstory.derive.pricing import Cost, PriceTable
     from backstory.store.codec import EventCodec
     from backstory.store.moves import Moves
@@ -62,6 +63,7 @@ def register(
     for name, trimmed in (("trim", str.strip), ("ltrim", str.lstrip), ("rtrim", str.rstrip)):
         add(name, _trimming(trimmed), 2, deterministic=True)
     add("main_folder", _main_folder, 1, deterministic=True)
+    add("shown_place", _Places(db).of, 4, deterministic=True)
     if guard is not None:
         add = guard.adding(db)
     _OfEvents(db, full_form).register(add)
@@ -81,6 +83,23 @@ def register_folders(db: apsw.Connection, folders: Moves) -> None:
 
 def _main_folder(path: Any) -> Any:
     return main_folder(path) if isinstance(path, str) else path
+
+
+class _Places:
+    """The names of places: ``shown_place(project, repository, root, cwd)``, with folders as they lie now."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    @cached_property
+    def _names(self) -> ProjectNames:
+        return sessions.project_names(self._db)
+
+    def of(self, *given: Any) -> str | None:
+        """The repository that reports count a session's work in, else its folder."""
+        facts = [each if isinstance(each, str) else None for each in given]
+        key, name = self._names.of(facts[0], facts[1], facts[2], facts[3])
+        return (key if is_path(key) else name) or None
 
 
 class _TurnCosts:

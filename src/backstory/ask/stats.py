@@ -34,8 +34,12 @@ if TYPE_CHECKING:
     from backstory.derive.tally import GrowingSum, GrowingSums
     from backstory.store.tables.session_filter import ListFilter
 
-By = Literal["day", "hour", "weekday", "project", "repository", "model", "agent", "branch", "session"]
-"""The properties by which turns can be grouped; a subagent's are its listed session's."""
+By = Literal[
+    "day", "hour", "weekday", "project", "repository", "model", "agent", "branch", "session",
+    "day model", "day agent", "day repository", "weekday hour",
+]  # fmt: skip
+"""The properties by which turns can be grouped; a subagent's are its listed session's. Of two, the first is of a moment
+and is what the key of a group has as ``within``."""
 TIMES = ("day", "hour", "weekday")
 """Those that are of a moment."""
 HOURS = tuple(f"{hour:02}" for hour in range(24))
@@ -175,7 +179,7 @@ def _roots(db: apsw.Connection, asked: StatsQuestion, tops: Collection[int]) -> 
         conditions.append(f"({recent})")
         values += [asked.wanted.since, schema.json_list(sorted(tops)), asked.wanted.since]
     groupings = asked.groupings if asked.only is None else (*asked.groupings, asked.only[0])
-    has_places = not {"project", "repository", "branch"}.isdisjoint(groupings)
+    has_places = not {"project", "repository", "branch", "day repository"}.isdisjoint(groupings)
     wanted = () if not has_places else Root._fields[5:] if asked.wanted.moves else Root._fields[5:-1]
     needed = ", ".join(f"s.{name}" if name in wanted else "null" for name in Root._fields[5:])
     rows = db.execute(
@@ -369,7 +373,8 @@ class _Groups:
     """The groups of turns in one grouping."""
 
     def __init__(self, by: By | None, asked: StatsQuestion, tally: GrowingSums, roots: Mapping[int, RootRow]) -> None:
-        self._by, self._zone, self._tally, self._roots = by, asked.zone, tally, roots
+        within, _, second = (by or "").rpartition(" ")
+        self._by, self._within, self._zone, self._tally, self._roots = second, within, asked.zone, tally, roots
         self._asked, self._moves = asked, asked.wanted.moves
         self._known: dict[object, GrowingSum] = {}
         self._places: dict[tuple[str | None, ...], GroupKey] = {}
@@ -378,33 +383,39 @@ class _Groups:
     def of_turn(self, root: int, agent: str | None, model: str | None, at: int | None) -> GrowingSum:
         """The group of a turn. Those with the same value of one of these facts are in the same group."""
         by = self._by
-        fact: int | str | None = None if by is None else root
+        fact: int | str | None = root if by else None
         if by in TIMES:
             fact = None if at is None else at // SLOT_MS
         elif by in ("model", "agent"):
             fact = model if by == "model" else agent
-        found = self._known.get(fact)
+        slot = None if not self._within or at is None else at // SLOT_MS
+        known = fact if slot is None else (slot, fact)
+        found = self._known.get(known)
         if found is None:
-            found = self._known[fact] = self._tally.group(self._key(fact))
+            found = self._known[known] = self._tally.group(self._key(fact, slot))
         return found
 
-    def _key(self, fact: Any) -> GroupKey:
+    def _key(self, fact: Any, slot: int | None) -> GroupKey:
+        key = self._second(fact)
+        return key if slot is None else replace(key, within=self._time(slot * SLOT_MS, self._within))
+
+    def _second(self, fact: Any) -> GroupKey:
         match self._by:
             case "day" | "hour" | "weekday":
-                return GroupKey(value=None if fact is None else self._time(fact * SLOT_MS))
+                return GroupKey(value=None if fact is None else self._time(fact * SLOT_MS, self._by))
             case "project" | "repository" | "branch":
                 return self._place(Root.of(self._roots[fact]))
             case "session":
                 return GroupKey(value=Root.of(self._roots[fact]).uid)
         return GroupKey(value=fact)
 
-    def _time(self, ms: int) -> str | None:
+    def _time(self, ms: int, by: str) -> str | None:
         if bounds.time_ms(ms) is None:
             return None
         at = datetime.fromtimestamp(ms / 1000, self._zone)
-        if self._by == "hour":
+        if by == "hour":
             return HOURS[at.hour]
-        return at.date().isoformat() if self._by == "day" else WEEKDAYS[at.weekday()]
+        return at.date().isoformat() if by == "day" else WEEKDAYS[at.weekday()]
 
     def _place(self, session: Root) -> GroupKey:
         facts = session[5:]

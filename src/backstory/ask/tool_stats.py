@@ -48,14 +48,16 @@ class _Event(Struct):
 
 
 def add_calls(
-    db: apsw.Connection, prices: PriceTable, asked: StatsQuestion, tools: dict[str, ToolCalls], number: int
-) -> None:
+    db: apsw.Connection, prices: PriceTable, asked: StatsQuestion, tools: dict[str, ToolCalls], number: int,
+    only: str | None = None,
+) -> None:  # fmt: skip
     """Add the calls that were made in the sessions that are listed, and by their subagents, by tool.
 
-    A call in a copy of a turn counts where the turn does. ``number`` is as in ``stats.add_turns``.
+    A call in a copy of a turn counts where the turn does. ``number`` is as in ``stats.add_turns``. ``only``: those of
+    this tool, by the uid of the session that is listed.
     """
     costs = Costs(db, prices, estimates=False)
-    root_of = members_of(db, costs, asked).root_of
+    roots, root_of = members_of(db, costs, asked)
     decoder = msgspec.json.Decoder(_Event)
     codecs: dict[int, EventCodec] = {}
     copied = copied_turns(db, costs, asked, root_of)
@@ -63,6 +65,10 @@ def add_calls(
         if turn_id in copied or (asked.is_ranged and (at is None or not asked.includes(at))):
             continue
         name = decoder.decode(codec.unpack_event(db, codecs, data)).call.tool_name
+        if only is not None:
+            if name != only:
+                continue
+            name = roots[root_of[session_id]][1]
         found = tools.setdefault(name, ToolCalls())
         found.calls += 1
         found.failed += is_error == 1

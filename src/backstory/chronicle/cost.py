@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from backstory.ask.stats import HOURS, WEEKDAYS
 from backstory.bounds import UNKNOWN, counted, duration, iso
-from backstory.chronicle.report import Count, OfGroup, OfSession, Report, ReportTable, Section, facts
+from backstory.chronicle.report import Count, OfGroup, OfSession, OfTool, Report, ReportTable, Section, facts
 from backstory.chronicle.window import window_words
 from backstory.derive.pricing import CostKind, shown_as
 from backstory.derive.tally import Group, GroupKey
@@ -52,10 +52,15 @@ class CostReport(Struct, frozen=True, kw_only=True):
     is_counted_earlier: bool = False
 
 
-def cost_report(reader: Reader, query: StatsQuery, *, dearest: int, report: Callable[[int, int], None]) -> CostReport:
-    """Count the turns that a query asks for. ``report`` receives how many turns were read, of how many."""
-    found = reader.stats_by(query, GROUPINGS, report)
-    groups = {by: stats.groups for by, stats in zip(GROUPINGS, found, strict=True)}
+def cost_report(
+    reader: Reader, query: StatsQuery, *, dearest: int, report: Callable[[int, int], None], more: tuple[By, ...] = ()
+) -> CostReport:
+    """Count the turns that a query asks for. ``report`` receives how many turns were read, of how many.
+
+    ``more``: other groupings of them.
+    """
+    found = reader.stats_by(query, (*GROUPINGS, *more), report)
+    groups = {by: stats.groups for by, stats in zip((*GROUPINGS, *more), found, strict=True)}
     uids = [each.key.value for each in groups["session"][:dearest] if each.key.value]
     return CostReport(
         query=query,
@@ -133,7 +138,8 @@ def tools_report(found: ToolStats) -> Section:
     """Draw how often each tool was called."""
     rows = ((each.tool or UNKNOWN, f"{each.calls:,}", f"{each.failed:,}", f"{each.sessions:,}") for each in found.tools)
     calls = tuple(each.calls for each in found.tools)
-    return Section(table=ReportTable(("TOOL", "CALLS", "FAILED", "SESSIONS"), tuple(rows), calls))
+    about = tuple(OfTool(each.tool) for each in found.tools)
+    return Section(table=ReportTable(("TOOL", "CALLS", "FAILED", "SESSIONS"), tuple(rows), calls, about=about))
 
 
 def sums(total: Figures, summaries: Figures) -> Section:
@@ -160,13 +166,13 @@ def _by_kind(figures: Figures) -> Iterator[str | Count]:
 
 def group_table(by: By, named: Sequence[tuple[str, StatsGroup]], total: Figures, summaries: Figures) -> ReportTable:
     """Draw a line for each group, and the sum, which is no sum of a column: a session may be in several groups."""
-    rows = [(name, *_cells(each.figures)) for name, each in named]
-    about: list[OfSession | OfGroup | None] = [_about(by, each.key) for _, each in named]
+    rows = [(name, *cells(each.figures)) for name, each in named]
+    about: list[OfSession | OfGroup | OfTool | None] = [_about(by, each.key) for _, each in named]
     if summaries.turns:
-        rows.append(("Summaries", *_cells(summaries, is_turns=False)))
+        rows.append(("Summaries", *cells(summaries, is_turns=False)))
         about.append(None)
     if len(named) > 1 or summaries.turns:
-        rows.append(("Total", *_cells(total)))
+        rows.append(("Total", *cells(total)))
         about.append(OfGroup())
     measured, measure = _measure(by, [each.figures for _, each in named])
     return ReportTable((by.upper(), *HEADS), tuple(rows), tuple(measure), measured, tuple(about))
@@ -190,7 +196,8 @@ def _about(by: By, key: GroupKey) -> OfSession | OfGroup:
     return OfSession(key.value) if by == "session" and key.value is not None else OfGroup(by, key)
 
 
-def _cells(figures: Figures, *, is_turns: bool = True) -> tuple[str | Count, ...]:
+def cells(figures: Figures, *, is_turns: bool = True) -> tuple[str | Count, ...]:
+    """The figures of some turns, in the order of ``HEADS``."""
     return (
         f"{figures.sessions:,}",
         f"{figures.turns:,}" if is_turns else UNKNOWN,

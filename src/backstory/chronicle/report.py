@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -11,7 +11,7 @@ from backstory.bounds import short
 from backstory.export.safe_markdown import code, fenced, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from backstory.ask.stats import By
     from backstory.derive.secrets import Redactor
@@ -57,13 +57,24 @@ class OfSessions(Struct, frozen=True):
 
 
 class OfGroup(Struct, frozen=True):
-    """Turns that a row sums up: those of a group of a grouping; None: all of them."""
+    """Turns that a number sums up: those of a group of a grouping; None: all of them.
+
+    ``since`` and ``until``: those of this part of the report's time.
+    """
 
     by: By | None = None
     key: GroupKey | None = None
+    since: int | None = None
+    until: int | None = None
 
 
-About: TypeAlias = "OfSession | OfSessions | OfGroup"
+class OfTool(Struct, frozen=True):
+    """The calls of a tool, by its agent's name for it."""
+
+    tool: str
+
+
+About: TypeAlias = "OfSession | OfSessions | OfGroup | OfTool"
 """The subject of a row, which a face may open."""
 
 
@@ -93,7 +104,36 @@ class ReportTable(Struct, frozen=True):
     rows: tuple[tuple[str | Count, ...], ...]
     measure: tuple[float, ...] = ()
     measured: str = ""
-    about: tuple[OfSession | OfGroup | None, ...] = ()
+    about: tuple[OfSession | OfGroup | OfTool | None, ...] = ()
+
+
+class Amount(NamedTuple):
+    """A number of a chart with its text, and the turns that it sums up; None: of none."""
+
+    number: float
+    text: str
+    about: OfGroup | None
+
+
+class BarPart(Struct, frozen=True):
+    """A part of each bar, or a row of a field, from the first to the last."""
+
+    name: str
+    amounts: tuple[Amount, ...]
+
+
+class Chart(Struct, frozen=True, kw_only=True):
+    """A chart. ``heads``: the names of its bars or columns; ``sums``: whole bars. ``ticks``: the heights with a line.
+
+    ``is_field``: every part is a row of squares, which are the darker the larger their number is.
+    """
+
+    title: str
+    heads: tuple[str, ...]
+    parts: tuple[BarPart, ...]
+    sums: tuple[Amount, ...]
+    ticks: tuple[tuple[float, str], ...] = ()
+    is_field: bool = False
 
 
 class Section(Struct, frozen=True, kw_only=True):
@@ -101,6 +141,7 @@ class Section(Struct, frozen=True, kw_only=True):
 
     ``number``: its place among others that are counted. ``mark``: what each of its rows begins with where the title of
     a part of a section is not shown. ``is_aligned``: its rows have the same cells. ``about``: the sessions of it all.
+    ``chart``: its amounts as a page draws them. ``sql``: queries that return its numbers, by name.
     """
 
     title: str = ""
@@ -115,6 +156,8 @@ class Section(Struct, frozen=True, kw_only=True):
     diff: str = ""
     parts: tuple[Section, ...] = ()
     about: About | None = None
+    chart: Chart | None = None
+    sql: Mapping[str, str] = {}
 
 
 class Report(Struct, frozen=True, kw_only=True):

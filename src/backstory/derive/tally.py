@@ -24,12 +24,14 @@ class GroupKey(Struct, frozen=True, kw_only=True):
     ``value``: a day, hour ("09"), weekday ("Monday"), model, agent, tool, branch, a session's uid, or the name of a
     repository (owner/name) or project.
 
-    ``project``: the key of the project that a branch or a name is of. None where something is not known.
+    ``project``: the key of the project that a branch or a name is of. ``within``: in a grouping by two properties, the
+    day or weekday. None where something is not known.
     """
 
     value: str | None = None
     project: str | None = None
     project_name: str | None = None
+    within: str | None = None
 
 
 class Figures(Struct, frozen=True, kw_only=True):

@@ -1,26 +1,35 @@
-"""Reports as a page has them: the same values as everywhere, each row with the address of the sessions behind it."""
+"""Reports as a page has them: the same values as everywhere, each number with the address of what is behind it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from backstory.chronicle import tabs
-from backstory.chronicle.report import OfGroup, OfSession, Tone, text_of
-from backstory.chronicle.tabs import PERIODS, TABS, TabQuestion
+from backstory.chronicle import charts
+from backstory.chronicle.report import OfGroup, OfSession, OfTool, Tone, text_of
+from backstory.chronicle.tabs import ON_PAGES, PERIODS, Drawn
+from backstory.derive.tally import GroupKey
+from backstory.web import listing
+from backstory.web.charting import Layout, drawing
 from backstory.web.listing import address
 from backstory.web.markup import plain
+from backstory.workspace import questions
+from backstory.workspace.history.sessions import SessionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from pathlib import Path
 
-    from backstory.chronicle.report import About, Cell, Count, Report, ReportRow, ReportTable
+    from backstory.chronicle.report import Cell, Count, OfSessions, Report, ReportRow, ReportTable, Section
+    from backstory.web.listing import FormField
     from backstory.workspace.reader import Reader
 
-PERIOD = "period"
-SINCE = ("24h", "7 days", "30 days", "")
-"""The periods of the reports, as the filter of the list takes them."""
-FIELDS = {"agent": "agent", "model": "model", "repository": "repo", "project": "project", "branch": "branch"}
-"""The fields of the filter that choose the sessions of a group; those of other groups have no address."""
+PERIOD, STACK, MEASURE = "period", "stack", "measure"
+BEHIND = "/reports/behind"
+TOOL, BY, VALUE, OF, NAMED, WITHIN, FROM, TO = "calls", "by", "value", "of", "named", "within", "from", "to"
+"""The names in an address of the sessions behind a number: a tool, or a group with its value, the key and the name of
+its project, and the day or weekday that it is of; and its time, in ms since 1970.
+"""
 
 
 class PageLink(NamedTuple):
@@ -32,36 +41,58 @@ class PageLink(NamedTuple):
 
 
 class TableRow(NamedTuple):
-    """A row of a table: its cells, the share of the largest measure in percent, and the address behind it."""
+    """A row of a table: its cells, the share of the largest measure in percent, where its name and its numbers lead."""
 
     cells: list[str]
     percent: int | None
     where: str
+    behind: str
 
 
 class ReportPage(NamedTuple):
-    """A report, and the ways to others."""
+    """A report, and the ways to others. ``asked``: the fields of the filter that were typed, without a time."""
 
     report: Report
+    wanted: SessionFilter
+    asked: Mapping[str, str]
     tabs: list[PageLink]
     periods: list[PageLink]
-    period: int
+    stacks: list[PageLink]
+    measures: list[PageLink]
+    form: list[FormField]
+    chips: list[tuple[str, str]]
+    kept: list[tuple[str, str]]
+    here: str
 
-    def behind(self, about: About | None) -> str:
-        """The address of the sessions that a row is about; '' where there is none."""
-        asked = {"since": SINCE[self.period]} if SINCE[self.period] else {}
+    def behind(self, about: OfSession | OfSessions | OfGroup | OfTool | None) -> str:
+        """The address of the sessions that a number is of; '' where there is none."""
         match about:
-            case OfSession(uid=uid, seq=None):
-                return f"/s/{uid}"
             case OfSession(uid=uid, seq=seq):
-                return f"/s/{uid}/{seq}"
-            case OfGroup(by=None):
-                return address("/sessions", asked)
-            case OfGroup(by="day", key=key) if key is not None and key.value:
-                return address("/sessions", {"since": key.value, "until": key.value})
-            case OfGroup(by=by, key=key) if by in FIELDS and key is not None and key.value:
-                return address("/sessions", {**asked, FIELDS[by]: key.value})
+                return f"/s/{uid}" if seq is None else f"/s/{uid}/{seq}"
+            case OfTool(tool=tool):
+                return address(BEHIND, {**self._time(None, None), TOOL: tool})
+            case OfGroup(by=by, key=key, since=since, until=until):
+                asked = self._time(since, until)
+                named = () if by is None or key is None else (
+                    (BY, by), (VALUE, key.value), (OF, key.project), (NAMED, key.project_name), (WITHIN, key.within)
+                )  # fmt: skip
+                return address(BEHIND, asked | {name: value for name, value in named if value is not None})
         return ""
+
+    def of_row(self, about: OfSession | OfGroup | OfTool | None) -> str:
+        """The address behind the numbers of a row: also of a session it has the queries."""
+        return self.behind(OfGroup("session", GroupKey(value=about.uid)) if isinstance(about, OfSession) else about)
+
+    def _time(self, since: int | None, until: int | None) -> dict[str, str]:
+        """The fields that were typed, with the time of a number: that of the report, or a part of it."""
+        begins = max((each for each in (since, self.wanted.since) if each is not None), default=None)
+        ends = min((each for each in (until, self.wanted.until) if each is not None), default=None)
+        times = ((FROM, begins), (TO, ends))
+        return {**self.asked, **{name: str(ms) for name, ms in times if ms is not None}}
+
+    def drawn(self, section: Section) -> Layout | None:
+        """The chart of a section; None without one."""
+        return None if section.chart is None else drawing(section.chart, self.behind)
 
     def rows(self, table: ReportTable) -> list[TableRow]:
         """The rows of a table."""
@@ -70,7 +101,8 @@ class ReportPage(NamedTuple):
         for n, cells in enumerate(table.rows):
             percent = round(100 * table.measure[n] / most) if n < len(table.measure) and most else None
             about = table.about[n] if n < len(table.about) else None
-            found.append(TableRow([plain(text_of(each)) for each in cells], percent, self.behind(about)))
+            cells_shown = [plain(text_of(each)) for each in cells]
+            found.append(TableRow(cells_shown, percent, self.behind(about), self.of_row(about)))
         return found
 
     def text(self, cell: str | Cell | Count) -> str:
@@ -91,18 +123,56 @@ def slug(name: str) -> str:
     return name.lower().replace("-", "")
 
 
-def read(reader: Reader, now: int, name: str, typed: Mapping[str, str]) -> ReportPage | None:
-    """Compute a report; None if there is none of this name."""
-    number = next((n for n, each in enumerate(TABS) if slug(each.name) == name), None)
-    if number is None:
+def read(
+    reader: Reader, now: int, name: str, typed: Mapping[str, str], home: Path, today: datetime
+) -> ReportPage | None:
+    """Compute a report; None if there is none of this name. Raises BadTime, UnknownValue."""
+    tab = next((each for each in ON_PAGES if slug(each.name) == name), None)
+    if tab is None:
         return None
-    wanted = typed.get(PERIOD, "")
-    period = int(wanted) if wanted in {str(n) for n in range(len(PERIODS))} else TABS[number].period
-    _, report = tabs.read(reader, now, TabQuestion(tab=number, period=period, everywhere=True), lambda *_: None)
-    here = f"/reports/{name}"
-    return ReportPage(
-        report,
-        [PageLink(each.name, f"/reports/{slug(each.name)}", n == number) for n, each in enumerate(TABS)],
-        [PageLink(each.words, address(here, {PERIOD: str(n)}), n == period) for n, each in enumerate(PERIODS)],
-        period,
+    chosen = questions.read(typed, home=home, now=today)
+    has_time = not chosen.keys().isdisjoint(("since", "until"))
+    period = _one_of(typed.get(PERIOD, ""), [str(n) for n in range(len(PERIODS))], str(tab.period))
+    span = None if has_time else PERIODS[int(period)].span_ms
+    if span is not None:
+        chosen["since"] = now - span
+    wanted = SessionFilter(**chosen, everywhere=True)
+    page = Drawn(
+        stack=_one_of(typed.get(STACK, ""), charts.STACKS, charts.STACKS[0]),
+        measure=_one_of(typed.get(MEASURE, ""), [*charts.MEASURES], "cost"),
     )
+    report, here = tab.read(reader, wanted, lambda *_: None, page), f"/reports/{name}"
+    asked = {each: text for each, text in typed.items() if text}
+    of_filter, ways = {each.name for each in questions.fields()} - {"since", "until"}, _Ways(here, asked)
+    has_bars = tab.name == "Costs" and any(each.chart for each in report.sections)
+    return ReportPage(
+        report=report, wanted=wanted, asked={each: text for each, text in asked.items() if each in of_filter},
+        tabs=[PageLink(each.name, address(f"/reports/{slug(each.name)}", asked), each is tab) for each in ON_PAGES],
+        periods=[
+            ways.to(each.words, PERIOD, str(n), is_here=not has_time and str(n) == period, but=("since", "until"))
+            for n, each in enumerate(PERIODS)
+        ],
+        stacks=[ways.to(each, STACK, each, is_here=each == page.stack) for each in charts.STACKS if has_bars],
+        measures=[
+            ways.to(each.words, MEASURE, key, is_here=key == page.measure)
+            for key, each in charts.MEASURES.items() if has_bars
+        ],
+        form=listing.form(typed), chips=listing.chips(typed, here),
+        kept=[(each, asked[each]) for each in (PERIOD, STACK, MEASURE) if each in asked], here=here,
+    )  # fmt: skip
+
+
+class _Ways(NamedTuple):
+    """Links to the same report in other forms."""
+
+    here: str
+    asked: Mapping[str, str]
+
+    def to(self, words: str, name: str, value: str, *, is_here: bool, but: tuple[str, ...] = ()) -> PageLink:
+        """The link with another value of a field, ``but`` without some."""
+        asked = {each: text for each, text in self.asked.items() if each not in but} | {name: value}
+        return PageLink(words, address(self.here, asked), is_here)
+
+
+def _one_of(text: str, known: Sequence[str], default: str) -> str:
+    return text if text in known else default

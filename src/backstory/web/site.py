@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from backstory.errors import BackstoryError, RecordNotFound, SessionAmbiguous, SessionNotFound
-from backstory.web import finding, listing, reading, reporting
+from backstory.web import behind, finding, listing, reading, reporting
 from backstory.web.drawing import PageLinks, environment
 from backstory.web.markup import plain
 from backstory.workspace.history.blocks import content_of
@@ -53,6 +53,7 @@ class Site:
             Route("/sessions", self._guarded(self.sessions)),
             Route("/search", self._guarded(self.search)),
             Route("/reports", lambda _: RedirectResponse("/reports/standup")),
+            Route("/reports/behind", self._guarded(self.behind)),
             Route("/reports/{name}", self._guarded(self.report)),
             Route("/s/{uid}", self._guarded(self.session)),
             Route("/s/{uid}/{place}", self._guarded(self.session)),
@@ -86,10 +87,16 @@ class Site:
     def report(self, workspace: Workspace, request: Request) -> Response:
         """A report by its name."""
         name = request.path_params["name"]
-        page = reporting.read(workspace.reader, workspace.now(), name, request.query_params)
+        typed, home = dict(request.query_params), self._user_home
+        page = reporting.read(workspace.reader, workspace.now(), name, typed, home, today(workspace))
         if page is None:
             return self._refused(f"There is no report {name!r:.80}.", 404)
         return self._page("report.html", page=page)
+
+    def behind(self, workspace: Workspace, request: Request) -> Response:
+        """The sessions behind a number of a report, and its queries."""
+        page = behind.read(workspace.reader, dict(request.query_params), self._user_home, today(workspace))
+        return self._page("behind.html", page=page)
 
     def session(self, workspace: Workspace, request: Request) -> Response:
         """A session, open at its end or at an entry."""

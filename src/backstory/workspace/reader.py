@@ -217,6 +217,12 @@ class Reader:
 
         return count_calls(self._listing, query, report, [self._place.home_store] if of_home else None)
 
+    def tool_sessions(self, query: StatsQuery, tool: str) -> ToolStats:
+        """Return the calls of one tool, with the uid of each listed session in the place of a tool's name."""
+        from backstory.workspace.history.stats import count_calls
+
+        return count_calls(self._listing, query, _no_progress, only=tool)
+
     def about(self, words: str, wanted: SessionFilter) -> SessionFilter:
         """The same filter for sessions that are about something, in words: see ``Store.about``."""
         from backstory.workspace.history import searching

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.chronicle.tabs import TABS
+from backstory.chronicle.tabs import ON_PAGES
 from backstory.web.reporting import slug
 from tests.support.browsing import WIDTHS, need_a_browser, tab
 from tests.support.counts import IS_LONG
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tests.support.pages import Visitor
     from tests.support.shell import Shell
 
-REPORTS = [f"/reports/{slug(each.name)}?period=3" for each in TABS]
+REPORTS = [f"/reports/{slug(each.name)}?period=3" for each in ON_PAGES]
 PATHS = ["/sessions", "/sessions?agent=claude&grep=a", "/search", "/search?q=test", "/search?q=quetzalcoatlus",
-         *REPORTS, "/s/{uid}", "/s/{uid}/{seq}"]  # fmt: skip
+         *REPORTS, "/reports/behind?by=agent&value=claude", "/s/{uid}", "/s/{uid}/{seq}"]  # fmt: skip
 """Every kind of page. ``uid`` and ``seq``: of a hit for "test"."""
 
 

@@ -16,7 +16,7 @@ from textual.widget import Widget
 from textual.worker import get_current_worker
 
 from backstory.chronicle import tabs
-from backstory.chronicle.report import OfSession
+from backstory.chronicle.report import OfGroup, OfSession, OfSessions
 from backstory.chronicle.tabs import PERIODS, TABS, TabQuestion
 from backstory.cli import output
 from backstory.cli.picker.state import PickRow
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
 
-    from backstory.chronicle.report import About, OfGroup, OfSessions, Report
+    from backstory.chronicle.report import About, Report
     from backstory.chronicle.tabs import Tell
     from backstory.cli.app import App as CommandApp
     from backstory.cli.picker.picking import Asked
@@ -289,7 +289,7 @@ class ReportsScreen(Screen[None]):
         about = self.pane.about
         if isinstance(about, OfSession):
             self.post_message(SessionsScreen.Chosen(PickRow(uid=about.uid, seq=about.seq), ""))
-        elif about is not None:
+        elif isinstance(about, OfSessions | OfGroup):
             self._tell(self.asked, READING)
             words = reports.words_about(about, self.pane.words, self.asked)
             self._work("sessions", self.asked, partial(self._find, self.asked, about, words))

@@ -138,12 +138,13 @@ def _stats(query: StatsQuery, tally: Tally, total: Figures, *, is_earlier: bool)
 
 
 def count_calls(
-    listing: Listing, query: StatsQuery, report: Callable[[int, int], None], stores: Sequence[Store] | None = None
-) -> ToolStats:
-    """Count the calls of tools in the sessions that are listed."""
+    listing: Listing, query: StatsQuery, report: Callable[[int, int], None], stores: Sequence[Store] | None = None,
+    only: str | None = None,
+) -> ToolStats:  # fmt: skip
+    """Count the calls of tools in the sessions that are listed; ``only``: of this tool, by the session's uid."""
     tools, is_earlier = dict[str, "ToolCalls"](), False
     for number, (store, asked) in enumerate(asked_of_each(listing, query, (None,), report, stores)):
-        store.ask_or(None, tool_stats.add_calls, costs.price_table(store.prices_file), asked, tools, number)
+        store.ask_or(None, tool_stats.add_calls, costs.price_table(store.prices_file), asked, tools, number, only)
         is_earlier |= not store.ask_or(True, migrate.is_derived)
     found = [
         ToolFigures(
