@@ -76,7 +76,7 @@ ROOMS = {
     ),
     "mcp": Budget(1_640, 9, "nine tools, the protocol, and answers as text and as fields, masked alike"),
     "nouns": Budget(
-        4_040,
+        4_045,
         10,
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
@@ -94,15 +94,15 @@ ROOMS = {
         "before in memory, one filter; texts of files and of sections; what people set in contexts",
     ),
     "workspace": Budget(
-        12_575,
+        12_580,
         64,
         "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages "
         "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; keys of a "
         "context; ended runs that are not stored; a reader for others",
     ),
     "web": Budget(
-        1_930,
-        15,
+        2_005,
+        16,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number",
     ),

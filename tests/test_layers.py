@@ -64,6 +64,7 @@ HOMES: dict[str, str | tuple[str, ...]] = {
     "tomlkit": "config.py", "platformdirs": "workspace/opening.py", "watchfiles": "ingest/watch.py",
     "psutil": ("runs/process.py", "store/file/waiting.py"),
     "starlette": "web/", "uvicorn": "web/", "jinja2": "web/", "markupsafe": "web/",
+    "cryptography": "web/",
     "mcp": "mcp/", "mcp_types": "mcp/", "anyio": "mcp/",
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -164,6 +164,15 @@ class PagesNotInstalled(BackstoryError):
         super().__init__(f"The pages need more packages. Add them with: {adding(needed)}")
 
 
+class LockNotInstalled(BackstoryError):
+    """The package that encrypts files is missing."""
+
+    exit_code = 69
+
+    def __init__(self) -> None:
+        super().__init__(f"`export --password` needs one more package. Add it with: {adding('cryptography>=42')}")
+
+
 PORT_END, FREE_PORT = 65_536, 8_765
 """The number behind the last port, and one to try where no port follows."""
 

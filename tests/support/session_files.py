@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from backstory import AssistantText, Thinking, ToolCall, ToolResult, UserMessage, open_store
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from backstory.model import Event
     from tests.support.shell import Shell
 
+SEALED = re.compile(r'<script type="application/octet-stream" class="sealed">([^<]*)</script>')
+"""The pieces of a file that opens with a password."""
 TOKEN = "ghp_x7Qm2Lp9Rk4Tz8Vb3Nc6Wd1Yf5Hg0Js2AaEe"
 LINES = [f"line {n} of the output" for n in range(40)]
 THOUGHT = "A long thought. " * 40

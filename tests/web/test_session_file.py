@@ -89,7 +89,7 @@ def test_a_file_is_masked_unless_a_person_wants_it_otherwise(shell: Shell, tmp_p
     done = shell("export", uid_of(shell), "-o", tmp_path / "x.html")
     assert "github-token" in done.err
     assert TOKEN not in (tmp_path / "x.html").read_text()
-    assert "[github-token-1]" in (tmp_path / "x.html").read_text()
+    assert "[github-token-" in (tmp_path / "x.html").read_text()
     done = shell("export", uid_of(shell), "-o", tmp_path / "y.html", "--no-redact")
     assert "1 secret in it, not masked: leave out --no-redact" in done.err
     assert TOKEN in (tmp_path / "y.html").read_text()

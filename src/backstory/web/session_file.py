@@ -42,7 +42,13 @@ def session_file(
 
     ``see`` receives each event that is in it.
     """
-    links = FileLinks(reader, located.session.uid, beside)
+    return session_page(FileLinks(reader, located.session.uid, beside), reader, located, now, see)
+
+
+def session_page(
+    links: FileLinks, reader: SharedReader, located: LocatedSession, now: int, see: Callable[[Event], None]
+) -> Iterator[str]:
+    """The text of a session's page with these links, some of it at a time."""
     held, chars = list[str](), 0
     for piece in _page(links, reader, located, now, see):
         held.append(piece)
@@ -98,12 +104,20 @@ class FileLinks:
     """Links inside one file, and to those beside it."""
 
     is_file = True
-    layout = "file.html"
 
-    def __init__(self, reader: SharedReader, uid: str, beside: Collection[str]) -> None:
+    def __init__(self, reader: SharedReader, uid: str, beside: Collection[str], *, layout: str = "file.html") -> None:
         self._reader, self._uid, self._beside = reader, uid, beside
-        self.style, self.script = _joined(STYLES), _joined(SCRIPTS)
-        self.policy = policy(self.style, self.script)
+        self.layout = layout
+        self.style, self.script = joined(STYLES), joined(SCRIPTS)
+        self.policy = self.policy_with()
+
+    def policy_with(self, *scripts: str) -> str:
+        """The rules of a file that has the style, the script, and these scripts."""
+        allowed = " ".join(f"'{_hash(each)}'" for each in (self.script, *scripts))
+        return "; ".join([
+            "default-src 'none'", f"script-src {allowed}", f"style-src '{_hash(self.style)}'", "img-src data:",
+            "base-uri 'none'", "form-action 'none'",
+        ])  # fmt: skip
 
     def session(self, uid: str) -> str:
         """The address of a session's file; '' for this one's own and if there is none."""
@@ -145,19 +159,11 @@ def _results(whole: dict[Key, Event], seq: int, call: str | None) -> Sequence[tu
     return own or found[:1]
 
 
-def policy(style: str, script: str) -> str:
-    """The rules of a file with this style and script."""
-    allowed = [
-        "default-src 'none'", f"script-src '{_hash(script)}'", f"style-src '{_hash(style)}'", "img-src data:",
-        "base-uri 'none'", "form-action 'none'",
-    ]  # fmt: skip
-    return "; ".join(allowed)
-
-
 def _hash(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
 
 
-def _joined(names: tuple[str, ...]) -> Markup:
+def joined(names: tuple[str, ...]) -> Markup:
+    """Files of the package that become one text of ours."""
     static = files("backstory.web").joinpath("static")
     return Markup("\n".join(static.joinpath(each).read_text("utf-8") for each in names))

@@ -27,7 +27,8 @@ def _ignore(_remark: str) -> None:
 class SharedReader(Reader):
     """Answers as ``Reader`` does. Everything of a session that a person could read is masked.
 
-    ``whole``: the events of the entries that were read last, by record and part, with all that their records say.
+    ``whole``: the events of the entries that were read last for a face, by record and part, with all that their records
+    say.
     """
 
     def __init__(self, place: Place, redactor: Redactor | None) -> None:
@@ -55,5 +56,6 @@ class SharedReader(Reader):
         found = super().entries(located, seqs, "full")
         if self._redactor is not None:
             found = tuple(replace(each, event=self._redactor.value(each.event)) for each in found)
-        self.whole = {(each.outline.seq, each.outline.part): each.event for each in found}
+        if form == "words":
+            self.whole = {(each.outline.seq, each.outline.part): each.event for each in found}
         return found if form == "full" else tuple(replace(each, event=words_form(each.event)) for each in found)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.browsing import WIDTHS
-from tests.support.session_files import EVENTS, LINES, machine_with
+from tests.support.session_files import EVENTS, LINES, SEALED, machine_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,4 +97,83 @@ def test_without_scripts_a_file_reads_and_folds(browser: Browser, file: Path) ->
     assert not call.locator("pre").first.is_visible()
     call.locator("summary").first.click()
     assert call.locator("pre").first.is_visible()
+    context.close()
+
+
+PASSWORD = "péché et mère"
+"""With letters that can be composed in two ways."""
+
+
+@pytest.fixture
+def locked(empty: Shell, tmp_path: Path) -> Path:
+    shell = machine_with(empty, EVENTS * 300)
+    asked = ("--all", "--format", "html", "--password", "-o")
+    assert shell("export", *asked, tmp_path / "out", typed=f"{PASSWORD}\n").code == 0
+    (file,) = (tmp_path / "out").iterdir()
+    return file
+
+
+def unlock(page: Page, password: str) -> None:
+    page.get_by_label("Password").fill(password)
+    page.get_by_role("button", name="Open", exact=True).click()
+
+
+def test_a_locked_file_opens_with_its_password_however_it_is_typed(browser: Browser, locked: Path) -> None:
+    with opened(browser, locked, "#r111") as page:
+        assert page.get_by_role("button", name="Open all").is_hidden()
+        unlock(page, unicodedata.normalize("NFD", PASSWORD))
+        page.get_by_role("button", name="Open all").wait_for()
+        assert page.locator("article.prompt").count() == 600
+        assert "The price" in page.title()
+        assert page.locator("#r111 details").first.get_attribute("open") is not None
+        page.keyboard.press("/")
+        page.keyboard.type(LINES[20])
+        page.get_by_text("1 of 300").wait_for()
+
+
+def test_another_password_opens_nothing_and_the_right_one_still_does(browser: Browser, locked: Path) -> None:
+    with opened(browser, locked) as page:
+        unlock(page, "another one")
+        page.get_by_text("The password is wrong").wait_for()
+        assert page.locator("article").count() == 0
+        unlock(page, PASSWORD)
+        page.get_by_role("button", name="Open all").wait_for()
+
+
+def changed(page: str, what: str) -> str:
+    """A locked page in which sealed pieces are not as they were."""
+    pieces = SEALED.findall(page)
+    assert len(pieces) > 2
+    match what:
+        case "a letter":
+            middle = len(pieces[1]) // 2
+            letter = "A" if pieces[1][middle] != "A" else "B"
+            return page.replace(pieces[1], f"{pieces[1][:middle]}{letter}{pieces[1][middle + 1 :]}")
+        case "the order":
+            return page.replace(pieces[1], "-").replace(pieces[2], pieces[1]).replace(">-<", f">{pieces[2]}<")
+        case "the end":
+            return re.sub(
+                r'<script type="application/octet-stream" class="sealed">[^<]*</script>\n(?=<script type="t)', "", page
+            )
+    return page
+
+
+@pytest.mark.parametrize("what", ["a letter", "the order", "the end"])
+def test_a_locked_file_that_was_changed_shows_nothing(browser: Browser, locked: Path, what: str) -> None:
+    page_text = locked.read_text()
+    locked.write_text(changed(page_text, what))
+    assert locked.read_text() != page_text
+    with opened(browser, locked) as page:
+        unlock(page, PASSWORD)
+        page.get_by_text("The file was changed or cut off").wait_for()
+        assert page.locator("article").count() == 0
+
+
+def test_a_browser_that_cannot_decrypt_says_so(browser: Browser, locked: Path) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.add_init_script("delete globalThis.DecompressionStream")
+    page.goto(locked.as_uri())
+    unlock(page, PASSWORD)
+    page.get_by_text("This browser cannot decrypt").wait_for()
     context.close()

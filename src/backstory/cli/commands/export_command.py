@@ -61,6 +61,10 @@ ENDINGS = text_export.ENDINGS | {html_export.ENDING: html_export.HTML}
     "--redact/--no-redact", "redact", default=None,
     help="Mask secrets, and people's names in paths, in all that is written. Default: only html is masked.",
 )  # fmt: skip
+@click.option(
+    "--password", "is_locked", is_flag=True,
+    help="html: the file opens only with a password, which is asked for; without a terminal, the first line of stdin.",
+)  # fmt: skip
 @json_option
 @trust_option
 @store_option
@@ -68,7 +72,7 @@ ENDINGS = text_export.ENDINGS | {html_export.ENDING: html_export.HTML}
 def command(
     app: App, sessions: tuple[str, ...], everything: bool, here: bool, form: str | None, target: Path | None,
     at: str | None, cwd: Path | None, is_written: bool, undo: bool, exact: bool, no_bytes: bool, force: bool,
-    redact: bool | None, as_json: bool, chosen: dict[str, Any],
+    redact: bool | None, is_locked: bool, as_json: bool, chosen: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write the SESSIONs (--here: this project's, --all: all) as JSON, Markdown, HTML, or in another tool's format.
 
@@ -86,6 +90,8 @@ def command(
     """
     form = form or _format_of(target)
     redact = form == html_export.HTML if redact is None else redact
+    if is_locked and form != html_export.HTML:
+        raise click.UsageError("--password applies to --format html: no other format opens with one.")
     if form in native_formats():
         _refuse_for_logs(
             sessions, everything=everything or here or bool(chosen), is_other=bool(target or exact or force or no_bytes)
@@ -98,7 +104,7 @@ def command(
     wanted = SessionFilter(**chosen, everywhere=everything, unread=bool(chosen)) if chosen or here else None
     _export(
         app, sessions, wanted, form, target, everything=everything, here=here, exact=exact, no_bytes=no_bytes,
-        force=force, redact=redact, as_json=as_json,
+        force=force, redact=redact, is_locked=is_locked, as_json=as_json,
     )  # fmt: skip
 
 
@@ -121,7 +127,8 @@ def _refuse_for_logs(sessions: tuple[str, ...], *, everything: bool, is_other: b
 
 def _export(
     app: App, sessions: tuple[str, ...], wanted: SessionFilter | None, form: str, target: Path, *, everything: bool,
-    here: bool, exact: bool, no_bytes: bool, force: bool, redact: bool, as_json: bool,
+    here: bool, exact: bool, no_bytes: bool, force: bool, redact: bool, is_locked: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     from backstory.cli.app import now_ms
 
@@ -133,11 +140,10 @@ def _export(
     chosen, redactor = _chosen(app, sessions, wanted), sharing.redactor_of(app) if redact else None
     if form == html_export.HTML:
         one = len(set(sessions)) == 1
-        done = html_export.write(app, chosen, target, one=one, force=force, redactor=redactor)
-        if one and isinstance(done[0], exporting.WrittenFile):
-            _print_one(done[0], as_json=as_json)
-        else:
-            _print(done, as_json=as_json)
+        done = html_export.write(
+            app, chosen, target, one=one, force=force, redactor=redactor, is_locked=is_locked
+        )  # fmt: skip
+        _print_files(done, one=one, as_json=as_json)
         return
     if form in text_export.FORMATS:
         text = text_export.write(
@@ -191,6 +197,17 @@ def _print_one(written: exporting.WrittenFile, *, as_json: bool) -> None:
         output.json(_as_json(written))
     else:
         _print([written], as_json=False)
+
+
+def _print_files(
+    done: Sequence[exporting.WrittenFile | exporting.NotWritten], *, one: bool, as_json: bool
+) -> None:  # fmt: skip
+    """Print files with a session each; of ``one`` that was named, that file alone."""
+    first = done[0] if done else None
+    if one and isinstance(first, exporting.WrittenFile):
+        _print_one(first, as_json=as_json)
+    else:
+        _print(done, as_json=as_json)
 
 
 def _chosen(app: App, sessions: tuple[str, ...], wanted: SessionFilter | None) -> list[exporting.Chosen]:

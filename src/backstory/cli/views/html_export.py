@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,14 @@ import click
 from backstory.cli import output
 from backstory.cli.views import sharing
 from backstory.derive.secrets import SecretCount
-from backstory.errors import BackstoryError, FileInTheWay, PagesNotInstalled
+from backstory.errors import BackstoryError, FileInTheWay, LockNotInstalled, PagesNotInstalled
 from backstory.export.exporting import NotWritten, WrittenFile
 from backstory.export.files import whole_file
 from backstory.model import encoded
 from backstory.workspace.located import LocatedSession
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from backstory.cli.app import App
@@ -29,35 +30,45 @@ if TYPE_CHECKING:
 
 HTML, ENDING = "html", ".html"
 PACKAGES = ("jinja2", "markdown_it")
+OF_LOCK = "cryptography"
+PASSWORD_CHARS_GOOD = 12
+"""A shorter password is used, and it is said that it can be guessed."""
 
 
 def write(
-    app: App, chosen: Sequence[Chosen], target: Path, *, one: bool, force: bool, redactor: Redactor | None
-) -> list[WrittenFile | NotWritten]:
+    app: App, chosen: Sequence[Chosen], target: Path, *, one: bool, force: bool, redactor: Redactor | None,
+    is_locked: bool,
+) -> list[WrittenFile | NotWritten]:  # fmt: skip
     """Write sessions: one to the file ``target``, or each to its file in the folder ``target``.
+
+    ``is_locked``: the files open only with a password, which is asked for.
 
     A session that cannot be read keeps no other from its file; where that is so of every one, what the first raised is
     raised. Raises PagesNotInstalled and FileInTheWay before anything is written, DiskFull and CannotWrite.
     """
-    if any(importlib.util.find_spec(each) is None for each in PACKAGES):
-        raise PagesNotInstalled
-    if not one and target.suffix == ENDING:
-        raise click.UsageError("Each session becomes a file: name the folder for them with -o.")
+    _refuse(target, one=one, is_locked=is_locked)
     from backstory.web.session_file import name_of
 
     places, folder = _located(chosen), target.absolute()
     targets = [folder if one else folder / name_of(each.session.uid) for each in places]
     if in_the_way := [each for each in targets if each.exists() and not force]:
         raise FileInTheWay(in_the_way[0])
+    password = asked_password() if is_locked else None
     reader = app.workspace.reader_for_others(redactor)
     for each in places:
         reader.learn(each)
     secrets, done = SecretCount(), list[WrittenFile | NotWritten]()
     beside = frozenset[str]() if one else frozenset(each.session.uid for each in places)
     first: BackstoryError | None = None
+
+    def see(event: Event) -> None:
+        if redactor is None:
+            secrets.add(encoded(event).decode())
+
     for each, file in zip(places, targets, strict=True):
+        pieces = _pieces(app, reader, each, beside, see, password)
         try:
-            done.append(_write_one(app, reader, each, file, beside, force=force, redactor=redactor, secrets=secrets))
+            done.append(_write_one(pieces, file, force=force, redactor=redactor))
         except BackstoryError as failed:
             first = first or failed
             done.append(NotWritten(format=HTML, file=str(file), session=each.session.uid, reason=str(failed)))
@@ -69,20 +80,48 @@ def write(
     return done
 
 
-def _write_one(
-    app: App, reader: SharedReader, located: LocatedSession, file: Path, beside: frozenset[str], *, force: bool,
-    redactor: Redactor | None, secrets: SecretCount,
-) -> WrittenFile:  # fmt: skip
-    from backstory.web.session_file import session_file
+def _refuse(target: Path, *, one: bool, is_locked: bool) -> None:
+    """Raise PagesNotInstalled, LockNotInstalled or UsageError where nothing can be written."""
+    if any(importlib.util.find_spec(each) is None for each in PACKAGES):
+        raise PagesNotInstalled
+    if is_locked and importlib.util.find_spec(OF_LOCK) is None:
+        raise LockNotInstalled
+    if not one and target.suffix == ENDING:
+        raise click.UsageError("Each session becomes a file: name the folder for them with -o.")
 
+
+def _pieces(
+    app: App, reader: SharedReader, located: LocatedSession, beside: frozenset[str], see: Callable[[Event], None],
+    password: str | None,
+) -> Iterator[str]:  # fmt: skip
+    now = app.workspace.now()
+    if password is None:
+        from backstory.web.session_file import session_file
+
+        return session_file(reader, located, now, beside=beside, see=see)
+    from backstory.web.locked_file import locked_file
+
+    return locked_file(reader, located, now, password, beside=beside, see=see)
+
+
+def asked_password() -> str:
+    """A password, typed twice and not shown; of a program, the first line of standard input. Raises UsageError."""
+    if sys.stdin.isatty():
+        password = str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+    else:
+        password = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
+    if not password:
+        raise click.UsageError(
+            "--password needs one: type it when asked, or give it in the first line of standard input."
+        )
+    if len(password) < PASSWORD_CHARS_GOOD:
+        output.talk("That is a short password: whoever has the file can try as many as they like.")
+    return password
+
+
+def _write_one(pieces: Iterator[str], file: Path, *, force: bool, redactor: Redactor | None) -> WrittenFile:
     before = Counter(redactor.counts if redactor is not None else ())
-
-    def see(event: Event) -> None:
-        if redactor is None:
-            secrets.add(encoded(event).decode())
-
     with whole_file(file, force=force) as opened:
-        pieces = session_file(reader, located, app.workspace.now(), beside=beside, see=see)
         size = sum(opened.write(each.encode("utf-8", "replace")) for each in pieces)
     masked = None if redactor is None else dict(Counter(redactor.counts) - before)
     return WrittenFile(
