@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.machines import SMALL
 from tests.support.pages import served
 from tests.support.shell import Shell
 from tests.support.work_habits import put_habits
@@ -32,6 +33,25 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 def pages(month: Shell) -> Iterator[Visitor]:
     """The pages of that machine, to which the visitor was let in."""
     with served(month.environ, month.cwd) as visitor:
+        visitor.enter()
+        yield visitor
+
+
+@pytest.fixture(scope="package")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A machine with recorded logs of every agent, that nothing changes."""
+    home = tmp_path_factory.mktemp("recorded") / "home"
+    home.mkdir()
+    shell = Shell(home)
+    shell.put(*SMALL)
+    assert shell("ingest").code == 0
+    return shell
+
+
+@pytest.fixture(scope="package")
+def visitor(recorded: Shell) -> Iterator[Visitor]:
+    """The pages of that machine, to which the visitor was let in."""
+    with served(recorded.environ, recorded.cwd) as visitor:
         visitor.enter()
         yield visitor
 

@@ -17,9 +17,6 @@ from backstory.chronicle.explain import SUNDAY_FIRST, TURNS, USED
 from backstory.cli.app import App
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.history.stats import StatsQuery
-from tests.support.machines import SMALL
-from tests.support.pages import served
-from tests.support.shell import Shell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +24,7 @@ if TYPE_CHECKING:
     from backstory.derive.tally import Figures, GroupKey
     from backstory.workspace.reader import Reader
     from tests.support.pages import Visitor
+    from tests.support.shell import Shell
 
 EVERYWHERE = SessionFilter(everywhere=True)
 PLACES = ("project", "branch")
@@ -37,27 +35,9 @@ SVG = re.compile(r"<svg class=.*?</svg>", re.DOTALL)
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """A machine with recorded logs of every agent, that nothing changes."""
-    home = tmp_path_factory.mktemp("recorded") / "home"
-    home.mkdir()
-    shell = Shell(home)
-    shell.put(*SMALL)
-    assert shell("ingest").code == 0
-    return shell
-
-
-@pytest.fixture(scope="module")
 def reader(recorded: Shell) -> Iterator[Reader]:
     with App(recorded.environ, recorded.cwd).new_workspace() as workspace:
         yield workspace.reader
-
-
-@pytest.fixture(scope="module")
-def visitor(recorded: Shell) -> Iterator[Visitor]:
-    with served(recorded.environ, recorded.cwd) as visitor:
-        visitor.enter()
-        yield visitor
 
 
 def answers(shell: Shell, query: str) -> list[dict[str, Any]]:

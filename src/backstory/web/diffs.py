@@ -40,7 +40,7 @@ def changes_of(call: ToolCall, palette: Palette, most: int) -> tuple[tuple[Chang
 
     Of a call that writes a file these are all of its lines, where the call holds them.
     """
-    found = [(sign, plain(text)) for sign, text in changed_lines(call)] or list(_written(call))
+    found = [(sign, plain(text)) for sign, text in changed_lines(call)] or list(written(call))
     files, path = list[ChangedFile](), ""
     for is_path, lines in groupby(found[:most], key=lambda each: not each[0]):
         if is_path:
@@ -71,7 +71,8 @@ def _joined(lines: Iterable[tuple[str, str]], sign: str) -> str:
     return "\n".join(text for each, text in lines if each == sign)
 
 
-def _written(call: ToolCall) -> Iterator[tuple[str, str]]:
+def written(call: ToolCall) -> Iterator[tuple[str, str]]:
+    """The lines of a file that a call writes anew, where the call holds them."""
     if call.tool == Tool.WRITE and isinstance(call.input, dict):
         text = first_text(call.input, WRITTEN_KEYS)
         yield from (("+", plain(line)) for line in text.removesuffix("\n").split("\n") if text)

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from backstory.errors import BackstoryError, RecordNotFound, SessionAmbiguous, SessionNotFound
-from backstory.web import behind, finding, listing, reading, reporting
+from backstory.web import behind, comparing, finding, listing, reading, reporting
 from backstory.web.drawing import PageLinks, environment
 from backstory.web.markup import plain
 from backstory.workspace.history.blocks import content_of
@@ -52,6 +52,7 @@ class Site:
             Route("/", lambda _: RedirectResponse("/sessions")),
             Route("/sessions", self._guarded(self.sessions)),
             Route("/search", self._guarded(self.search)),
+            Route("/compare", self._guarded(self.compare)),
             Route("/reports", lambda _: RedirectResponse("/reports/standup")),
             Route("/reports/behind", self._guarded(self.behind)),
             Route("/reports/{name}", self._guarded(self.report)),
@@ -97,6 +98,14 @@ class Site:
         """The sessions behind a number of a report, and its queries."""
         page = behind.read(workspace.reader, dict(request.query_params), self._user_home, today(workspace))
         return self._page("behind.html", page=page)
+
+    def compare(self, workspace: Workspace, request: Request) -> Response:
+        """Two branches or sessions side by side; of one, what it may be compared with."""
+        left, right = comparing.asked(dict(request.query_params), request.query_params.getlist("s"))
+        if left is None or right is None:
+            return self._page("compare.html", page=None, choice=comparing.choices(workspace, left))
+        page = comparing.compared(workspace, left, right, workspace.now())
+        return self._page("compare.html", page=page, choice=None)
 
     def session(self, workspace: Workspace, request: Request) -> Response:
         """A session, open at its end or at an entry."""
