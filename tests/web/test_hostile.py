@@ -36,7 +36,8 @@ ATTRIBUTES = frozenset({
     "selected", "src", "start", "tabindex", "target", "title", "type", "value", "viewbox", "width", "x", "y",
 })  # fmt: skip
 OF_SESSIONS = frozenset({"aria-pressed", "data-diffs"})
-SCRIPTS = frozenset({"/static/page.js", "/static/session.js"})
+OF_LISTS = frozenset({"data-hit", "form", "required"})
+SCRIPTS = frozenset({"/static/list.js", "/static/page.js", "/static/search.js", "/static/session.js"})
 TAGS_OF_FILES, OF_FILES = frozenset({"output", "style"}), frozenset({"data-fold", "data-step", "http-equiv"})
 PLACE = re.compile(r"#[\w.]*|[0-9A-Z]{26}\.html")
 OWN = re.compile(r"/(?!/)[\w./?=&%+:~-]*")
@@ -50,7 +51,7 @@ def wrong(page: str, *, is_file: bool = False) -> list[object]:
     found.feed(page)
     bad: list[object] = []
     tags = TAGS | TAGS_OF_FILES if is_file else TAGS
-    known = ATTRIBUTES | OF_SESSIONS | OF_FILES if is_file else ATTRIBUTES | OF_SESSIONS
+    known = ATTRIBUTES | OF_SESSIONS | OF_FILES if is_file else ATTRIBUTES | OF_SESSIONS | OF_LISTS
     for tag, attributes in found.found:
         bad += [tag] if tag not in tags else []
         bad += [(tag, name) for name in attributes if name not in known]

@@ -110,7 +110,11 @@ def test_a_block_of_a_session_that_changed_says_to_load_it_again(pages: Visitor,
 def test_a_search_has_the_hits_of_the_command(pages: Visitor, month: Shell) -> None:
     found = month("search", "--all", "--json", "test").json()["hits"]
     answer = pages.get("/search?q=test")
-    assert [href.split("/")[2] for href in links(answer, "/s/")] == [each["uid"] for each in found]
+    places = [href.removeprefix("/s/").split("/") for href in links(answer, "/s/")]
+    assert [*dict.fromkeys(uid for uid, _ in places)] == [each["uid"] for each in found]
+    assert {(each["uid"], str(each["seq"])) for each in found} <= {
+        (uid, place.partition(".")[0]) for uid, place in places
+    }
     assert "<mark>" in answer.text
 
 

@@ -24,24 +24,33 @@ if TYPE_CHECKING:
     from backstory.workspace.reader import Reader
 
 WORDS = "q"
-HITS = 20
+SESSIONS, OF_EACH = 20, 3
+"""The most sessions that are shown, and the most hits of each."""
 
 
 class ShownHit(Struct, frozen=True, kw_only=True):
     """A hit. ``where``: its address; ``kind``: who said it, or what it is; ``is_near``: by other forms of the words."""
 
-    heading: str
     where: str
-    about: str
     kind: str
+    when: str
     snippet: Markup
     is_near: bool
+
+
+class FoundSession(Struct, frozen=True, kw_only=True):
+    """A session with its best hits, the best first. ``more``: how many it has besides; 0 where nobody counted."""
+
+    heading: str
+    about: str
+    hits: tuple[ShownHit, ...]
+    more: int
 
 
 class FoundPage(Struct, frozen=True, kw_only=True):
     """The answer to a search. ``said``: in a sentence; ``notes``: what it leaves out."""
 
-    hits: tuple[ShownHit, ...]
+    sessions: tuple[FoundSession, ...]
     said: str
     notes: tuple[str, ...] = ()
 
@@ -51,31 +60,43 @@ def found(reader: Reader, typed: Mapping[str, str], home: Path, now: int, today:
     text = typed.get(WORDS, "").strip()
     chosen = questions.read(typed, home=home, now=today)
     if not text and not chosen:
-        return FoundPage(hits=(), said="")
+        return FoundPage(sessions=(), said="")
     role = typed.get("role") or None
     chosen.pop("role", None)
-    query = SearchQuery(text=text, role=role, limit=HITS, **chosen)
+    query = SearchQuery(text=text, role=role, limit=SESSIONS * OF_EACH, per_session=OF_EACH, **chosen)
     answer = reader.search(query)
     findings = answer.findings
     if not findings.excerpts:
-        return FoundPage(hits=(), said=plain(nothing_found(text)), notes=tuple(left_out(answer.coverage)))
+        return FoundPage(sessions=(), said=plain(nothing_found(text)), notes=tuple(left_out(answer.coverage)))
     least = "at least " if findings.at_least else ""
     said = f"{least}{counted(findings.events, 'hit')} in {counted(findings.sessions, 'session')}"
     notes = [*left_out(answer.coverage)]
     if findings.relaxed:
         notes.append("No text has all of these words; these have some.")
-    return FoundPage(hits=tuple(_hit(each, now) for each in findings.excerpts), said=said, notes=tuple(notes))
+    by_session: dict[str, list[Excerpt]] = {}
+    for each in findings.excerpts:
+        by_session.setdefault(each.shown.uid, []).append(each)
+    sessions = tuple(_session(each, now) for each in list(by_session.values())[:SESSIONS])
+    return FoundPage(sessions=sessions, said=said, notes=tuple(notes))
+
+
+def _session(excerpts: list[Excerpt], now: int) -> FoundSession:
+    first = excerpts[0]
+    session, shown = first.session, first.shown
+    about = [", ".join(session.agents), session.shown_project, session.branch or ""]
+    return FoundSession(
+        heading=plain(shown.shown_title or session.shown_title) or NO_PROMPT,
+        about=plain(" · ".join(each for each in about if each)),
+        hits=tuple(_hit(each, now) for each in excerpts), more=max(first.events - len(excerpts), 0),
+    )  # fmt: skip
 
 
 def _hit(excerpt: Excerpt, now: int) -> ShownHit:
-    session, shown, stored = excerpt.session, excerpt.shown, excerpt.stored
-    place = place_of((stored.seq, stored.part))
-    about = [", ".join(session.agents), session.shown_project, session.branch or "", when(stored.at, now)]
+    stored = excerpt.stored
     return ShownHit(
-        heading=plain(shown.shown_title or session.shown_title) or NO_PROMPT,
-        where=f"/s/{session.uid}/{place}",
-        about=plain(" · ".join(each for each in about if each)),
+        where=f"/s/{excerpt.session.uid}/{place_of((stored.seq, stored.part))}",
         kind=plain(excerpt.scope),
+        when=when(stored.at, now),
         snippet=marked(excerpt.snippet, excerpt.marks),
         is_near=excerpt.near,
     )

@@ -10,6 +10,7 @@ from msgspec import Struct
 from backstory.bounds import duration
 from backstory.derive.moments import OUTCOMES, RUNNING, when
 from backstory.derive.naming import NO_PROMPT
+from backstory.store.file import migrate
 from backstory.web.markup import plain
 from backstory.workspace import questions
 from backstory.workspace.history.sessions import Page, SessionFilter
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from backstory.store import Store
     from backstory.workspace.history.sessions import ListedSession
     from backstory.workspace.reader import Reader
 
@@ -94,6 +96,16 @@ def listed(reader: Reader, typed: Mapping[str, str], home: Path, now: int, today
     return List(
         rows=tuple(row(each, now) for each in page.sessions), total=page.total if after is None else None, more=more
     )
+
+
+def state_of(store: Store) -> tuple[str, str]:
+    """The state of the home store in words, and the command that helps; '' and '' where nothing is to be said."""
+    if not store.exists:
+        return f"Nothing was imported yet: there is no store at {plain(str(store.path))}.", "backstory ingest"
+    if not store.ask_or(True, migrate.is_derived):
+        words = "An earlier version worked out what is here. New logs are not looked for, and sums may change."
+        return words, "backstory ingest"
+    return "", ""
 
 
 def row(session: ListedSession, now: int) -> SessionRow:

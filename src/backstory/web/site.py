@@ -72,7 +72,10 @@ class Site:
         page = listing.listed(workspace.reader, typed, self._user_home, workspace.now(), today(workspace))
         if "part" in typed:
             return self._page("_rows.html", page=page)
-        return self._page("sessions.html", page=page, form=listing.form(typed), chips=listing.chips(typed, "/sessions"))
+        return self._page(
+            "sessions.html", page=page, form=listing.form(typed), chips=listing.chips(typed, "/sessions"),
+            state=listing.state_of(workspace.home_store),
+        )  # fmt: skip
 
     def search(self, workspace: Workspace, request: Request) -> Response:
         """The field for a search with its hits, or only these."""

@@ -3,7 +3,6 @@
 (() => {
   const LINE_PX = 24;
   const AHEAD = "1200px";
-  const PAUSE_MS = 120;
 
   async function fetched(address, signal) {
     const answer = await fetch(address, { signal, credentials: "same-origin" });
@@ -28,10 +27,6 @@
         place.replaceChildren(nodes(await fetched(place.dataset.block)));
         place.style.minHeight = "";
         delete place.dataset.block;
-      } else {
-        const rows = nodes(`<table><tbody>${await fetched(`${place.querySelector("a").href}&part=1`)}</tbody></table>`);
-        place.replaceWith(...rows.querySelectorAll("tr"));
-        watch();
       }
     } catch (why) {
       place.querySelector("a")?.append(` (${why.message})`);
@@ -43,7 +38,6 @@
       each.style.minHeight = `${Number(each.dataset.lines) * LINE_PX}px`;
       seen.observe(each);
     }
-    for (const each of document.querySelectorAll("[data-more]")) seen.observe(each.closest("tr"));
   }
 
   function goToPlace() {
@@ -69,39 +63,6 @@
     }
   });
 
-  document.addEventListener("keydown", (event) => {
-    const field = document.querySelector(".query input[name=q]") || document.querySelector(".find input");
-    const writes = /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement?.tagName ?? "");
-    if (((event.ctrlKey || event.metaKey) && event.key === "k") || (event.key === "/" && !writes)) {
-      event.preventDefault();
-      field?.focus();
-      field?.select();
-    }
-  });
-
-  function searchAsTyped(form) {
-    const hits = document.querySelector(".hits");
-    let last, timer;
-    form.addEventListener("input", () => {
-      clearTimeout(timer);
-      timer = setTimeout(async () => {
-        last?.abort();
-        const mine = last = new AbortController();
-        const asked = new URLSearchParams(new FormData(form));
-        try {
-          const html = await fetched(`${form.dataset.live}?${asked}&part=1`, mine.signal);
-          if (mine !== last) return;
-          hits.replaceChildren(nodes(html));
-          history.replaceState(null, "", `${form.dataset.live}?${asked}`);
-        } catch (why) {
-          if (why.name !== "AbortError") hits.textContent = why.message;
-        }
-      }, PAUSE_MS);
-    });
-  }
-
-  const form = document.querySelector("form[data-live]");
-  if (form) searchAsTyped(form);
   watch();
   goToPlace();
 })();

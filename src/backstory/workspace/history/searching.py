@@ -67,7 +67,8 @@ class SearchQuery(Selection, frozen=True, kw_only=True):
     """Also what has the words in other forms."""
     sort: str = BY_SCORE
     all_hits: bool = False
-    """Every hit, not one per session."""
+    """Every hit, not ``per_session`` of each."""
+    per_session: int = 1
     limit: int = 20
     counts: bool = True
     """False: the number of all that is found is not wanted, and may be too low. That takes less time."""
@@ -153,7 +154,7 @@ def _found_with(store: Store, query: SearchQuery, wanted: Filter) -> Findings:
 
 
 def _found(store: Store, query: SearchQuery, wanted: Filter) -> Findings:
-    most, each = query.limit, None if query.all_hits else 1
+    most, each = query.limit, None if query.all_hits else query.per_session
     if not query.text:
         return find_listed(store, wanted, limit=most)
     if query.mode is Mode.REGEX:
