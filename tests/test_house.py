@@ -101,10 +101,10 @@ ROOMS = {
         "context; ended runs that are not stored; a reader for others",
     ),
     "web": Budget(
-        2_005,
-        16,
+        2_270,
+        17,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
-        "one in a file; charts, and what is behind a number",
+        "one in a file; charts, and what is behind a number; two sides compared",
     ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""

@@ -41,7 +41,7 @@ class ComparedTurn(NamedTuple):
     when: str
 
 
-class Side(NamedTuple):
+class ShownSide(NamedTuple):
     """One of two. ``left_out``: the number of turns that are not on the page."""
 
     heading: str
@@ -70,14 +70,14 @@ class ComparedFile(NamedTuple):
 class ComparedPage(NamedTuple):
     """Both sides. ``fork``: the last record that both have, in words, and its address; None where there is none."""
 
-    sides: tuple[Side, Side]
+    sides: tuple[ShownSide, ShownSide]
     fork: tuple[str, str] | None
     files: list[ComparedFile]
     files_left_out: int
     other_way: str
 
 
-class Choice(NamedTuple):
+class BranchChoice(NamedTuple):
     """A branch to compare with; ``where``: the address that does."""
 
     words: str
@@ -90,7 +90,7 @@ class ChoicePage(NamedTuple):
 
     heading: str
     words: str | None
-    branches: list[Choice]
+    branches: list[BranchChoice]
 
 
 def asked(typed: Mapping[str, str], several: Sequence[str]) -> tuple[str | None, str | None]:
@@ -109,13 +109,13 @@ def target_of(workspace: Workspace, words: str) -> Target:
 
 
 def choices(workspace: Workspace, words: str | None) -> ChoicePage:
-    """What one side may be compared with: the branches of its session."""
+    """The branches of its session, which one side may be compared with."""
     if words is None:
         return ChoicePage(heading="", words=None, branches=[])
     located = workspace.resolve(words.partition("@")[0])
     uid = located.session.uid
     found = [
-        Choice(_branch_words(each), address(PATH, {"a": words, "b": f"{uid}@{each.seq}"}), each.is_current)
+        BranchChoice(_branch_words(each), address(PATH, {"a": words, "b": f"{uid}@{each.seq}"}), each.is_current)
         for each in workspace.reader.branches(located)
     ]
     return ChoicePage(heading=_heading(workspace.reader, located), words=words, branches=found)
@@ -147,7 +147,7 @@ def compared(workspace: Workspace, left: str, right: str, now: int) -> ComparedP
     )  # fmt: skip
 
 
-def _side(reader: Reader, side: ComparedBranch, now: int) -> Side:
+def _side(reader: Reader, side: ComparedBranch, now: int) -> ShownSide:
     located = side.target.located
     uid, own = located.session.uid, {turn.uid for turn in side.turns}
     lasted = sum(each.turn.duration_ms or 0 for each in reader.turns(located) if each.turn.uid in own)
@@ -167,7 +167,7 @@ def _side(reader: Reader, side: ComparedBranch, now: int) -> Side:
         )
         for turn in side.turns[:TURNS_MOST]
     ]  # fmt: skip
-    return Side(_heading(reader, located), f"/s/{uid}", facts, turns, max(len(side.turns) - TURNS_MOST, 0))
+    return ShownSide(_heading(reader, located), f"/s/{uid}", facts, turns, max(len(side.turns) - TURNS_MOST, 0))
 
 
 def _heading(reader: Reader, located: LocatedSession) -> str:

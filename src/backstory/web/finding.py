@@ -38,7 +38,7 @@ class ShownHit(Struct, frozen=True, kw_only=True):
     is_near: bool
 
 
-class FoundSession(Struct, frozen=True, kw_only=True):
+class SessionHits(Struct, frozen=True, kw_only=True):
     """A session with its best hits, the best first. ``more``: how many it has besides; 0 where nobody counted."""
 
     heading: str
@@ -50,7 +50,7 @@ class FoundSession(Struct, frozen=True, kw_only=True):
 class FoundPage(Struct, frozen=True, kw_only=True):
     """The answer to a search. ``said``: in a sentence; ``notes``: what it leaves out."""
 
-    sessions: tuple[FoundSession, ...]
+    sessions: tuple[SessionHits, ...]
     said: str
     notes: tuple[str, ...] = ()
 
@@ -80,11 +80,11 @@ def found(reader: Reader, typed: Mapping[str, str], home: Path, now: int, today:
     return FoundPage(sessions=sessions, said=said, notes=tuple(notes))
 
 
-def _session(excerpts: list[Excerpt], now: int) -> FoundSession:
+def _session(excerpts: list[Excerpt], now: int) -> SessionHits:
     first = excerpts[0]
     session, shown = first.session, first.shown
     about = [", ".join(session.agents), session.shown_project, session.branch or ""]
-    return FoundSession(
+    return SessionHits(
         heading=plain(shown.shown_title or session.shown_title) or NO_PROMPT,
         about=plain(" · ".join(each for each in about if each)),
         hits=tuple(_hit(each, now) for each in excerpts), more=max(first.events - len(excerpts), 0),
