@@ -6,6 +6,7 @@ calls unknown, keys those that ``agents.formats`` does not know.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from backstory.ingest.record_source import NumberedLine, RecordSource
-    from backstory.store import Log, Store
+    from backstory.store import Log, Session, Store
 
 FOUND_MAX = 2_000
 """The most types and keys that are told apart; others are counted together."""
 NAME_CHARS_MAX = 160
 RECORDS_AT_ONCE = 1_000
+VERSION_WITHIN = 50
+"""The number of records at the beginning of a log that are asked for the version of its agent."""
 _any = msgspec.json.Decoder()
 
 
@@ -102,6 +105,18 @@ def drift_of(
         strange.came.sort(key=lambda each: version_order(each.version))
     looking.found.strange.sort(key=lambda each: (each.agent, each.key is not None, -each.count, each.name))
     return looking.found
+
+
+def version_of(store: Store, session: Session) -> str | None:
+    """The version of the agent that wrote a session, as a record near the beginning of its log says it."""
+    looking = _Looking()
+    for log in store.logs(session):
+        keys = looking.keys_of(log.agent) if log.source_kind == FILE else None
+        for line in islice(kept_lines(store, log), VERSION_WITHIN) if keys is not None else ():
+            for record in records_of_line(line.content):
+                if keys is not None and (version := keys.version(record)):
+                    return version
+    return None
 
 
 def _lines(store: Store, log: Log, looking: _Looking) -> Iterator[NumberedLine]:

@@ -10,7 +10,7 @@ from backstory.export.full_form import words_form
 from backstory.workspace.reader import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
 
     from backstory.derive.secrets import Redactor
     from backstory.model import Event
@@ -39,7 +39,7 @@ class SharedReader(Reader):
     def learn(self, located: LocatedSession) -> None:
         """Remember the secrets of a session: what only its name tells to be one has to be known everywhere."""
         if self._redactor is not None:
-            for each in self.events(located, form="full"):
+            for each in super().events(located, form="full"):
                 self._redactor.learn(each.event)
 
     def transcript(self, located: LocatedSession, report: Callable[[str], None] = _ignore) -> Transcript:
@@ -50,6 +50,15 @@ class SharedReader(Reader):
             return found
         masked: Transcript = self._redactor.value(found)
         return replace(masked, located=located)
+
+    def events(
+        self, located: LocatedSession, after: tuple[int, int] = (0, -1), *, form: Form = "compact",
+        turns: Container[int | None] | None = None, limit: int | None = None,
+    ) -> Iterator[SessionEntry]:  # fmt: skip
+        """The events of a session behind ``after``."""
+        for each in super().events(located, after, form="full", turns=turns, limit=limit):
+            event = each.event if self._redactor is None else self._redactor.value(each.event)
+            yield replace(each, event=event if form == "full" else words_form(event))
 
     def entries(self, located: LocatedSession, seqs: Sequence[int], form: Form = "compact") -> tuple[SessionEntry, ...]:
         """The entries of these records. Masked before they are made short: nobody could tell what half a secret is."""

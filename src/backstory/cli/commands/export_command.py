@@ -14,7 +14,7 @@ import msgspec
 from backstory.cli import output
 from backstory.cli.options import chosen_sessions, filter_options, json_option, sessions_argument, store_option
 from backstory.cli.trusting import trust_option
-from backstory.cli.views import html_export, sharing, text_export
+from backstory.cli.views import file_export, sharing, text_export
 from backstory.cli.views.native_log_view import LogRequest, native_formats, show_native_log, show_undone
 from backstory.errors import NoSessionHere, StoreNotFound
 from backstory.export import exporting
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from backstory.cli.app import App
 
-FORMATS = [*text_export.FORMATS, html_export.HTML, *sorted({*exporting.formats(), *native_formats()})]
+FORMATS = [*text_export.FORMATS, *file_export.FORMS, *sorted({*exporting.formats(), *native_formats()})]
 
-ENDINGS = text_export.ENDINGS | {html_export.ENDING: html_export.HTML}
+ENDINGS = text_export.ENDINGS | {".html": file_export.HTML}
 
 
 @click.command("export")
@@ -38,13 +38,13 @@ ENDINGS = text_export.ENDINGS | {html_export.ENDING: html_export.HTML}
 @click.option("--here", is_flag=True, help="Every session of this project.")
 @click.option(
     "--format", "form", type=click.Choice(FORMATS),
-    help="json: all that is kept, for `backstory import`; md: Markdown; html: a page that needs nothing else; else the "
-    "tool whose format to write. Default: what the name of the file ends in.",
+    help="json: all that is kept, for `backstory import`; md: Markdown; html: a page that needs nothing else; atif: a "
+    "trajectory for evaluation; else the tool whose format to write. Default: what the name of the file ends in.",
 )  # fmt: skip
 @click.option(
     "-o", "--to", "target", type=click.Path(path_type=Path),
     help="The file to write (- for stdout: json, md); for a format with a file per session, the folder of a project; "
-    "for html of several sessions, the folder for their files.",
+    "for html and atif of several sessions, the folder for their files.",
 )  # fmt: skip
 @click.option("--at", "at", metavar="@N", help="A log for a client: only up to this record.")
 @click.option(
@@ -79,7 +79,8 @@ def command(
     With --here or --all the filters choose among them, as in `list`.
 
     JSON holds all that is kept of a session, with its bytes; `backstory import` reads it. An HTML file shows one
-    session in any browser, without a network; secrets are masked in it unless --no-redact.
+    session in any browser, without a network; secrets are masked in it unless --no-redact. ATIF is the JSON of agents'
+    runs that evaluation harnesses read.
 
     Sessions of every agent are written, with their original times. With --exact only the tool's own sessions are
     written, as it would have done it. A tool with a file per session can continue them in that folder, with all
@@ -89,8 +90,8 @@ def command(
     so no -o. The plan for every record is printed; --write does it.
     """
     form = form or _format_of(target)
-    redact = form == html_export.HTML if redact is None else redact
-    if is_locked and form != html_export.HTML:
+    redact = form == file_export.HTML if redact is None else redact
+    if is_locked and form != file_export.HTML:
         raise click.UsageError("--password applies to --format html: no other format opens with one.")
     if form in native_formats():
         _refuse_for_logs(
@@ -138,10 +139,10 @@ def _export(
         raise click.UsageError("Filters choose among --here or --all: leave them out, or the sessions.")
     _refuse_combinations(form, target, exact=exact, no_bytes=no_bytes, as_json=as_json)
     chosen, redactor = _chosen(app, sessions, wanted), sharing.redactor_of(app) if redact else None
-    if form == html_export.HTML:
+    if form in file_export.FORMS:
         one = len(set(sessions)) == 1
-        done = html_export.write(
-            app, chosen, target, one=one, force=force, redactor=redactor, is_locked=is_locked
+        done = file_export.write(
+            app, form, chosen, target, one=one, force=force, redactor=redactor, is_locked=is_locked
         )  # fmt: skip
         _print_files(done, one=one, as_json=as_json)
         return
@@ -173,7 +174,7 @@ def _export(
 def _refuse_combinations(form: str, target: Path, *, exact: bool, no_bytes: bool, as_json: bool) -> None:
     """Raise UsageError for options that do not go together."""
     is_text = form in text_export.FORMATS
-    if exact and (is_text or form == html_export.HTML):
+    if exact and (is_text or form in file_export.FORMS):
         raise click.UsageError(f"--exact does not apply to {form}: it has no errors of another tool.")
     if no_bytes and form != text_export.JSON:
         raise click.UsageError(

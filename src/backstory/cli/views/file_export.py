@@ -1,4 +1,4 @@
-"""The HTML form of ``export``: a file for each session, masked unless a person wants it otherwise."""
+"""Forms of ``export`` with a file for each session: HTML, masked unless a person wants it otherwise, and ATIF."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backstory.derive.secrets import SecretCount
 from backstory.errors import BackstoryError, FileInTheWay, LockNotInstalled, PagesNotInstalled
 from backstory.export.exporting import NotWritten, WrittenFile
 from backstory.export.files import whole_file
-from backstory.model import encoded
+from backstory.model import Relation, encoded
 from backstory.workspace.located import LocatedSession
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from backstory.model import Event
     from backstory.workspace.shared_reader import SharedReader
 
-HTML, ENDING = "html", ".html"
+HTML, ATIF = "html", "atif"
+FORMS = {HTML: ".html", ATIF: ".json"}
+"""The forms, and what the names of their files end in."""
 PACKAGES = ("jinja2", "markdown_it")
 OF_LOCK = "cryptography"
 PASSWORD_CHARS_GOOD = 12
@@ -36,7 +38,7 @@ PASSWORD_CHARS_GOOD = 12
 
 
 def write(
-    app: App, chosen: Sequence[Chosen], target: Path, *, one: bool, force: bool, redactor: Redactor | None,
+    app: App, form: str, chosen: Sequence[Chosen], target: Path, *, one: bool, force: bool, redactor: Redactor | None,
     is_locked: bool,
 ) -> list[WrittenFile | NotWritten]:  # fmt: skip
     """Write sessions: one to the file ``target``, or each to its file in the folder ``target``.
@@ -46,11 +48,10 @@ def write(
     A session that cannot be read keeps no other from its file; where that is so of every one, what the first raised is
     raised. Raises PagesNotInstalled and FileInTheWay before anything is written, DiskFull and CannotWrite.
     """
-    _refuse(target, one=one, is_locked=is_locked)
-    from backstory.web.session_file import name_of
-
+    _refuse(form, target, one=one, is_locked=is_locked)
     places, folder = _located(chosen), target.absolute()
-    targets = [folder if one else folder / name_of(each.session.uid) for each in places]
+    places = _with_parents(places) if form == ATIF else places
+    targets = [folder if one else folder / f"{each.session.uid}{FORMS[form]}" for each in places]
     if in_the_way := [each for each in targets if each.exists() and not force]:
         raise FileInTheWay(in_the_way[0])
     password = asked_password() if is_locked else None
@@ -66,42 +67,49 @@ def write(
             secrets.add(encoded(event).decode())
 
     for each, file in zip(places, targets, strict=True):
-        pieces = _pieces(app, reader, each, beside, see, password)
+        pieces = _pieces(app, form, reader, each, beside, see, password)
         try:
-            done.append(_write_one(pieces, file, force=force, redactor=redactor))
+            done.append(_write_one(form, pieces, file, force=force, redactor=redactor))
         except BackstoryError as failed:
             first = first or failed
-            done.append(NotWritten(format=HTML, file=str(file), session=each.session.uid, reason=str(failed)))
+            done.append(NotWritten(format=form, file=str(file), session=each.session.uid, reason=str(failed)))
     if first is not None and not any(isinstance(each, WrittenFile) for each in done):
         raise first
     sharing.tell_masked(redactor)
     if secrets:
-        output.talk(f"{output.counted(len(secrets), 'secret')} in it, not masked: leave out --no-redact to mask them.")
+        remedy = "leave out --no-redact to mask them" if form == HTML else "add --redact before you share it"
+        output.talk(f"{output.counted(len(secrets), 'secret')} in it, not masked: {remedy}.")
     return done
 
 
-def _refuse(target: Path, *, one: bool, is_locked: bool) -> None:
+def _refuse(form: str, target: Path, *, one: bool, is_locked: bool) -> None:
     """Raise PagesNotInstalled, LockNotInstalled or UsageError where nothing can be written."""
-    if any(importlib.util.find_spec(each) is None for each in PACKAGES):
+    if form == HTML and any(importlib.util.find_spec(each) is None for each in PACKAGES):
         raise PagesNotInstalled
     if is_locked and importlib.util.find_spec(OF_LOCK) is None:
         raise LockNotInstalled
-    if not one and target.suffix == ENDING:
+    if not one and target.suffix == FORMS[form]:
         raise click.UsageError("Each session becomes a file: name the folder for them with -o.")
 
 
 def _pieces(
-    app: App, reader: SharedReader, located: LocatedSession, beside: frozenset[str], see: Callable[[Event], None],
-    password: str | None,
-) -> Iterator[str]:  # fmt: skip
+    app: App, form: str, reader: SharedReader, located: LocatedSession, beside: frozenset[str],
+    see: Callable[[Event], None], password: str | None,
+) -> Iterator[bytes]:  # fmt: skip
     now = app.workspace.now()
+    if form == ATIF:
+        from backstory.workspace.history.trajectory import trajectory
+
+        return trajectory(reader, located, see)
     if password is None:
         from backstory.web.session_file import session_file
 
-        return session_file(reader, located, now, beside=beside, see=see)
-    from backstory.web.locked_file import locked_file
+        pieces = session_file(reader, located, now, beside=beside, see=see)
+    else:
+        from backstory.web.locked_file import locked_file
 
-    return locked_file(reader, located, now, password, beside=beside, see=see)
+        pieces = locked_file(reader, located, now, password, beside=beside, see=see)
+    return (each.encode("utf-8", "replace") for each in pieces)
 
 
 def asked_password() -> str:
@@ -119,14 +127,24 @@ def asked_password() -> str:
     return password
 
 
-def _write_one(pieces: Iterator[str], file: Path, *, force: bool, redactor: Redactor | None) -> WrittenFile:
+def _write_one(
+    form: str, pieces: Iterator[bytes], file: Path, *, force: bool, redactor: Redactor | None
+) -> WrittenFile:
     before = Counter(redactor.counts if redactor is not None else ())
     with whole_file(file, force=force) as opened:
-        size = sum(opened.write(each.encode("utf-8", "replace")) for each in pieces)
+        size = sum(map(opened.write, pieces))
     masked = None if redactor is None else dict(Counter(redactor.counts) - before)
     return WrittenFile(
-        format=HTML, file=str(file), exact=False, bytes=size, rows={"sessions": 1}, left_out=0, masked=masked
+        format=form, file=str(file), exact=False, bytes=size, rows={"sessions": 1}, left_out=0, masked=masked
     )
+
+
+def _with_parents(places: Sequence[LocatedSession]) -> list[LocatedSession]:
+    """The sessions without subagents whose parents are among them: these are in the files of those."""
+    uids = {each.session.uid for each in places}
+    return [
+        each for each in places if each.session.relation != Relation.SUBAGENT or each.session.parent_uid not in uids
+    ]
 
 
 def _located(chosen: Sequence[Chosen]) -> list[LocatedSession]:
