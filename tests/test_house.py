@@ -60,13 +60,15 @@ ROOMS = {
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        7_610,
-        33,
-        "facts of events and their words, titles, prices, projects, secrets with 150 kinds; values held packed; "
-        "sections of summaries",
+        7_850,
+        34,
+        "facts of events and their words, titles, prices, projects, secrets with 150 kinds, words that tell them; "
+        "values held packed; sections of summaries",
     ),
     "exchange": Budget(3_240, 12, "copies, merges, imports; what a row is, the schema says; texts of files"),
-    "export": Budget(2_905, 17, "other programs' logs, restored as their files or folders were, or written"),
+    "export": Budget(
+        3_010, 18, "other programs' logs, restored as their files or folders were, or written; masked lines"
+    ),
     "ingest": Budget(
         7_085,
         30,

@@ -247,11 +247,51 @@ def any_beginning() -> re.Pattern[str]:
     return beginnings_of()
 
 
+@cache
+def beginning_of_word() -> re.Pattern[str]:
+    """A pattern of a beginning at the start of a text, or behind a sign that is no letter or digit."""
+    import re
+
+    words = sorted(tokens_by_beginning())
+    firsts = "".join(sorted({re.escape(word[0]) for word in words}))
+    return re.compile(f"(?:\\A|[^A-Za-z0-9])(?=[{firsts}])({_branches(words)})")
+
+
+@cache
+def beginning_behind_escape() -> re.Pattern[str]:
+    """The same behind an escape that ends in a letter or digit."""
+    import re
+
+    escape = r"(?:\\(?:[nrtbf]|u[0-9A-Fa-f]{4})|%[0-9A-Fa-f]{2})"
+    return re.compile(f"{escape}({_branches(sorted(tokens_by_beginning()))})")
+
+
 def beginnings_of(*others: str) -> re.Pattern[str]:
     """The same with some others."""
     import re
 
     return re.compile(_branches(sorted({*tokens_by_beginning(), *others})))
+
+
+@cache
+def cut_beginning() -> re.Pattern[str]:
+    """A pattern of every beginning that the end of a line cuts: the line's end, and the letters behind it."""
+    import re
+
+    begun: dict[str, list[str]] = {}
+    for whole in tokens_by_beginning():
+        for at in range(1, len(whole)):
+            begun.setdefault(whole[at:], []).append(whole[:at])
+    rests: dict[str, list[str]] = {}
+    for rest in begun:
+        before = "|".join(f"(?<={re.escape(each)}\n{re.escape(rest)})" for each in begun[rest])
+        rests.setdefault(rest[0], []).append(f"{re.escape(rest[1:])}(?:{before})")
+    firsts = "".join(map(re.escape, sorted(rests)))
+    return re.compile(
+        f"\n(?=[{firsts}])(?:"
+        + "|".join(f"{re.escape(first)}(?:{'|'.join(each)})" for first, each in sorted(rests.items()))
+        + ")"
+    )
 
 
 def _branches(words: list[str]) -> str:

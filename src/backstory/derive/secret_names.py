@@ -43,6 +43,8 @@ _NO_SECRETS = lazy_regex(
 _EQUALS = lazy_regex(r"""(?P<key>\\*["'`])?[ \t]*(?::=|=>|={1,3}|:|%3[AaDd])[ \t]*(?P<open>\\*["'`]|%2[27])?""")
 _SPACE = lazy_regex(r"""(?:\\*["'],[ \t\r\n]*|[ \t]+)(?P<open>\\*["'])?""")
 """Between an option and its value, in a shell or in a list of words."""
+_IS_FOLLOWED = lazy_regex(r"""[\\"'`=:%\s]|\Z""")
+"""Letters that may stand right behind a name that has a value."""
 _BARE = lazy_regex(r"""(?:[^\s"'`,;&<>()|\\\[\]{}\x1b]|&(?!&|[\w.%-]*=|\s|\Z))+""")
 """A value without quotes; an ``&`` is part of it where no other name or command follows."""
 _IN_LOGIN = lazy_regex(r"""://[^\s"'@/]*\Z""")
@@ -76,6 +78,10 @@ _CAPITALS = lazy_regex(
     r"""(?:(?P<is>=|%3[Dd])(?![=>~])|(?P<colon>:[ \t]{1,8})|(?P<comma>,[ \t]{0,8})(?=\\*["']))"""
     r"""(?P<open>\\*+["'`]|%2[27])?"""
 )
+_SETTING = lazy_regex(
+    r"""(?P<name>[A-Z_](?<![A-Z_][A-Z_])[A-Z0-9_]{1,80}+)(?:\\*+["'])?(?:=|%3[Dd]|:(?!\S)|,(?=\s|\\|["'])|:\Z)"""
+)
+"""The same as far as one word has it."""
 _WORDS = frozenset({
     "PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "PASS", "PWD", "PW", "SECRET", "SECRETS", "TOKEN", "KEY", "APIKEY",
     "CREDENTIAL", "CREDENTIALS", "CREDS", "AUTH", "DSN", "PAT", "MNEMONIC",
@@ -229,6 +235,20 @@ def is_secret(kind: str, value: str, *, quoted: bool) -> bool:
     if len(value) < 8 or _NUMBERS.fullmatch(value) or _is_place(value) or CODE.fullmatch(value):
         return False
     return is_mixed(value)
+
+
+def names_in(words: str, lowered: str) -> Iterator[int]:
+    """The places of words that may be a secret's name. ``lowered``: the words in small letters."""
+    for stem in _STEMS:
+        at = lowered.find(stem)
+        while at >= 0:
+            name = NAME.match(words, at)
+            if name is not None and _IS_FOLLOWED.match(words, name.end()):
+                yield at
+            at = lowered.find(stem, at + len(stem))
+    for found in _SETTING.finditer(words):
+        if _words_of(found["name"]) is not None:
+            yield found.start()
 
 
 def named_in(text: str, lowered: str) -> Iterator[FoundSecret]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -120,18 +121,55 @@ PLACES = (
     SecretPlace("mnemonic", ("mnemonic", "phrase"), lazy_regex(
         r"""(?:mnemonic|phrase)\W{1,6}((?:[a-z]{3,8}[ ]){11,23}[a-z]{3,8})(?![a-z ])""", re.IGNORECASE)),
 )  # fmt: skip
+COOKIES = len(PLACES)
+"""The number of the place behind the others."""
 _COOKIES = lazy_regex(rf"""cookie{_IS}([^\n"'\\\x1b]{{16,8000}})""", re.IGNORECASE)
 _COOKIE = lazy_regex(r"""[\w.-]{1,80}=\\?"?([^;\s"'\\,\x1b]{16,4000})""")
 
 
-def placed_in(text: str, lowered: str) -> Iterator[FoundSecret]:
-    """The secrets that their place tells. ``lowered``: the text in small letters."""
-    for place in PLACES:
-        for sign in place.signs:
+def placed_in(text: str, lowered: str, wanted: int = -1) -> Iterator[FoundSecret]:
+    """The secrets that their place tells. ``lowered``: the text in small letters. ``wanted``: bits, a place each."""
+    for number, place in enumerate(PLACES):
+        for sign in place.signs if wanted >> number & 1 else ():
             if sign in lowered:
                 yield from _at_signs(text, lowered, sign, place)
-    if "cookie" in lowered:
+    if wanted >> COOKIES & 1 and "cookie" in lowered:
         yield from _cookies_in(text)
+
+
+def signs_in(words: str, lowered: str) -> Iterator[tuple[int, int]]:
+    """The places of words that may tell a secret, each with a place's number. ``lowered``: the words in small letters.
+
+    Where the sign and the secret stand in one word, only a word with both.
+    """
+    for sign, numbers in _signs().items():
+        at = lowered.find(sign)
+        while at >= 0:
+            for number in numbers:
+                if number == COOKIES or _has_blanks(number) or _is_placed(words, at, PLACES[number]):
+                    yield at, number
+            at = lowered.find(sign, at + len(sign))
+
+
+@cache
+def _signs() -> dict[str, list[int]]:
+    """The signs as far as one word has them, with the numbers of their places."""
+    signs: dict[str, list[int]] = {"cookie": [COOKIES]}
+    for number, place in enumerate(PLACES):
+        for sign in place.signs:
+            signs.setdefault(sign.split()[0], []).append(number)
+    return signs
+
+
+@cache
+def _has_blanks(number: int) -> bool:
+    """Return True if words may stand between the sign of a place and its secret."""
+    return any(sign in PLACES[number].shape.pattern for sign in ("[ ", r"\t", " ", r"\W", _IS))
+
+
+def _is_placed(text: str, at: int, place: SecretPlace) -> bool:
+    found = place.shape.match(text, at)
+    return found is not None and not PLACEHOLDER.fullmatch(found.group(1)) and place.holds(found.group(1))
 
 
 def _at_signs(text: str, lowered: str, sign: str, place: SecretPlace) -> Iterator[FoundSecret]:

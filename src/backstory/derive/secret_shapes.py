@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
@@ -76,9 +76,8 @@ def tokens_in(text: str) -> Iterator[FoundSecret]:
     seams = _seams(text)
     for beginning in sorted(set(begins.findall(seams))) if seams else ():
         yield from _with_a_cut_beginning(text, beginning, by_beginning)
-    for form in _forms() if len(text) >= FORM_CHARS_MIN else ():
-        if form.sign in text:
-            yield from _of_form(text, form)
+    if len(text) >= FORM_CHARS_MIN:
+        yield from forms_in(text)
 
 
 class _Form(NamedTuple):
@@ -91,6 +90,13 @@ class _Form(NamedTuple):
 @cache
 def _forms() -> list[_Form]:
     return [_Form(name, sign, before, lazy_regex(shape)) for name, sign, before, shape in FORMS]
+
+
+def forms_in(text: str) -> Iterator[FoundSecret]:
+    """The secrets that only their whole forms tell."""
+    for form in _forms():
+        if form.sign in text:
+            yield from _of_form(text, form)
 
 
 def _of_form(text: str, form: _Form) -> Iterator[FoundSecret]:
@@ -338,15 +344,23 @@ _PLAIN = lazy_regex(
 """A UUID, and a moment."""
 
 
-def findings_in(text: str, *, people: bool = True) -> Iterator[FoundSecret]:
+KEYS, TOKENS, NAMES, USERS, CUT, PLACES_FROM = 1, 2, 4, 8, 16, 32
+"""Kinds of secrets, as bits: what lines that a terminal cut hide, and from the last one on a bit for each place."""
+ALL = -1
+
+
+def findings_in(text: str, *, people: bool = True, kinds: int = ALL) -> Iterator[FoundSecret]:
     """Every secret of a text, by the order of the shapes; two may overlap. ``people``: names of people, too.
 
-    A text with colours is looked at once more without them, and where a line's end cuts it, without that.
+    ``kinds``: those that may be in it; others are not looked for. A text with colours is looked at once more without
+    them, and where a line's end cuts it, without that.
     """
     # Of what reports hold many are such: uids, labels, times.
     if text.isascii() and (_word_begins().match(text) is None if text.isalnum() else _PLAIN.fullmatch(text)):
         return
-    yield from _findings_in(text, people=people)
+    yield from _findings_in(text, people=people, kinds=kinds)
+    if kinds != ALL and not kinds & CUT:
+        return
     plain = Pieces.uncoloured(text)
     if plain is not None:
         yield from map(plain.place, _findings_in(plain.text, people=people))
@@ -355,18 +369,20 @@ def findings_in(text: str, *, people: bool = True) -> Iterator[FoundSecret]:
             yield found if plain is None else plain.place(found)
 
 
-def _findings_in(text: str, *, people: bool) -> Iterator[FoundSecret]:
+def _findings_in(text: str, *, people: bool, kinds: int = ALL) -> Iterator[FoundSecret]:
     if len(text) >= TOKEN_CHARS_MIN:
-        yield from private_keys_in(text)
-        if _has_long_word(text):
+        if kinds & KEYS:
+            yield from private_keys_in(text)
+        if kinds & TOKENS and _has_long_word(text):
             yield from tokens_in(text)
-    tells = _tells(text)
-    has_paths = people and ("/" in text or "\\" in text or "%" in text)
+    tells = (kinds & NAMES or kinds >= PLACES_FROM or kinds == ALL) and _tells(text)
+    has_paths = people and kinds & USERS and ("/" in text or "\\" in text or "%" in text)
     if tells or has_paths:
         lowered = _lowered(text)
         if tells:
-            yield from placed_in(text, lowered)
-            yield from named_in(text, lowered)
+            yield from placed_in(text, lowered, kinds // PLACES_FROM)
+            if kinds & NAMES:
+                yield from named_in(text, lowered)
         if has_paths:
             yield from users_in(text, lowered)
 
@@ -414,6 +430,13 @@ _COLOUR = lazy_regex(r"(?:\x1b|\\{1,4}(?:u001[bB]|x1[bB]|033|e))\[[0-9;:]{0,40}[
 """A terminal's colours, as they are or as a program writes them."""
 
 
+def colours_in(text: str) -> list[int]:
+    """The places of a terminal's colours."""
+    if "[" not in text or not any(sign in text for sign in ("\x1b", "1b[", "1B[", "033[", "\\e[")):
+        return []
+    return [found.start() for found in _COLOUR.finditer(text)]
+
+
 class Pieces(Struct, frozen=True):
     """Pieces of a text put together, with the place of each in the whole and in the text."""
 
@@ -435,11 +458,9 @@ class Pieces(Struct, frozen=True):
     @classmethod
     def uncoloured(cls, text: str) -> Pieces | None:
         """A text without its colours; None where it has none."""
-        if "[" not in text or not any(sign in text for sign in ("\x1b", "1b[", "1B[", "033[", "\\e[")):
+        if not colours_in(text):
             return None
         colours = [found.span() for found in _COLOUR.finditer(text)]
-        if not colours:
-            return None
         edges = [0, *(edge for colour in colours for edge in colour), len(text)]
         return cls.joined(text, zip(edges[::2], edges[1::2], strict=True))
 
@@ -448,12 +469,17 @@ class Pieces(Struct, frozen=True):
         """The lines that a terminal's width cut, each put together again."""
         if len(text) <= COLUMN_MIN or "\n" not in text:
             return
-        lines = _lines(text)
-        widths = [end - start for start, end in lines]
+        widths = [*map(len, text.split("\n"))]
+        starts = [0, *accumulate(width + 1 for width in widths)]
+        if "\r" in text:
+            widths = [
+                width - (text[at + width - 1 : at + width] == "\r") for at, width in zip(starts, widths, strict=False)
+            ]
         most = max(widths)
-        if most < COLUMN_MIN:
-            return
         cut = {COLUMNS, most} if widths.count(most) > 1 else {COLUMNS}
+        if most < COLUMN_MIN or cut.isdisjoint(widths):
+            return
+        lines = [(at, at + width) for at, width in zip(starts, widths, strict=False)]
         first = 0
         for number in range(len(lines)):
             if (
@@ -496,12 +522,3 @@ def _may_go_on(text: str, end: int, following: tuple[int, int]) -> bool:
     """Tell a line that was cut in a word from one that ended there."""
     start, stop = following
     return start < stop and not text[start].isspace() and text[start] not in "{}#" and text[end - 1] not in " ,;{})>."
-
-
-def _lines(text: str) -> list[tuple[int, int]]:
-    """The beginning and the end of each line, without what ends it."""
-    lines, at = list[tuple[int, int]](), 0
-    for line in text.split("\n"):
-        lines.append((at, at + len(line) - line.endswith("\r")))
-        at += len(line) + 1
-    return lines

@@ -14,6 +14,7 @@ import re
 from bisect import bisect_left, insort
 from enum import Enum
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,12 +23,14 @@ from msgspec import Struct
 from backstory.derive.packed import Packed
 from backstory.derive.secret_kinds import FoundSecret
 from backstory.derive.secret_names import NAMED_CHARS_MAX, is_secret_under, kind_of_name
-from backstory.derive.secret_shapes import findings_in, lines_of_key, users_in
+from backstory.derive.secret_shapes import ALL, findings_in, lines_of_key, users_in
 from backstory.lazy import lazy_regex
 from backstory.model import encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from backstory.derive.secret_anchors import Anchors
 
 DEPTH_MAX = 50
 """A value that is nested deeper is masked as its JSON."""
@@ -50,7 +53,7 @@ _WITHOUT_TEXT = (type(None), bool, int, float, Enum)
 _SEPARATORS = {ord(sign): None for sign in "-_. "}
 HEADS_SOUGHT_MAX = 24
 """The most beginnings that are sought one by one, which is faster than to look at each place of a text."""
-SHAPELESS_MAX = 50_000
+TEXTS_MAX = 50_000
 LINES_AT_ONCE = 500
 STRUCTS_AT_ONCE = 500
 
@@ -78,13 +81,27 @@ class Redactor:
         self._masks: dict[tuple[bool, str], str] = {}
         self._given: set[str] = set()
         self._known = KnownSecrets()
-        self._shapeless: set[int] = set()
-        """Hashes of texts that no shape was found in: most are given twice, to ``learn`` them and to mask them."""
-        self._clean = self._shapeless
-        """Hashes of those of them that none of the known secrets is in."""
+        self._anchors: Anchors | None = None
+        """Made by the first ``foresee``; without them a text is looked through for every kind."""
+        self._kinds: dict[int, int] = {}
+        """The kinds of secrets that may be in texts, by their hashes."""
+        self._clean: set[int] = set()
+        """Hashes of texts that have no secret, and none of those that are known."""
         self._is_learning = False
         if "/" in home[1:] and not any(users_in(home, home.lower())):
             self._remember(home, FoundSecret("home", 0, 0, home))
+
+    @property
+    def known(self) -> int:
+        """The number of forms of secrets that are known."""
+        return len(self._known)
+
+    def known_since(self, number: int) -> KnownSecrets | None:
+        """The forms that came to be known after so many were; None if there are none."""
+        late = KnownSecrets()
+        for secret, found in islice(self._known.found.items(), number, None):
+            late.add(secret, found)
+        return late if late else None
 
     def learn(self, value: Any) -> bool:
         """Remember the secrets of a text, or of a value as JSON or an event has it; whether it has any."""
@@ -95,23 +112,44 @@ class Redactor:
         self.counts = before
         return has_any
 
+    def foresee(self, value: Any) -> None:
+        """Look through all texts of a value at once for what may tell a secret, which is faster than one by one."""
+        if self._anchors is None:
+            from backstory.derive.secret_anchors import Anchors  # a short answer is masked sooner without it
+
+            self._anchors = Anchors(people=self._people)
+        texts = dict[int, str]()
+        _gather(value, texts)
+        new = [text for key, text in texts.items() if key not in self._kinds and len(text) >= KNOWN_CHARS_MIN]
+        if len(self._kinds) > TEXTS_MAX:
+            self._kinds.clear()
+        self._kinds.update(zip(map(hash, new), self._anchors.kinds(new), strict=True))
+
+    def _kinds_in(self, text: str) -> int:
+        kinds = self._kinds.get(hash(text))
+        if kinds is None:
+            kinds = ALL if self._anchors is None else self._anchors.kinds([text])[0]
+            self._note_kinds(text, kinds)
+        return kinds
+
+    def _note_kinds(self, text: str, kinds: int) -> None:
+        if len(self._kinds) > TEXTS_MAX:
+            self._kinds.clear()
+        self._kinds[hash(text)] = kinds
+
     def text(self, text: str) -> str:
         """The text with its secrets masked."""
-        if len(text) < KNOWN_CHARS_MIN:
-            return text
-        if (key := hash(text)) in self._clean:
-            return text
-        if key in self._shapeless and not any(self._known_in(text)):
-            _note(key, self._clean)
+        if len(text) < KNOWN_CHARS_MIN or hash(text) in self._clean:
             return text
         is_whole = False
         for _ in range(ROUNDS_MAX):
-            shaped = [] if is_whole else list(findings_in(text, people=self._people))
-            if not (shaped or is_whole):
-                _note(hash(text), self._shapeless)
+            kinds = 0 if is_whole else self._kinds_in(text)
+            shaped = list(findings_in(text, people=self._people, kinds=kinds)) if kinds else []
+            if kinds and not shaped:
+                self._note_kinds(text, 0)
             found = _apart([*shaped, *self._known_in(text)]) if shaped or self._known else shaped
             if not found:
-                if not is_whole and self._clean is not self._shapeless:
+                if not is_whole:
                     _note(hash(text), self._clean)
                 break
             known = len(self._known)
@@ -337,6 +375,11 @@ class KnownSecrets:
     def __len__(self) -> int:
         return len(self.found)
 
+    @property
+    def has_escaped(self) -> bool:
+        """True if JSON writes one of them otherwise than it is."""
+        return any(_bare_json(each.secret) != each.secret for each in self.found.values())
+
     def add(self, secret: str, found: FoundSecret) -> None:
         """Know a secret; of one that is known already, what was known first counts."""
         if secret in self.found:
@@ -374,8 +417,24 @@ def _is_textless(kind: type) -> bool:
     return issubclass(kind, _WITHOUT_TEXT)
 
 
+def _gather(value: Any, texts: dict[int, str]) -> None:
+    """Put all texts of a value into ``texts``, by their hashes."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if each.__class__ is str:
+            texts[hash(each)] = each
+        elif isinstance(each, dict):
+            waiting += each
+            waiting += each.values()
+        elif isinstance(each, list | tuple):
+            waiting += each
+        elif isinstance(each, Struct):
+            waiting += msgspec.structs.astuple(each)
+
+
 def _note(key: int, met: set[int]) -> None:
-    if len(met) == SHAPELESS_MAX:
+    if len(met) == TEXTS_MAX:
         met.clear()
     met.add(key)
 

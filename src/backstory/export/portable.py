@@ -23,19 +23,22 @@ from backstory.exchange.json_lines import (
     FORMAT,
     PIECE_BYTES,
     RANGES_AT_ONCE,
+    BoardLine,
     BytesLine,
     End,
     EventLine,
     FileHead,
     NumbersLine,
+    RowLine,
     SessionEnd,
     SidecarLine,
+    decoder,
     why_too_much,
 )
 from backstory.export.full_form import FullForms
-from backstory.export.redacted import learn
+from backstory.export.held_lines import held
 from backstory.ids import session_identity
-from backstory.model import Parts, encoded, event_to_json
+from backstory.model import Parts, encoded, event_from_json, event_to_json
 from backstory.store import codec
 from backstory.store.tables import logs, sidecars
 
@@ -43,13 +46,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from backstory.derive.secrets import Redactor
-    from backstory.exchange.json_lines import BoardLine, Line, LogLine, RowLine, SummaryLine, TurnLine
+    from backstory.exchange.json_lines import Line, LogLine, SummaryLine, TurnLine
     from backstory.exchange.portable import Extent
     from backstory.export.exporting import Chosen
+    from backstory.model import Event
     from backstory.store import Store, StoredEvent
 
 L = TypeVar("L")
 ROWS_AT_ONCE = 500
+FORESEEN_CHARS = 2_000_000
+"""The text of events that are looked through at once for what tells a secret."""
 TEXT_CHARS_CUT = 100_000
 ITEMS_CUT = 5
 """The part kept of a text or a list in a line that has too much."""
@@ -67,7 +73,14 @@ class JsonExport:
         """Errors for which sessions were left out of a file of all."""
 
     def lines(self, chosen: Sequence[Chosen], *, removed: bool) -> Iterator[bytes]:
-        """All lines. ``removed``: also which sessions people removed, and the context boards."""
+        """All lines. ``removed``: also which sessions people removed, and the context boards.
+
+        With a redactor they come once all are made: no secret that any text told stands bare in any of them.
+        """
+        lines = self._lines(chosen, removed=removed)
+        return lines if self._redactor is None else held(lines, self._redactor, self._masked_again)
+
+    def _lines(self, chosen: Sequence[Chosen], *, removed: bool) -> Iterator[bytes]:
         yield _encoded(
             FileHead(
                 format=FORMAT, made_by=f"backstory {__version__}", exported=iso(self._now) or "",
@@ -76,10 +89,7 @@ class JsonExport:
         )  # fmt: skip
         written: set[str] = set()
         for each in chosen:
-            ids = _ids(each)
-            if self._redactor is not None:
-                learn(self._redactor, each.store, ids)
-            for session_id in ids:
+            for session_id in _ids(each):
                 try:
                     extent = each.store.ask(partial(portable.extent, session_id=session_id))
                 except StoreDamaged as refused:
@@ -163,15 +173,28 @@ class JsonExport:
             wanted = {each.turn_id for each in window if each.turn_id is not None}
             if wanted - uids.keys():
                 uids = dict(store.ask(partial(portable.turn_uids, ids=wanted)))
-            for stored in window:
+            for stored, whole in self._expanded(window, forms):
                 if stored.seq < extent.session.next_seq:
                     part = parts.of(stored.seq, stored.part)
-                    yield self._event(stored, part, forms, uids.get(stored.turn_id or 0), extent)
+                    yield self._event(stored, whole, part, uids.get(stored.turn_id or 0), extent)
                     self.counts["events"] += 1
             after = (window[-1].seq, window[-1].part)
 
-    def _event(self, stored: StoredEvent, part: int, forms: FullForms, turn: str | None, extent: Extent) -> bytes:
-        whole = forms.expand(stored)
+    def _expanded(self, window: Sequence[StoredEvent], forms: FullForms) -> Iterator[tuple[StoredEvent, Event]]:
+        """Events with their full forms; what is to be masked is looked through some events at a time."""
+        if self._redactor is None:
+            yield from ((stored, forms.expand(stored)) for stored in window)
+            return
+        waiting, chars = list[tuple["StoredEvent", "Event"]](), 0
+        for stored in window:
+            waiting.append((stored, forms.expand(stored)))
+            chars += stored.char_len or 0
+            if chars > FORESEEN_CHARS or stored is window[-1]:
+                self._redactor.foresee([whole for _, whole in waiting])
+                yield from waiting
+                waiting, chars = [], 0
+
+    def _event(self, stored: StoredEvent, whole: Event, part: int, turn: str | None, extent: Extent) -> bytes:
         more: dict[str, Any] = {}
         if self._redactor is not None:
             whole = self._redactor.value(whole)
@@ -215,6 +238,16 @@ class JsonExport:
                 content=mask(line.content)[:CONTENT_CHARS_MAX],
             )
         )
+
+    def _masked_again(self, text: bytes) -> bytes:
+        """A line, masked anew."""
+        line = decoder().decode(text)
+        if isinstance(line, EventLine) and self._redactor is not None:
+            event = event_to_json(self._redactor.value(event_from_json(bytes(line.event))))
+            return _encoded(replace(line, event=msgspec.Raw(event)))
+        if isinstance(line, BoardLine):
+            return self._board_item(line)
+        return self._line(line) if isinstance(line, RowLine) else text
 
     def _line(self, line: RowLine) -> bytes:
         return _encoded(line if self._redactor is None else portable.masked(line, self._redactor.text))

@@ -31,8 +31,10 @@ def learn(redactor: Redactor, store: Store, session_ids: Iterable[int]) -> None:
     for session_id in session_ids:
         after = (0, -1)
         while window := store.events(session_id, after=after, limit=WINDOW):
-            for stored in window:
-                redactor.learn(forms.expand(stored))
+            events = [forms.expand(stored) for stored in window]
+            redactor.foresee(events)
+            for each in events:
+                redactor.learn(each)
             after = (window[-1].seq, window[-1].part)
 
 
