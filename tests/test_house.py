@@ -65,9 +65,9 @@ ROOMS = {
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds, words that tell them; "
         "values held packed; sections of summaries",
     ),
-    "exchange": Budget(3_240, 12, "copies, merges, imports; what a row is, the schema says; texts of files"),
+    "exchange": Budget(3_455, 13, "copies, merges, imports; what a row is, the schema says; texts of files; frames"),
     "export": Budget(
-        3_010, 18, "other programs' logs, restored as their files or folders were, or written; masked lines"
+        3_025, 18, "other programs' logs, restored as their files or folders were, or written; masked lines"
     ),
     "ingest": Budget(
         7_085,
@@ -90,7 +90,7 @@ ROOMS = {
     "runs": Budget(3_250, 13, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        13_715,
+        13_735,
         51,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts",

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from backstory import __version__
-from backstory.bounds import iso
+from backstory.bounds import NUMBER_MAX, iso
 from backstory.conversation.board import CONTENT_CHARS_MAX, DESCRIPTION_CHARS_MAX
 from backstory.conversation.compact import compact_event
 from backstory.derive import index_text
@@ -43,7 +43,7 @@ from backstory.store import codec
 from backstory.store.tables import logs, sidecars
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from backstory.derive.secrets import Redactor
     from backstory.exchange.json_lines import Line, LogLine, SummaryLine, TurnLine
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 L = TypeVar("L")
 ROWS_AT_ONCE = 500
+WHOLE = (0, -1)
+"""The place before the first event."""
 FORESEEN_CHARS = 2_000_000
 """The text of events that are looked through at once for what tells a secret."""
 TEXT_CHARS_CUT = 100_000
@@ -67,16 +69,24 @@ class JsonExport:
     def __init__(self, *, has_bytes: bool, now: int, redactor: Redactor | None = None) -> None:
         self._has_bytes = has_bytes and redactor is None
         self._now, self._redactor = now, redactor
+        self._after: Mapping[str, tuple[int, int]] = {}
         self.counts: Counter[str] = Counter()
         """Numbers of sessions, turns and events written, and of bytes of logs."""
         self.damaged: list[StoreDamaged] = []
         """Errors for which sessions were left out of a file of all."""
 
-    def lines(self, chosen: Sequence[Chosen], *, removed: bool) -> Iterator[bytes]:
+    def lines(
+        self, chosen: Sequence[Chosen], *, removed: bool, after: Mapping[str, tuple[int, int]] | None = None
+    ) -> Iterator[bytes]:
         """All lines. ``removed``: also which sessions people removed, and the context boards.
 
-        With a redactor they come once all are made: no secret that any text told stands bare in any of them.
+        ``after``: by uid of a session the numbers of the last event that was exported before: only events behind it are
+        given, and turns that go on behind it. Such a file has no bytes of logs, and its sessions are not whole. With a
+        redactor the lines come once all are made: no secret that any text told stands bare in any of them.
         """
+        self._after = {} if after is None else after
+        if self._after and self._has_bytes:
+            raise ValueError("the bytes of logs are exported as a whole only")
         lines = self._lines(chosen, removed=removed)
         return lines if self._redactor is None else held(lines, self._redactor, self._masked_again)
 
@@ -160,15 +170,19 @@ class JsonExport:
         def page(after: int) -> list[tuple[int, TurnLine]]:
             return store.ask(lambda db: portable.turns(db, session_id, after, ROWS_AT_ONCE))
 
+        since, _ = self._after.get(extent.session.uid, WHOLE)
         for turn in _pages(page):
-            if turn.first_seq < extent.session.next_seq:
+            if turn.first_seq < extent.session.next_seq and turn.last_seq >= since:
                 last_seq = min(turn.last_seq, extent.session.next_seq - 1)
                 yield self._line(replace(turn, last_seq=last_seq))
                 self.counts["turns"] += 1
 
     def _events(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
         uids: dict[int, str] = {}
-        forms, after, parts = FullForms(store), (0, -1), Parts()
+        said = self._after.get(extent.session.uid, WHOLE)
+        # A secret may be told by an event that was exported before. A record's parts are numbered from its first one.
+        after = (0, -1) if self._redactor is not None else (said[0] - 1, NUMBER_MAX)
+        forms, parts = FullForms(store), Parts()
         while window := store.events(session_id, after=after, limit=ROWS_AT_ONCE):
             wanted = {each.turn_id for each in window if each.turn_id is not None}
             if wanted - uids.keys():
@@ -176,8 +190,11 @@ class JsonExport:
             for stored, whole in self._expanded(window, forms):
                 if stored.seq < extent.session.next_seq:
                     part = parts.of(stored.seq, stored.part)
-                    yield self._event(stored, whole, part, uids.get(stored.turn_id or 0), extent)
-                    self.counts["events"] += 1
+                    if (stored.seq, part) > said:
+                        yield self._event(stored, whole, part, uids.get(stored.turn_id or 0), extent)
+                        self.counts["events"] += 1
+                    elif self._redactor is not None:
+                        self._redactor.learn(whole)
             after = (window[-1].seq, window[-1].part)
 
     def _expanded(self, window: Sequence[StoredEvent], forms: FullForms) -> Iterator[tuple[StoredEvent, Event]]:

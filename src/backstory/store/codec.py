@@ -35,6 +35,9 @@ CHUNK_BYTES = 4 * 1024 * 1024
 """The most of a log that is packed into one frame: a record that recurs is then mostly found in it."""
 PIECE_BYTES = 1024 * 1024
 """A larger event is packed in pieces of this size."""
+FRAME_LEVEL = 3
+WINDOW_BYTES_MAX = 8 * 1024 * 1024
+"""The most memory that a foreign frame may ask for beyond its bytes."""
 UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 """No frame of ours holds more; one that says so is not unpacked. What a run or the API keeps at once is one frame."""
 CHUNK_LEVEL = 3
@@ -136,6 +139,23 @@ def unpack_beginning(frame: bytes, length: int, find: FindsDictionaries) -> byte
         with _decompressor_for(frame, find).stream_reader(frame) as reader:
             # What the store says of a length is not believed: so much memory would be asked for at once.
             return reader.read(min(length, UNPACKED_BYTES_MAX))
+    except zstandard.ZstdError as refused:
+        raise CodecError(str(refused)) from refused
+
+
+def pack_frame(data: bytes) -> bytes:
+    """Bytes that leave the machine, as one zstd frame with its length and a checksum."""
+    return zstandard.ZstdCompressor(level=FRAME_LEVEL, write_checksum=True).compress(data)
+
+
+def unpack_frame(frame: bytes, most: int) -> bytes:
+    """The bytes of a foreign frame, at most so many; raises CodecError for more, and for anything else behind it."""
+    try:
+        length = zstandard.frame_content_size(frame)
+        if not 0 <= length <= most:
+            raise CodecError(f"it says that it unpacks to {length:,} bytes" if length >= 0 else "it says no length")
+        unpacker = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES_MAX)
+        return unpacker.decompress(frame, max_output_size=most, allow_extra_data=False)
     except zstandard.ZstdError as refused:
         raise CodecError(str(refused)) from refused
 

@@ -1,0 +1,277 @@
+"""A session in frames: any cut joined is the whole, and what does not belong there is told apart by name."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backstory.derive.secrets import Redactor
+from backstory.exchange import frames
+from backstory.exchange.frames import (
+    START,
+    FrameDamaged,
+    FramePoint,
+    FrameVerdict,
+    chain_of,
+    head_of,
+    joined,
+    read,
+    verdict,
+)
+from backstory.export.exporting import everything
+from backstory.export.portable import JsonExport
+from backstory.model import AssistantText, ToolCall, UserMessage
+from backstory.store import open_store
+from tests.support.clock import NOW
+from tests.support.every import every
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from backstory.store import Store
+
+UID = "01M3250V00CJ5X1JHP0Z69AWSQ"
+DOCS = Path(__file__).parent.parent.parent / "docs" / "json-format.md"
+ROUNDS = st.lists(st.lists(st.integers(0, 400), max_size=7), min_size=1, max_size=5)
+"""The sizes of the events that come in each round."""
+
+
+def line(of: str, **fields: object) -> bytes:
+    return json.dumps({"type": of, **fields}).encode() + b"\n"
+
+
+def session(named: str = "") -> bytes:
+    return line("session", uid=UID, created="2026-09-21T14:13:20.123Z", next_seq=9, name=named)
+
+
+def event(seq: int, size: int = 0, part: int = 0) -> bytes:
+    return line("event", seq=seq, part=part, event={"AssistantText": {"text": "a" * size}})
+
+
+def turn(number: int, last: int) -> bytes:
+    uid = f"01M3250V00CJ5X1JHP0Z69AW{number:02}"
+    return line("turn", uid=uid, first_seq=number, last_seq=last, agent="claude")
+
+
+def whole(events: list[bytes], named: str = "") -> list[bytes]:
+    end = b'{"type":"session_end","uid":"%s","turns":1%s}\n'
+    count = b',"events":%d' % len(events) if events else b""
+    return [session(named), turn(1, len(events)), *events, line("branch", name="b", leaf_turn="x", created="2026-09-21T14:13:20Z"), end % (UID.encode(), count)]  # noqa: E501  # fmt: skip
+
+
+def cut(events: list[bytes], at: list[int]) -> list[bytes]:
+    """The frames of a session that was exported each time that it had so many events."""
+    made, after, prev, before = list[bytes](), START, "", 0
+    for count in at:
+        lines = whole(events[:count])
+        made += frames.frames([*lines[:2], *lines[2 + before :]], session=UID, after=after, prev=prev)
+        head, before = head_of(made[-1]), count
+        after, prev = head.upto, head.chain
+    return made
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "EVENTS_MAX", 3)
+    monkeypatch.setattr(frames, "FRAME_BYTES", 600)
+
+
+@pytest.mark.hypothesis
+@pytest.mark.usefixtures("small")
+@given(ROUNDS)
+def test_any_cut_joined_is_the_whole(rounds: list[list[int]]) -> None:
+    sizes = [size for each in rounds for size in each]
+    events = [event(seq, size) for seq, size in enumerate(sizes, 1)]
+    at = [sum(map(len, rounds[: n + 1])) for n in range(len(rounds))]
+    found = [read(each) for each in cut(events, at)]
+    assert list(joined(found)) == whole(events)
+    for n, each in enumerate(found):
+        heads = [other.head for other in found[:n]]
+        assert verdict(each.head, heads) == FrameVerdict.NEXT
+        assert all(verdict(head, heads) == FrameVerdict.HAD for head in heads)
+        assert each.head.events <= 3
+        assert len(b"".join(each.lines)) <= 600 or len(each.lines) == 1
+
+
+def test_a_frame_holds_500_events_or_a_megabyte_or_one_line() -> None:
+    made = list(frames.frames(map(event, range(1, 1_202)), session=UID))
+    assert [head_of(each).events for each in made] == [500, 500, 201]
+    long = [event(1, 10), event(2, 600_000), event(3, 600_000), event(4, 5_000_000), event(5, 10)]
+    made = list(frames.frames(long, session=UID))
+    assert [head_of(each).events for each in made] == [2, 1, 1, 1]
+    assert [read(each).lines for each in made] == [long[:2], long[2:3], long[3:4], long[4:]]
+
+
+@pytest.mark.usefixtures("small")
+def test_frames_that_do_not_follow_are_told_apart_by_name() -> None:
+    events = [event(seq) for seq in range(1, 13)]
+    mine, other = cut(events, [6, 12]), cut([*events[:7], event(8, 5), *events[8:]], [7, 12])
+    heads = [head_of(each) for each in mine]
+    assert verdict(heads[1], heads[:1]) == FrameVerdict.NEXT
+    assert verdict(heads[2], heads[:1]) == FrameVerdict.GAP
+    assert verdict(heads[1], []) == FrameVerdict.GAP
+    assert verdict(heads[0], heads) == FrameVerdict.HAD
+    fork = next(each for each in map(head_of, other) if each.chain not in {mine.chain for mine in heads})
+    assert verdict(fork, heads) == FrameVerdict.OTHER
+    again = [msgspec.structs.replace(each, epoch=2) for each in heads]
+    assert verdict(again[0], heads) == FrameVerdict.NEXT
+    assert verdict(again[1], heads) == FrameVerdict.GAP
+    assert verdict(heads[1], again[:1]) == FrameVerdict.OLD
+
+
+@pytest.mark.usefixtures("small")
+def test_what_is_missing_or_doubled_is_not_joined() -> None:
+    found = [read(each) for each in cut([event(seq) for seq in range(1, 13)], [6, 12])]
+    assert list(joined(found))
+    for wrong in ([], found[1:], found[:-1], [*found[:2], *found[3:]], [found[0], *found], found[::-1]):
+        with pytest.raises(FrameDamaged):
+            list(joined(wrong))
+
+
+FRAME = next(frames.frames([session(), event(3, 50), event(4, 9)], session=UID))
+HEAD, PACKED = FRAME.split(b"\n", 1)
+
+
+@pytest.mark.hypothesis
+@given(st.integers(0, len(PACKED) - 1), st.integers(1, 255))
+def test_a_damaged_byte_is_noticed(at: int, change: int) -> None:
+    damaged = bytearray(PACKED)
+    damaged[at] ^= change
+    with pytest.raises(FrameDamaged):
+        read(HEAD + b"\n" + bytes(damaged))
+
+
+@pytest.mark.hypothesis
+@given(st.binary(max_size=200) | st.integers(0, len(FRAME) - 1).map(lambda cut: FRAME[:cut]))
+def test_bytes_that_are_no_frame_are_refused_and_nothing_else_happens(data: bytes) -> None:
+    with pytest.raises(FrameDamaged):
+        read(data)
+
+
+def framed(payload: bytes, packed: bytes | None = None, **other: object) -> bytes:
+    """A frame of hostile content, with a head that fits otherwise."""
+    packed = zstandard.ZstdCompressor(level=3).compress(payload) if packed is None else packed
+    said = {"session": UID, "epoch": 1, "after": [0, -1], "upto": [3, 0], "events": 1, "prev": "", "size": len(packed)}
+    return json.dumps(said | {"chain": chain_of("", payload)} | other).encode() + b"\n" + packed
+
+
+def streamed(payload: bytes, **parameters: int) -> bytes:
+    """A zstd frame that does not say its length."""
+    made = zstandard.ZstdCompressor(
+        compression_params=zstandard.ZstdCompressionParameters.from_level(3, write_content_size=False, **parameters)
+    ).compressobj()
+    return made.compress(payload) + made.flush()
+
+
+ONE = session() + event(3)
+TWICE = zstandard.ZstdCompressor().compress(b"\n" * 10) * 2
+HOSTILE = {
+    "a bomb": lambda: framed(b"\0" * 40_000_000),
+    "no length": lambda: framed(ONE, streamed(ONE)),
+    "two zstd frames": lambda: framed(b"\n" * 10, TWICE),
+    "bytes behind it": lambda: framed(ONE) + b"x",
+    "depth": lambda: framed(line("event", seq=3, event={}).replace(b"{}}", b"[" * 100_000 + b"]" * 100_000 + b"}")),
+    "very many lists": lambda: framed(line("event", seq=3, event={}).replace(b"{}}", b"[" + b"[]," * 2_100_000 + b"[]]}")),  # noqa: E501
+    "bytes of a log": lambda: framed(
+        line("bytes", log=1, start=0, sha256="0" * 64, data="") + event(3)
+    ),
+    "no line's end": lambda: framed(ONE[:-1]),
+    "another session": lambda: framed(ONE.replace(UID[:20].encode(), b"01M3250V00CJ5X1JHP0A")),
+    "no UTF-8": lambda: framed(event(3, 2).replace(b"aa", b"\xff\xff")),
+    "events not in order": lambda: framed(event(3) + event(2), events=2, upto=[2, 0]),
+    "fewer events": lambda: framed(ONE, events=2),
+    "events elsewhere": lambda: framed(ONE, upto=[4, 0]),
+    "backwards": lambda: framed(ONE, after=[5, 0]),
+    "no events": lambda: framed(session(), events=0),
+    "a long head": lambda: framed(ONE, more="x" * 5_000),
+    "a deep head": lambda: framed(ONE).replace(b'"epoch": 1', b'"epoch": ' + b"[" * 3_000 + b"]" * 900),
+    "numbers that are too large": lambda: framed(ONE, upto=[2**60, 0]),
+    "no chain": lambda: framed(ONE, prev="zz"),
+    "another chain": lambda: framed(ONE, chain="0" * 64),
+    "much memory": lambda: framed(ONE, zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionParameters(window_log=27)).compressobj(size=2**25).compress(b"a" * 2**25)),  # noqa: E501
+    "many lines": lambda: framed(event(3) * 1 + session() * 12_000),
+}  # fmt: skip
+
+
+@every("what", HOSTILE)
+def test_hostile_frames_are_refused(what: str) -> None:
+    assert read(framed(ONE)).lines == [session(), event(3)]
+    made: Callable[[], bytes] = HOSTILE[what]
+    with pytest.raises(FrameDamaged):
+        read(made())
+
+
+# of a store ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "one.bks", now=lambda: NOW) as store:
+        yield store
+
+
+def lines_of(
+    store: Store, after: dict[str, tuple[int, int]] | None = None, redactor: Redactor | None = None
+) -> list[bytes]:
+    """The lines of the only session of a store."""
+    export = JsonExport(has_bytes=False, now=NOW, redactor=redactor)
+    return list(export.lines(everything([store]), removed=False, after=after))[1:-1]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.usefixtures("small")
+def test_a_session_that_grows_is_exported_from_where_it_was(store: Store, masked: bool) -> None:
+    def redactor() -> Redactor | None:
+        return Redactor(key=lambda: b"k" * 32) if masked else None
+
+    running = store.create_session("of a while")
+    made, after, prev = list[bytes](), START, ""
+    for count in (1, 5, 1, 3):
+        before = store.events(running)
+        store.append_events(running, [UserMessage(content="go"), *[AssistantText(text=f"{len(before)}")] * count])
+        lines = lines_of(store, {running.uid: after}, redactor())
+        said = [json.loads(each) for each in lines]
+        assert [each["seq"] for each in said if each["type"] == "event"] == [
+            each.seq for each in store.events(running)[len(before) :]
+        ]
+        made += frames.frames(lines, session=running.uid, after=after, prev=prev)
+        after, prev = head_of(made[-1]).upto, head_of(made[-1]).chain
+    assert list(joined([read(each) for each in made])) == lines_of(store, redactor=redactor())
+
+
+def test_a_secret_that_only_an_earlier_part_names_is_masked_in_a_later_one(store: Store) -> None:
+    running = store.create_session()
+    store.append_events(running, [ToolCall(tool_name="x", tool="SHELL", input={"DB_PASSWORD": "open-sesame-22"})])
+    last = store.events(running)[-1]
+    store.append_events(running, [AssistantText(text="say open-sesame-22 now")])
+    text = b"".join(lines_of(store, {running.uid: (last.seq, last.part)}, Redactor()))
+    assert text.count(b'"type":"event"') == 1
+    assert b"open-sesame" not in text
+    assert b"[password-" in text
+
+
+def test_the_bytes_of_logs_are_not_exported_from_a_point() -> None:
+    with pytest.raises(ValueError, match="as a whole only"):
+        JsonExport(has_bytes=True, now=NOW).lines([], removed=False, after={UID: (1, 0)})
+
+
+# the page ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_frames_of_the_page_are_as_it_says() -> None:
+    said = re.findall(r"```frame\n(\{.*\})\n([A-Za-z0-9+/=\n]+)\n```", DOCS.read_text("utf-8"))
+    found = [read(f"{head}\n".encode() + base64.b64decode(packed)) for head, packed in said]
+    assert len(found) == 2
+    assert [FramePoint(*json.loads(head)["upto"]) for head, _ in said] == [each.head.upto for each in found]
+    assert b'"type":"session_end"' in list(joined(found))[-1]
+    shown = re.findall(r"```jsonl joined\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+    assert b"".join(joined(found)).decode() == shown[0]
