@@ -103,10 +103,10 @@ ROOMS = {
         "context; ended runs that are not stored; a reader for others",
     ),
     "web": Budget(
-        2_270,
-        17,
+        2_345,
+        18,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
-        "one in a file; charts, and what is behind a number; two sides compared",
+        "one in a file; charts, and what is behind a number; two sides compared; answers that are kept",
     ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""

@@ -16,7 +16,7 @@ from backstory.workspace import questions
 from backstory.workspace.history.sessions import Page, SessionFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
     from pathlib import Path
 
@@ -86,15 +86,18 @@ def address(path: str, asked: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(asked)}" if asked else path
 
 
-def listed(reader: Reader, typed: Mapping[str, str], home: Path, now: int, today: datetime) -> List:
-    """Read a part of the list. Raises BadTime, UnknownValue, CursorUnknown."""
+def listed(
+    reader: Reader, typed: Mapping[str, str], home: Path, now: int, today: datetime,
+    count: Callable[[SessionFilter], int],
+) -> List:  # fmt: skip
+    """Read a part of the list. ``count``: of all of it. Raises BadTime, UnknownValue, CursorUnknown."""
     after = typed.get(AFTER) or None
     wanted = SessionFilter(**questions.read(typed, home=home, now=today), everywhere=True)
-    page = reader.sessions(wanted, Page(limit=ROWS, after=after, counts=after is None))
+    page = reader.sessions(wanted, Page(limit=ROWS, after=after, counts=False))
     asked = {name: value for name, value in typed.items() if value and name != AFTER}
     more = address("/sessions", {**asked, AFTER: page.end}) if page.has_more and page.end else ""
     return List(
-        rows=tuple(row(each, now) for each in page.sessions), total=page.total if after is None else None, more=more
+        rows=tuple(row(each, now) for each in page.sessions), total=count(wanted) if after is None else None, more=more
     )
 
 

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from backstory.errors import BackstoryError, RecordNotFound, SessionAmbiguous, SessionNotFound
 from backstory.web import behind, comparing, finding, listing, reading, reporting
 from backstory.web.drawing import PageLinks, environment
+from backstory.web.kept import KeptAnswers
 from backstory.web.markup import plain
 from backstory.workspace.history.blocks import content_of
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from backstory.web.reporting import ReportPage
     from backstory.workspace.history.blocks import Content
     from backstory.workspace.located import LocatedSession
     from backstory.workspace.workspace import Workspace
@@ -35,6 +37,8 @@ CONTENTS_KEPT = 4
 """The number of sessions whose outlines are kept for the blocks of a page that is read."""
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 GZIP_BYTES_LEAST = 1_000
+TOTALS_KEPT, REPORTS_KEPT, REPORT_KEPT_MS = 64, 16, 60_000
+"""The most numbers of lists that are kept, and reports, these for a minute at most: their time goes up to now."""
 
 
 class Site:
@@ -45,6 +49,8 @@ class Site:
         self._templates = environment(PageLinks())
         self._contents: OrderedDict[tuple[Hashable, ...], Content] = OrderedDict()
         self._lock = Lock()
+        self._totals: KeptAnswers[int] = KeptAnswers(TOTALS_KEPT)
+        self._reports: KeptAnswers[ReportPage | None] = KeptAnswers(REPORTS_KEPT)
 
     def app(self) -> Starlette:
         """The application."""
@@ -69,7 +75,10 @@ class Site:
     def sessions(self, workspace: Workspace, request: Request) -> Response:
         """The list, or only its next rows."""
         typed = dict(request.query_params)
-        page = listing.listed(workspace.reader, typed, self._user_home, workspace.now(), today(workspace))
+        page = listing.listed(
+            workspace.reader, typed, self._user_home, workspace.now(), today(workspace),
+            lambda wanted: self._totals.get(wanted, stores_of(workspace), lambda: workspace.reader.count(wanted)),
+        )  # fmt: skip
         if "part" in typed:
             return self._page("_rows.html", page=page)
         return self._page(
@@ -92,7 +101,11 @@ class Site:
         """A report by its name."""
         name = request.path_params["name"]
         typed, home = dict(request.query_params), self._user_home
-        page = reporting.read(workspace.reader, workspace.now(), name, typed, home, today(workspace))
+        now = workspace.now()
+        page = self._reports.get(
+            (name, tuple(typed.items()), now // REPORT_KEPT_MS), stores_of(workspace),
+            lambda: reporting.read(workspace.reader, now, name, typed, home, today(workspace)),
+        )  # fmt: skip
         if page is None:
             return self._refused(f"There is no report {name!r:.80}.", 404)
         return self._page("report.html", page=page)
@@ -205,6 +218,11 @@ def _place(text: str) -> tuple[int, int]:
     if key is None:
         raise RecordNotFound(0)
     return key
+
+
+def stores_of(workspace: Workspace) -> list[Path]:
+    """The files that a list and a report of every project are read from."""
+    return [workspace.home_store.path, workspace.project_store.path]
 
 
 def today(workspace: Workspace) -> datetime:
