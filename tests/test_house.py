@@ -67,7 +67,7 @@ ROOMS = {
     ),
     "exchange": Budget(3_455, 13, "copies, merges, imports; what a row is, the schema says; texts of files; frames"),
     "export": Budget(
-        3_025, 18, "other programs' logs, restored as their files or folders were, or written; masked lines"
+        3_040, 18, "other programs' logs, restored as their files or folders were, or written; masked lines"
     ),
     "ingest": Budget(
         7_085,
@@ -96,15 +96,15 @@ ROOMS = {
         "before in memory, one filter; texts of files and of sections; what people set in contexts",
     ),
     "workspace": Budget(
-        12_830,
-        65,
+        13_035,
+        67,
         "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages "
         "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; keys of a "
-        "context; ended runs that are not stored; a reader for others",
+        "context; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "web": Budget(
-        2_345,
-        18,
+        2_595,
+        20,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number; two sides compared; answers that are kept",
     ),

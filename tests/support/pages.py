@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 
 class Answer(Struct, frozen=True):
-    """An answer: its status, its headers in small letters, its text."""
+    """An answer: its status, its headers in small letters, its text and its bytes."""
 
     status: int
     headers: dict[str, str]
     text: str
+    body: bytes = b""
 
     @property
     def words(self) -> str:
@@ -72,7 +73,8 @@ class Visitor:
             connection.request(method, path, headers=own | dict(headers or {}))
             answer = connection.getresponse()
             names = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, names, answer.read().decode())
+            body = answer.read()
+            return Answer(answer.status, names, body.decode(errors="replace"), body)
         finally:
             connection.close()
 

@@ -35,7 +35,11 @@ ATTRIBUTES = frozenset({
     "lang", "name", "open", "patternunits", "placeholder", "preserveaspectratio", "r", "rel", "role", "scope",
     "selected", "src", "start", "tabindex", "target", "title", "type", "value", "viewbox", "width", "x", "y",
 })  # fmt: skip
-OF_SESSIONS = frozenset({"aria-pressed", "data-diffs"})
+TAGS_OF_SESSIONS = frozenset({"dialog", "img", "output"})
+OF_SESSIONS = frozenset({
+    "alt", "aria-pressed", "data-copy", "data-diffs", "data-inside", "data-keys", "data-print", "data-seq", "download",
+    "loading", "method",
+})  # fmt: skip
 OF_LISTS = frozenset({"data-hit", "form", "required"})
 SCRIPTS = frozenset({"/static/list.js", "/static/page.js", "/static/search.js", "/static/session.js"})
 TAGS_OF_FILES, OF_FILES = frozenset({"output", "style"}), frozenset({"data-fold", "data-step", "http-equiv"})
@@ -50,8 +54,8 @@ def wrong(page: str, *, is_file: bool = False) -> list[object]:
     found = Elements()
     found.feed(page)
     bad: list[object] = []
-    tags = TAGS | TAGS_OF_FILES if is_file else TAGS
-    known = ATTRIBUTES | OF_SESSIONS | OF_FILES if is_file else ATTRIBUTES | OF_SESSIONS | OF_LISTS
+    tags = TAGS | TAGS_OF_SESSIONS | (TAGS_OF_FILES if is_file else frozenset())
+    known = ATTRIBUTES | OF_SESSIONS | (OF_FILES if is_file else OF_LISTS)
     for tag, attributes in found.found:
         bad += [tag] if tag not in tags else []
         bad += [(tag, name) for name in attributes if name not in known]
@@ -100,6 +104,8 @@ def test_no_attack_is_more_than_text_on_a_session(hostile: Visitor) -> None:
         places = re.findall(r'href="(/s/\w+/[\d.]+/whole)"', page)
         for each in dict.fromkeys(places):
             assert wrong(hostile.get(each).text) == []
+        for each in ("inside", "tree", "print"):
+            assert wrong(hostile.get(f"{path}/{each}").text) == []
 
 
 def test_no_attack_is_more_than_text_in_a_file(machine: Shell, tmp_path: Path) -> None:

@@ -36,10 +36,13 @@ _REFS = {"pr": "Pull request", "issue": "Issue", "commit": "Commit"}
 
 def document(
     session: SharedSession, events: Iterable[SharedEvent], *, full: bool = False, thinking: bool = False,
-    is_masked: bool = False,
+    is_masked: bool = False, is_part: bool = False,
 ) -> Iterator[str]:  # fmt: skip
-    """The lines of a session. ``full``: all that tools returned; ``is_masked``: says that secrets were masked."""
-    yield from _head(session, is_masked=is_masked)
+    """The lines of a session. ``full``: all that tools returned; ``is_masked``: says that secrets were masked.
+
+    ``is_part``: only those of the events, without what is said of the session.
+    """
+    yield from () if is_part else _head(session, is_masked=is_masked)
     turns = {each.number: each for each in session.turns}
     pairs = results_below_calls(events, _event_of, lambda each: each.turn)
     if not full:

@@ -88,3 +88,13 @@ def session_as_json(session: SharedSession) -> dict[str, Any]:
 def point_as_json(point: OutlinePoint) -> dict[str, Any]:
     """A line of an outline as ``show --outline --json`` prints it."""
     return {"kind": point.kind, "seq": point.seq, "turn": point.turn, "at": iso(point.at), "text": point.text}
+
+
+def masked_words(counts: dict[str, int]) -> str:
+    """Return the numbers of masked values, in a sentence.
+
+    >>> masked_words({"user": 3, "jwt": 1})
+    'Masked: 3 user, 1 jwt.'
+    """
+    shown = [f"{count} {name}" for name, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))]
+    return f"Masked: {', '.join(shown)}." if shown else "Nothing had to be masked."

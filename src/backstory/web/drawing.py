@@ -25,6 +25,9 @@ class PlaceLinks(Protocol):
     def entry(self, uid: str, place: str | int) -> str:
         """The address of an entry."""
 
+    def image(self, uid: str, place: str, number: int) -> str:
+        """The address of an image of an event."""
+
     def whole(self, item: PageEntry) -> Sequence[str]:
         """The texts that a file has in the place of a link to all that a record says."""
 
@@ -40,6 +43,9 @@ class PageLinks:
 
     def entry(self, uid: str, place: str | int) -> str:
         return f"/s/{uid}/{place}"
+
+    def image(self, uid: str, place: str, number: int) -> str:
+        return f"/s/{uid}/{place}/image/{number}"
 
     def whole(self, item: PageEntry) -> Sequence[str]:
         return ()

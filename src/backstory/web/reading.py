@@ -25,6 +25,8 @@ from backstory.web.colour import Palette
 from backstory.web.diffs import changes_of
 from backstory.web.markup import markdown, plain
 from backstory.workspace.history.blocks import ShownEntry, TurnBegun, TurnEnded, block_items
+from backstory.workspace.history.images import image_count
+from backstory.workspace.history.subagents import Subagents
 from backstory.workspace.history.transcript import ShownSummary
 
 if TYPE_CHECKING:
@@ -42,12 +44,26 @@ CHARS_SHOWN = 20_000
 """The most characters of a text on the page; a link leads to all of a longer one."""
 LINES_CHANGED, LINES_OF_RECORD = 400, 5_000
 """The most changed lines of an edit on the page, and where all that its record says is shown."""
-PROMPTS_MOST = 2_000
+PROMPTS_MOST = 1_000
 """The most prompts in the outline of a session."""
 PROMPT_CHARS, SUBJECT_CHARS = 120, 400
 """The most characters of a prompt in the outline, and of the subject of a call on its line."""
 OPEN_TONES = frozenset({"prompt", "answer", "error", "plan"})
 """Entries that are read without opening them."""
+
+
+class StartedSession(NamedTuple):
+    """A subagent at the call that started it."""
+
+    uid: str
+    title: str
+
+
+class EntryImages(NamedTuple):
+    """The images that an entry names: the place of the event that holds them, and how many."""
+
+    place: str
+    number: int
 
 
 class PageEntry(Struct, frozen=True, kw_only=True):
@@ -69,6 +85,10 @@ class PageEntry(Struct, frozen=True, kw_only=True):
     changes: tuple[ChangedFile, ...] = ()
     is_error: bool = False
     is_cut: bool = False
+    images: EntryImages | None = None
+    started: StartedSession | None = None
+    stands_for: tuple[int, int] | None = None
+    """The first and the last record that a summary stands for."""
 
     @property
     def is_open(self) -> bool:
@@ -78,7 +98,7 @@ class PageEntry(Struct, frozen=True, kw_only=True):
     @property
     def has_body(self) -> bool:
         """True if there is something to open."""
-        return bool(self.html or self.text or self.changes or self.is_cut)
+        return bool(self.html or self.text or self.changes or self.is_cut or self.images)
 
 
 class OutlinedPrompt(NamedTuple):
@@ -123,7 +143,7 @@ def likely_lines(block: Block) -> int:
 
 def items_of(reader: Reader, content: Content, number: int, now: int) -> Iterator[PageEntry]:
     """Read a block."""
-    palette = Palette()
+    palette, subagents = Palette(), Subagents(content.located, content.transcript.children)
     for each in block_items(reader, content, number):
         match each:
             case TurnBegun(before=before, turn=turn):
@@ -134,11 +154,30 @@ def items_of(reader: Reader, content: Content, number: int, now: int) -> Iterato
                 yield _end(turn)
             case ShownSummary():
                 head = f"{each.exchanges} exchanges summarised (@{each.first_seq}–@{each.after_seq})"
-                yield PageEntry(tone="summary", head=head, html=markdown(each.summary, palette))
+                stands_for = each.first_seq, each.after_seq
+                yield PageEntry(tone="summary", head=head, html=markdown(each.summary, palette), stands_for=stands_for)
             case ShownEntry(event=model.Unknown()):
                 pass
             case ShownEntry():
-                yield from _entry(content.folder, each, palette)
+                for n, entry in enumerate(_entry(content.folder, each, palette)):
+                    # What comes behind a call is a question in it.
+                    yield entry if n else _completed(entry, each, content, subagents)
+
+
+def _completed(entry: PageEntry, shown: ShownEntry, content: Content, subagents: Subagents) -> PageEntry:
+    """An entry with its images, the subagent that it started, and what it stands for."""
+    event, answer = shown.event, shown.answer
+    started = subagents.started_by(shown)
+    holder, key = (
+        (event, shown.key) if answer is None or answer.seq is None else (answer.result, (answer.seq, answer.part))
+    )
+    count, first = image_count(holder), content.order.seqs[0]
+    return msgspec.structs.replace(
+        entry,
+        images=EntryImages(place_of(key), count) if count else None,
+        started=None if started is None else StartedSession(started.uid, plain(started.shown_title or started.uid)),
+        stands_for=(first, shown.key[0] - 1) if entry.tone == "summary" and shown.key[0] > first else None,
+    )
 
 
 def whole(event: Event, key: Key) -> PageEntry:
@@ -185,17 +224,15 @@ def _entry(folder: str, shown: ShownEntry, palette: Palette) -> Iterator[PageEnt
             tone="result", place=place, head=plain(f"{event.tool_name or 'result'} {head}".strip()), text=plain(text),
             facts=plain(result_facts(event)), is_error=event.is_error, is_cut=is_cut,
         )  # fmt: skip
-    elif words.tone in ("answer", "plan"):
+    elif words.tone in ("answer", "plan", "summary"):
         text, is_cut = _cut(words.body)
-        yield PageEntry(
-            tone=words.tone, head=plain(words.head), html=markdown(text, palette), is_cut=is_cut, place=place
-        )
+        head = "context compacted" if words.tone == "summary" else plain(words.head)
+        yield PageEntry(tone=words.tone, head=head, html=markdown(text, palette), is_cut=is_cut, place=place)
     elif words.tone:
         text, is_cut = _cut(without_terminal_codes(words.body))
-        head = "context compacted" if words.tone == "summary" else words.head
         yield PageEntry(
             tone=words.tone,
-            head=plain(head),
+            head=plain(words.head),
             text=plain(text),
             is_cut=is_cut,
             is_error=words.tone == "error",

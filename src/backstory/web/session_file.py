@@ -73,7 +73,7 @@ def _page(
     return template.generate(
         row=listing.row(listed, now), session=listed, folder=plain(listed.said_folder), place="", uid=listed.uid,
         blocks=[FileBlock(reader, content, n, now, see) for n in range(len(content.blocks))],
-        outline=reading.outline(content),
+        outline=reading.outline(content), has_branches=False,
         children=[(each.uid, plain(each.shown_title or each.uid)) for each in content.transcript.children],
     )  # fmt: skip
 
@@ -127,6 +127,10 @@ class FileLinks:
         """The address of an entry."""
         where = self.session(uid)
         return f"{where}#r{place}" if where or uid == self._uid else ""
+
+    def image(self, uid: str, place: str, number: int) -> str:
+        """No address: nobody can mask an image."""
+        return ""
 
     def whole(self, item: PageEntry) -> list[str]:
         """The texts of the records of an entry, of each that says more than is shown."""

@@ -16,11 +16,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from backstory.errors import BackstoryError, RecordNotFound, SessionAmbiguous, SessionNotFound
-from backstory.web import behind, comparing, finding, listing, reading, reporting
+from backstory.web import behind, branching, comparing, finding, listing, reading, reporting, sharing
 from backstory.web.drawing import PageLinks, environment
 from backstory.web.kept import KeptAnswers
 from backstory.web.markup import plain
 from backstory.workspace.history.blocks import content_of
+from backstory.workspace.history.images import image_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -63,9 +64,15 @@ class Site:
             Route("/reports/behind", self._guarded(self.behind)),
             Route("/reports/{name}", self._guarded(self.report)),
             Route("/s/{uid}", self._guarded(self.session)),
+            Route("/s/{uid}/inside", self._guarded(self.inside)),
+            Route("/s/{uid}/tree", self._guarded(self.tree)),
+            Route("/s/{uid}/print", self._guarded(self.printed)),
+            Route("/s/{uid}/markdown", self._guarded(self.markdown)),
             Route("/s/{uid}/{place}", self._guarded(self.session)),
+            Route("/s/{uid}/{place}/markdown", self._guarded(self.markdown)),
             Route("/s/{uid}/{place}/block", self._guarded(self.block)),
             Route("/s/{uid}/{place}/whole", self._guarded(self.whole)),
+            Route("/s/{uid}/{place}/image/{number:int}", self._guarded(self.image)),
             Route("/static/{name}", static),
         ]
         return Starlette(routes=routes, middleware=[Middleware(GZipMiddleware, minimum_size=GZIP_BYTES_LEAST)])
@@ -132,23 +139,56 @@ class Site:
         blocks = content.blocks
         at = content.block_of(key) if key is not None else None
         chosen = (len(blocks) - 1 if key is None else 0) if at is None else at
-        near = {n for n in (chosen - 1, chosen, chosen + 1) if 0 <= n < len(blocks)}
         now = workspace.now()
-        shown = [
-            ShownBlock(
-                place=reading.place_of(content.order.key(block.first)),
-                last=content.order.seqs[block.end - 1],
-                lines=reading.likely_lines(block),
-                items=[*reading.items_of(workspace.reader, content, n, now)] if n in near else None,
-            )
-            for n, block in enumerate(blocks)
-        ]
+        shown = self._blocks(workspace, content, {chosen - 1, chosen, chosen + 1})
         listed = content.transcript.session
         return self._page(
             "session.html", row=listing.row(listed, now), session=listed, folder=plain(listed.said_folder),
             blocks=shown, outline=reading.outline(content), place=place or "", uid=listed.uid,
             children=[(each.uid, plain(each.shown_title or each.uid)) for each in content.transcript.children],
+            has_branches=any(each.is_rewound for each in content.transcript.turns),
         )  # fmt: skip
+
+    def inside(self, workspace: Workspace, request: Request) -> Response:
+        """The entries of a session that is opened inside another, from its beginning."""
+        located = workspace.resolve(request.path_params["uid"])
+        shown = self._blocks(workspace, self._content(workspace, located), {0})
+        return self._page("_blocks.html", blocks=shown, uid=located.session.uid)
+
+    def tree(self, workspace: Workspace, request: Request) -> Response:
+        """The turns of a session, and where its branches part."""
+        located = workspace.resolve(request.path_params["uid"])
+        rows, has_more = branching.rows_of(workspace.reader.tree(located, costs=False))
+        title = plain(located.session.shown_title or located.session.uid)
+        return self._page("tree.html", rows=rows, has_more=has_more, uid=located.session.uid, title=title)
+
+    def markdown(self, workspace: Workspace, request: Request) -> Response:
+        """A session, a turn or a record as Markdown, masked; its heading ``Masked`` says how much."""
+        located, place = workspace.resolve(request.path_params["uid"]), request.path_params.get("place")
+        if place is None:
+            found = sharing.session_markdown(workspace, located, self._user_home)
+        else:
+            of_turn = request.query_params.get("of") == "turn"
+            found = sharing.part_markdown(workspace, located, self._user_home, _place(place)[0], of_turn=of_turn)
+        headers = {"Masked": found.masked}
+        if "download" in request.query_params:
+            headers["Content-Disposition"] = f'attachment; filename="{located.session.uid}.md"'
+        return Response(
+            found.text.encode("utf-8", "replace"), media_type="text/markdown; charset=utf-8", headers=headers
+        )
+
+    def printed(self, workspace: Workspace, request: Request) -> Response:
+        """A session to be printed: all of its entries, masked."""
+        located = workspace.resolve(request.path_params["uid"])
+        content, blocks, masked = sharing.printed(workspace, located, self._user_home)
+        row = listing.row(content.transcript.session, workspace.now())
+        return self._page("print.html", row=row, blocks=blocks, masked=masked, uid=located.session.uid)
+
+    def image(self, workspace: Workspace, request: Request) -> Response:
+        """An image of an event, if its bytes are those of one."""
+        key = _place(request.path_params["place"])
+        found = image_of(workspace.resolve(request.path_params["uid"]), *key, request.path_params["number"])
+        return Response(found.data, media_type=found.media_type)
 
     def block(self, workspace: Workspace, request: Request) -> Response:
         """The entries of a block, which begins at an entry."""
@@ -162,12 +202,13 @@ class Site:
         return self._page("_items.html", items=items, uid=located.session.uid)
 
     def whole(self, workspace: Workspace, request: Request) -> Response:
-        """An entry with all that its record says."""
+        """An entry with all that its record says: for a page that has it, or as one."""
+        template = "_whole.html" if "part" in request.query_params else "record.html"
         located = workspace.resolve(request.path_params["uid"])
         key = _place(request.path_params["place"])
         for each in workspace.reader.record(located, key[0]):
             if each.outline.part == key[1]:
-                return self._page("_whole.html", item=reading.whole(each.event, key))
+                return self._page(template, item=reading.whole(each.event, key), uid=located.session.uid)
         raise RecordNotFound(key[0])
 
     # what pages need ------------------------------------------------------------------------------------------------
@@ -185,6 +226,19 @@ class Site:
                     self._contents.popitem(last=False)
         # The stores of the request that read it are closed.
         return replace(content, located=located)
+
+    def _blocks(self, workspace: Workspace, content: Content, near: set[int]) -> list[ShownBlock]:
+        """The blocks of a session, those that are near with their entries."""
+        now = workspace.now()
+        return [
+            ShownBlock(
+                place=reading.place_of(content.order.key(block.first)),
+                last=content.order.seqs[block.end - 1],
+                lines=reading.likely_lines(block),
+                items=[*reading.items_of(workspace.reader, content, n, now)] if n in near else None,
+            )
+            for n, block in enumerate(content.blocks)
+        ]
 
     def _page(self, name: str, **values: Any) -> HTMLResponse:
         return HTMLResponse(self._templates.get_template(name).render(**values))

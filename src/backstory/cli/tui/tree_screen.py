@@ -19,7 +19,8 @@ from backstory.cli.tui.bars import Bar
 from backstory.cli.tui.branching import ToAgree, in_thread
 from backstory.cli.tui.painting import hold, let_go
 from backstory.cli.tui.strips import strip_of
-from backstory.cli.views.tree_view import LEGEND, TreeDrawing, TreeRow
+from backstory.cli.views.tree_view import LEGEND, TreeDrawing
+from backstory.workspace.history.trees import tree_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from backstory.cli.app import App as CommandApp
     from backstory.cli.tui.branching import CheckedOut
     from backstory.store import TreeTurn
-    from backstory.workspace.history.trees import SessionTree
+    from backstory.workspace.history.trees import SessionTree, TreeRow
 
 T = TypeVar("T")
 GUTTER_COLUMNS = 2
@@ -74,7 +75,7 @@ def read_tree(app: CommandApp, uid: str, columns: int) -> ShownTree:
     located = app.workspace.resolve(uid)
     tree = app.reader.tree(located, removed=False, costs=False)
     drawing = TreeDrawing(tree)
-    rows, ends = tuple(drawing.rows(columns)), {turn.uid for turn in tree.tree.tips()}
+    rows, ends = tuple(tree_rows(tree.tree, columns)), {turn.uid for turn in tree.tree.tips()}
     tips = tuple(n for n, row in enumerate(rows) if row.turn.uid in ends)
     title = output.one_line(located.session.shown_title, columns)
     counts = f"{output.counted(len(tree.tree), 'turn')} · {len(tips)} branch{'es' * (len(tips) != 1)}"

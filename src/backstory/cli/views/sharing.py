@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backstory.cli import output
-from backstory.export.shared import point_as_json, session_as_json
+from backstory.export.shared import masked_words, point_as_json, session_as_json
 
 if TYPE_CHECKING:
     from backstory.cli.app import App, Found
@@ -60,16 +60,6 @@ def tell_secrets(secrets: SecretCount) -> None:
     """Say how many secrets are in what was written as it is."""
     if secrets:
         output.talk(f"{output.counted(len(secrets), 'secret')} in it, not masked: add --redact before you share it.")
-
-
-def masked_words(counts: dict[str, int]) -> str:
-    """Return the numbers of masked values, in a sentence.
-
-    >>> masked_words({"user": 3, "jwt": 1})
-    'Masked: 3 user, 1 jwt.'
-    """
-    shown = [f"{count} {name}" for name, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))]
-    return f"Masked: {', '.join(shown)}." if shown else "Nothing had to be masked."
 
 
 def refuse_combinations(*, md: bool, outline: bool, redact: bool, as_json: bool, part: bool) -> None:

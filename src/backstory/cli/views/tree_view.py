@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
 from backstory.cli import output
 from backstory.cli.views import path
 from backstory.derive.essence import path_in
 from backstory.workspace.history.targets import NUMBER, RECORD
+from backstory.workspace.history.trees import goes_on, tree_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backstory.store import TreeTurn
     from backstory.workspace.history.targets import Target
-    from backstory.workspace.history.trees import ComparedBranch, Comparison, SessionTree
+    from backstory.workspace.history.trees import ComparedBranch, Comparison, SessionTree, TreeRow
 
 LEGEND = "> here   * on the way"
 TOLD_COLUMNS_LEAST = 16
@@ -28,14 +27,6 @@ ANSWER_COLUMNS_LEAST = 12
 FILES_SHOWN_MAX = 40
 
 
-class TreeRow(Struct, frozen=True):
-    """A turn to be shown: the signs before it, and before those that follow it."""
-
-    turn: TreeTurn
-    head: str
-    below: str
-
-
 class TreeDrawing:
     """A tree as lines."""
 
@@ -45,27 +36,7 @@ class TreeDrawing:
     def lines(self) -> Iterator[str]:
         """Each turn as a line."""
         columns = output.width()
-        return (self.line(row, columns) for row in self.rows(columns))
-
-    def rows(self, columns: int) -> Iterator[TreeRow]:
-        """Each turn behind the one it follows; only where branches part it is indented."""
-        waiting = [TreeRow(root, "", "") for root in reversed(self.tree.children(None))]
-        while waiting:
-            row = waiting.pop()
-            yield row
-            children = self.tree.children(row.turn.uid)
-            if len(children) == 1 and self._goes_on(children[0], row.turn):
-                waiting.append(TreeRow(children[0], row.below, row.below))
-                continue
-            below = _within(row.below, columns // 2)
-            for child in reversed(children):
-                is_last = child is children[-1]
-                head, rest = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
-                waiting.append(TreeRow(child, below + head, below + rest))
-
-    @staticmethod
-    def _goes_on(child: TreeTurn, parent: TreeTurn) -> bool:
-        return child.parent_seq is None or child.parent_seq >= parent.last_seq
+        return (self.line(row, columns) for row in tree_rows(self.tree, columns))
 
     def line(self, row: TreeRow, columns: int) -> str:
         """Return a turn as a line: its mark, its prompt, the beginning of its answer, and notes."""
@@ -92,7 +63,7 @@ class TreeDrawing:
         """Return notes behind a turn: its beginning inside another, its branch's name, its removal."""
         notes: list[tuple[str, str | None]] = []
         parent = self.tree.parent(turn.uid)
-        if parent is not None and not self._goes_on(turn, parent):
+        if parent is not None and not goes_on(turn, parent):
             notes.append((f"from @{turn.parent_seq}", None))
         for branch in self._tips.get(turn.uid, ()):
             at = f"({branch.number})" if branch.number is not None else f"@{branch.seq}"
@@ -104,12 +75,6 @@ class TreeDrawing:
         if turn.removed is not None:
             notes.append(("removed", "red"))
         return notes
-
-
-def _within(prefix: str, columns: int) -> str:
-    """The end of a prefix that has become too long: what is nearest to the line matters most."""
-    columns -= columns % 3
-    return prefix if len(prefix) <= columns else "⋯  " + prefix[len(prefix) - columns + 3 :]
 
 
 # two branches ---------------------------------------------------------------------------------------------------------

@@ -17,6 +17,12 @@
     return holder.content;
   }
 
+  // Of a session inside another each place would have a second name: its links lead to its own page.
+  function within(place, entries) {
+    if (place.closest("[data-inside], .inside")) for (const each of entries.querySelectorAll("[id]")) each.removeAttribute("id");
+    return entries;
+  }
+
   const seen = new IntersectionObserver((entries) => {
     for (const each of entries) if (each.isIntersecting) { seen.unobserve(each.target); load(each.target); }
   }, { rootMargin: AHEAD });
@@ -24,7 +30,7 @@
   async function load(place) {
     try {
       if (place.dataset.block) {
-        place.replaceChildren(nodes(await fetched(place.dataset.block)));
+        place.replaceChildren(within(place, nodes(await fetched(place.dataset.block))));
         place.style.minHeight = "";
         delete place.dataset.block;
       }
@@ -57,11 +63,26 @@
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     try {
-      link.parentElement.replaceWith(nodes(await fetched(link.href)));
+      link.parentElement.replaceWith(nodes(await fetched(`${link.href}?part=1`)));
     } catch (why) {
       link.append(` (${why.message})`);
     }
   });
+
+  document.addEventListener("toggle", async (event) => {
+    const { inside } = event.target.dataset ?? {};
+    if (!inside || !event.target.open) return;
+    const holder = document.createElement("div");
+    holder.className = "inside";
+    event.target.append(holder);
+    delete event.target.dataset.inside;
+    try {
+      holder.append(within(holder, nodes(await fetched(inside))));
+      watch();
+    } catch (why) {
+      holder.textContent = why.message;
+    }
+  }, true);
 
   watch();
   goToPlace();

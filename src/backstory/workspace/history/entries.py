@@ -99,6 +99,7 @@ class ShownResult(Struct, frozen=True):
     seq: int | None
     result: ToolResult
     lasted: str = ""
+    part: int = 0
 
 
 def with_event(entry: SessionEntry, event: Event) -> SessionEntry:
@@ -143,7 +144,7 @@ def _timed(entry: SessionEntry, call: SessionEntry) -> ShownResult | None:
     begun, ended = call.outline.at, entry.outline.at
     if not lasted and result.tool == Tool.SHELL and begun is not None and ended is not None:
         lasted = f"~{duration(ended - begun)}" if ended - begun >= TIMED_MS_LEAST else ""
-    return ShownResult(entry.outline.seq, result, lasted)
+    return ShownResult(entry.outline.seq, result, lasted, entry.outline.part)
 
 
 def outlined(event: OutlinedEvent | StoredEvent, turns: Mapping[int, int]) -> OutlineEntry:

@@ -39,6 +39,14 @@ class SessionTree(Struct, frozen=True, kw_only=True):
     """The cost of turns, by uid; empty if that was not asked for."""
 
 
+class TreeRow(Struct, frozen=True):
+    """A turn to be shown: the signs before it, and before those that follow it."""
+
+    turn: TreeTurn
+    head: str
+    below: str
+
+
 class ComparedBranch(Struct, frozen=True, kw_only=True):
     """One of two branches that are compared: where it ends, and what the other does not have."""
 
@@ -80,6 +88,34 @@ def session_tree(located: LocatedSession, *, removed: bool, costs: bool) -> Sess
         tips={uid: tuple(each) for uid, each in tips.items()},
         costs=store.ask(stored_costs.by_turn, stored_costs.price_table(store.prices_file), session.id) if costs else {},
     )
+
+
+def tree_rows(tree: Tree[TreeTurn], columns: int) -> Iterator[TreeRow]:
+    """Each turn behind the one it follows; only where branches part it is indented, in half of the columns."""
+    waiting = [TreeRow(root, "", "") for root in reversed(tree.children(None))]
+    while waiting:
+        row = waiting.pop()
+        yield row
+        children = tree.children(row.turn.uid)
+        if len(children) == 1 and goes_on(children[0], row.turn):
+            waiting.append(TreeRow(children[0], row.below, row.below))
+            continue
+        below = _within(row.below, columns // 2)
+        for child in reversed(children):
+            is_last = child is children[-1]
+            head, rest = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+            waiting.append(TreeRow(child, below + head, below + rest))
+
+
+def goes_on(child: TreeTurn, parent: TreeTurn) -> bool:
+    """Return True if a turn follows the last record of another."""
+    return child.parent_seq is None or child.parent_seq >= parent.last_seq
+
+
+def _within(prefix: str, columns: int) -> str:
+    """The end of a prefix that has become too long: what is nearest to the line matters most."""
+    columns -= columns % 3
+    return prefix if len(prefix) <= columns else "⋯  " + prefix[len(prefix) - columns + 3 :]
 
 
 def compared(left: Target, right: Target) -> Comparison:
