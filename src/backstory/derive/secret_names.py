@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import string
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from backstory.derive.secret_kinds import FoundSecret, bits, is_mixed
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 NAMED_CHARS_MIN, NAMED_CHARS_MAX = 6, 4_096
 """A shorter or longer value is no secret that a name tells."""
+NAMES_MAX = 2_000
+"""Names whose kind is remembered: most values have one of few."""
 PHRASE_CHARS_MAX = 100
 CALL_CHARS = 400
 """Within so many letters the bracket of a call is looked for."""
@@ -195,6 +198,7 @@ def _is_place(value: str) -> bool:
 # other names ------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=NAMES_MAX)
 def kind_of_name(name: str) -> str | None:
     """The shape that the value under this name has: ``password`` or ``secret``; None of other names.
 

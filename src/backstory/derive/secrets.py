@@ -54,6 +54,7 @@ _SEPARATORS = {ord(sign): None for sign in "-_. "}
 HEADS_SOUGHT_MAX = 24
 """The most beginnings that are sought one by one, which is faster than to look at each place of a text."""
 TEXTS_MAX = 50_000
+SHORT_CHARS, SHORT_TEXTS_MAX = 1_000, 10_000
 LINES_AT_ONCE = 500
 STRUCTS_AT_ONCE = 500
 
@@ -85,6 +86,8 @@ class Redactor:
         """Made by the first ``foresee``; without them a text is looked through for every kind."""
         self._kinds: dict[int, int] = {}
         """The kinds of secrets that may be in texts, by their hashes."""
+        self._done: dict[str, tuple[str, list[str]]] = {}
+        """Short texts, masked, with the names of their secrets: a path is in many events."""
         self._clean: set[int] = set()
         """Hashes of texts that have no secret, and none of those that are known."""
         self._is_learning = False
@@ -141,7 +144,18 @@ class Redactor:
         """The text with its secrets masked."""
         if len(text) < KNOWN_CHARS_MIN or hash(text) in self._clean:
             return text
-        is_whole = False
+        if (done := self._done.get(text)) is not None:
+            for name in done[1]:
+                self.counts[name] = self.counts.get(name, 0) + 1
+            return done[0]
+        masked, names = self._masked(text)
+        if names and len(text) < SHORT_CHARS and len(self._done) < SHORT_TEXTS_MAX:
+            self._done[text] = masked, names
+        return masked
+
+    def _masked(self, text: str) -> tuple[str, list[str]]:
+        """The text with its secrets masked, and the names of these."""
+        is_whole, names = False, list[str]()
         for _ in range(ROUNDS_MAX):
             kinds = 0 if is_whole else self._kinds_in(text)
             shaped = list(findings_in(text, people=self._people, kinds=kinds)) if kinds else []
@@ -155,10 +169,11 @@ class Redactor:
             known = len(self._known)
             # Where one that stood before it is masked, another one may be seen to begin; a new one may stand twice.
             is_whole = all(_stands_apart(text, each) for each in found)
+            names += [each.name for each in found]
             text = self._with_masks(text, found)
             if is_whole and len(self._known) == known:
                 break
-        return text
+        return text, names
 
     def _with_masks(self, text: str, found: list[FoundSecret]) -> str:
         pieces, at = list[str](), 0
@@ -314,7 +329,7 @@ class Redactor:
         """Mask this wherever it stands, also as JSON or a URL writes it."""
         if len(secret) < KNOWN_CHARS_MIN or (_is_plain(secret) and len(secret) < BEGUN_CHARS_MIN):
             return
-        self._clean = set()
+        self._clean, self._done = set(), {}
         self._known.add(secret, found)
         if secret.isascii() and secret.isalnum():
             return
