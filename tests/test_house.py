@@ -39,8 +39,8 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        4_780,
-        19,
+        4_815,
+        20,
         "a module a question; what a filter chooses, what lists are sorted by, worked out beforehand; the newest "
         "looked into one by one; rows of files",
     ),
@@ -51,8 +51,8 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        19_345,
-        122,
+        19_465,
+        123,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
         "watched folders; files of pages; drift, named alike; keys of a context; what to do where a list is empty; "
@@ -102,6 +102,7 @@ ROOMS = {
         "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; keys of a "
         "context; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
+    "sync": Budget(480, 5, "what may leave the machine: the rule, the choice, texts without its names, a count of it"),
     "web": Budget(
         2_595,
         20,

@@ -34,7 +34,7 @@ ROOMS = {
     "conversation": "pure", "derive": "pure",
     "store": "store", "ask": "ask", "exchange": "exchange", "agents": "agents",
     "projects": "projects",
-    "ingest": "work", "runs": "work", "search": "work", "export": "work",
+    "ingest": "work", "runs": "work", "search": "work", "export": "work", "sync": "work",
     "workspace": "workspace",
     "chronicle": "reports",
     "cli": "faces", "mcp": "faces", "web": "faces",

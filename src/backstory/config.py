@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+S = TypeVar("S", bound="SettingsTable")
 
 
 class Setting(Struct, Generic[T], frozen=True):
@@ -173,9 +174,26 @@ class McpSettings(SettingsTable, frozen=True):
     )  # fmt: skip
 
 
+class SyncSettings(SettingsTable, frozen=True):
+    """Settings of what may leave the machine."""
+
+    is_enabled = Setting(
+        "sync.enabled", False, "whether history may leave this machine at all; see `backstory sync --dry-run`",
+        has_variable=True,
+    )  # fmt: skip
+    repositories = Setting(
+        "sync.repositories", list[str](),
+        "repositories whose sessions may leave: me/app (at github.com), HOST/OWNER/NAME, HOST/OWNER/*, a folder",
+        has_variable=True,
+    )  # fmt: skip
+    has_board = Setting(
+        "sync.board", False, "whether the context boards of these repositories may leave, too", has_variable=True
+    )
+
+
 TABLES = (
     IngestSettings, RunSettings, CompactionSettings, StoreSettings, IndexSettings, ListSettings, ScreenSettings,
-    SearchSettings, McpSettings,
+    SearchSettings, McpSettings, SyncSettings,
 )  # fmt: skip
 SETTINGS = tuple[Setting[Any], ...](each for of in TABLES for each in vars(of).values() if isinstance(each, Setting))
 AGENT_PROGRAM = Setting(
@@ -185,53 +203,29 @@ AGENT_PROGRAM = Setting(
 )
 
 
+class TableOf(Generic[S]):
+    """An attribute of ``Settings``: the values of a table."""
+
+    def __init__(self, table: type[S]) -> None:
+        self._table = table
+
+    def __get__(self, settings: Settings, owner: type[Settings]) -> S:
+        return self._table(settings.value_of)
+
+
 class Settings(SettingsTable, frozen=True):
     """The value of every setting, by table and name: ``settings.run.silence_s``."""
 
-    @property
-    def ingest(self) -> IngestSettings:
-        """Settings of reading logs."""
-        return IngestSettings(self.value_of)
-
-    @property
-    def run(self) -> RunSettings:
-        """Settings of running agents."""
-        return RunSettings(self.value_of)
-
-    @property
-    def compaction(self) -> CompactionSettings:
-        """Settings of compaction: the size from which the beginning of a session is summarised, and its agent."""
-        return CompactionSettings(self.value_of)
-
-    @property
-    def store(self) -> StoreSettings:
-        """True if there is a home store."""
-        return StoreSettings(self.value_of)
-
-    @property
-    def index(self) -> IndexSettings:
-        """Settings of the search index, and of derived data."""
-        return IndexSettings(self.value_of)
-
-    @property
-    def list(self) -> ListSettings:
-        """Settings of lists of sessions."""
-        return ListSettings(self.value_of)
-
-    @property
-    def screen(self) -> ScreenSettings:
-        """Settings of the screen."""
-        return ScreenSettings(self.value_of)
-
-    @property
-    def search(self) -> SearchSettings:
-        """Settings of search."""
-        return SearchSettings(self.value_of)
-
-    @property
-    def mcp(self) -> McpSettings:
-        """Settings of the questions that agents may ask of history."""
-        return McpSettings(self.value_of)
+    ingest = TableOf(IngestSettings)
+    run = TableOf(RunSettings)
+    compaction = TableOf(CompactionSettings)
+    store = TableOf(StoreSettings)
+    index = TableOf(IndexSettings)
+    list = TableOf(ListSettings)
+    screen = TableOf(ScreenSettings)
+    search = TableOf(SearchSettings)
+    mcp = TableOf(McpSettings)
+    sync = TableOf(SyncSettings)
 
     def program_of(self, agent: str) -> str:
         """The program that was set for an agent; nothing where it is the one on PATH."""

@@ -328,6 +328,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     ],
     "import": [("-",), (f"no {EVIL_NAME}",), ("--json", "-"), (f"{__file__}",)],
     "verify": [(), ("--json",)],
+    "sync": [("--dry-run",), ("--dry-run", "--json"), ()],
     "optimize": [("--all",), ("--json",)],
     "doctor formats": [(), ("--json",), ("--agent", EVIL_NAME), ("--since", EVIL_NAME),
                        (EVIL_NAME,), ("--case", f"case {EVIL_NAME}")],

@@ -220,6 +220,9 @@ def _sums(ask: JsonAnswers) -> None:
     ask("report", "cost-tips", *MAY, "--full")
     ask("report", "improve", "--since", "2026-05-01")
     ask("report", "reindex")
+    ask.plainly("config", "set", "sync.repositories", "me/tool,tool")
+    ask("sync", "--dry-run")
+    ask.plainly("config", "set", "sync.repositories", "")
 
 
 def _tree(ask: JsonAnswers) -> None:

@@ -97,6 +97,8 @@ dropped_prompts: queued prompts that were dropped with their sessions
 duration_ms: how long it took
 edits: the changes of a settings file
 elapsed_ms: how long a query took
+emails: e-mail addresses that would leave as they are
+enabled: true if history may leave this machine
 ended: when a turn ended
 env: the variables that a client gives the server
 error: why it failed
@@ -132,6 +134,7 @@ from: the folder that was moved
 from_elsewhere: true if it came with a store that is not trusted
 gone_folders: folders that are gone, in which sessions wrote lines that no session here wrote
 groups: the same figures as `sums`, by group
+has_board: true if context boards may leave, too
 has_bytes: true if an export has the bytes of logs
 has_more: true if the list goes on
 hash: the hash of a commit
@@ -177,6 +180,7 @@ last_duration_ms: how long the last turn took
 last_seq: the last record
 last_there: its last record
 leaf: the number of a branch
+leaving: repositories of which sessions would leave
 left: the first branch that is compared
 left_out: how many are left out
 left_out_uids: sessions, by uid, that a merge left out
@@ -315,6 +319,7 @@ src: who wrote an item: `user` or `agent`
 started: when it began
 state: the state of a run
 status: whether work is done, open or stuck
+staying: sessions that would stay, by repository and `reason`
 step: which part of a summary is made
 steps: how many parts a summary takes
 stop_reason: why the model stopped
@@ -379,6 +384,7 @@ undone: true if it was undone
 unknown_records: records that nobody understands, by kind
 unnamed: the name that was removed
 until: the end of the time that was asked for
+unusable: entries of sync.repositories that name no repository
 value: a value: of a setting, a trailer, a ref
 version: the version of the agent, as its log has it
 versions: the versions of an agent that wrote it, each with its first place

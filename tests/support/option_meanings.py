@@ -28,7 +28,7 @@ MEANINGS = {
     "--at": ("The record that is meant: go on behind it, or end with it.", "run, resume, export"),
     "--branch": ("The git branch that is meant.", "list, board list"),
     "--cwd": ("The folder to work in.", "run, resume, restore, export"),
-    "--dry-run": ("Only show what would be done.", "compact, mcp install"),
+    "--dry-run": ("Only show what would be done.", "compact, mcp install, sync"),
     "--edit": ("Write the text in $EDITOR.", "run, board add"),
     "--exact": ("Exactly: as it is typed, or as the other tool writes it.", "search, export"),
     "--explain": ("Also say how the result is made.", f"{REPORTS}, context, ingest"),

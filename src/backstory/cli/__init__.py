@@ -57,6 +57,7 @@ GROUPS = {
         "restore": "Write the original logs back, byte for byte.",
         "export": "Write sessions as JSON, Markdown, HTML or another agent's log.",
         "import": "Import the sessions of a JSON export.",
+        "sync": "Print what would leave this machine, masked (--dry-run).",
         "backup": "Copy the store to one file; safe while it is in use.",
         "merge": "Merge another copy of this project's store into it.",
         "rename": "Name a session.",

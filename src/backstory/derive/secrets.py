@@ -316,6 +316,10 @@ class Redactor:
                 self._remember(found.secret, found)
         return self._masks[key]
 
+    def mask(self, name: str, text: str) -> str:
+        """A mask for what is no secret and shall not be read all the same; it is masked nowhere else for that."""
+        return f"[{name}-{self.digits(FoundSecret(name, 0, len(text), text))}]"
+
     def digits(self, found: FoundSecret) -> str:
         """The digits in the mask of a secret, whatever its kind; those of a person's name are others."""
         from hmac import digest  # most texts have nothing to mask

@@ -55,6 +55,8 @@ class Chosen(Struct, frozen=True, kw_only=True):
     store: Store
     ids: list[int] = field(default_factory=list)
     is_all_but: bool = False
+    is_exact: bool = False
+    """Those alone: not with those of their subagents."""
     notes: list[BoardItem] = field(default_factory=list)
     """The items of context boards that go with them."""
 

@@ -283,7 +283,7 @@ def _ids(chosen: Chosen) -> list[int]:
     if chosen.is_all_but:
         left_out = frozenset(chosen.ids)
         return [each for each in chosen.store.ask(portable.session_ids) if each not in left_out]
-    return chosen.store.ask(lambda db: portable.families(db, chosen.ids))
+    return chosen.ids if chosen.is_exact else chosen.store.ask(lambda db: portable.families(db, chosen.ids))
 
 
 def _where(stored: StoredEvent, extent: Extent) -> dict[str, Any]:

@@ -136,6 +136,8 @@ export S3 --format json -o s3.json
 export S3 -o s3.html
 import s3.json
 import s3.json --trust
+sync --dry-run
+sync --dry-run --json
 backup ~/history.db
 backup history.db
 merge ../copy/.backstory/sessions.bks

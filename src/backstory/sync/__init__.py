@@ -1,0 +1,1 @@
+"""History that may leave the machine: of which repositories, how much, and without what."""
