@@ -325,6 +325,7 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
         ("--all", "--format", "json", "-o", f"json {EVIL_NAME}"), ("--all", "--format", "json", "-o", "-"),
         ("--all", "--format", "json", "--no-bytes", "-o", "-"), ("--all", "--format", "md", "-o", "-"),
         ("--all", "--format", "html", "-o", f"html {EVIL_NAME}"), ("S1", "-o", f"{EVIL_NAME}.html", "--no-redact"),
+        ("--all", "--format", "atif", "-o", f"atif {EVIL_NAME}"), ("S1", "-o", f"{EVIL_NAME}.html", "--password"),
     ],
     "import": [("-",), (f"no {EVIL_NAME}",), ("--json", "-"), (f"{__file__}",)],
     "verify": [(), ("--json",)],

@@ -166,6 +166,17 @@ def test_no_secret_is_in_a_page_that_is_exported(planted: Shell, tmp_path: Path,
     assert "github-token" in done.err
 
 
+@pytest.mark.parametrize("sessions", [["--all"], [CLAUDE], [COPILOT]], ids=str)
+def test_no_secret_is_in_a_trajectory_that_is_masked(planted: Shell, tmp_path: Path, sessions: list[str]) -> None:
+    done = planted("export", *sessions, "--format", "atif", "-o", tmp_path / "out", "--redact")
+    assert done.code == 0, done.err
+    written = [tmp_path / "out"] if sessions != ["--all"] else [*(tmp_path / "out").iterdir()]
+    for file in written:
+        assert leaked(file.read_bytes()) == [], file
+        assert json.loads(file.read_bytes())["steps"]
+    assert "github-token" in done.err
+
+
 def test_an_export_of_copilot_has_its_rows_with_masks_that_belong_together(planted: Shell, tmp_path: Path) -> None:
     target = tmp_path / "store.db"
     assert planted("export", "--all", "--format", "copilot", "-o", target, "--redact").code == 0

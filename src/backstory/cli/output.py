@@ -244,6 +244,11 @@ def confirm(question: str) -> bool:
     return can_ask() and click.confirm(_for_stream(question, sys.stderr), err=True)
 
 
+def asked_hidden(question: str) -> str:
+    """A text that a person types twice, and that is not shown."""
+    return str(click.prompt(_for_stream(question, sys.stderr), hide_input=True, confirmation_prompt=True, err=True))
+
+
 def style(text: str, **how: Any) -> str:
     """Return text with colour, which is removed on output if it is not wanted."""
     codes = click.style("", reset=False, **how).replace("\x1b[", _MARK)
@@ -316,17 +321,15 @@ def one_liner(text: str) -> str:
 
 
 def _write(text: str, *, err: bool = False) -> None:
-    stream = sys.stderr if err else sys.stdout
     # click must not remove colours: this was decided already.
-    click.echo(_for_stream(text, stream), nl=False, err=err, color=True)
+    click.echo(_for_stream(text, sys.stderr if err else sys.stdout), nl=False, err=err, color=True)
 
 
 def _for_stream(text: str, stream: Any) -> str:
     """Return harmless text, with the colours of ``style`` if the stream shows them."""
-    text = clean(text)
-    if _MARK not in text:
-        return text
-    return text.replace(_MARK, "\x1b[") if _wants_colour(stream) else _CODE.sub("", text)
+    if _MARK in (text := clean(text)):
+        text = text.replace(_MARK, "\x1b[") if _wants_colour(stream) else _CODE.sub("", text)
+    return text
 
 
 def one_line(text: str, width: int, *, keep_blanks: bool = False) -> str:

@@ -115,7 +115,7 @@ def _pieces(
 def asked_password() -> str:
     """A password, typed twice and not shown; of a program, the first line of standard input. Raises UsageError."""
     if sys.stdin.isatty():
-        password = str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+        password = output.asked_hidden("Password")
     else:
         password = sys.stdin.readline().removesuffix("\n").removesuffix("\r")
     if not password:
