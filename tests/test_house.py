@@ -96,7 +96,7 @@ ROOMS = {
         "before in memory, one filter; texts of files and of sections; what people set in contexts",
     ),
     "workspace": Budget(
-        13_035,
+        13_050,
         67,
         "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages "
         "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; keys of a "
@@ -104,10 +104,11 @@ ROOMS = {
     ),
     "sync": Budget(480, 5, "what may leave the machine: the rule, the choice, texts without its names, a count of it"),
     "web": Budget(
-        2_595,
-        20,
+        3_120,
+        23,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
-        "one in a file; charts, and what is behind a number; two sides compared; answers that are kept",
+        "one in a file; charts, and what is behind a number; two sides compared; answers that are kept; "
+        "sessions that are followed",
     ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""

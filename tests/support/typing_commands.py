@@ -88,6 +88,9 @@ class Machine:
     def type(self, words: Sequence[str]) -> str | None:
         """Run a command; return why it could not be typed, if so."""
         if ENDLESS & {*words}:
+            if words[0] == "web":
+                # Ctrl-C in the midst of an import would leave half a module to the next command.
+                import_module("backstory.web.serving")
             # A command before may have left a handler of its own.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGALRM, _serve_no_more if words[0] == "web" else signal.default_int_handler)

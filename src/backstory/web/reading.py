@@ -148,10 +148,10 @@ def items_of(reader: Reader, content: Content, number: int, now: int) -> Iterato
         match each:
             case TurnBegun(before=before, turn=turn):
                 if before is not None:
-                    yield _end(before)
-                yield _beginning(before, turn, now)
+                    yield turn_ended(before)
+                yield turn_begun(before, turn, now)
             case TurnEnded(turn=turn):
-                yield _end(turn)
+                yield turn_ended(turn)
             case ShownSummary():
                 head = f"{each.exchanges} exchanges summarised (@{each.first_seq}–@{each.after_seq})"
                 stands_for = each.first_seq, each.after_seq
@@ -159,7 +159,7 @@ def items_of(reader: Reader, content: Content, number: int, now: int) -> Iterato
             case ShownEntry(event=model.Unknown()):
                 pass
             case ShownEntry():
-                for n, entry in enumerate(_entry(content.folder, each, palette)):
+                for n, entry in enumerate(entries_of(content.folder, each, palette)):
                     # What comes behind a call is a question in it.
                     yield entry if n else _completed(entry, each, content, subagents)
 
@@ -191,7 +191,8 @@ def whole(event: Event, key: Key) -> PageEntry:
     return PageEntry(tone=words.tone or "other", place=place_of(key), head=plain(words.head), text=plain(words.body))
 
 
-def _beginning(before: ListedTurn | None, listed: ListedTurn, now: int) -> PageEntry:
+def turn_begun(before: ListedTurn | None, listed: ListedTurn, now: int) -> PageEntry:
+    """Draw the beginning of a turn; of what it shares with the one before nothing is said."""
     turn = listed.turn
     other = None if before is None else before.turn
     facts = [moment(turn.started, None if other is None else other.started, now)]
@@ -202,14 +203,16 @@ def _beginning(before: ListedTurn | None, listed: ListedTurn, now: int) -> PageE
     return PageEntry(tone="turn", head=f"turn {listed.number}", facts=plain(" · ".join(filter(None, facts))))
 
 
-def _end(listed: ListedTurn) -> PageEntry:
+def turn_ended(listed: ListedTurn) -> PageEntry:
+    """Draw the end of a turn."""
     turn = listed.turn
     mark, _ = outcome_mark(turn.outcome, turn.stop_reason)
     facts = [mark, turn.outcome or "", duration(turn.duration_ms), listed.cost.known]
     return PageEntry(tone="end", facts=plain(" · ".join(filter(None, facts))), is_error=turn.outcome == "failed")
 
 
-def _entry(folder: str, shown: ShownEntry, palette: Palette) -> Iterator[PageEntry]:
+def entries_of(folder: str, shown: ShownEntry, palette: Palette) -> Iterator[PageEntry]:
+    """Draw an entry, a call with what it asked."""
     event, words = shown.event, words_of(shown.event)
     place = place_of(shown.key)
     if isinstance(event, model.ToolCall):

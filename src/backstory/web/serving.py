@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from backstory.web.live import Hub
     from backstory.workspace.workspace import Workspace
 
 FIRST_PORT, PORTS = 20_000, 20_000
@@ -69,15 +70,29 @@ def serve(
 
 def server_of(
     open_workspace: Callable[[], Workspace], user_home: Path, sock: socket.socket
-) -> tuple[str, uvicorn.Server]:  # fmt: skip
+) -> tuple[str, Server]:  # fmt: skip
     """The server of a socket that is bound, and the address that lets a browser in."""
     port = sock.getsockname()[1]
-    access = Access(Site(open_workspace, user_home).app(), port)
+    site = Site(open_workspace, user_home)
+    access = Access(site.app(), port)
     config = uvicorn.Config(
         access, lifespan="off", ws="none", log_level="critical", access_log=False, server_header=False,
         timeout_graceful_shutdown=1,
     )  # fmt: skip
-    return f"http://127.0.0.1:{port}/?{TOKEN}={access.token}", uvicorn.Server(config)
+    return f"http://127.0.0.1:{port}/?{TOKEN}={access.token}", Server(config, site.hub)
+
+
+class Server(uvicorn.Server):
+    """Tells the browsers that watch a session when it ends."""
+
+    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+        super().__init__(config)
+        self.hub = hub
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what is sent without an end, and then as always."""
+        self.hub.end()
+        await super().shutdown(sockets)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from threading import Lock
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from msgspec.structs import replace
 from starlette.applications import Starlette
@@ -19,7 +20,9 @@ from backstory.errors import BackstoryError, RecordNotFound, SessionAmbiguous, S
 from backstory.web import behind, branching, comparing, finding, listing, reading, reporting, sharing
 from backstory.web.drawing import PageLinks, environment
 from backstory.web.kept import KeptAnswers
+from backstory.web.live import Hub, stored_place
 from backstory.web.markup import plain
+from backstory.web.streaming import Stream
 from backstory.workspace.history.blocks import content_of
 from backstory.workspace.history.images import image_of
 
@@ -48,6 +51,7 @@ class Site:
     def __init__(self, open_workspace: Callable[[], Workspace], user_home: Path) -> None:
         self._open_workspace, self._user_home = open_workspace, user_home
         self._templates = environment(PageLinks())
+        self.hub = Hub(open_workspace, user_home, self._drawn)
         self._contents: OrderedDict[tuple[Hashable, ...], Content] = OrderedDict()
         self._lock = Lock()
         self._totals: KeptAnswers[int] = KeptAnswers(TOTALS_KEPT)
@@ -63,11 +67,13 @@ class Site:
             Route("/reports", lambda _: RedirectResponse("/reports/standup")),
             Route("/reports/behind", self._guarded(self.behind)),
             Route("/reports/{name}", self._guarded(self.report)),
+            Route("/changes", self._guarded(lambda workspace, _: PlainTextResponse(_stamp(workspace)))),
             Route("/s/{uid}", self._guarded(self.session)),
             Route("/s/{uid}/inside", self._guarded(self.inside)),
             Route("/s/{uid}/tree", self._guarded(self.tree)),
             Route("/s/{uid}/print", self._guarded(self.printed)),
             Route("/s/{uid}/markdown", self._guarded(self.markdown)),
+            Route("/s/{uid}/live", Stream(self.hub, self._open_workspace)),
             Route("/s/{uid}/{place}", self._guarded(self.session)),
             Route("/s/{uid}/{place}/markdown", self._guarded(self.markdown)),
             Route("/s/{uid}/{place}/block", self._guarded(self.block)),
@@ -90,7 +96,7 @@ class Site:
             return self._page("_rows.html", page=page)
         return self._page(
             "sessions.html", page=page, form=listing.form(typed), chips=listing.chips(typed, "/sessions"),
-            state=listing.state_of(workspace.home_store),
+            changes=_stamp(workspace), state=listing.state_of(workspace.home_store),
         )  # fmt: skip
 
     def search(self, workspace: Workspace, request: Request) -> Response:
@@ -144,6 +150,7 @@ class Site:
         listed = content.transcript.session
         return self._page(
             "session.html", row=listing.row(listed, now), session=listed, folder=plain(listed.said_folder),
+            stored=stored_place(content),
             blocks=shown, outline=reading.outline(content), place=place or "", uid=listed.uid,
             children=[(each.uid, plain(each.shown_title or each.uid)) for each in content.transcript.children],
             has_branches=any(each.is_rewound for each in content.transcript.turns),
@@ -240,6 +247,9 @@ class Site:
             for n, block in enumerate(content.blocks)
         ]
 
+    def _drawn(self, items: list[reading.PageEntry], uid: str) -> str:
+        return self._templates.get_template("_items.html").render(items=items, uid=uid)
+
     def _page(self, name: str, **values: Any) -> HTMLResponse:
         return HTMLResponse(self._templates.get_template(name).render(**values))
 
@@ -277,6 +287,11 @@ def _place(text: str) -> tuple[int, int]:
 def stores_of(workspace: Workspace) -> list[Path]:
     """The files that a list and a report of every project are read from."""
     return [workspace.home_store.path, workspace.project_store.path]
+
+
+def _stamp(workspace: Workspace) -> str:
+    """A word that is another one after a session changed."""
+    return f"{crc32(repr(workspace.reader.change_stamp()).encode()):08x}"
 
 
 def today(workspace: Workspace) -> datetime:

@@ -41,6 +41,15 @@ def project_root(folder: Path) -> Path:
     return next((each for each in (folder, *folder.parents) if (each / PROJECT_STORE).exists()), folder)
 
 
+def written(path: Path) -> tuple[int, int] | None:
+    """Return the time and the size of a file as it was written last; None without one."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
 def now_ms() -> int:
     """The time, in ms since 1970."""
     return time.time_ns() // 1_000_000

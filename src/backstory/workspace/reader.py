@@ -252,6 +252,18 @@ class Reader:
         changes = ((str(store.path), store.change_token(), queue.stamp(store.path)) for store in stores)
         return (*changes, *self._listing.run_stamps())
 
+    def change_stamp(self) -> tuple[Hashable, ...]:
+        """A value that differs from an earlier one, also of another reader, if a store, a run or a queue changed since.
+
+        Two changes within a moment of the file system may have the same one.
+        """
+        from backstory.store.tables import queue  # pages ask for it, and no command
+        from backstory.workspace.place import written
+
+        stores = [each.path for each in self._listing.stores(everywhere=False)]
+        files = [path.with_name(f"{path.name}{end}") for path in stores for end in ("", "-wal")]
+        return (*map(written, files), *map(queue.stamp, stores), *self._listing.run_stamps())
+
     def change_folders(self) -> set[FilePath] | None:
         """The folders in which something happens when the token changes; None while a run may end with no trace."""
         from backstory.runs.spool import SPOOLS

@@ -50,7 +50,7 @@
     const place = document.querySelector(".session")?.dataset.place;
     if (place === undefined || location.hash) return;
     const there = place ? document.getElementById(`r${place}`) || document.getElementById(`b${place}`)
-      : document.querySelector(".entries")?.lastElementChild;
+      : [...document.querySelectorAll(".entries > .block")].at(-1);
     if (!there) return;
     if (place) there.classList.add("here");
     for (let each = there; each; each = each.parentElement) if (each.tagName === "DETAILS") each.open = true;
@@ -84,6 +84,7 @@
     }
   }, true);
 
+  document.addEventListener("renewed", watch);
   watch();
   goToPlace();
 })();

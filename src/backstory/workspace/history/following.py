@@ -28,6 +28,7 @@ from backstory.store.tables import turns as stored_turns
 from backstory.store.tables.logs import FILE
 from backstory.workspace.history.entries import OutlineEntry, SessionEntry, event_as_json, live_event_as_json
 from backstory.workspace.history.transcript import ListedTurn
+from backstory.workspace.place import written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Sequence
@@ -276,7 +277,7 @@ class _Runs:
     def _store_stamp(self) -> object:
         """Return a value that changes when the store is written."""
         path = self._located.store.path
-        return tuple(_written(each) for each in (path, path.with_name(f"{path.name}-wal")))
+        return tuple(written(each) for each in (path, path.with_name(f"{path.name}-wal")))
 
     def _stored(self) -> Iterator[Grown]:
         """The runs that the store has by now, as far as they were not shown."""
@@ -301,14 +302,6 @@ class _Runs:
 def _is_news(event: Event, shown: Sequence[Event]) -> bool:
     """Return True if a stored event of a run is an error that its output did not have."""
     return isinstance(event, Error) and event not in shown
-
-
-def _written(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
 
 
 class _Storing:
