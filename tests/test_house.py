@@ -67,7 +67,7 @@ ROOMS = {
     ),
     "exchange": Budget(3_455, 13, "copies, merges, imports; what a row is, the schema says; texts of files; frames"),
     "export": Budget(
-        3_040, 18, "other programs' logs, restored as their files or folders were, or written; masked lines"
+        3_065, 18, "other programs' logs, restored as their files or folders were, or written; masked lines"
     ),
     "ingest": Budget(
         7_085,

@@ -259,6 +259,19 @@ def test_a_secret_that_only_an_earlier_part_names_is_masked_in_a_later_one(store
     assert b"[password-" in text
 
 
+def test_an_earlier_event_with_a_secret_that_only_a_later_one_names_is_named(store: Store) -> None:
+    running = store.create_session()
+    texts = ["say open-sesame-22 now", "DB_PASSWORD=correct-horse-1 and correct-horse-1", "nothing", "open-sesame-22"]
+    store.append_events(running, [AssistantText(text=each) for each in texts])
+    *_, last = store.events(running)
+    store.append_events(running, [ToolCall(tool_name="x", tool="SHELL", input={"DB_PASSWORD": "open-sesame-22"})])
+    export = JsonExport(has_bytes=False, now=NOW, redactor=Redactor())
+    after = {running.uid: (last.seq, last.part)}
+    text = b"".join(export.lines(everything([store]), removed=False, after=after))
+    assert b"open-sesame" not in text
+    assert export.bare == [(running.uid, each.seq, each.part) for each in store.events(running)[:4:3]]
+
+
 def test_the_bytes_of_logs_are_not_exported_from_a_point() -> None:
     with pytest.raises(ValueError, match="as a whole only"):
         JsonExport(has_bytes=True, now=NOW).lines([], removed=False, after={UID: (1, 0)})

@@ -121,8 +121,7 @@ class Redactor:
             from backstory.derive.secret_anchors import Anchors  # a short answer is masked sooner without it
 
             self._anchors = Anchors(people=self._people)
-        texts = dict[int, str]()
-        _gather(value, texts)
+        texts = {hash(text): text for text in texts_in(value)}
         new = [text for key, text in texts.items() if key not in self._kinds and len(text) >= KNOWN_CHARS_MIN]
         if len(self._kinds) > TEXTS_MAX:
             self._kinds.clear()
@@ -436,13 +435,13 @@ def _is_textless(kind: type) -> bool:
     return issubclass(kind, _WITHOUT_TEXT)
 
 
-def _gather(value: Any, texts: dict[int, str]) -> None:
-    """Put all texts of a value into ``texts``, by their hashes."""
+def texts_in(value: Any) -> Iterator[str]:
+    """Yield every text of a value, and every key."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
         if each.__class__ is str:
-            texts[hash(each)] = each
+            yield each
         elif isinstance(each, dict):
             waiting += each
             waiting += each.values()

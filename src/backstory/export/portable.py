@@ -17,6 +17,7 @@ from backstory.bounds import NUMBER_MAX, iso
 from backstory.conversation.board import CONTENT_CHARS_MAX, DESCRIPTION_CHARS_MAX
 from backstory.conversation.compact import compact_event
 from backstory.derive import index_text
+from backstory.derive.secrets import texts_in
 from backstory.errors import StoreDamaged
 from backstory.exchange import portable
 from backstory.exchange.json_lines import (
@@ -72,6 +73,8 @@ class JsonExport:
         self._after: Mapping[str, tuple[int, int]] = {}
         self.counts: Counter[str] = Counter()
         """Numbers of sessions, turns and events written, and of bytes of logs."""
+        self.bare: list[tuple[str, int, int]] = []
+        """Events that were exported before with a secret that only later ones tell: uid, seq, part."""
         self.damaged: list[StoreDamaged] = []
         """Errors for which sessions were left out of a file of all."""
 
@@ -82,13 +85,36 @@ class JsonExport:
 
         ``after``: by uid of a session the numbers of the last event that was exported before: only events behind it are
         given, and turns that go on behind it. Such a file has no bytes of logs, and its sessions are not whole. With a
-        redactor the lines come once all are made: no secret that any text told stands bare in any of them.
+        redactor the lines come once all are made: no secret that any text told stands bare in any of them. Events that
+        were exported before are learned from, too; ``bare`` then names those with a secret that only later ones tell.
         """
         self._after = {} if after is None else after
         if self._after and self._has_bytes:
             raise ValueError("the bytes of logs are exported as a whole only")
         lines = self._lines(chosen, removed=removed)
-        return lines if self._redactor is None else held(lines, self._redactor, self._masked_again)
+        return lines if self._redactor is None else self._masked(self._redactor, chosen, lines)
+
+    def _masked(self, redactor: Redactor, chosen: Sequence[Chosen], lines: Iterator[bytes]) -> Iterator[bytes]:
+        for _, _, whole in self._earlier(chosen):
+            redactor.learn(whole)
+        known = redactor.known
+        yield from held(lines, redactor, self._masked_again)
+        late = redactor.known_since(known) if self._after else None
+        for uid, place, whole in self._earlier(chosen) if late is not None else ():
+            if late is not None and any(any(late.places_in(text)) for text in texts_in(whole)):
+                self.bare.append((uid, *place))
+
+    def _earlier(self, chosen: Sequence[Chosen]) -> Iterator[tuple[str, tuple[int, int], Event]]:
+        """The events that were exported before, with the uids of their sessions and their numbers."""
+        for each in chosen if self._after else ():
+            for session in each.store.several_sessions(_ids(each)):
+                forms, after, parts = FullForms(each.store), WHOLE, Parts()
+                until = self._after.get(session.uid, WHOLE)
+                while after < until and (window := each.store.events(session, after=after, limit=ROWS_AT_ONCE)):
+                    for stored, whole in self._expanded(window, forms):
+                        if (place := (stored.seq, parts.of(stored.seq, stored.part))) <= until:
+                            yield session.uid, place, whole
+                    after = (window[-1].seq, window[-1].part)
 
     def _lines(self, chosen: Sequence[Chosen], *, removed: bool) -> Iterator[bytes]:
         yield _encoded(
@@ -180,8 +206,8 @@ class JsonExport:
     def _events(self, store: Store, session_id: int, extent: Extent) -> Iterator[bytes]:
         uids: dict[int, str] = {}
         said = self._after.get(extent.session.uid, WHOLE)
-        # A secret may be told by an event that was exported before. A record's parts are numbered from its first one.
-        after = (0, -1) if self._redactor is not None else (said[0] - 1, NUMBER_MAX)
+        # A record's parts are numbered from its first one.
+        after = (said[0] - 1, NUMBER_MAX)
         forms, parts = FullForms(store), Parts()
         while window := store.events(session_id, after=after, limit=ROWS_AT_ONCE):
             wanted = {each.turn_id for each in window if each.turn_id is not None}
@@ -193,8 +219,6 @@ class JsonExport:
                     if (stored.seq, part) > said:
                         yield self._event(stored, whole, part, uids.get(stored.turn_id or 0), extent)
                         self.counts["events"] += 1
-                    elif self._redactor is not None:
-                        self._redactor.learn(whole)
             after = (window[-1].seq, window[-1].part)
 
     def _expanded(self, window: Sequence[StoredEvent], forms: FullForms) -> Iterator[tuple[StoredEvent, Event]]:
