@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.cli.tui.sent import RunChoice, TypedText, Way, words_for
+from backstory.cli.tui.sent import TypedText
 from backstory.model import AssistantText, Complete, UserMessage
+from backstory.workspace.runs.sending import RunChoice, Way, words_for
 from tests.support.piloted import Piloted, piloted, screen
 from tests.support.running import GOOD, until_stored
 

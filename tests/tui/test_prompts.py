@@ -11,7 +11,8 @@ import pytest
 
 from backstory.cli.tui import prompt_box
 from backstory.cli.tui.prompt_field import Folds
-from backstory.cli.tui.sent import RunChoice, TypedText, Way, words_for
+from backstory.cli.tui.sent import TypedText
+from backstory.workspace.runs.sending import RunChoice, Way, words_for
 from tests.support.piloted import Piloted, piloted, screen
 from tests.support.running import GOOD, until, until_stored
 

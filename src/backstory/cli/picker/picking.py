@@ -43,6 +43,7 @@ from backstory.derive.moments import OUTCOMES, RUNNING, when
 from backstory.derive.naming import NO_PROMPT
 from backstory.errors import BackstoryError, Cancelled, StoreBusy, StoreNotFound
 from backstory.lazy import lazy_regex
+from backstory.runs.sent import ourselves
 from backstory.workspace.history.sessions import Page, SessionFilter
 
 if TYPE_CHECKING:
@@ -189,11 +190,6 @@ def _command(action: Choice, row: PickRow, words: str, store: str | None) -> lis
             marked = [f"--find={words}"] if words and row.seq is not None else []
             record = [] if row.seq is None else [f"@{row.seq}"]
             return [action, *named, *marked, row.uid, *record]
-
-
-def ourselves() -> list[str]:
-    """This program, with nothing imported from the current folder, which may be anybody's."""
-    return [sys.executable, "-P", "-m", "backstory"]
 
 
 # questions ------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from textual.widgets import Static
 from textual.worker import WorkerFailed, get_current_worker
 
 from backstory.cli import output
-from backstory.cli.picker.picking import Asked, begun, ourselves
+from backstory.cli.picker.picking import Asked, begun
 from backstory.cli.tui import actions, looks
 from backstory.cli.tui.actions import ANYWHERE, MENU, PANE, SESSIONS, TAKE_LETTERS
 from backstory.cli.tui.looks import TooSmall
@@ -32,6 +32,7 @@ from backstory.cli.tui.sessions_screen import SessionsScreen
 from backstory.cli.tui.slots import SlotBar, Slots, slots_of
 from backstory.config import ScreenSettings
 from backstory.errors import BackstoryError
+from backstory.runs.sent import ourselves
 from backstory.sqlite_memory import share_pages
 from backstory.workspace.history.sessions import SessionFilter
 

@@ -18,19 +18,9 @@ from backstory.cli import output
 from backstory.cli.tui import slash
 from backstory.cli.tui.asking import ask_line
 from backstory.cli.tui.branching import NO_FORK, in_thread
-from backstory.cli.tui.sent import (
-    RunChoice,
-    SentPrompt,
-    TypedText,
-    Unsent,
-    Way,
-    drop,
-    known_for,
-    last_waiting,
-    session_run_by,
-    words_for,
-)
+from backstory.cli.tui.sent import TypedText, Unsent, drop, known_for, last_waiting, started, title_of
 from backstory.errors import BackstoryError
+from backstory.workspace.runs.sending import RunChoice, Way, session_run_by, words_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -245,7 +235,7 @@ class PromptBox(Vertical):
 
     def _title(self) -> None:
         if self._field is not None:
-            self._field.border_title = f"{self._fork.title}{self._choice.title(is_new=self._uid is None)}"
+            self._field.border_title = f"{self._fork.title}{title_of(self._choice, is_new=self._uid is None)}"
 
     def on_prompt_field_submitted(self, submitted: PromptField.Submitted) -> None:
         """Send the prompt in a process of its own."""
@@ -276,7 +266,7 @@ class PromptBox(Vertical):
         worker, left_s = get_current_worker(), LEFT_S
         uid, said, is_sent = self._uid, "", False
         try:
-            with closing(SentPrompt(self._of, words, text, folder)) as sent, self._of.new_workspace() as workspace:
+            with closing(started(self._of, words, text, folder)) as sent, self._of.new_workspace() as workspace:
                 self._stop = sent.stop
                 while sent.code is None:
                     if (found := session_run_by(workspace, sent.process.pid)) is not None:

@@ -14,8 +14,8 @@ from textual.widgets.text_area import Selection
 from backstory.cli import output
 from backstory.cli.tui.actions import PROMPT_KEYS
 from backstory.cli.tui.asking import HarmlessInput
-from backstory.cli.tui.sent import Way
 from backstory.derive import harmless
+from backstory.workspace.runs.sending import Way
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

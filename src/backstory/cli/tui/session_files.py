@@ -13,7 +13,7 @@ from textual.worker import get_current_worker
 from backstory.cli import output
 from backstory.cli.tui.asking import ask, ask_line
 from backstory.cli.tui.branching import in_thread
-from backstory.cli.tui.sent import SentPrompt
+from backstory.cli.tui.sent import started
 from backstory.cli.views import text_export
 from backstory.cli.views.summary_view import exchanges
 from backstory.errors import FileInTheWay, NothingToCompact
@@ -130,7 +130,7 @@ def summary_question(app: App, uid: str) -> str:
 def _summarise(app: App, uid: str) -> str:
     """Have a process make the summary, and wait for it as long as the screen is open; returns what it says."""
     worker = get_current_worker()
-    with closing(SentPrompt(app, ["compact", "--now", "-S", uid], None)) as sent:
+    with closing(started(app, ["compact", "--now", "-S", uid], None)) as sent:
         while (code := sent.code) is None:
             if worker.cancelled_event.wait(POLL_S):
                 return ""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from backstory.cli import output
-from backstory.cli.picker.picking import ourselves
+from backstory.runs.sent import ourselves
 
 if TYPE_CHECKING:
     from backstory.cli.app import App
