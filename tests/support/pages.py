@@ -7,11 +7,12 @@ import threading
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct
 
 from backstory.cli.app import App
+from backstory.cli.commands.web_command import acting_of
 from backstory.web.serving import listening, server_of
 from tests.support.going import until
 
@@ -65,12 +66,32 @@ class Visitor:
         self.cookie = answer.headers["set-cookie"].partition(";")[0]
         return answer
 
-    def get(self, path: str, *, method: str = "GET", headers: Mapping[str, str] | None = None) -> Answer:
+    def post(self, path: str, fields: Mapping[str, str], headers: Mapping[str, str] | None = None) -> Answer:
+        """Send a form, as a browser does that shows one of our pages."""
+        own = {"Origin": f"http://{self.host}", "Content-Type": "application/x-www-form-urlencoded"}
+        return self.get(path, method="POST", headers=own | dict(headers or {}), body=urlencode(fields).encode())
+
+    def fields(self, path: str) -> dict[str, str]:
+        """The fields of the form for a prompt on a page, as a browser would send them untouched."""
+        found, kept = Elements(), dict[str, str]()
+        found.feed(self.get(path).text.partition('id="prompt"')[2].partition("</form>")[0])
+        select = ""
+        for tag, each in found.found:
+            select = each["name"] or "" if tag == "select" else select
+            if tag == "input" and (each.get("type") != "radio" or "checked" in each):
+                kept[each["name"] or ""] = each.get("value") or ""
+            elif tag == "option" and ("selected" in each or select not in kept):
+                kept[select] = each.get("value") or ""
+        return kept
+
+    def get(
+        self, path: str, *, method: str = "GET", headers: Mapping[str, str] | None = None, body: bytes | None = None
+    ) -> Answer:
         """Ask for a path."""
         connection = http.client.HTTPConnection(self.host, timeout=60)
         own = {"Cookie": self.cookie} if self.cookie else {}
         try:
-            connection.request(method, path, headers=own | dict(headers or {}))
+            connection.request(method, path, body, own | dict(headers or {}))
             answer = connection.getresponse()
             names = {name.lower(): value for name, value in answer.getheaders()}
             body = answer.read()
@@ -80,11 +101,11 @@ class Visitor:
 
 
 @contextmanager
-def served(environ: Mapping[str, str], cwd: Path) -> Iterator[Visitor]:
+def served(environ: Mapping[str, str], cwd: Path, *, acts: bool = True) -> Iterator[Visitor]:
     """Serve the pages of a home folder; the visitor was not there yet."""
     app = App(environ, cwd)
     with listening(0, 1) as sock:
-        address, server = server_of(app.new_workspace, app.user_home, sock)
+        address, server = server_of(app.new_workspace, app.user_home, sock, acting_of(app) if acts else None)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         thread.start()
         try:

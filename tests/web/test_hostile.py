@@ -41,15 +41,14 @@ OF_SESSIONS = frozenset({
     "loading", "method",
 })  # fmt: skip
 OF_LISTS = frozenset({"data-hit", "form", "required"})
-SCRIPTS = frozenset(
-    {"/static/list.js", "/static/live.js", "/static/page.js", "/static/search.js", "/static/session.js"}
-)
+SCRIPTS = frozenset(f"/static/{each}.js" for each in ("acting", "list", "live", "page", "search", "session"))
 TAGS_OF_FILES, OF_FILES = frozenset({"output", "style"}), frozenset({"data-fold", "data-step", "http-equiv"})
 PLACE = re.compile(r"#[\w.]*|[0-9A-Z]{26}\.html")
 OWN = re.compile(r"/(?!/)[\w./?=&%+:~-]*")
 FILL = re.compile(r"url\(#\w+\)")
 FOLLOWED = re.compile(r"https?://|mailto:|#|data:,$")
 OF_LIVE_PAGES = frozenset({"data-changes", "data-last", "data-seq", "data-turn"})
+OF_FIELDS = frozenset({"checked", "data-act", "inputmode", "method", "required", "rows"})
 
 
 def wrong(page: str, *, is_file: bool = False) -> list[object]:
@@ -59,7 +58,8 @@ def wrong(page: str, *, is_file: bool = False) -> list[object]:
     bad: list[object] = []
     tags = TAGS | TAGS_OF_SESSIONS | (TAGS_OF_FILES if is_file else frozenset())
     known = ATTRIBUTES | OF_SESSIONS | (OF_FILES if is_file else OF_LISTS)
-    known |= OF_LIVE_PAGES
+    known |= OF_LIVE_PAGES if is_file else OF_LIVE_PAGES | OF_FIELDS
+    tags |= frozenset() if is_file else {"textarea"}
     for tag, attributes in found.found:
         bad += [tag] if tag not in tags else []
         bad += [(tag, name) for name in attributes if name not in known]

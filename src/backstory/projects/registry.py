@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from backstory.errors import BackstoryError, CopiesBehind, SessionsNotCopied, StoreNotFound, in_words
 from backstory.lazy import lazy_module
+from backstory.projects import git
 from backstory.store import open_store
 from backstory.store.moves import Move, root_of, with_move
 from backstory.store.private import make_private_folder, write_private
@@ -200,6 +201,11 @@ class KnownProjects:
                 if store.exists and store.id == place.store_id:
                     found.append(store)
         return found
+
+    def folders(self) -> list[Path]:
+        """Return the folders of projects whose stores lie where they were last seen. None is opened."""
+        places = (Path(place.path) for _, place in self._pointers())
+        return [each.parent.parent for each in places if git.store_path(each.parent.parent) == each and each.is_file()]
 
     def ahead(self) -> list[Store]:
         """Return the readable project stores that changed since they were replicated into the home store."""

@@ -88,7 +88,7 @@ class SentPrompt:
 
 
 class Refusal(Struct):
-    """Why a command did nothing. ``kind``: the name of its error in JSON; ``next``: commands to go on with."""
+    """The reason why a command did nothing. ``kind``: its error's name in JSON; ``next``: commands to go on with."""
 
     message: str
     kind: str = ""

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN = "token"
-READS = frozenset({"GET", "HEAD"})
+READS, ACTS = frozenset({"GET", "HEAD"}), "POST"
+ACTING = "/act/"
+"""The beginning of the addresses that change something."""
 POLICY = "; ".join(
     [
         "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", "connect-src 'self'",
@@ -42,10 +44,10 @@ ONLY_READS = "Nothing can be changed here."
 
 
 class Access:
-    """Lets a request through to the pages, or refuses it. ``port``: where they are served."""
+    """Lets a request through to the pages, or refuses it. ``port``: where they are; ``acts``: they change things."""
 
-    def __init__(self, pages: ASGIApp, port: int) -> None:
-        self._pages = pages
+    def __init__(self, pages: ASGIApp, port: int, *, acts: bool) -> None:
+        self._pages, self._acts = pages, acts
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self._origins = {f"http://{each}" for each in self._hosts}
         # Cookies know no ports: another server on this machine must not overwrite ours.
@@ -73,6 +75,10 @@ class Access:
             return PlainTextResponse(OTHER_HOST, 421)
         if headers.get("origin", next(iter(self._origins))) not in self._origins:
             return PlainTextResponse(OTHER_SITE, 403)
+        if scope["method"] == ACTS and self._acts and scope["path"].startswith(ACTING):
+            # A browser names the origin of every form: none is no form of a page.
+            is_ours = headers.get("origin") in self._origins
+            return None if is_ours and self._is_known(headers) else PlainTextResponse(CLOSED, 403)
         if scope["method"] not in READS:
             return PlainTextResponse(ONLY_READS, 405, {"Allow": ", ".join(sorted(READS))})
         asked = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)

@@ -33,10 +33,13 @@ class PlaceLinks(Protocol):
 
 
 class PageLinks:
-    """Links between pages that are served."""
+    """Links between pages that are served. ``acts``: one leads to the field for a new session."""
 
     is_file = False
     layout = "base.html"
+
+    def __init__(self, *, acts: bool) -> None:
+        self.acts = acts
 
     def session(self, uid: str) -> str:
         return f"/s/{uid}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from backstory.web.live import Hub
+    from backstory.web.acting import Acting
     from backstory.workspace.workspace import Workspace
 
 FIRST_PORT, PORTS = 20_000, 20_000
@@ -53,15 +53,15 @@ def served_already(home: Path) -> Served | None:
 
 def serve(
     open_workspace: Callable[[], Workspace], user_home: Path, home: Path, port: int | None,
-    tell: Callable[[str, int | None], None], *, is_shared: bool,
+    tell: Callable[[str, int | None], None], *, is_shared: bool, acting: Acting | None = None,
 ) -> None:  # fmt: skip
     """Serve until a person ends it. ``tell`` receives the address, and the port that was wanted, if that was taken.
 
-    ``is_shared``: a second start shall find this one. Raises NoPort.
+    ``is_shared``: a second start shall find this one. ``acting``: None for pages that only read. Raises NoPort.
     """
     wanted = port if port is not None else FIRST_PORT + crc32(os.fsencode(home)) % PORTS
     with listening(wanted, TRIED if port is None else 1) as sock:
-        address, server = server_of(open_workspace, user_home, sock)
+        address, server = server_of(open_workspace, user_home, sock, acting)
         with _ended_by_signals(server), _noted(home, address) if is_shared else nullcontext():
             taken = sock.getsockname()[1] != wanted
             tell(address, wanted if taken else None)
@@ -69,29 +69,29 @@ def serve(
 
 
 def server_of(
-    open_workspace: Callable[[], Workspace], user_home: Path, sock: socket.socket
+    open_workspace: Callable[[], Workspace], user_home: Path, sock: socket.socket, acting: Acting | None = None
 ) -> tuple[str, Server]:  # fmt: skip
     """The server of a socket that is bound, and the address that lets a browser in."""
     port = sock.getsockname()[1]
-    site = Site(open_workspace, user_home)
-    access = Access(site.app(), port)
+    site = Site(open_workspace, user_home, acting)
+    access = Access(site.app(), port, acts=acting is not None)
     config = uvicorn.Config(
         access, lifespan="off", ws="none", log_level="critical", access_log=False, server_header=False,
         timeout_graceful_shutdown=1,
     )  # fmt: skip
-    return f"http://127.0.0.1:{port}/?{TOKEN}={access.token}", Server(config, site.hub)
+    return f"http://127.0.0.1:{port}/?{TOKEN}={access.token}", Server(config, site)
 
 
 class Server(uvicorn.Server):
     """Tells the browsers that watch a session when it ends."""
 
-    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+    def __init__(self, config: uvicorn.Config, site: Site) -> None:
         super().__init__(config)
-        self.hub = hub
+        self.site = site
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End what is sent without an end, and then as always."""
-        self.hub.end()
+        self.site.end()
         await super().shutdown(sockets)
 
 

@@ -18,10 +18,12 @@ from starlette.routing import Route
 
 from backstory.errors import BackstoryError, RecordNotFound, SessionAmbiguous, SessionNotFound
 from backstory.web import behind, branching, comparing, finding, listing, reading, reporting, sharing
+from backstory.web.acting import Order
 from backstory.web.drawing import PageLinks, environment
 from backstory.web.kept import KeptAnswers
 from backstory.web.live import Hub, stored_place
 from backstory.web.markup import plain
+from backstory.web.orders import Orders
 from backstory.web.streaming import Stream
 from backstory.workspace.history.blocks import content_of
 from backstory.workspace.history.images import image_of
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from backstory.web.acting import Acting, PromptForm
     from backstory.web.reporting import ReportPage
     from backstory.workspace.history.blocks import Content
     from backstory.workspace.located import LocatedSession
@@ -46,11 +49,14 @@ TOTALS_KEPT, REPORTS_KEPT, REPORT_KEPT_MS = 64, 16, 60_000
 
 
 class Site:
-    """Answers requests. ``open_workspace`` opens the stores for one; ``user_home``: for paths that are typed."""
+    """Answers requests. ``open_workspace`` opens the stores for one; ``user_home``: for paths that are typed.
 
-    def __init__(self, open_workspace: Callable[[], Workspace], user_home: Path) -> None:
-        self._open_workspace, self._user_home = open_workspace, user_home
-        self._templates = environment(PageLinks())
+    ``acting``: None for pages that only read.
+    """
+
+    def __init__(self, open_workspace: Callable[[], Workspace], user_home: Path, acting: Acting | None = None) -> None:
+        self._open_workspace, self._user_home, self._acting = open_workspace, user_home, acting
+        self._templates = environment(PageLinks(acts=acting is not None))
         self.hub = Hub(open_workspace, user_home, self._drawn)
         self._contents: OrderedDict[tuple[Hashable, ...], Content] = OrderedDict()
         self._lock = Lock()
@@ -81,7 +87,16 @@ class Site:
             Route("/s/{uid}/{place}/image/{number:int}", self._guarded(self.image)),
             Route("/static/{name}", static),
         ]
+        if self._acting is not None:
+            routes.append(Route("/new", self._guarded(self.new)))
+            routes += Orders(self._acting, self._open_workspace, self._shown).routes()
         return Starlette(routes=routes, middleware=[Middleware(GZipMiddleware, minimum_size=GZIP_BYTES_LEAST)])
+
+    def end(self) -> None:
+        """Tell who looks that the pages end, and wait for nothing any more."""
+        self.hub.end()
+        if self._acting is not None:
+            self._acting.end()
 
     # pages ----------------------------------------------------------------------------------------------------------
 
@@ -151,6 +166,7 @@ class Site:
         return self._page(
             "session.html", row=listing.row(listed, now), session=listed, folder=plain(listed.said_folder),
             stored=stored_place(content),
+            prompt=self._acting and self._acting.form(workspace, listed, Order.read(dict(request.query_params))),
             blocks=shown, outline=reading.outline(content), place=place or "", uid=listed.uid,
             children=[(each.uid, plain(each.shown_title or each.uid)) for each in content.transcript.children],
             has_branches=any(each.is_rewound for each in content.transcript.turns),
@@ -218,6 +234,11 @@ class Site:
                 return self._page(template, item=reading.whole(each.event, key), uid=located.session.uid)
         raise RecordNotFound(key[0])
 
+    def new(self, workspace: Workspace, request: Request) -> Response:
+        """The field for a prompt that begins a session."""
+        assert self._acting is not None
+        return self._shown(self._acting.form(workspace, None), False, 200)
+
     # what pages need ------------------------------------------------------------------------------------------------
 
     def _content(self, workspace: Workspace, located: LocatedSession) -> Content:
@@ -246,6 +267,11 @@ class Site:
             )
             for n, block in enumerate(content.blocks)
         ]
+
+    def _shown(self, prompt: PromptForm, is_part: bool, status: int) -> Response:
+        answer = self._page("_prompt.html" if is_part else "prompt.html", prompt=prompt)
+        answer.status_code = status
+        return answer
 
     def _drawn(self, items: list[reading.PageEntry], uid: str) -> str:
         return self._templates.get_template("_items.html").render(items=items, uid=uid)

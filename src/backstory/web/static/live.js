@@ -93,7 +93,7 @@
       stored.turn = Number(now.dataset.turn);
       const same = top && document.getElementById(top.id);
       if (same && before !== undefined) scrollBy({ top: same.getBoundingClientRect().top - before, behavior: "instant" });
-      document.dispatchEvent(new CustomEvent("renewed"));
+      document.dispatchEvent(new CustomEvent("renewed", { detail: fresh }));
     }
 
     const takes = {
