@@ -83,11 +83,11 @@ ROOMS = {
         "most of it is errors.py, which has every message; amounts as people read them; stand-ins for late imports",
     ),
     "projects": Budget(
-        1_930,
+        1_940,
         11,
         "git and the one place that starts it, the registry of stores, the move of the home, the key of masks",
     ),
-    "runs": Budget(3_250, 13, "a run from its prompt to its stored end, and the reasons for its order"),
+    "runs": Budget(3_340, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
         13_735,
@@ -96,19 +96,19 @@ ROOMS = {
         "before in memory, one filter; texts of files and of sections; what people set in contexts",
     ),
     "workspace": Budget(
-        13_050,
-        67,
+        13_145,
+        68,
         "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages "
         "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; keys of a "
         "context; ended runs that are not stored; a reader for others; images in records, subagents by their calls",
     ),
     "sync": Budget(480, 5, "what may leave the machine: the rule, the choice, texts without its names, a count of it"),
     "web": Budget(
-        3_120,
-        23,
+        3_480,
+        25,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number; two sides compared; answers that are kept; "
-        "sessions that are followed",
+        "sessions that are followed; prompts that are sent",
     ),
 }
 """A move between rooms changes both rows in one commit; any other rise changes the reason."""
