@@ -106,7 +106,7 @@ def test_git_branches_are_offered(typing: Typing, read_once: Shell) -> None:
 
 def test_tools_formats_and_permissions_are_offered(typing: Typing) -> None:
     assert typing("search", "--tool", "") == [tool.value.lower() for tool in Tool]
-    assert typing("export", "--format", "") == ["json", "md", "ah", "azs", "claude", "codex", "copilot"]
+    assert typing("export", "--format", "") == ["json", "md", "html", "atif", "ah", "azs", "claude", "codex", "copilot"]
     assert typing("run", "--permissions", "e") == ["edit"]
 
 

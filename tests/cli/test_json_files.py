@@ -66,7 +66,7 @@ def test_a_format_that_nothing_says_is_asked_for(read_once: Shell, tmp_path: Pat
         done = read_once("export", "--all", *target)
         assert (done.code, done.out) == (2, "")
         assert "Missing option '--format'. Choose from: json, md, " in done.err
-        assert "A file that ends in .json or .jsonl or .md needs none." in done.err
+        assert "A file that ends in .json or .jsonl or .md or .html needs none." in done.err
     assert not (tmp_path / "out.txt").exists()
 
 
