@@ -167,7 +167,11 @@ class Backstory(PaintingApp):
 
     def on_resize(self, event: events.Resize) -> None:
         """Have a sentence over everything while there is no room, also where that shrinks while it is open."""
-        self.painted.forget()
+        if self.is_back and event.size == self.size:
+            # The driver says so to who took the terminal back, which is painted whole already.
+            self.is_back = False
+        else:
+            self.painted.forget()
         is_covered = isinstance(self.screen, TooSmall)
         if looks.is_too_small(event.size) and not is_covered:
             self.push_screen(TooSmall())

@@ -109,6 +109,7 @@ class KeyboardDriver(LinuxDriver):
         """Take the terminal, on which something else may have been painted since."""
         if isinstance(self._app, PaintingApp):
             self._app.painted.forget()
+            self._app.is_back = True
         super().start_application_mode()  # type: ignore[no-untyped-call]
 
     def _read(self) -> bytes:

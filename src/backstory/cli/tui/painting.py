@@ -79,6 +79,8 @@ class PaintingApp(App[None]):
         super().__init__(**how)
         self.painted = Painted()
         self._holding: Timer | None = None
+        self.is_back = False
+        """True from the moment at which the terminal was taken until its size is told."""
 
     def _display(self, screen: Screen[object], renderable: Any) -> None:
         if self._holding is not None:

@@ -13,6 +13,7 @@ from textual.worker import get_current_worker
 from backstory.cli import output
 from backstory.cli.tui.asking import ask, ask_line
 from backstory.cli.tui.branching import in_thread
+from backstory.cli.tui.painting import hold, let_go
 from backstory.cli.tui.sent import started
 from backstory.cli.views import text_export
 from backstory.cli.views.summary_view import exchanges
@@ -51,10 +52,16 @@ def export(screen: Screen[Any], app: App, uid: str, title: str, say: Callable[[s
             if said is None:
                 question = f"{target_of(app, name)} is there already. Overwrite it? What is in it now is lost."
                 ask(screen.app, question, partial(write, name, force=True))
-            say(said or "")
+            end(said or "")
 
+        def end(said: str) -> None:
+            say(said)
+            let_go(screen)
+
+        # The field that was over the session and a sentence below it: both at once.
+        hold(screen)
         say("writing …")
-        in_thread(screen, "export", partial(written, app, uid, name, force=force), done, say)
+        in_thread(screen, "export", partial(written, app, uid, name, force=force), done, end)
 
     note = (
         f"As Markdown, in {app.cwd}; the name ends in {ENDING}. Secrets are not masked: "
