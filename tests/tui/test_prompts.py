@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backstory.cli.tui import prompt_box
+from backstory.cli.tui import prompt_box, session_feed
 from backstory.cli.tui.prompt_field import Folds
 from backstory.cli.tui.sent import TypedText
+from backstory.workspace.history.blocks import Content, content_of
 from backstory.workspace.runs.sending import RunChoice, Way, words_for
 from tests.support.piloted import Piloted, piloted, screen
 from tests.support.running import GOOD, until, until_stored
 
 if TYPE_CHECKING:
     from backstory.store import Session
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.reader import Reader
     from tests.support.bench import Bench
 
 pytestmark = pytest.mark.slow
@@ -320,6 +323,26 @@ def test_a_run_of_another_process_is_seen_and_stopped(asked: Bench) -> None:
             other.communicate()
 
     piloted(test)
+
+
+def test_a_turn_that_is_stored_while_its_session_is_read_counts(asked: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = list[int]()
+
+    def slowly(reader: Reader, located: LocatedSession) -> Content:
+        if not stored:
+            stored.append(asked.run("again", {"say": "the second answer"}, GOOD, options=("-S", "S1")).returncode)
+        return content_of(reader, located)
+
+    monkeypatch.setattr(session_feed, "content_of", slowly)
+
+    async def test() -> None:
+        async with opened(asked) as seen:
+            await seen.until_seen("the first prompt")
+            await seen.press("enter")
+            await seen.opened("the second answer", "2 turns")
+
+    piloted(test)
+    assert stored == [0]
 
 
 def test_a_paste_is_taken_once_and_not_while_the_prompt_is_being_sent(bench: Bench, sent: list[Held]) -> None:

@@ -36,6 +36,10 @@ IDLE_SHARE, IDLE_WAIT_S = 10, 1.0
 """A session in which nothing happens is looked at after a tenth of that time again, at the latest after so long."""
 
 
+READ_AT_MOST = 3
+"""A session that grows whenever it is read is shown all the same."""
+
+
 LOOKED_FOR_TASKS = 500
 """The number of entries at the end of a running session in which its list of what there is to do is looked for."""
 
@@ -108,11 +112,11 @@ class SessionFeed:
                         # It is not stored from here: what is shown of it stays.
                         ended.clear()
 
-                if goal is None and not self._has_read:
-                    self._look(uid)
+                if not self._has_read:
+                    self._look(uid, goal)
                 _pause(worker, 0)
                 following = Following(workspace, located, machine=storing_machine(self._of), wait=wait)
-                content = content_of(self._of.reader, self._of.workspace.resolve(uid))
+                content = self._content(uid)
                 _pause(worker, 0)
                 self._call(self._shown_by.take, content, goal)
                 self._has_read = True
@@ -127,10 +131,19 @@ class SessionFeed:
         except _Unwanted:
             return
 
-    def _look(self, uid: str) -> None:
-        """Show the end of a long session, which takes a while to read."""
+    def _content(self, uid: str) -> Content:
+        """Read a session, again if a turn was stored meanwhile: what is known of the whole would be of before."""
+        for _ in range(READ_AT_MOST):
+            located = self._of.workspace.resolve(uid)
+            content = content_of(self._of.reader, located)
+            if self._of.workspace.resolve(uid).session == located.session:
+                break
+        return content
+
+    def _look(self, uid: str, goal: Key | None) -> None:
+        """Show the end of a long session, or what is around an entry: all of it takes a while to read."""
         view, lines = self._shown_by.look_at()
-        if found := blocks.first_look(self._of.reader, self._of.workspace.resolve(uid), view, lines):
+        if found := blocks.first_look(self._of.reader, self._of.workspace.resolve(uid), view, lines, goal):
             self._call(self._shown_by.look, found)
 
     def _stored_tasks(self, content: Content) -> Sequence[Task]:
