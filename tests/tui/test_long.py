@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -70,8 +70,34 @@ def test_the_end_is_the_same_at_the_first_look(long: Long) -> None:
     content = content_of(long.reader, long.located)
     whole = [line for n in range(len(content.blocks)) for line in blocks.drawn(long.reader, content, n, VIEW)]
     looked_at = blocks.first_look(long.reader, long.located, VIEW, 50)
-    assert len(looked_at) >= 50
-    assert looked_at == whole[-len(looked_at) :]
+    assert len(looked_at) == 50
+    assert looked_at == whole[-50:]
+
+
+@pytest.mark.parametrize("part", [1, 3], ids=["a prompt", "a result"])
+def test_what_is_around_an_entry_is_the_same_at_the_first_look(long: Long, part: int) -> None:
+    content = content_of(long.reader, long.located)
+    goal = content.order.key(5 * (TURNS // 2) + part - 1)
+    forms = {(goal[0] - 1, 0): blocks.COMPACT} if part == 3 else {}
+    view = SessionView(columns=80, now=NOW, forms=forms)
+    whole = [line for n in range(len(content.blocks)) for line in blocks.drawn(long.reader, content, n, view)]
+    at = next(n for n, line in enumerate(whole) if line.key == goal or line.result == goal[0])
+    assert blocks.first_look(long.reader, long.located, VIEW, 30, goal) == whole[at - 10 : at + 20]
+
+
+def test_a_look_at_an_entry_reads_few_others(long: Long, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, columns = list[int](), Reader.part
+
+    def noted(*given: Any) -> Any:
+        found = columns(*given)
+        assert found is not None
+        read.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(Reader, "part", noted)
+    goal = content_of(long.reader, long.located).order.key(5 * (TURNS // 2))
+    assert blocks.first_look(long.reader, long.located, VIEW, 30, goal) != []
+    assert read == [blocks.LOOKED_AT]
 
 
 def test_what_a_branch_left_behind_needs_a_look_at_all(long: Long) -> None:
@@ -87,7 +113,8 @@ def test_what_a_worker_is_given_is_described_at_once(long: Long) -> None:
     assert repr(content_of(long.reader, long.located)) == f"<{5 * TURNS} entries>"
 
 
-def test_the_end_is_shown_while_the_rest_is_read(long: Long, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", ["", "7"], ids=["the end", "a hit"])
+def test_the_end_is_shown_while_the_rest_is_read(long: Long, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     may_read = threading.Event()
 
     def waits(reader: Reader, located: LocatedSession) -> Content:
@@ -100,13 +127,19 @@ def test_the_end_is_shown_while_the_rest_is_read(long: Long, monkeypatch: pytest
     async def test() -> None:
         async with screen(long.place.home, environ) as seen:
             await seen.until_seen("1 session")
+            if words:
+                await seen.press("slash")
+                await seen.type(f'"question {words}"')
+                await seen.until_seen("1 in texts")
+                await seen.press("enter")
             await seen.press("enter")
-            await seen.until_seen(f"answer {TURNS - 1}")
+            await seen.until_seen(f"❯ Question {words}" if words else f"answer {TURNS - 1}")
             assert "reading" in seen.shown()
-            before = seen.shown().splitlines()[:15]
+            before = [each[:70].rstrip() for each in seen.shown().splitlines()[:15]]
             may_read.set()
             await seen.opened("S1 long · completed")
-            assert seen.shown().splitlines()[:15] == before
+            # The bar beside the entries is there only when all of them are counted.
+            assert [each[:70].rstrip() for each in seen.shown().splitlines()[:15]] == before
 
     try:
         piloted(test)

@@ -329,12 +329,14 @@ class Reader:
 
         return columns_of(located)
 
-    def ending(self, located: LocatedSession, last: int) -> tuple[OutlineColumns, tuple[ListedTurn, ...]] | None:
-        """The last entries of a session and their turns; None where what is shown last needs a look at all of it."""
+    def part(
+        self, located: LocatedSession, most: int, goal: int | None
+    ) -> tuple[OutlineColumns, tuple[ListedTurn, ...]] | None:
+        """Entries around a record of a session, or the last, and their turns; None if it takes all of it."""
         from backstory.runs.spool import SPOOLS
-        from backstory.workspace.history.transcript import ending_of
+        from backstory.workspace.history.transcript import part_of
 
-        return ending_of(self._place.home / SPOOLS, located, last)
+        return part_of(self._place.home / SPOOLS, located, most, goal)
 
     def entries(self, located: LocatedSession, seqs: Sequence[int], form: Form = "compact") -> tuple[SessionEntry, ...]:
         """The entries of these records of a session, in order, each with its event."""

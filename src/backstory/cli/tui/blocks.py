@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from backstory import model
 from backstory.cli import output
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from backstory.workspace.reader import Reader
 
 LOOKED_AT = 5 * ENTRIES_LEAST
-"""The number of entries of which a first look draws the last blocks."""
+"""The number of entries of which a first look draws blocks."""
+ABOVE_GOAL = 3
+"""An entry to go to is below a third of what is in view."""
 CHARS_OF_LINE = 0.8
 """The part of a line's columns that text fills."""
 FOLDED, COMPACT, FULL = 0, 1, 2
@@ -69,15 +72,17 @@ def likely_height(block: Block, view: SessionView) -> int:
     return max(lines + block.thoughts * view.thinking, 1)
 
 
-def first_look(reader: Reader, located: LocatedSession, view: SessionView, lines: int) -> list[ShownLine]:
-    """Draw at least so many lines at the end of a session without a look at what is before them.
+def first_look(
+    reader: Reader, located: LocatedSession, view: SessionView, lines: int, goal: Key | None = None
+) -> list[ShownLine]:
+    """Draw so many lines at the end of a session, or around an entry, without a look at all that is before them.
 
     ``content_of`` of a session with 100,000 entries takes far longer. Returns [] where only that says what is shown.
     """
-    ending = reader.ending(located, LOOKED_AT)
-    if ending is None:
+    part = reader.part(located, LOOKED_AT, None if goal is None else goal[0])
+    if part is None:
         return []
-    order, turns = ending
+    order, turns = part
     looked_at = DrawnFrom(
         located=located, folder=located.session.said_folder, order=order, blocks=blocks_of(order),
         turns={each.number: each for each in turns},
@@ -85,10 +90,27 @@ def first_look(reader: Reader, located: LocatedSession, view: SessionView, lines
     found = list[ShownLine]()
     # The first block begins anywhere, so what its first line says of a turn may be wrong.
     for number in range(len(looked_at.blocks) - 1, 0, -1):
-        found[:0] = drawn(reader, looked_at, number, view)
-        if len(found) >= lines:
-            return found
+        found[:0] = _drawn_to(goal, reader, looked_at, number, view)
+        at = len(found) - lines
+        if goal is not None:
+            place = next((n for n, line in enumerate(found) if _is_of(line, goal)), -1)
+            at = min(at, place - lines // ABOVE_GOAL)
+        if at >= 0:
+            return found[at : at + lines]
     return []
+
+
+def _drawn_to(goal: Key | None, reader: Reader, content: DrawnFrom, number: int, view: SessionView) -> list[ShownLine]:
+    """Draw a block; a call in it opens to the result that is the goal."""
+    lines = drawn(reader, content, number, view)
+    calls = {line.key for line in lines if goal is not None and line.key != goal and _is_of(line, goal)}
+    opened = {key: COMPACT for key in calls if key is not None}
+    return drawn(reader, content, number, replace(view, forms=opened)) if opened else lines
+
+
+def _is_of(line: ShownLine, goal: Key) -> bool:
+    """True for a line of an entry, or of the call that it is the result of."""
+    return line.key == goal or line.result == goal[0]
 
 
 def top_lines(content: Content, home: str, view: SessionView) -> list[ShownLine]:

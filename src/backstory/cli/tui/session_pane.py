@@ -198,7 +198,7 @@ class SessionPane(ScrollView, can_focus=True, inherit_bindings=False):
         self.virtual_size = Size(self._columns, self._tops[-1])
         if self._goal is not None and (at := self._line_of(self._goal)) is not None:
             goal, self._goal = self._goal, None
-            self._scroll(at - self.size.height // 3)
+            self._scroll(at - self.size.height // blocks.ABOVE_GOAL)
             self._arrive(goal, at)
         elif self._goal is None:
             end = self._tops[-1] - self.size.height

@@ -124,7 +124,7 @@ class SessionScreen(Screen[None]):
 
     def look_at(self) -> tuple[SessionView, int]:
         """The way the session is looked at, and how many lines are seen of it."""
-        return self.pane.view_of(self.columns), self.app.size.height
+        return self.pane.view_of(self.columns), self.pane.size.height or self.app.size.height
 
     def look(self, lines: Sequence[ShownLine]) -> None:
         """Show the end of the session until it is read."""

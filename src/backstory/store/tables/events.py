@@ -83,9 +83,11 @@ class EventColumns(Struct, frozen=True, kw_only=True):
     chars: list[int]
 
 
-def columns(db: apsw.Connection, session_id: int, last: int | None = None) -> EventColumns:
-    """Every event of a session in order, or the last so many; nothing is unpacked."""
+def columns(db: apsw.Connection, session_id: int, last: int | None = None, up_to: int | None = None) -> EventColumns:
+    """Every event of a session in order, or the last so many, of records up to ``up_to``; nothing is unpacked."""
     found = "select seq, part, turn_id, kind, char_len from events where session_id = ?1"
+    if up_to is not None:
+        found = f"{found} and seq <= {up_to}"
     if last is not None:
         found = f"select * from ({found} order by seq desc, part desc limit {last})"
     # One row: SQLite makes the lists, and other threads run meanwhile.
@@ -96,6 +98,13 @@ def columns(db: apsw.Connection, session_id: int, last: int | None = None) -> Ev
     ).fetchall()[0]
     seqs, parts, turn_ids, kinds, chars = [msgspec.json.decode(str(text), type=list[Any]) for text in row]
     return EventColumns(seqs=seqs, parts=parts, turn_ids=turn_ids, kinds=kinds, chars=chars)
+
+
+def seq_behind(db: apsw.Connection, session_id: int, seq: int, many: int) -> int | None:
+    """The record of the event that is so many behind the first one of a record; None if the session has fewer."""
+    sql = "select seq from events where session_id = ? and seq >= ? order by seq, part limit 1 offset ?"
+    found = db.execute(sql, (session_id, seq, many)).get
+    return None if found is None else int(found)
 
 
 def of_records(db: apsw.Connection, session_id: int, seqs: Sequence[int]) -> list[StoredEvent]:

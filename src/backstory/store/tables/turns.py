@@ -85,13 +85,13 @@ def of_session(db: apsw.Connection, session_id: int) -> list[Turn]:
     return [_turn(row) for row in rows]
 
 
-def ending(db: apsw.Connection, session_id: int, most: int) -> dict[int, Turn]:
-    """The last turns of a session, at most so many, each by its number, in order."""
+def ending(db: apsw.Connection, session_id: int, most: int, up_to: int | None = None) -> dict[int, Turn]:
+    """The last turns of a session that began up to a record, at most so many, each by its number, in order."""
+    where, given = "session_id = ?1 and (?2 is null or first_seq <= ?2)", (session_id, up_to)
     rows = db.execute(
-        f"select {_COLUMNS} from turns where session_id = ? order by first_seq desc, id desc limit ?",
-        (session_id, most),
+        f"select {_COLUMNS} from turns where {where} order by first_seq desc, id desc limit ?3", (*given, most)
     ).fetchall()
-    count = int(db.execute("select count(*) from turns where session_id = ?", (session_id,)).get)
+    count = int(db.execute(f"select count(*) from turns where {where}", given).get)
     return {number: _turn(row) for number, row in enumerate(reversed(rows), count - len(rows) + 1)}
 
 

@@ -72,10 +72,10 @@ class OutlineColumns(Struct, frozen=True, kw_only=True):
         )
 
 
-def columns_of(located: LocatedSession, last: int | None = None) -> OutlineColumns:
-    """Every entry of a session in order, or the last so many."""
+def columns_of(located: LocatedSession, last: int | None = None, up_to: int | None = None) -> OutlineColumns:
+    """Every entry of a session in order, or the last so many, of records up to ``up_to``."""
     numbers = located.store.ask(stored_turns.numbers, located.session.id)
-    found, known = located.store.ask(events.columns, located.session.id, last), dict[str, str]()
+    found, known = located.store.ask(events.columns, located.session.id, last, up_to), dict[str, str]()
     return OutlineColumns(
         seqs=array("q", found.seqs),
         parts=array("q", found.parts),

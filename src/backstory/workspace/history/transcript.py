@@ -14,7 +14,7 @@ from backstory.derive.pricing import UNKNOWN, cost_as_json
 from backstory.errors import AgentUnusable, UnknownAgent
 from backstory.runs.spool import RUNNING, WAITING, list_spools
 from backstory.store.intake import claims
-from backstory.store.tables import branches, compactions
+from backstory.store.tables import branches, compactions, events
 from backstory.store.tables import turns as stored_turns
 
 if TYPE_CHECKING:
@@ -113,8 +113,10 @@ def transcript_of(
     )
 
 
-def ending_of(spools: Path, located: LocatedSession, last: int) -> tuple[OutlineColumns, tuple[ListedTurn, ...]] | None:
-    """The last entries of a session and their turns; None where what is shown last needs a look at all of it."""
+def part_of(
+    spools: Path, located: LocatedSession, most: int, goal: int | None
+) -> tuple[OutlineColumns, tuple[ListedTurn, ...]] | None:
+    """Entries around a record of a session, or the last, and their turns; None where that needs a look at all of it."""
     from backstory.workspace.history.entries import columns_of
 
     store, session = located.store, located.session
@@ -125,7 +127,8 @@ def ending_of(spools: Path, located: LocatedSession, last: int) -> tuple[Outline
         or store.ask(claims.shown_elsewhere, session.id)
     ):
         return None
-    order, turns = columns_of(located, last), store.ask(stored_turns.ending, session.id, last)
+    up_to = None if goal is None else store.ask(events.seq_behind, session.id, goal, most // 2)
+    order, turns = columns_of(located, most, up_to), store.ask(stored_turns.ending, session.id, most, up_to)
     shown = {number: turn for number, turn in turns.items() if number in order.turns}
     uids = [turn.uid for turn in shown.values()]
     costs = store.ask(stored_costs.of_turns, price_table(store.prices_file), session.id, uids)
