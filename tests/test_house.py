@@ -51,7 +51,7 @@ ROOMS = {
         "that faces show beside each other; amounts of charts, and the SQL of every number",
     ),
     "cli": Budget(
-        19_540,
+        19_610,
         123,
         "a module a command, with two examples in its help; the picker; the screen: keys, sessions, entries, prompts, "
         "runs, branches side by side, reports that open what they count, colours, choices, clicks, ends, memory, "
@@ -90,14 +90,14 @@ ROOMS = {
     "runs": Budget(3_340, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        13_765,
+        13_785,
         51,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "
         "what is around a record",
     ),
     "workspace": Budget(
-        13_165,
+        13_185,
         68,
         "what faces ask, outlines in columns, blocks that faces draw, the fields of every question, pages "
         "with cursors; leaving; new agents, and their databases in a moment; a folder that is resumed; keys of a "

@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,7 @@ from backstory.cli.tui.reports_screen import ReportsScreen
 from backstory.cli.views.report_view import ReportLine
 from backstory.workspace.history.sessions import SessionFilter
 from backstory.workspace.history.stats import StatsQuery
+from tests.support.going import DEADLINE_S
 from tests.support.piloted import AtNow, Opens, Piloted, piloted, screen
 from tests.support.session_screens import SessionMachine
 from tests.support.shell import Shell
@@ -422,6 +423,37 @@ class Held:
         finally:
             self.ended.set()
         return Report(title="A late answer")
+
+
+def test_a_report_stays_in_sight_and_opens_nothing_until_the_next_is_drawn(
+    opens: Opens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_read, read = threading.Event(), tabs.read
+
+    def waits(*given: Any) -> Any:
+        assert may_read.wait(DEADLINE_S)
+        return read(*given)
+
+    async def test() -> None:
+        async with opens(size=(80, 24)) as seen:
+            await seen.until_seen("8 sessions")
+            await seen.press("R", "plus", "plus", "plus", "j")
+            await seen.until_seen("[1 Stand-up]", "all time", "> ")
+            before = [each.lstrip("> ") for each in seen.shown().split("\n")[3:20]]
+            monkeypatch.setattr(tabs, "read", waits)
+            await seen.press("2")
+            await seen.until_seen("[2 Costs]", "reading …")
+            await seen.press("enter")
+            await seen.click(10, 6, times=2)
+            assert [each.lstrip("> ") for each in seen.shown().split("\n")[3:20]] == before
+            assert isinstance(seen.app.screen, ReportsScreen)
+            may_read.set()
+            await seen.until_seen("[2 Costs]", "> Sessions")
+
+    try:
+        piloted(test)
+    finally:
+        may_read.set()
 
 
 def test_an_answer_that_comes_late_is_never_drawn_over_a_newer_one(

@@ -145,7 +145,7 @@ class ReportsScreen(Screen[None]):
     def _ask(self, asked: TabQuestion) -> None:
         hold(self)
         self.asked, self._report, self._told = asked, None, READING
-        self.pane.clear()
+        self.pane.leave()
         self._head.refresh()
         self._say("")
         # A list that was to be opened is of a report that nobody looks at any more.
@@ -186,12 +186,15 @@ class ReportsScreen(Screen[None]):
         return self._Read(asked, *before[1:])
 
     def on_reports_screen__told(self, told: _Told) -> None:
-        """Say how far it is."""
+        """Say how far it is; what takes so long is not waited for with another report in sight."""
+        if told.asked == self.asked:
+            self.pane.clear()
         self._tell(told.asked, told.words)
 
     def on_reports_screen__refused(self, refused: _Refused) -> None:
         """Say why there is no report."""
         if refused.asked == self.asked:
+            self.pane.clear()
             self._tell(refused.asked, "")
             self._say(refused.why)
 
@@ -358,16 +361,22 @@ class ReportPane(ScrollView, can_focus=True, inherit_bindings=False):
         about = self.about
         return " ".join(each.text.strip() for each in self._lines if about is not None and each.about is about)
 
+    def leave(self) -> None:
+        """Let nobody choose a line any more: another report comes, and takes their place."""
+        self._chosen, self._stops, self.is_drawn = 0, [], False
+        self.refresh()
+
     def clear(self) -> None:
         """Show nothing, until there is another report."""
-        self._chosen = 0
         self._set([])
-        self.is_drawn = False
+        self.leave()
         self.scroll_to(y=0, animate=False, immediate=True)
 
     def show(self, lines: list[ReportLine]) -> None:
         """Show lines: those of another report, or the same for another width."""
         self._set(lines)
+        if not self.is_drawn:
+            self.scroll_to(y=0, animate=False, immediate=True)
         self.is_drawn = True
         if self._chosen:
             self._seek()
@@ -405,7 +414,7 @@ class ReportPane(ScrollView, can_focus=True, inherit_bindings=False):
     def on_click(self, event: events.Click) -> None:
         """Choose the row that is clicked; another click opens it."""
         at = self.scroll_offset.y + event.y
-        if at >= len(self._lines) or self._lines[at].about is None:
+        if not self.is_drawn or at >= len(self._lines) or self._lines[at].about is None:
             return
         number = bisect_right(self._stops, at) - 1
         if number == self._chosen and event.chain > 1:
