@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from backstory.cli.tui.session_screen import SessionScreen
 from backstory.cli.tui.slots import Slot
@@ -37,8 +38,8 @@ async def sessions(seen: Piloted) -> None:
 
 
 async def searching(seen: Piloted) -> None:
-    """A search of everything."""
-    await seen.press("slash")
+    """A search of everything, from the list."""
+    await seen.press("home", "slash")
     await seen.type("gateway")
     await seen.until_seen("6 in texts", "The gateway counts requests")
     await seen.press("down", "down", "down", "down")
@@ -59,17 +60,15 @@ async def session(seen: Piloted) -> None:
 
 
 async def prompt(seen: Piloted) -> None:
-    """A prompt while it is written."""
-    await session(seen)
+    """A prompt while it is written, in that session."""
     await seen.press("p")
     await seen.until_seen("to the agent of the last turn")
     await seen.type("Now add a test for two people")
 
 
 async def costs(seen: Piloted) -> None:
-    """The costs of all time, by day and agent."""
-    await seen.until_seen("8 sessions")
-    await seen.press("R", "2", "+", "j", "j")
+    """The costs of all time, by day and agent, behind the stand-up."""
+    await seen.press("2", "+", "+", "j", "j")
     await seen.until_seen("[2 Costs]", "all time", "> 2025-")
 
 
@@ -81,26 +80,29 @@ async def standup(seen: Piloted) -> None:
 
 
 async def activity(seen: Piloted) -> None:
-    """The activity of all time."""
-    await seen.until_seen("8 sessions")
-    await seen.press("R", "3", "+", "+", "j")
+    """The activity of all time, behind the costs."""
+    await seen.press("3", "j")
     await seen.until_seen("[3 Activity]", "all time", "> ")
 
 
 async def tips(seen: Piloted) -> None:
-    """The tips, of every project."""
-    await seen.until_seen("8 sessions")
-    await seen.press("R", "4", "+", "+")
+    """The tips, of every project, behind the activity."""
+    await seen.press("4")
     await seen.until_seen("[4 Tips]", "all time", "Tips of")
 
 
 async def question(seen: Piloted) -> None:
-    """A question that says what a yes does."""
-    await session(seen)
+    """A question that says what a yes does, in that session."""
     await seen.press("b")
     await seen.until_seen("2 turns", "▸")
     await seen.press("up", "c")
     await seen.until_seen("y yes", "> n no")
+
+
+async def back(seen: Piloted) -> None:
+    """The session again, behind the question."""
+    await seen.press("n", "escape")
+    await seen.until_seen("FAILED test_two_people", "s sessions")
 
 
 async def empty(seen: Piloted) -> None:
@@ -109,14 +111,13 @@ async def empty(seen: Piloted) -> None:
 
 
 async def keys(seen: Piloted) -> None:
-    """The keys of a session."""
-    await session(seen)
+    """The keys of that session."""
     await seen.press("question_mark")
     await seen.until_seen("Search in this session")
 
 
 async def palette(seen: Piloted) -> None:
-    """The palette, with words typed."""
+    """The palette, with words typed, over the list as it is at first."""
     await seen.until_seen("8 sessions")
     await seen.press("ctrl+p")
     await seen.type("session")
@@ -124,8 +125,7 @@ async def palette(seen: Piloted) -> None:
 
 
 async def at_work(seen: Piloted) -> None:
-    """Runs at work, and what the agent has to do."""
-    await session(seen)
+    """Runs at work, and what the agent has to do, in that session."""
     opened = seen.app.screen
     assert isinstance(opened, SessionScreen)
     tasks = (("read the limit", True, False), ("count per person", False, True), ("test it with two", False, False))
@@ -148,23 +148,6 @@ def slot(uid: str, label: str, agent: str, n: int, **more: int) -> Slot:
     )
 
 
-PICTURED: dict[str, Shows] = {
-    "sessions": sessions,
-    "search": searching,
-    "session": session,
-    "prompt": prompt,
-    "costs": costs,
-    "standup": standup,
-    "activity": activity,
-    "tips": tips,
-    "question": question,
-    "keys": keys,
-    "palette": palette,
-    "at-work": at_work,
-}
-LIGHT = {"light": session}
-
-
 async def branches(seen: Piloted) -> None:
     """The branches of a session."""
     await seen.until_seen("1 session")
@@ -178,20 +161,74 @@ async def branches(seen: Piloted) -> None:
 
 async def compared(seen: Piloted) -> None:
     """Two branches beside each other."""
-    await branches(seen)
     await seen.press("v", "home", "right_square_bracket", "v")
     await seen.until_seen("fork point: @4", "branch 1 (2 turns)", "branch 2 (2 turns)")
 
 
 async def line(seen: Piloted) -> None:
     """A field of one line: a name for a branch."""
-    await branches(seen)
     await seen.press("n")
     await seen.until_seen("A name for the branch", "Enter take it")
 
 
-EMPTY = {"empty": empty}
-BRANCHED = {"branches": branches, "compared": compared, "line": line}
+async def left(seen: Piloted) -> None:
+    """The branches again, behind the field."""
+    await seen.press("escape")
+    await seen.until_gone("A name for the branch")
+
+
+async def closed(seen: Piloted) -> None:
+    """The session again, behind what covers a part of it."""
+    await seen.press("escape")
+    await seen.until_seen("FAILED test_two_people", "s sessions")
+
+
+async def same(seen: Piloted) -> None:
+    """What is there, in other colours."""
+
+
+OF_MACHINE: tuple[dict[str, Shows], ...] = (
+    {"sessions": sessions, "search": searching},
+    {"palette": palette},
+    {"session": session, "light": same, "keys": keys, "-keys": closed, "question": question, "-question": back,
+     "prompt": prompt, "-prompt": closed, "at-work": at_work},
+    {"standup": standup, "costs": costs, "activity": activity, "tips": tips},
+)  # fmt: skip
+"""What is pictured in a screen that is open, one after the other; a name with a minus is a way and no picture."""
+LIGHT = "light"
+EMPTY: dict[str, Shows] = {"empty": empty}
+OF_BRANCHED: dict[str, Shows] = {"branches": branches, "line": line, "-line": left, "compared": compared}
+
+
+def alone(*steps: Shows) -> Shows:
+    """What is pictured behind other things, in a screen that was opened for it."""
+
+    async def shows(seen: Piloted) -> None:
+        for step in steps:
+            await step(seen)
+
+    return shows
+
+
+PICTURED: dict[str, Shows] = {
+    "sessions": sessions,
+    "search": searching,
+    "session": session,
+    "prompt": alone(session, prompt),
+    "costs": alone(standup, costs),
+    "standup": standup,
+    "activity": alone(standup, costs, activity),
+    "tips": alone(standup, costs, activity, tips),
+    "question": alone(session, question),
+    "keys": alone(session, keys),
+    "palette": palette,
+    "at-work": alone(session, at_work),
+}
+BRANCHED: dict[str, Shows] = {
+    "branches": branches,
+    "compared": alone(branches, compared),
+    "line": alone(branches, line),
+}
 
 
 def branched(root: Path) -> tuple[Path, Mapping[str, str]]:
@@ -237,20 +274,20 @@ def made(machine: SessionMachine, root: Path) -> dict[Path, str]:
     """The pictures as SVG, by their files. ``root``: a folder for another project."""
     found: dict[Path, str] = {}
 
-    async def take(name: str, shows: Shows, *where: Any) -> None:
+    async def take(shown: Mapping[str, Shows], where: tuple[Path, Mapping[str, str]]) -> None:
         async with screen(*where, size=SIZE) as seen:
-            await shows(seen)
-            seen.app.theme = "light" if name in LIGHT else "dark"
-            await seen.settled()
-            found[PICTURES / f"{name}.svg"] = seen.app.export_screenshot(title=f"backstory tui: {name}")
+            for name, shows in shown.items():
+                await shows(seen)
+                if not name.startswith("-"):
+                    seen.app.theme = "light" if name == LIGHT else "dark"
+                    await seen.settled()
+                    found[PICTURES / f"{name}.svg"] = seen.app.export_screenshot(title=f"backstory tui: {name}")
 
-    places = (
-        ({**PICTURED, **LIGHT}, (machine.project, machine.environ)),
-        (BRANCHED, branched(root)),
-        (EMPTY, nothing(root)),
-    )
-    for name, shows, where in ((name, shows, where) for shown, where in places for name, shows in shown.items()):
-        piloted(lambda name=name, shows=shows, where=where: take(name, shows, *where))  # type: ignore[misc]
+    own = (machine.project, machine.environ)
+    for shown in OF_MACHINE:
+        piloted(partial(take, shown, own))
+    piloted(partial(take, OF_BRANCHED, branched(root)))
+    piloted(partial(take, EMPTY, nothing(root)))
     return found
 
 
