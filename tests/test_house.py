@@ -39,7 +39,7 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        4_815,
+        4_825,
         20,
         "a module a question; what a filter chooses, what lists are sorted by, worked out beforehand; the newest "
         "looked into one by one; rows of files",
@@ -105,8 +105,8 @@ ROOMS = {
     ),
     "sync": Budget(480, 5, "what may leave the machine: the rule, the choice, texts without its names, a count of it"),
     "web": Budget(
-        3_480,
-        25,
+        3_585,
+        26,
         "pages: who may see them, how they are served, a module for each kind; edits, and code in its colours; "
         "one in a file; charts, and what is behind a number; two sides compared; answers that are kept; "
         "sessions that are followed; prompts that are sent",

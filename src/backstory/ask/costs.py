@@ -7,7 +7,7 @@ used. What a subagent used is part of its parent's cost, and where that was repo
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,10 +65,16 @@ def _shipped() -> Prices:
 
 def price_table(own: Path | None = None) -> PriceTable:
     """The prices that come with the program, and those in a person's own file. Raises ConfigBroken."""
-    return PriceTable(_shipped(), _own(own) if own is not None else None)
+    return _table(own, None if own is None else _read(own))
 
 
-def _own(file: Path) -> Prices | None:
+@lru_cache(maxsize=4)
+def _table(file: Path | None, data: bytes | None) -> PriceTable:
+    """The same table while the file says the same, so that answers that were computed with it can be known."""
+    return PriceTable(_shipped(), None if file is None or data is None else _own(file, data))
+
+
+def _read(file: Path) -> bytes | None:
     try:
         with file.open("rb") as opened:
             data = opened.read(BYTES_MAX + 1)
@@ -78,6 +84,10 @@ def _own(file: Path) -> Prices | None:
         raise errors.ConfigBroken(file, refused.strerror or str(refused)) from refused
     if len(data) > BYTES_MAX:
         raise errors.ConfigBroken(file, f"it is larger than {BYTES_MAX >> 20} MB")
+    return data
+
+
+def _own(file: Path, data: bytes) -> Prices:
     import tomllib  # only where there is a file
 
     try:

@@ -1,4 +1,4 @@
-"""Answers that are given again while nothing changed: a request opens the stores anew, and remembers nothing itself."""
+"""Answers that are given again while nothing changed."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def server_of(
 
 
 class Server(uvicorn.Server):
-    """Tells the browsers that watch a session when it ends."""
+    """Tells the browsers that watch a session when it ends, and lets go of the stores."""
 
     def __init__(self, config: uvicorn.Config, site: Site) -> None:
         super().__init__(config)
@@ -93,6 +93,7 @@ class Server(uvicorn.Server):
         """End what is sent without an end, and then as always."""
         self.site.end()
         await super().shutdown(sockets)
+        self.site.kept.close()
 
 
 @contextmanager

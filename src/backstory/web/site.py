@@ -1,7 +1,8 @@
-"""The pages by their addresses. Each request has a workspace of its own, so a store that moved is met anew."""
+"""The pages by their addresses. Requests share a workspace, which is opened anew where something is another."""
 
 from __future__ import annotations
 
+from asyncio import Semaphore
 from collections import OrderedDict
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -11,6 +12,7 @@ from zlib import crc32
 
 from msgspec.structs import replace
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -20,6 +22,7 @@ from backstory.errors import BackstoryError, RecordNotFound, SessionAmbiguous, S
 from backstory.web import behind, branching, comparing, finding, listing, reading, reporting, sharing
 from backstory.web.acting import Order
 from backstory.web.drawing import PageLinks, environment
+from backstory.web.keeping import SharedWorkspace
 from backstory.web.kept import KeptAnswers
 from backstory.web.live import Hub, stored_place
 from backstory.web.markup import plain
@@ -29,7 +32,7 @@ from backstory.workspace.history.blocks import content_of
 from backstory.workspace.history.images import image_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Coroutine, Hashable
     from pathlib import Path
 
     from starlette.requests import Request
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 
 CONTENTS_KEPT = 4
 """The number of sessions whose outlines are kept for the blocks of a page that is read."""
+ANSWERED_AT_ONCE = 8
+"""More requests wait: each thread reads on connections of its own, and one of them computes at a time in any case."""
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 GZIP_BYTES_LEAST = 1_000
 TOTALS_KEPT, REPORTS_KEPT, REPORT_KEPT_MS = 64, 16, 60_000
@@ -56,6 +61,7 @@ class Site:
 
     def __init__(self, open_workspace: Callable[[], Workspace], user_home: Path, acting: Acting | None = None) -> None:
         self._open_workspace, self._user_home, self._acting = open_workspace, user_home, acting
+        self.kept, self._few = SharedWorkspace(open_workspace), Semaphore(ANSWERED_AT_ONCE)
         self._templates = environment(PageLinks(acts=acting is not None))
         self.hub = Hub(open_workspace, user_home, self._drawn)
         self._contents: OrderedDict[tuple[Hashable, ...], Content] = OrderedDict()
@@ -282,18 +288,24 @@ class Site:
     def _refused(self, why: str, status: int) -> HTMLResponse:
         return HTMLResponse(self._templates.get_template("refused.html").render(why=plain(why)), status)
 
-    def _guarded(self, answer: Callable[[Workspace, Request], Response]) -> Callable[[Request], Response]:
-        """Answer with the workspace of this request; an error that says what to do becomes a page."""
+    def _guarded(
+        self, answer: Callable[[Workspace, Request], Response]
+    ) -> Callable[[Request], Coroutine[None, None, Response]]:
+        """Answer in a thread; an error that says what to do becomes a page."""
 
         def answered(request: Request) -> Response:
             try:
-                with self._open_workspace() as workspace:
+                with self.kept.use() as workspace:
                     return answer(workspace, request)
             except BackstoryError as refused:
                 missing = isinstance(refused, SessionNotFound | SessionAmbiguous | RecordNotFound)
                 return self._refused(str(refused), 404 if missing else 400)
 
-        return answered
+        async def awaited(request: Request) -> Response:
+            async with self._few:
+                return await run_in_threadpool(answered, request)
+
+        return awaited
 
 
 class ShownBlock:

@@ -301,10 +301,10 @@ class Listing:
         }
         priced = [store for store in stores if id(store) in by_store]
         costs = {
-            id(store): store.ask(
+            id(store): store.ask_once(
                 stored_costs.by_session,
                 stored_costs.price_table(store.prices_file),
-                [session.id for session in by_store[id(store)]],
+                tuple(session.id for session in by_store[id(store)]),
             )
             for store in priced
         }
