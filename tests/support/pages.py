@@ -103,7 +103,13 @@ class Visitor:
 @contextmanager
 def served(environ: Mapping[str, str], cwd: Path, *, acts: bool = True) -> Iterator[Visitor]:
     """Serve the pages of a home folder; the visitor was not there yet."""
-    app = App(environ, cwd)
+    with served_by(App(environ, cwd), acts=acts) as visitor:
+        yield visitor
+
+
+@contextmanager
+def served_by(app: App, *, acts: bool = False) -> Iterator[Visitor]:
+    """Serve the pages of what a command would open."""
     with listening(0, 1) as sock:
         address, server = server_of(app.new_workspace, app.user_home, sock, acting_of(app) if acts else None)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
