@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import TYPE_CHECKING
 
+from backstory.web import kept as kept_answers
+from backstory.web import site
 from backstory.web.kept import SETTLED_NS, KeptAnswers
+from backstory.workspace.history.blocks import content_of
 from tests.support.pages import served
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
+
+    from backstory.workspace.history.blocks import Content
+    from backstory.workspace.located import LocatedSession
+    from backstory.workspace.reader import Reader
+    from tests.support.pages import Visitor
     from tests.support.shell import Shell
 
 OLD_S = 1_700_000_000
@@ -67,3 +77,20 @@ def test_a_page_counts_a_session_that_came_since(empty: Shell) -> None:
         assert empty("ingest").code == 0
         assert "2 sessions " in visitor.get("/sessions").words
         assert "Sessions 2 " in visitor.get("/reports/costs?period=3").words
+
+
+def test_a_session_that_did_not_change_is_outlined_once(
+    pages: Visitor, month: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outlined = list[str]()
+
+    def outline(reader: Reader, located: LocatedSession) -> Content:
+        outlined.append(located.session.uid)
+        return content_of(reader, located)
+
+    monkeypatch.setattr(site, "content_of", outline)
+    monkeypatch.setattr(kept_answers, "SETTLED_NS", 0)
+    uid = json.loads(month("list", "--all", "--json", "--limit", "1").out)["sessions"][0]["uid"]
+    answers = [pages.get(f"/s/{uid}") for _ in range(3)]
+    assert ([each.status for each in answers], outlined) == ([200] * 3, [uid])
+    assert len({each.text for each in answers}) == 1

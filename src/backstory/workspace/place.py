@@ -42,12 +42,15 @@ def project_root(folder: Path) -> Path:
 
 
 def written(path: Path) -> tuple[int, int] | None:
-    """Return the time and the size of a file as it was written last; None without one."""
+    """Return the time and the size of a file as it was written last; None without one, and for an empty one.
+
+    Who opens a store where nobody is makes an empty journal.
+    """
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return (found.st_mtime_ns, found.st_size) if found.st_size else None
 
 
 def now_ms() -> int:
