@@ -55,7 +55,7 @@ def test_the_address_is_data_and_the_rest_is_talk(started: Started) -> None:
     visitor = Visitor(started.address)
     until(lambda: _answers(visitor))
     visitor.enter()
-    assert "No sessions are stored yet" in visitor.get("/sessions").words
+    assert "Nothing was imported yet: there is no store" in visitor.get("/sessions").words
     assert started.end() == 0
     assert "Ctrl-C ends the pages" in started.err()
 
