@@ -10,7 +10,7 @@ from backstory.derive.secrets import Redactor
 if TYPE_CHECKING:
     from backstory.derive.secret_kinds import FoundSecret
 
-_MASK = re.compile(r"\[([a-z0-9]+(?:-[a-z]+)*)-([0-9]{10})\]")
+_MASK = re.compile(r"\[([a-z0-9]+(?:-[a-z]+)*)-([0-9]{10})(\\?)\]")
 
 
 class NumberedRedactor(Redactor):
@@ -27,6 +27,6 @@ def numbered(text: str) -> str:
 
     def number(found: re.Match[str]) -> str:
         of_kind = met.setdefault(found[1], {})
-        return f"[{found[1]}-{of_kind.setdefault(found[2], len(of_kind) + 1)}]"
+        return f"[{found[1]}-{of_kind.setdefault(found[2], len(of_kind) + 1)}{found[3]}]"
 
     return _MASK.sub(number, text)

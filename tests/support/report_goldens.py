@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from tests.support.masks import numbered
 from tests.support.shell import Shell
 
 CLI = Path(__file__).parents[1] / "cli"
@@ -47,7 +48,7 @@ def report(shell: Shell, name: str) -> str:
     """What a report prints."""
     done = shell("chronicle", *REPORTS[name], TZ="UTC")
     assert (done.code, done.err) == (0, ""), done.err
-    return done.out
+    return numbered(done.out)
 
 
 def main() -> None:

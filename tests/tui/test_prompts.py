@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backstory.cli.tui import prompt_box, session_feed
+from backstory.cli.tui import sent as sent_prompts
 from backstory.cli.tui.prompt_field import Folds
 from backstory.cli.tui.sent import TypedText
 from backstory.workspace.history.blocks import Content, content_of
@@ -230,11 +231,11 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Held]:
     """The prompts that are sent, by no process."""
     found = list[Held]()
 
-    def send(_app: object, _words: object, prompt: str, _folder: object) -> Held:
+    def send(_words: object, prompt: str, *_where: object) -> Held:
         found.append(Held(prompt))
         return found[-1]
 
-    monkeypatch.setattr(prompt_box, "SentPrompt", send)
+    monkeypatch.setattr(sent_prompts, "SentPrompt", send)
     return found
 
 

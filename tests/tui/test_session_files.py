@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backstory.cli.tui import session_files
+from backstory.cli.tui import sent as sent_prompts
 from backstory.cli.tui.session_files import file_name
 from tests.support.piloted import Piloted, piloted, screen
 from tests.support.running import GOOD
@@ -131,13 +131,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """The process that makes summaries, which is none."""
     found = Made()
 
-    def begin(_app: object, words: list[str], _prompt: None) -> Made:
+    def begin(words: list[str], *_where: object) -> Made:
         if not found.begins:
             raise OSError("no more processes")
         found.words = words
         return found
 
-    monkeypatch.setattr(session_files, "SentPrompt", begin)
+    monkeypatch.setattr(sent_prompts, "SentPrompt", begin)
     return found
 
 

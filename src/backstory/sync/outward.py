@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from backstory.ask import origins
+from backstory.lazy import lazy_regex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,10 +43,10 @@ _REST = r"""(?:\\ |\[[a-z0-9-]+-\d{8}\]|[^\s"'`<>|;:,()\[\]{}\\*?“”‘’«�
 """The rest of a path behind its beginning; a space stands behind a backslash, and a secret may be masked in it."""
 _AT = r"""(?:(?<![\w./~\\-]{0})|(?<=file://{0})|(?<=\s-[A-Za-z]{0})|(?<=\\[nrt"]{0}))"""
 """Behind the first letter of a path: one begins there. A pattern that begins with a letter is found much faster."""
-_TILDE = re.compile(rf"~{_AT.format('~')}/(?!\[){_REST}")
-_DRIVE = re.compile(rf"\b[A-Za-z]:(?:\\\\?|/(?!/)){_REST}(?:\\\\?{_REST})*")
-_HAS_DRIVE = re.compile(r":(?:\\|/(?!/))")
-_STRANGE = re.compile(r"[^\w./@+=%~-]")
+_TILDE = lazy_regex(rf"~{_AT.format('~')}/(?!\[){_REST}")
+_DRIVE = lazy_regex(rf"\b[A-Za-z]:(?:\\\\?|/(?!/)){_REST}(?:\\\\?{_REST})*")
+_HAS_DRIVE = lazy_regex(r":(?:\\|/(?!/))")
+_STRANGE = lazy_regex(r"[^\w./@+=%~-]")
 
 
 class MachineNames(Struct, frozen=True, kw_only=True):
