@@ -65,9 +65,13 @@ ROOMS = {
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds, words that tell them; "
         "values held packed; sections of summaries",
     ),
-    "exchange": Budget(3_455, 13, "copies, merges, imports; what a row is, the schema says; texts of files; frames"),
+    "exchange": Budget(
+        3_575,
+        13,
+        "copies, merges, imports; what a row is, the schema says; texts of files; frames, with the bytes of logs",
+    ),
     "export": Budget(
-        3_065, 18, "other programs' logs, restored as their files or folders were, or written; masked lines"
+        3_095, 18, "other programs' logs, restored as their files or folders were, or written; masked lines"
     ),
     "ingest": Budget(
         7_085,

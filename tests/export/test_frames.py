@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import io
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -21,21 +23,23 @@ from backstory.exchange.frames import (
     FrameDamaged,
     FramePoint,
     FrameVerdict,
-    chain_of,
     head_of,
     joined,
     read,
     verdict,
 )
+from backstory.exchange.imported import Staging
 from backstory.export.exporting import everything
-from backstory.export.portable import JsonExport
+from backstory.export.portable import ExportedBytes, JsonExport
+from backstory.ingest.json_import import JsonImport
 from backstory.model import AssistantText, ToolCall, UserMessage
 from backstory.store import open_store
+from tests import set_frames
 from tests.support.clock import NOW
 from tests.support.every import every
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from backstory.store import Store
 
@@ -128,11 +132,48 @@ def test_frames_that_do_not_follow_are_told_apart_by_name() -> None:
     assert verdict(heads[1], again[:1]) == FrameVerdict.OLD
 
 
+NEXT = next(frames.frames([event(3, 50), event(4, 9)], session=UID, after=FramePoint(2, 0), prev="1" * 64))
+CHANGED = {
+    "session": UID[:-1] + "0", "epoch": 2, "after": [1, 0], "upto": [5, 0], "events": 1, "bytes": True,
+    "prev": "0" * 64, "chain": "0" * 64, "size": 1,
+}  # fmt: skip
+
+
+@every("field", CHANGED)
+def test_a_head_that_was_changed_is_noticed(field: str) -> None:
+    head, packed = NEXT.split(b"\n", 1)
+    said = json.loads(head)
+    assert said.keys() == CHANGED.keys()
+    assert said[field] != CHANGED[field]
+    # Where the lines would fit as well, only the chain tells it.
+    only = None if field in ("upto", "events", "size") else "chain"
+    assert read(NEXT).head.prev == "1" * 64
+    with pytest.raises(FrameDamaged, match=only):
+        read(json.dumps(said | {field: CHANGED[field]}).encode() + b"\n" + packed)
+
+
+def test_a_frame_that_is_cut_anywhere_is_damaged() -> None:
+    for at in range(len(FRAME)):
+        with pytest.raises(FrameDamaged):
+            read(FRAME[:at])
+
+
+def test_a_session_that_was_removed_is_a_frame_of_its_own() -> None:
+    (made,) = frames.frames([REMOVED], session=UID, epoch=4)
+    removed = read(made)
+    assert list(joined([removed])) == [REMOVED]
+    held = [read(FRAME).head]
+    assert verdict(removed.head, held) == FrameVerdict.NEXT
+    assert verdict(held[0], [removed.head]) == FrameVerdict.OLD
+
+
 @pytest.mark.usefixtures("small")
 def test_what_is_missing_or_doubled_is_not_joined() -> None:
     found = [read(each) for each in cut([event(seq) for seq in range(1, 13)], [6, 12])]
     assert list(joined(found))
-    for wrong in ([], found[1:], found[:-1], [*found[:2], *found[3:]], [found[0], *found], found[::-1]):
+    anew = [read(each) for each in frames.frames(whole([event(1)]), session=UID, epoch=2)]
+    several = [*found[:2], *found[3:]], [found[0], *found], found[::-1], [*found, *anew]
+    for wrong in ([], found[1:], found[:-1], *several):
         with pytest.raises(FrameDamaged):
             list(joined(wrong))
 
@@ -157,11 +198,17 @@ def test_bytes_that_are_no_frame_are_refused_and_nothing_else_happens(data: byte
         read(data)
 
 
-def framed(payload: bytes, packed: bytes | None = None, **other: object) -> bytes:
-    """A frame of hostile content, with a head that fits otherwise."""
+def framed(payload: bytes, packed: bytes | None = None, **other: Any) -> bytes:
+    """A frame of hostile content, with a head that fits otherwise; its chain is made as the page says."""
     packed = zstandard.ZstdCompressor(level=3).compress(payload) if packed is None else packed
-    said = {"session": UID, "epoch": 1, "after": [0, -1], "upto": [3, 0], "events": 1, "prev": "", "size": len(packed)}
-    return json.dumps(said | {"chain": chain_of("", payload)} | other).encode() + b"\n" + packed
+    said: dict[str, Any] = {
+        "session": UID, "epoch": 1, "after": [0, -1], "upto": [3, 0], "events": 1, "bytes": False, "prev": "",
+        "size": len(packed),
+    }  # fmt: skip
+    said |= other
+    text = "{session} {epoch} {after[0]} {after[1]} {upto[0]} {upto[1]} {events} {0} {1}\n"
+    chained = text.format(int(said["bytes"]), said["prev"] or "-", **said).encode() + payload
+    return json.dumps({"chain": hashlib.sha256(chained).hexdigest()} | said).encode() + b"\n" + packed
 
 
 def streamed(payload: bytes, **parameters: int) -> bytes:
@@ -173,6 +220,7 @@ def streamed(payload: bytes, **parameters: int) -> bytes:
 
 
 ONE = session() + event(3)
+REMOVED = line("removed", uid=UID, at="2026-09-21T14:13:20Z")
 TWICE = zstandard.ZstdCompressor().compress(b"\n" * 10) * 2
 HOSTILE = {
     "a bomb": lambda: framed(b"\0" * 40_000_000),
@@ -181,9 +229,24 @@ HOSTILE = {
     "bytes behind it": lambda: framed(ONE) + b"x",
     "depth": lambda: framed(line("event", seq=3, event={}).replace(b"{}}", b"[" * 100_000 + b"]" * 100_000 + b"}")),
     "very many lists": lambda: framed(line("event", seq=3, event={}).replace(b"{}}", b"[" + b"[]," * 2_100_000 + b"[]]}")),  # noqa: E501
-    "bytes of a log": lambda: framed(
-        line("bytes", log=1, start=0, sha256="0" * 64, data="") + event(3)
+    "bytes of a log": lambda: framed(line("bytes", log=1, start=0, sha256="0" * 64, data="") + event(3)),
+    "numbers of a log": lambda: framed(line("numbers", log=1, ranges=[]) + event(3)),
+    "a file beside a log": lambda: framed(
+        line("sidecar", log=1, name="x", mtime_ns=1, sha256="0" * 64, data="") + event(3)
     ),
+    "an event in a log": lambda: framed(event(3).replace(b'"part": 0', b'"log": 1')),
+    "an event with a part below 0": lambda: framed(event(3, part=-2) + event(3), events=2),
+    "a blank line": lambda: framed(b"\n" + ONE),
+    "lines that end with CR": lambda: framed(ONE.replace(b"}\n", b"}\r", 1)),
+    "a removal and more": lambda: framed(line("removed", uid=UID, at="2026-09-21T14:13:20Z") + ONE),
+    "another session that was removed": lambda: framed(
+        line("removed", uid=UID[:-1] + "0", at="2026-09-21T14:13:20Z"), events=0, upto=[0, -1]
+    ),
+    "a removal that follows something": lambda: framed(REMOVED, events=0, upto=[0, -1], prev="0" * 64),
+    "the head of a file": lambda: framed(
+        line("backstory", format=1, made_by="x", exported="2026-09-21T14:13:20Z", bytes=False, redacted=False) + ONE
+    ),
+    "a first frame in the middle": lambda: framed(ONE, after=[2, 0]),
     "no line's end": lambda: framed(ONE[:-1]),
     "another session": lambda: framed(ONE.replace(UID[:20].encode(), b"01M3250V00CJ5X1JHP0A")),
     "no UTF-8": lambda: framed(event(3, 2).replace(b"aa", b"\xff\xff")),
@@ -220,11 +283,16 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def lines_of(
-    store: Store, after: dict[str, tuple[int, int]] | None = None, redactor: Redactor | None = None
+    store: Store,
+    after: dict[str, tuple[int, int]] | None = None,
+    redactor: Redactor | None = None,
+    kept: dict[str, ExportedBytes] | None = None,
+    *,
+    has_bytes: bool = False,
 ) -> list[bytes]:
     """The lines of the only session of a store."""
-    export = JsonExport(has_bytes=False, now=NOW, redactor=redactor)
-    return list(export.lines(everything([store]), removed=False, after=after))[1:-1]
+    export = JsonExport(has_bytes=has_bytes, now=NOW, redactor=redactor, piece_bytes=40)
+    return list(export.lines(everything([store]), removed=False, after=after, kept=kept))[1:-1]
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -246,6 +314,40 @@ def test_a_session_that_grows_is_exported_from_where_it_was(store: Store, masked
         made += frames.frames(lines, session=running.uid, after=after, prev=prev)
         after, prev = head_of(made[-1]).upto, head_of(made[-1]).chain
     assert list(joined([read(each) for each in made])) == lines_of(store, redactor=redactor())
+
+
+def without_cuts(lines: Iterable[bytes]) -> tuple[list[bytes], dict[int, bytes]]:
+    """Lines, and the bytes of each log, which may be cut anywhere."""
+    rest, found = list[bytes](), dict[int, bytes]()
+    for each in lines:
+        said = json.loads(each)
+        if said["type"] == "bytes":
+            data = base64.b64decode(said["data"])
+            assert said["sha256"] == hashlib.sha256(data).hexdigest()
+            assert said["start"] == len(found.get(said["log"], b""))
+            found[said["log"]] = found.get(said["log"], b"") + data
+        else:
+            rest.append(each)
+    return rest, found
+
+
+@pytest.mark.usefixtures("small")
+def test_of_a_log_that_grows_only_the_new_bytes_are_exported(store: Store) -> None:
+    running = store.create_session("of a while")
+    made, after, prev, sent = list[bytes](), START, "", 0
+    kept = dict[str, ExportedBytes]()
+    for count in (1, 5, 0, 3):
+        store.append_events(running, [UserMessage(content="go"), *[AssistantText(text="ä" * 20)] * count])
+        lines = lines_of(store, {running.uid: after} if made else None, kept=kept, has_bytes=True)
+        kept[running.uid] = ExportedBytes(logs=tuple(each.read_to for each in store.logs(running)), has_sidecars=True)
+        starts = [said["start"] for each in lines if (said := json.loads(each))["type"] == "bytes"]
+        assert starts[0] == sent
+        assert json.loads(lines[-1])["bytes"] == sum(kept[running.uid].logs) - sent
+        sent = sum(kept[running.uid].logs)
+        made += frames.frames(lines, session=running.uid, after=after, prev=prev, has_bytes=True)
+        after, prev = head_of(made[-1]).upto, head_of(made[-1]).chain
+    found, whole = joined([read(each) for each in made]), lines_of(store, has_bytes=True)
+    assert without_cuts(found) == without_cuts(whole)
 
 
 def test_a_secret_that_only_an_earlier_part_names_is_masked_in_a_later_one(store: Store) -> None:
@@ -272,19 +374,33 @@ def test_an_earlier_event_with_a_secret_that_only_a_later_one_names_is_named(sto
     assert export.bare == [(running.uid, each.seq, each.part) for each in store.events(running)[:4:3]]
 
 
-def test_the_bytes_of_logs_are_not_exported_from_a_point() -> None:
-    with pytest.raises(ValueError, match="as a whole only"):
+def test_of_what_bytes_were_exported_is_not_guessed() -> None:
+    with pytest.raises(ValueError, match="has to be said"):
         JsonExport(has_bytes=True, now=NOW).lines([], removed=False, after={UID: (1, 0)})
 
 
 # the page ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_frames_of_the_page_are_as_it_says() -> None:
-    said = re.findall(r"```frame\n(\{.*\})\n([A-Za-z0-9+/=\n]+)\n```", DOCS.read_text("utf-8"))
+@every("name", {"plain": 2, "bytes": 2, "removed": 1})
+def test_the_frames_of_the_page_are_as_it_says(name: str) -> None:
+    page = DOCS.read_text("utf-8")
+    said = re.findall(rf"```frame {name}\n(\{{.*\}})\n([A-Za-z0-9+/=\n]+)\n```", page)
     found = [read(f"{head}\n".encode() + base64.b64decode(packed)) for head, packed in said]
-    assert len(found) == 2
-    assert [FramePoint(*json.loads(head)["upto"]) for head, _ in said] == [each.head.upto for each in found]
-    assert b'"type":"session_end"' in list(joined(found))[-1]
-    shown = re.findall(r"```jsonl joined\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+    shown = re.findall(rf"```jsonl joined {name}\n(.*?)```", page, re.DOTALL)
     assert b"".join(joined(found)).decode() == shown[0]
+    # Another zstd may pack them otherwise.
+    anew = [read(each) for each in set_frames.frames_of(name)]
+    assert [msgspec.structs.replace(each.head, size=0) for each in found] == [
+        msgspec.structs.replace(each.head, size=0) for each in anew
+    ]
+
+
+def test_the_frames_of_the_page_are_imported(tmp_path: Path) -> None:
+    lines = joined([read(each) for each in set_frames.frames_of("bytes")])
+    head = line("backstory", format=1, made_by="a test", exported="2026-09-21T14:13:20Z", bytes=True, redacted=False)
+    with Staging(tmp_path / "staged.db") as staged:
+        reader = JsonImport(staged, "the page", trusted=True, strict=True)
+        reader.read(io.BytesIO(b"".join([head, *lines, line("end", sessions=1)])))
+        (log,) = staged.logs()
+        assert staged.read_log(log.id, 0, log.read_to).count(b"\n") == 3

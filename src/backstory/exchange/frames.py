@@ -1,7 +1,7 @@
 """Format 1 in frames: a session's lines as it grows, cut so that a part can be sent again, checked and joined. Pure.
 
-A frame is a line of JSON and one zstd frame of lines. Its ``chain`` is a hash over all frames up to it, so what is
-missing, doubled, damaged or of another history is told from what follows. docs/json-format.md describes it.
+A frame is a line of JSON and one zstd frame of lines. Its ``chain`` is a hash over all frames up to it, heads included,
+so what is missing, doubled, damaged or of another history is told from what follows. docs/json-format.md describes it.
 """
 
 from __future__ import annotations
@@ -11,18 +11,23 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from backstory.bounds import LINE_BYTES_MAX
 from backstory.exchange.json_lines import (
     BranchLine,
+    BytesLine,
     Digest,
     EventLine,
     LogLine,
+    NumbersLine,
     Offset,
+    RemovedLine,
     Seq,
     SessionEnd,
     SessionLine,
+    SidecarLine,
     SummaryLine,
     TurnLine,
     Uid,
@@ -39,8 +44,12 @@ EVENTS_MAX = 500
 FRAME_BYTES = 1024 * 1024
 """A frame has no more lines than fit into this; one that alone is longer is a frame of its own."""
 HEAD_BYTES_MAX = 4_096
-IN_FRAMES = (SessionLine, LogLine, TurnLine, EventLine, BranchLine, SummaryLine, SessionEnd)
-"""The lines of a session without the bytes of its logs."""
+PIECE_BYTES = 720 * 1024
+"""The bytes of a log in one line: in base64 a frame has room for it."""
+OF_SESSION = (SessionLine, LogLine, TurnLine, EventLine, BranchLine, SummaryLine, SessionEnd)
+OF_BYTES = (NumbersLine, BytesLine, SidecarLine)
+"""The lines that only frames with the bytes of logs have."""
+NO_CHAIN = "0" * 64
 
 
 class FramePoint(NamedTuple):
@@ -56,7 +65,8 @@ START = FramePoint(0, -1)
 class FrameHead(Struct, frozen=True, kw_only=True):
     """The first line of a frame. ``after`` to ``upto``: where its events lie; ``size``: the bytes behind this line.
 
-    ``epoch``: raised when what was sent before is sent anew. ``prev``: the chain of the frame before, or "".
+    ``epoch``: raised when what was sent before is sent anew. ``bytes``: whether the frames of the epoch have the bytes
+    of logs. ``prev``: the chain of the frame before, or "".
     """
 
     session: Uid
@@ -64,6 +74,7 @@ class FrameHead(Struct, frozen=True, kw_only=True):
     after: FramePoint
     upto: FramePoint
     events: Offset
+    bytes: bool
     prev: Annotated[str, Meta(pattern="^(?:[0-9a-f]{64})?\\Z")]
     chain: Digest
     size: Offset
@@ -95,24 +106,35 @@ class FrameVerdict(StrEnum):
 
 
 def frames(
-    lines: Iterable[bytes], *, session: str, epoch: int = 1, after: FramePoint = START, prev: str = ""
+    lines: Iterable[bytes],
+    *,
+    session: str,
+    epoch: int = 1,
+    after: FramePoint = START,
+    prev: str = "",
+    has_bytes: bool = False,
 ) -> Iterator[bytes]:
     """Cut the lines of one session that an export gave from ``after`` on into frames."""
     waiting, size, events, upto = list[bytes](), 0, 0, after
     place = msgspec.json.Decoder(_Place)
+
+    def frame() -> bytes:
+        nonlocal prev
+        data, prev = _frame(waiting, session, epoch, after, upto, events, prev, has_bytes=has_bytes)
+        return data
+
     for line in lines:
         at = place.decode(line)
         is_event = at.type == "event"
         if waiting and (size + len(line) > FRAME_BYTES or (is_event and events == EVENTS_MAX)):
-            frame, prev = _frame(waiting, session, epoch, after, upto, events, prev)
-            yield frame
+            yield frame()
             waiting, size, events, after = [], 0, 0, upto
         waiting.append(line)
         size += len(line)
         if is_event:
             events, upto = events + 1, FramePoint(at.seq, at.part)
     if waiting:
-        yield _frame(waiting, session, epoch, after, upto, events, prev)[0]
+        yield frame()
 
 
 class _Place(Struct, frozen=True):
@@ -122,19 +144,35 @@ class _Place(Struct, frozen=True):
 
 
 def _frame(
-    lines: list[bytes], session: str, epoch: int, after: FramePoint, upto: FramePoint, events: int, prev: str
+    lines: list[bytes],
+    session: str,
+    epoch: int,
+    after: FramePoint,
+    upto: FramePoint,
+    events: int,
+    prev: str,
+    *,
+    has_bytes: bool,
 ) -> tuple[bytes, str]:
     payload = b"".join(lines)
-    packed, chain = codec.pack_frame(payload), chain_of(prev, payload)
+    packed = codec.pack_frame(payload)
     head = FrameHead(
-        session=session, epoch=epoch, after=after, upto=upto, events=events, prev=prev, chain=chain, size=len(packed)
-    )
-    return encoded(head) + b"\n" + packed, chain
+        session=session, epoch=epoch, after=after, upto=upto, events=events, bytes=has_bytes, prev=prev,
+        chain=NO_CHAIN, size=len(packed),
+    )  # fmt: skip
+    head = replace(head, chain=chain_of(head, payload))
+    return encoded(head) + b"\n" + packed, head.chain
 
 
-def chain_of(prev: str, payload: bytes) -> str:
-    """Return the chain of a frame whose lines are ``payload``, not packed: another zstd packs them otherwise."""
-    return hashlib.sha256(bytes.fromhex(prev) + payload).hexdigest()
+def chain_of(head: FrameHead, payload: bytes) -> str:
+    """Return the chain of a frame whose lines are ``payload``, not packed: another zstd packs them otherwise.
+
+    It covers all of the head but itself and ``size``.
+    """
+    said = (head.session, head.epoch, *head.after, *head.upto, head.events, int(head.bytes), head.prev or "-")
+    hashed = hashlib.sha256(" ".join(map(str, said)).encode() + b"\n")
+    hashed.update(payload)
+    return hashed.hexdigest()
 
 
 def head_of(data: bytes) -> FrameHead:
@@ -146,6 +184,8 @@ def head_of(data: bytes) -> FrameHead:
         raise FrameDamaged(f"its first line is no head of a frame: {refused}") from refused
     if head.events > EVENTS_MAX or head.upto < head.after or (head.upto == head.after) != (head.events == 0):
         raise FrameDamaged("its events are too many, or do not lie where its head says")
+    if not head.prev and head.after != START:
+        raise FrameDamaged("it is the first of its session by its chain, and not by its events")
     return head
 
 
@@ -160,22 +200,34 @@ def read(data: bytes) -> Frame:
         payload.decode()
     except (codec.CodecError, UnicodeDecodeError) as refused:
         raise FrameDamaged(str(refused)) from refused
-    if chain_of(head.prev, payload) != head.chain:
-        raise FrameDamaged("its lines do not match its chain")
-    lines = payload.splitlines(keepends=True)
+    if chain_of(head, payload) != head.chain:
+        raise FrameDamaged("its head and its lines do not match its chain")
+    lines = [each + b"\n" for each in payload.split(b"\n")[:-1]]
     if not payload.endswith(b"\n") or (len(payload) > FRAME_BYTES and len(lines) > 1):
         raise FrameDamaged("its lines are more than a frame may have, or the last one has no end")
     at, events = head.after, 0
     for _, line in _parsed(lines):
+        _check(line, head, len(lines))
         if isinstance(line, EventLine):
             if not at < (at := FramePoint(line.seq, line.part)):
                 raise FrameDamaged("its events are not in order")
             events += 1
-        elif isinstance(line, SessionLine | SessionEnd) and line.uid != head.session:
-            raise FrameDamaged("a line of it is of another session")
     if (at, events) != (head.upto, head.events):
         raise FrameDamaged("its events are not those that its head says")
     return Frame(head, lines)
+
+
+def _check(line: Any, head: FrameHead, lines: int) -> None:
+    """Raise FrameDamaged unless a line belongs into a frame with this head and so many lines."""
+    match line:
+        case SessionLine() | SessionEnd() | RemovedLine() if line.uid != head.session:
+            raise FrameDamaged("a line of it is of another session")
+        case RemovedLine() if lines > 1 or head.prev or head.bytes:
+            raise FrameDamaged("the line of a session that was removed is not alone")
+        case EventLine() if line.part < 0 or (line.log is not None and not head.bytes):
+            raise FrameDamaged("an event has a part below 0, or lies in a log whose bytes do not come")
+        case NumbersLine() | BytesLine() | SidecarLine() if not head.bytes:
+            raise FrameDamaged("it has bytes of a log, and its head says that it has none")
 
 
 def _parsed(lines: Iterable[bytes]) -> Iterator[tuple[bytes, Any]]:
@@ -187,7 +239,7 @@ def _parsed(lines: Iterable[bytes]) -> Iterator[tuple[bytes, Any]]:
             line = decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as refused:
             raise FrameDamaged(str(refused) or "it is nested too deeply") from refused
-        if not isinstance(line, IN_FRAMES):
+        if not isinstance(line, (*OF_SESSION, *OF_BYTES, RemovedLine)):
             raise FrameDamaged("it has a line that no frame has")
         yield text, line
 
@@ -201,42 +253,103 @@ def verdict(head: FrameHead, held: Sequence[FrameHead]) -> FrameVerdict:
         return FrameVerdict.OLD
     if any(each.chain == head.chain for each in held):
         return FrameVerdict.HAD
-    if (head.prev, head.after) == (last.chain, last.upto):
+    if (head.prev, head.after, head.bytes) == (last.chain, last.upto, last.bytes):
         return FrameVerdict.NEXT
     return FrameVerdict.GAP if head.after > last.upto else FrameVerdict.OTHER
+
+
+# joined ---------------------------------------------------------------------------------------------------------------
+
+
+class _Content(Struct):
+    """The lines of a session so far: what is said again counts as it was said last.
+
+    Lines of bytes are only noted by their frame: there may be many more of them than there is memory.
+    """
+
+    session: bytes = b""
+    end: SessionEnd | None = None
+    logs: list[tuple[LogLine, bytes]] = field(default_factory=list)
+    numbers: dict[int, list[bytes]] = field(default_factory=dict)
+    pieces: dict[int, dict[int, None]] = field(default_factory=dict)
+    """By log the frames that have bytes of it."""
+    sidecars: dict[tuple[int, str], tuple[int, int]] = field(default_factory=dict)
+    """By log and name the frame and the line that say last what is in it."""
+    turns: dict[str, bytes] = field(default_factory=dict)
+    branches: list[bytes] = field(default_factory=list)
+    summaries: list[bytes] = field(default_factory=list)
+    removed: bytes = b""
+    events: int = 0
+
+    def take(self, text: bytes, line: Any, frame: int, number: int) -> None:
+        """Take a line, the so manieth of its frame."""
+        match line:
+            case SessionLine():
+                self.session, self.end = text, None
+                self.logs, self.numbers, self.branches, self.summaries = [], {}, [], []
+            case LogLine():
+                self.logs.append((line, text))
+            case NumbersLine():
+                self.numbers.setdefault(line.log, []).append(text)
+            case BytesLine():
+                self.pieces.setdefault(line.log, {})[frame] = None
+            case SidecarLine():
+                self.sidecars[line.log, line.name] = frame, number
+            case TurnLine():
+                self.turns[line.uid] = text
+            case EventLine():
+                self.events += 1
+            case BranchLine():
+                self.branches.append(text)
+            case SummaryLine():
+                self.summaries.append(text)
+            case SessionEnd():
+                self.end = line
+            case RemovedLine():
+                self.removed = text
 
 
 def joined(parts: Sequence[Frame]) -> Iterator[bytes]:
     """Yield the lines of a session from all its frames, in order: as an export of the whole has them.
 
-    What was said again counts as it was said last. Raises FrameDamaged for frames that do not follow one another.
+    A frame is asked for several times, so that not all need to be in memory. Raises FrameDamaged for frames that do
+    not follow one another.
     """
-    heads = list[FrameHead]()
-    turns, of_last, session, end = dict[str, bytes](), dict[type, list[bytes]](), b"", None
-    events = 0
-    for part in parts:
-        if heads and part.head.session != heads[0].session:
-            raise FrameDamaged("it is of another session")
+    heads, content = list[FrameHead](), _Content()
+    for frame, part in enumerate(parts):
+        if heads and (part.head.session, part.head.epoch) != (heads[0].session, heads[0].epoch):
+            raise FrameDamaged("it is of another session, or of another epoch")
         if (found := verdict(part.head, heads)) != FrameVerdict.NEXT:
             raise FrameDamaged(f"it does not follow the frame before it: {found}")
         heads.append(part.head)
-        events += part.head.events
-        for text, line in _parsed(part.lines):
-            match line:
-                case SessionLine():
-                    session, end, of_last = text, None, {}
-                case TurnLine():
-                    turns[line.uid] = text
-                case SessionEnd():
-                    end = line
-                case LogLine() | BranchLine() | SummaryLine():
-                    of_last.setdefault(type(line), []).append(text)
-    if end is None or not session:
+        for number, (text, line) in enumerate(_parsed(part.lines)):
+            content.take(text, line, frame, number)
+    if content.removed:
+        yield content.removed
+        return
+    if content.end is None or not content.session:
         raise FrameDamaged("the session is not whole: frames are missing at its end")
-    yield session
-    yield from of_last.get(LogLine, ())
-    yield from turns.values()
-    for part in parts:
-        yield from (text for text, line in _parsed(part.lines) if isinstance(line, EventLine))
-    yield from (*of_last.get(BranchLine, ()), *of_last.get(SummaryLine, ()))
-    yield encoded(SessionEnd(uid=end.uid, turns=len(turns), events=events)) + b"\n"
+    yield content.session
+    for log, text in content.logs:
+        yield text
+        yield from content.numbers.get(log.log, ())
+        yield from _bytes_of(log.log, parts, content)
+    yield from content.turns.values()
+    for head, part in zip(heads, parts, strict=True):
+        if head.events:
+            yield from (text for text, line in _parsed(part.lines) if isinstance(line, EventLine))
+    yield from (*content.branches, *content.summaries)
+    kept = sum(log.length for log, _ in content.logs) if heads[0].bytes else 0
+    counts = SessionEnd(uid=content.end.uid, turns=len(content.turns), events=content.events, bytes=kept)
+    yield encoded(counts) + b"\n"
+
+
+def _bytes_of(log: int, parts: Sequence[Frame], content: _Content) -> Iterator[bytes]:
+    """The bytes of a log, then the files beside it."""
+    for frame in content.pieces.get(log, ()):
+        yield from (
+            text for text, line in _parsed(parts[frame].lines) if isinstance(line, BytesLine) and line.log == log
+        )
+    for (of, _), (frame, number) in content.sidecars.items():
+        if of == log:
+            yield parts[frame].lines[number]

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from backstory import __version__
@@ -64,13 +65,29 @@ ITEMS_CUT = 5
 """The part kept of a text or a list in a line that has too much."""
 
 
-class JsonExport:
-    """Writes sessions as lines. ``redactor`` masks their secrets, and leaves the logs' bytes out."""
+class ExportedBytes(Struct, frozen=True, kw_only=True):
+    """The bytes of a session that were exported before.
 
-    def __init__(self, *, has_bytes: bool, now: int, redactor: Redactor | None = None) -> None:
+    ``logs``: of its logs in order, how many of each. ``has_sidecars``: the files beside them are as they were.
+    """
+
+    logs: tuple[int, ...] = ()
+    has_sidecars: bool = False
+
+
+class JsonExport:
+    """Writes sessions as lines. ``redactor`` masks their secrets, and leaves the logs' bytes out.
+
+    ``piece_bytes``: the most bytes of a log in one line.
+    """
+
+    def __init__(
+        self, *, has_bytes: bool, now: int, redactor: Redactor | None = None, piece_bytes: int = PIECE_BYTES
+    ) -> None:
         self._has_bytes = has_bytes and redactor is None
-        self._now, self._redactor = now, redactor
+        self._now, self._redactor, self._piece_bytes = now, redactor, piece_bytes
         self._after: Mapping[str, tuple[int, int]] = {}
+        self._kept: Mapping[str, ExportedBytes] = {}
         self.counts: Counter[str] = Counter()
         """Numbers of sessions, turns and events written, and of bytes of logs."""
         self.bare: list[tuple[str, int, int]] = []
@@ -79,18 +96,24 @@ class JsonExport:
         """Errors for which sessions were left out of a file of all."""
 
     def lines(
-        self, chosen: Sequence[Chosen], *, removed: bool, after: Mapping[str, tuple[int, int]] | None = None
+        self,
+        chosen: Sequence[Chosen],
+        *,
+        removed: bool,
+        after: Mapping[str, tuple[int, int]] | None = None,
+        kept: Mapping[str, ExportedBytes] | None = None,
     ) -> Iterator[bytes]:
         """All lines. ``removed``: also which sessions people removed, and the context boards.
 
         ``after``: by uid of a session the numbers of the last event that was exported before: only events behind it are
-        given, and turns that go on behind it. Such a file has no bytes of logs, and its sessions are not whole. With a
-        redactor the lines come once all are made: no secret that any text told stands bare in any of them. Events that
-        were exported before are learned from, too; ``bare`` then names those with a secret that only later ones tell.
+        given, and turns that go on behind it; ``kept``: the bytes that were exported before, which are not given again.
+        In such a file the sessions are not whole. With a redactor the lines come once all are made: no secret that any
+        text told stands bare in any of them. Events that were exported before are learned from, too; ``bare`` then
+        names those with a secret that only later ones tell.
         """
-        self._after = {} if after is None else after
-        if self._after and self._has_bytes:
-            raise ValueError("the bytes of logs are exported as a whole only")
+        self._after, self._kept = after or {}, kept or {}
+        if self._has_bytes and self._after.keys() != self._kept.keys():
+            raise ValueError("from a point on: how many bytes of the logs were exported before has to be said, too")
         lines = self._lines(chosen, removed=removed)
         return lines if self._redactor is None else self._masked(self._redactor, chosen, lines)
 
@@ -152,8 +175,9 @@ class JsonExport:
         written.add(session_identity(extent.session.uid))
         before = Counter(self.counts)
         yield self._line(extent.session)
+        kept = self._kept.get(extent.session.uid, ExportedBytes())
         for log_id, log in extent.logs.items():
-            yield from self._log(store, log_id, log)
+            yield from self._log(store, log_id, log, kept)
         yield from self._turns(store, session_id, extent)
         yield from self._events(store, session_id, extent)
         for branch in store.ask(lambda db: portable.branches(db, session_id)):
@@ -167,7 +191,7 @@ class JsonExport:
         )
         self.counts["sessions"] += 1
 
-    def _log(self, store: Store, log_id: int, log: LogLine) -> Iterator[bytes]:
+    def _log(self, store: Store, log_id: int, log: LogLine, kept: ExportedBytes) -> Iterator[bytes]:
         yield self._line(log)
         if not self._has_bytes:
             return
@@ -178,13 +202,14 @@ class JsonExport:
         ]
         for at in range(0, len(ranges), RANGES_AT_ONCE):
             yield _encoded(NumbersLine(log=log.log, ranges=ranges[at : at + RANGES_AT_ONCE]))
-        for at in range(0, log.length, PIECE_BYTES):
-            data = store.read_log(log_id, at, min(PIECE_BYTES, log.length - at))
+        begin = kept.logs[log.log - 1] if log.log <= len(kept.logs) else 0
+        for at in range(begin, log.length, self._piece_bytes):
+            data = store.read_log(log_id, at, min(self._piece_bytes, log.length - at))
             if not data:
                 raise StoreDamaged(store.path, f"a log ends at byte {at:,}, and was to have {log.length:,}")
             yield _encoded(BytesLine(log=log.log, start=at, sha256=codec.text_digest(data), data=data))
-        self.counts["bytes"] += log.length
-        for each in store.ask(sidecars.of_log, log_id):
+        self.counts["bytes"] += log.length - begin
+        for each in [] if kept.has_sidecars else store.ask(sidecars.of_log, log_id):
             data = store.ask(sidecars.read, each.id)
             yield _encoded(
                 SidecarLine(
