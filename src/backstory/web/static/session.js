@@ -126,6 +126,26 @@
     if (link) copy(`${link.href}/markdown${isTurn ? "?of=turn" : ""}`);
   }
 
+  // The field for a prompt, with the record that the prompt is to follow. False where there is no such field.
+  function promptAfter(seq) {
+    const field = document.querySelector(".prompt-field");
+    const after = field?.querySelector("[name=after]");
+    if (!after) return false;
+    after.value = seq;
+    after.closest("details").open = true;
+    field.scrollIntoView({ block: "end" });
+    field.querySelector("textarea").focus({ preventScroll: true });
+    return true;
+  }
+
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("[data-after], [data-copy-part]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const seq = link.dataset.after;
+    if (seq === undefined) copy(link.href); else if (link.closest(".inside") || !promptAfter(seq)) return;
+    event.preventDefault();
+  });
+
   // keys -------------------------------------------------------------------------------------------------------------
 
   const whole = document.querySelector("[data-copy]");
@@ -134,7 +154,7 @@
     j: () => stepPrompt(1), k: () => stepPrompt(-1), e: () => stepFailure(1), E: () => stepFailure(-1), d: turnBeside,
     "?": () => keys.showModal(),
   };
-  if (whole) Object.assign(ACTIONS, { y: () => copyPart(false), Y: () => copyPart(true) });
+  if (whole) Object.assign(ACTIONS, { y: () => copyPart(false), Y: () => copyPart(true), f: () => placeAtTop()?.querySelector("[data-after]")?.click() });
 
   if (beside) {
     for (const each of document.querySelectorAll(".tools button[hidden]")) each.hidden = false;
