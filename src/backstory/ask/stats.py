@@ -173,7 +173,7 @@ def _top(child: int, parents: Mapping[int, int], shown: Mapping[int, int]) -> in
 
 def _roots(db: apsw.Connection, asked: StatsQuestion, tops: Collection[int]) -> dict[int, RootRow]:
     # Which of their turns count is known from the turns.
-    conditions, values = listed_conditions(replace(asked.wanted, since=None, until=None))
+    conditions, values = listed_conditions(replace(asked.wanted, since=None, until=None), of_all=True)
     if asked.wanted.since is not None:
         recent = f"s.last_active >= ? or {_UNDATED} or s.id in (select value from json_each(?)) or {_SUMMARISED}"
         conditions.append(f"({recent})")
