@@ -39,7 +39,7 @@ ROOMS = {
         "folder of events",
     ),
     "ask": Budget(
-        4_825,
+        4_870,
         20,
         "a module a question; what a filter chooses, what lists are sorted by, worked out beforehand; the newest "
         "looked into one by one; rows of files",
@@ -60,7 +60,7 @@ ROOMS = {
     ),
     "conversation": Budget(2_260, 10, "the tree, the context and the compaction of a session"),
     "derive": Budget(
-        7_870,
+        7_875,
         34,
         "facts of events and their words, titles, prices, projects, secrets with 150 kinds, words that tell them; "
         "values held packed; sections of summaries",
