@@ -66,7 +66,7 @@ ROOMS = {
         "values held packed; sections of summaries",
     ),
     "exchange": Budget(
-        3_585,
+        3_590,
         13,
         "copies, merges, imports; what a row is, the schema says; texts of files; frames, with the bytes of logs",
     ),

@@ -133,6 +133,8 @@ def test_frames_that_do_not_follow_are_told_apart_by_name() -> None:
     assert verdict(again[0], heads) == FrameVerdict.NEXT
     assert verdict(again[1], heads) == FrameVerdict.GAP
     assert verdict(heads[1], again[:1]) == FrameVerdict.OLD
+    elsewhere = msgspec.structs.replace(again[0], session=f"00{UID[2:]}")
+    assert verdict(elsewhere, heads) == FrameVerdict.OTHER
 
 
 @pytest.mark.usefixtures("small")
@@ -332,6 +334,18 @@ def test_the_bytes_of_many_logs_in_one_frame_are_read_once(monkeypatch: pytest.M
     whole = list(joined(found))
     assert [json.loads(each)["type"] for each in whole[1:7]] == ["log", "bytes", "sidecar"] * 2
     assert len(whole) == len(parsed) == 902
+
+
+def test_files_beside_a_log_are_those_that_came_last_in_their_order() -> None:
+    log = line("log", log=1, agent="a", kind="file", native_id="", length=0)
+    b, a = (line("sidecar", log=1, name=each, mtime_ns=1, sha256="0" * 64, data="") for each in "ba")
+    end = line("session_end", uid=UID)
+    made, prev = list[frames.Frame](), ""
+    for files, whole in ([b], [b]), ([a, b], [a, b]), ([], [a, b]), ([a], [a]):
+        lines = [session(), log, *files, end]
+        made += map(read, frames.frames(lines, session=UID, prev=prev, has_bytes=True))
+        prev = made[-1].head.chain
+        assert list(joined(made))[2:-1] == whole
 
 
 def test_a_log_that_is_named_twice_does_not_multiply_its_bytes() -> None:

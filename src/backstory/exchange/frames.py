@@ -259,6 +259,8 @@ def _parsed(lines: Iterable[bytes]) -> Iterator[tuple[bytes, Any]]:
 def verdict(head: FrameHead, held: Sequence[FrameHead]) -> FrameVerdict:
     """Tell what a frame is to those of its session that are there, in order and of one epoch."""
     last = held[-1] if held else None
+    if last is not None and head.session != last.session:
+        return FrameVerdict.OTHER
     if last is None or head.epoch > last.epoch:
         return FrameVerdict.NEXT if (head.after, head.prev) == (START, "") else FrameVerdict.GAP
     if head.epoch < last.epoch:
@@ -295,8 +297,10 @@ class _Content(Struct):
     numbers: dict[int, list[bytes]] = field(default_factory=dict)
     pieces: dict[int, list[_LinePlace]] = field(default_factory=dict)
     """By log, the lines with its bytes."""
-    sidecars: dict[int, dict[str, _LinePlace]] = field(default_factory=dict)
-    """By log and name, the line that says last what is in it."""
+    sidecars: dict[int, list[_LinePlace]] = field(default_factory=dict)
+    """By log, the files beside it: all of them come again when one of them changed."""
+    has_sidecars: bool = False
+    """True if they came behind the last line of type ``session``."""
     turns: dict[str, bytes] = field(default_factory=dict)
     branches: list[bytes] = field(default_factory=list)
     summaries: list[bytes] = field(default_factory=list)
@@ -307,7 +311,7 @@ class _Content(Struct):
         """Take a line, the so manieth of its frame. Raises FrameDamaged."""
         match line:
             case SessionLine():
-                self.session, self.end = text, None
+                self.session, self.end, self.has_sidecars = text, None, False
                 self.logs, self.numbers, self.branches, self.summaries = [], {}, [], []
             case LogLine() if line.log != len(self.logs) + 1:
                 raise FrameDamaged("the logs of the session are not numbered 1, 2 and so on")
@@ -318,7 +322,9 @@ class _Content(Struct):
             case BytesLine():
                 self.pieces.setdefault(line.log, []).append(_LinePlace(frame, number))
             case SidecarLine():
-                self.sidecars.setdefault(line.log, {})[line.name] = _LinePlace(frame, number)
+                if not self.has_sidecars:
+                    self.sidecars, self.has_sidecars = {}, True
+                self.sidecars.setdefault(line.log, []).append(_LinePlace(frame, number))
             case TurnLine():
                 self.turns[line.uid] = text
             case EventLine():
@@ -359,7 +365,7 @@ def joined(parts: Sequence[Frame]) -> Iterator[bytes]:
     for log, text in content.logs:
         yield text
         yield from content.numbers.get(log.log, ())
-        for place in (*content.pieces.get(log.log, ()), *content.sidecars.get(log.log, {}).values()):
+        for place in (*content.pieces.get(log.log, ()), *content.sidecars.get(log.log, ())):
             yield parts[place.frame].lines[place.number]
     yield from content.turns.values()
     for head, part in zip(heads, parts, strict=True):
