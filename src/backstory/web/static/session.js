@@ -5,8 +5,13 @@
   const TOP_PX = 90;
   const root = document.documentElement;
   const said = document.querySelector(".tools .said");
-  const outline = [...document.querySelectorAll(".outline [data-seq]")];
-  const seqs = outline.map((each) => Number(each.dataset.seq));
+  let outline, seqs, current = -1, isDue = false;
+
+  function readOutline() {
+    outline = [...document.querySelectorAll(".outline [data-seq]")];
+    seqs = outline.map((each) => Number(each.dataset.seq));
+    current = -1;
+  }
 
   function kept(name) {
     try { return localStorage.getItem(name); } catch { return null; }
@@ -15,6 +20,8 @@
   function keep(name, value) {
     try { localStorage.setItem(name, value); } catch { /* it counts for this page alone */ }
   }
+
+  readOutline();
 
   // edits ------------------------------------------------------------------------------------------------------------
 
@@ -55,8 +62,6 @@
     for (let n = 0; n < seqs.length && seqs[n] <= seq; n++) found = n;
     return found;
   }
-
-  let current = -1, isDue = false;
 
   function markCurrent() {
     isDue = false;
@@ -171,15 +176,16 @@
     for (const name of ["scroll", "resize"]) {
       addEventListener(name, () => { if (!isDue) { isDue = true; requestAnimationFrame(markCurrent); } }, { passive: true });
     }
+    // What a session that runs has beside it is replaced as it grows.
+    document.addEventListener("renewed", () => { readOutline(); markCurrent(); });
     markCurrent();
-    for (const [n, link] of outline.entries()) {
-      link.addEventListener("click", (event) => {
-        const place = document.getElementById(`r${seqs[n]}`);
-        if (!place || event.ctrlKey || event.metaKey || event.shiftKey) return;
-        event.preventDefault();
-        goTo(place);
-      });
-    }
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest?.(".outline [data-seq]");
+      const place = link && document.getElementById(`r${link.dataset.seq}`);
+      if (!place || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      goTo(place);
+    });
   }
 
   // paper ------------------------------------------------------------------------------------------------------------
