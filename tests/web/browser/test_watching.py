@@ -73,9 +73,7 @@ def entries(tab: Tab, words: str) -> int:
     return tab.page.locator(".entries article").filter(has_text=words).count()
 
 
-def test_a_run_grows_on_its_page_and_its_entries_get_their_addresses(
-    tab: Tab, machine: tuple[Bench, Visitor]
-) -> None:
+def test_a_run_grows_on_its_page_and_its_entries_get_their_addresses(tab: Tab, machine: tuple[Bench, Visitor]) -> None:
     run = Run(machine[0], [{"say": "first"}, delta("half an ans")], [delta("wer"), {"say": "half an answer"}])
     tab.go(f"/s/{run.uid}")
     tab.seen("first")
