@@ -66,19 +66,19 @@ ROOMS = {
         "values held packed; sections of summaries",
     ),
     "exchange": Budget(
-        3_590,
+        3_755,
         13,
-        "copies, merges, imports; what a row is, the schema says; texts of files; frames, with the bytes of logs",
+        "copies, merges, imports ready for the index; what a row is, the schema says; texts of files; frames and bytes",
     ),
     "export": Budget(
         3_095, 18, "other programs' logs, restored as their files or folders were, or written; masked lines"
     ),
     "ingest": Budget(
-        7_085,
+        7_135,
         30,
         "from files to batches; subagents that a log reports are read along, or lent later; databases that "
         "live, also in a moment, and may be odd, documents that are written anew, folders that read as one "
-        "log, out of which no name leads; drift, and cases of it; results in files",
+        "log, out of which no name leads; drift, and cases of it; results in files; imports derived as they come",
     ),
     "mcp": Budget(1_640, 9, "nine tools, the protocol, and answers as text and as fields, masked alike"),
     "nouns": Budget(
@@ -94,11 +94,11 @@ ROOMS = {
     "runs": Budget(3_350, 14, "a run from its prompt to its stored end, and the reasons for its order"),
     "search": Budget(785, 3, "hits with their excerpts, and the words that near ones have, names of files"),
     "store": Budget(
-        13_790,
+        13_850,
         51,
         "the file, or one that takes its place, a reader a thread, its tables, chunks made of another log's, stores of "
         "before in memory, one filter; texts of files and of sections; what people set in contexts; "
-        "what is around a record",
+        "what is around a record; another store beside it",
     ),
     "workspace": Budget(
         13_185,
