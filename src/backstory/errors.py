@@ -169,116 +169,8 @@ class LockNotInstalled(BackstoryError):
 
     exit_code = 69
 
-    def __init__(self) -> None:
-        super().__init__(f"`export --password` needs one more package. Add it with: {adding('cryptography>=42')}")
-
-
-class ServerNotInstalled(BackstoryError):
-    """The packages of the extra ``server`` are missing."""
-
-    exit_code = 69
-
-    def __init__(self) -> None:
-        super().__init__(f"The team server needs more packages. Add them with: {adding('backstory[server]')}")
-
-
-class DatabaseNotStarted(BackstoryError):
-    """The server's own PostgreSQL cannot be made or started. ``log``: what it says itself."""
-
-    exit_code = 69
-
-    def __init__(self, why: str, log: Path) -> None:
-        super().__init__(f"The server's PostgreSQL does not start: {why}. What it said is in {_quoted(log)}")
-
-
-class DatabaseUnusable(BackstoryError):
-    """The server's database cannot be reached, or is not one that it may use."""
-
-    exit_code = 69
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"The server's database cannot be used: {why}.")
-
-
-class PortTaken(BackstoryError):
-    """The team server cannot listen where it was told to."""
-
-    exit_code = 69
-
-    def __init__(self, host: str, port: int, why: str) -> None:
-        super().__init__(
-            f"The server cannot listen at {host}, port {port}: {why}. Choose another: ", Next("serve", port="0")
-        )
-
-
-class ListeningRefused(BackstoryError):
-    """The team server would be reached from other machines without encryption."""
-
-    exit_code = 64
-
-    def __init__(self, host: str) -> None:
-        super().__init__(
-            f"At {host} other machines would reach the server, and read what is sent: nothing is encrypted. "
-            "Give --tls-cert and --tls-key, or say --behind-proxy if a proxy in front of it encrypts."
-        )
-
-
-class SyncNotInstalled(BackstoryError):
-    """The package that talks to a team server is missing."""
-
-    exit_code = 69
-
-    def __init__(self) -> None:
-        super().__init__(f"A team server needs one more package here. Add it with: {adding('httpx>=0.27')}")
-
-
-class NotLoggedIn(BackstoryError):
-    """This home is logged in to no team server."""
-
-    exit_code = 77
-
-    def __init__(self) -> None:
-        super().__init__("You are logged in to no team server. Log in: ", Next("login", "ADDRESS"))
-
-
-class ServerAddressWrong(BackstoryError):
-    """The address of a team server cannot be used."""
-
-    exit_code = 64
-
-    def __init__(self, typed: str, why: str) -> None:
-        super().__init__(f"{typed!r:.100} is no address of a team server that can be used: {why}.")
-
-
-class ServerUnreachable(BackstoryError):
-    """A team server does not answer, or what answers is none."""
-
-    exit_code = 69
-
-    def __init__(self, address: str, why: str) -> None:
-        super().__init__(f"The team server at {address} does not answer: {why:.{REASON_CHARS_MAX}}.")
-
-
-class ServerRefused(BackstoryError):
-    """A team server did not do what was asked. ``status``: of HTTP; ``kind``: its own name for the reason."""
-
-    exit_code = 64
-
-    def __init__(self, address: str, status: int, kind: str, message: str) -> None:
-        super().__init__(f"The team server at {address} refuses: {message:.{REASON_CHARS_MAX}}")
-        self.status, self.kind = status, kind
-
-
-class LoginRefused(ServerRefused):
-    """A team server does not know this login or code, or it may not do what was asked."""
-
-    exit_code = 77
-
-
-class ServerBusy(ServerRefused):
-    """A team server cannot answer now."""
-
-    exit_code = 75
+    def __init__(self, what: str = "`export --password`") -> None:
+        super().__init__(f"{what} needs one more package. Add it with: {adding('cryptography>=42')}")
 
 
 PORT_END, FREE_PORT = 65_536, 8_765
@@ -693,6 +585,91 @@ class ImportRunning(BackstoryError):
 
     def __init__(self) -> None:
         super().__init__("Another import is running. Try again when it is done.")
+
+
+class NoSsh(BackstoryError):
+    """The program ssh is missing."""
+
+    exit_code = 69
+
+    def __init__(self) -> None:
+        super().__init__("There is no ssh here. Install OpenSSH's client, or go by a folder that both machines see.")
+
+
+class FarNameUnusable(BackstoryError):
+    """A name cannot be given to ssh, or to the far end's shell."""
+
+    exit_code = 64
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name!r:.80} cannot be used. A machine is ssh://HOST, ssh://USER@HOST or ssh://HOST:PORT, of letters, "
+            "digits, dots and dashes; give other settings a Host in ~/.ssh/config. A program is a path without blanks."
+        )
+
+
+class FarEndUnreachable(BackstoryError):
+    """The machine at the other end does not answer."""
+
+    exit_code = 69
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"ssh cannot reach {name}: {reason}. Try it by hand: ssh {name} true")
+
+
+class FarEndLacks(BackstoryError):
+    """The machine at the other end has no backstory, or its shell does not find it."""
+
+    exit_code = 69
+
+    def __init__(self, name: str, program: str) -> None:
+        super().__init__(
+            f"{name} finds no {program}. Install backstory there; if it is there, say where it is: "
+            "--program ~/.local/bin/backstory"
+        )
+
+
+class FarEndOther(BackstoryError):
+    """The backstory at the other end speaks another version of what is said between machines."""
+
+    exit_code = 76
+
+    def __init__(self, name: str, made_by: str, *, is_newer: bool) -> None:
+        where = "here" if is_newer else f"on {name}"
+        super().__init__(f"{name} has {made_by:.80}, which does not go with this one. Update backstory {where}.")
+
+
+class FarEndBroken(BackstoryError):
+    """The words of the other end are cut, or are not those that backstory sends."""
+
+    exit_code = 75
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"The other end cannot be read: {reason}. What came whole is here; the same command goes on where it was."
+        )
+
+
+class PassphraseWrong(BackstoryError):
+    """A folder was sealed with another passphrase."""
+
+    exit_code = 77
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} was sealed with another passphrase. Nothing of it was read or written.")
+
+
+class PassphraseMissing(BackstoryError):
+    """A passphrase is needed, and nobody gave one."""
+
+    exit_code = 64
+
+    def __init__(self) -> None:
+        super().__init__(
+            "A folder is sealed with a passphrase: type it when asked, or give it in BACKSTORY_PASSPHRASE or with "
+            "--passphrase-file FILE. To write it in clear, say so each time: --plain"
+        )
 
 
 class FileInTheWay(BackstoryError):

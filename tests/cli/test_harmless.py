@@ -328,6 +328,9 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
         ("--all", "--format", "atif", "-o", f"atif {EVIL_NAME}"), ("S1", "-o", f"{EVIL_NAME}.html", "--password"),
     ],
     "import": [("-",), (f"no {EVIL_NAME}",), ("--json", "-"), (f"{__file__}",)],
+    "pull": [(f"no {EVIL_NAME}",), (f"ssh://{EVIL_NAME}",), ("ssh://-oProxyCommand=x",), (".", "--json"), (".",)],
+    "push": [(f"out {EVIL_NAME}", "--plain"), (f"out {EVIL_NAME}", "--plain", "--json"),
+             (".", "--passphrase-file", EVIL_NAME)],
     "verify": [(), ("--json",)],
     "sync": [("--dry-run",), ("--dry-run", "--json"), ()],
     "optimize": [("--all",), ("--json",)],
@@ -350,11 +353,6 @@ SAID_TO: dict[str, list[tuple[str, ...]]] = {
     "skill show": [()],
     "skill install": [("claude",), ("codex", "--json"), ("copilot", "--scope", "project"), (EVIL_NAME,)],
     "skill uninstall": [("claude",), (EVIL_NAME,)],
-    "serve": [],  # the same; tests/server ask it
-    "login": [(), (EVIL_NAME,), (EVIL_NAME, "--json"), ("--approve", EVIL_NAME)],
-    "logout": [()],
-    "team invite": [(), ("--json",)],
-    "team users": [(), (EVIL_NAME, "--remove")],
     "web": [],  # it ends when a person ends it; tests/web read what it serves
     "tui": [],  # it ends when a person leaves it; tests/tui read what it paints
     "uninstall": [(), ("--json",), (EVIL_NAME,)],

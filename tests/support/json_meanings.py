@@ -6,7 +6,6 @@ TEXTS = """
 about: what a finding is about
 action: what is done: to settings `add`, `update`, `remove`, `none`; to a file `create`, `edit`, `read`, `delete`
 added_lines: the lines that an edit adds
-address: the address of a team server
 advice: what to do, where `SESSION` is any session of the evidence
 after_seq: the last record that a summary covers
 agent: the agent, by its name
@@ -119,6 +118,7 @@ failed: sessions that were not imported, each with `reason`
 failed_calls: calls that failed
 fate: what a record becomes: `kept`, `converted`, `as_text`, `left_out`
 file: the path of a file that is read or written
+file_count: files that were written
 file_reason: why that file
 files: files, each with `path`
 findings: what went wrong more than once
@@ -131,6 +131,7 @@ follows: the record that the next prompt follows
 fork: where two branches part
 format: the form of an export
 found: the program of an agent
+frame_count: frames that came
 from: the folder that was moved
 from_elsewhere: true if it came with a store that is not trusted
 gone_folders: folders that are gone, in which sessions wrote lines that no session here wrote
@@ -154,7 +155,6 @@ important_files: a section of a summary
 in_force: true if contexts begin with this summary
 input: tokens of input
 instead: words that were searched for, by the word typed
-invitation: a code by which one person comes in to a team
 is_binary: true if a file is no text
 is_due: true if a summary is due
 is_generated: true if a file is generated
@@ -198,11 +198,9 @@ logs: the logs that were restored
 logs_read: logs that were read
 logs_seen: logs that were found
 low_usd: what a cost is at least, in dollars
-machine: the name of a machine that was let in
 marks: where the words are in a snippet: start and end
 masked: how often something was masked, by its shape
 meaning: what a setting is for
-membership: the rights of a person in a team: `reader`, `member` or `admin`
 model: the model, as the agent names it
 moved: a folder that was moved
 moved_paths: files that were moved
@@ -222,11 +220,11 @@ not_understood: logs that nobody understands, each with `reason`
 number: `S1`: the number of a session in its project
 number_there: its number in the other store
 off: the setting by which nothing was done, as the home store is off
+offered_count: sessions that the other side has
 ok: true if it is well
 on_current_branch: true of a turn that the next prompt follows, at once or not
 open: what is left to do
 options: the options of a queued prompt
-organisation: the name of a team's organisation on its server
 origin: what sets a setting
 original: where a log once was
 other: the other store
@@ -241,12 +239,11 @@ parent_turn_uid: the turn that this one follows
 parent_uid: the session that this one belongs to
 part: the part of its record
 parts: the events of a record that has several, each with `fate`
+passed_over: files that were not taken, each with the reason
 path: the path of a file
 paths: files that were changed
 paths_elsewhere: files outside the project that were changed
 pattern: the pattern of a tip
-people: the people of an organisation
-person: the name of a person of a team
 pid: a process
 places: repositories and folders, the last active first
 points: prompts, decisions and commits
@@ -260,6 +257,8 @@ project_name: the name of a project on screens
 prompt: the prompt, as it was typed
 prompts: prompts: queued, or of a recap
 proposals: lines that an instruction file lacks
+pulled: results of a pull, by the machine or the writer that it was from
+pushed_uids: sessions, by uid, that were written
 query: the words that were searched for
 queued: when a prompt was queued
 queued_count: prompts that wait
@@ -301,6 +300,7 @@ rule: the rule of a finding
 runs: runs; of a file ranges of lines
 scope: the kind of text of a hit; of settings `user` or `project`
 score: how well a hit fits
+sealed: true where files are sealed with a passphrase
 sent: true if a turn is sent
 seq: a record: `@12` of a session
 seqs: records
@@ -322,6 +322,7 @@ shown_in: the session, by uid, that shows a copied turn or what happened in it
 since: the beginning of the time that was asked for
 skipped_paths: files that the new folder has already
 snippet: the text around a hit
+source: where history was pulled from: a machine or a folder
 src: who wrote an item: `user` or `agent`
 started: when it began
 state: the state of a run
@@ -406,6 +407,7 @@ without_case: known types of records of which no case was recorded
 without_session: lines that no session wrote
 words: the words of the query that the hit has, as they are written there
 work_done: a section of a summary
+writer: the name of a folder that a machine writes to
 written: true if the file is written
 wrong: why a setting cannot be used
 wrote: lines that a session wrote

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 QUEUE = f"{STORE}.queue.db"
 DATABASES = (STORE, QUEUE)
 FILES = (*(name + side for name in DATABASES for side in ("", "-journal", "-wal", "-shm")), "config.toml",
-         "prices.toml", "folders.seen", "listeners.json", "web.json",
-         MASK_KEY, "server.json")  # fmt: skip
+         "prices.toml", "folders.seen", "listeners.json", "web.json", MASK_KEY)  # fmt: skip
 """Our files in a home."""
 LOCKS = "locks"
 FOLDERS = (
     "projects", "spool", LOCKS, "compactions", "resumed", "installed", "unsent", "drafts", "import", "merging",
+    "sync",
 )  # fmt: skip
 """Our folders in a home."""
 COPYING = ".moving"
 """Behind the name of a file, with a dot before it, while it is copied."""
 _UNFINISHED = lazy_regex(
-    rf"(?:folders\.seen|listeners\.json|server\.json|{re.escape(MASK_KEY)})\.\d+|\.(?:{MOVED_TO}|{MOVED_FROM})\.\d+"
+    rf"(?:folders\.seen|listeners\.json|{re.escape(MASK_KEY)})\.\d+|\.(?:{MOVED_TO}|{MOVED_FROM})\.\d+"
     rf"|\.(?:{'|'.join(map(re.escape, (*FILES, *FOLDERS)))}){re.escape(COPYING)}"
 )
 _NAMES_STORE = lazy_regex(r"spool/[^/]+/run\.json|compactions/[^/]+\.continue")

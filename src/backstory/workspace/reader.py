@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from backstory.errors import RecordNotFound
@@ -359,7 +360,8 @@ class Reader:
         """
         from backstory.workspace.history.entries import events_behind
 
-        return events_behind(located, after, form, turns, limit)
+        found = events_behind(located, after, form, turns)
+        return found if limit is None else islice(found, limit)
 
     def record(self, located: LocatedSession, seq: int) -> tuple[SessionEntry, ...]:
         """The events of one record, each in full. Raises RecordNotFound."""

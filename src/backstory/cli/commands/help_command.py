@@ -136,16 +136,10 @@ export S3 --format json -o s3.json
 export S3 -o s3.html
 import s3.json
 import s3.json --trust
-serve
-serve --data ~/team-server --organisation 'The team'
-login https://backstory.example.com --code CODE
-login --approve BCDF-GHJK
-logout
-logout --help
-team invite
-team invite --as admin
-team users
-team users ben --as reader
+pull ssh://desk.local
+pull ~/Dropbox/history
+push ~/Dropbox/history
+push --plain /mnt/stick/history
 sync --dry-run
 sync --dry-run --json
 backup ~/history.db

@@ -1,16 +1,15 @@
 """A JSON export, imported: read whole into a store of its own, then taken over session by session.
 
-Some sessions are taken over in one transaction, so that a kill leaves none in part; the next import takes the rest.
+Each session is taken over in one transaction, so that a kill leaves none in part; the next import takes the rest.
 """
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
-from backstory.errors import in_words
+from backstory.errors import StoreBusy, in_words, is_for_one_only
 from backstory.exchange import replication
 from backstory.exchange.imported import Came
 from backstory.ids import session_keys
@@ -18,7 +17,7 @@ from backstory.ingest.import_folder import staging
 from backstory.ingest.json_import import Damaged, JsonImport
 from backstory.store.intake import ingesting
 from backstory.store.tables import boarding
-from backstory.workspace.stores.importing import count_contexts, derive_all, no_progress, settle_lists
+from backstory.workspace.stores.importing import derive_all, no_progress, settle_lists
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,34 +87,26 @@ def import_json(
             return done
         if not store.exists and store is not workspace.machine_store:
             workspace.known_projects.begin(store)
-        _take(store, staged, reader.uids, path, done, progress)
+        with ingesting.bulk(store, is_bulk=len(reader.uids) >= MANY_SESSIONS), progress("Importing") as note:
+            for number, uid in enumerate(reader.uids, 1):
+                _take(store, staged, uid, path, done)
+                note(number, len(reader.uids))
         if trusted:
             done.removed = replication.take_removals(store, reader.removed)
             done.board_items = boarding.take(store, reader.board_items)
     derived = derive_all(workspace, progress, only_stale=True)
-    if not derived.sessions and (done.came[Came.NEW.value] or done.came[Came.UPDATED.value]):
-        count_contexts(workspace)
-    for each in derived.failed:
-        replication.index_compact(store, each.session)
     settle_lists(workspace)
     done.failed += [NotImported(session=each.session, reason=f"not derived: {each.reason}") for each in derived.failed]
     return done
 
 
-def _take(store: Store, staged: Staging, uids: list[str], path: Path, done: Imported, progress: Progress) -> None:
-    """Take over sessions that were put into a store of their own."""
-    beside = replication.beside(store, staged) if uids else nullcontext()
-    with ingesting.bulk(store, is_bulk=len(uids) >= MANY_SESSIONS), beside, progress("Importing") as note:
-        at = 0
-        while at < len(uids):
-            taken = replication.take_imported(store, staged, uids[at:], path, trusted=done.trusted)
-            for uid, how in zip(uids[at:], taken, strict=False):
-                if isinstance(how, Came):
-                    done.came[how.value].append(uid)
-                else:
-                    done.failed.append(NotImported(session=uid, reason=in_words(how)))
-            at += len(taken)
-            note(at, len(uids))
+def _take(store: Store, staged: Staging, uid: str, path: Path, done: Imported) -> None:
+    try:
+        done.came[replication.take_imported(store, staged, uid, path, trusted=done.trusted).value].append(uid)
+    except Exception as refused:
+        if isinstance(refused, StoreBusy) or not is_for_one_only(refused):
+            raise
+        done.failed.append(NotImported(session=uid, reason=in_words(refused)))
 
 
 def as_json(done: Imported) -> dict[str, object]:

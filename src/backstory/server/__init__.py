@@ -1,1 +1,0 @@
-"""The team server: history that several people share, in PostgreSQL."""
